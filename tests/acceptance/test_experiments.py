@@ -75,7 +75,7 @@ def fault_times(run: VirtualRun) -> tuple[int, int]:
 
 
 def checks_that_apply(experiment: Experiment) -> set[str]:
-    """Return the names of the checks that have something to judge in `experiment`."""
+    """Return the names of the checks that apply to `experiment`."""
     context = context_of(experiment)
     return {name for name, checker in CHECKERS.items() if checker.concerns(context)}
 
@@ -191,6 +191,8 @@ def test_members_wait_for_a_paused_coordinator_although_another_is_ready() -> No
     pause = failover("pause_coordinator")
     paused_us, resumed_us = fault_times(run)
     assert pause.active_us is not None
+    # The session of a broker, 9 s, begins with its last heartbeat, up to 2 s before the pause. When
+    # it ends, another half second is enough for the next coordinator.
     assert 7 * SECOND_US <= pause.active_us <= 9.5 * SECOND_US
     assert len(pause.notices_us) == 12
     assert all(20 * SECOND_US <= notice <= 21 * SECOND_US for notice in pause.notices_us)
@@ -237,7 +239,10 @@ def test_resumed_coordinator_serves_until_it_learns_of_its_successor() -> None:
 
 
 def test_machine_without_power_is_noticed_when_requests_time_out() -> None:
-    """Without power no kernel closes the sockets: requests wait request.timeout.ms, 30 s."""
+    """Without power no kernel closes the sockets: requests wait request.timeout.ms, 30 s.
+
+    The next coordinator has been ready for 20 s by then.
+    """
     run = played("coordinator_crash", "faults[0].fault=power_loss", "faults[0].duration=45s")
     assert run.results.verdict is Verdict.PASS
     loss = failover_of(run.rows, run.experiment, GROUP)

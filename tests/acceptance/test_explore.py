@@ -35,20 +35,20 @@ pytestmark = pytest.mark.slow
 
 HERE = ("--workers", "1")
 """With one worker, the command plays all seeds in its own process."""
-GUARD = "    high_watermark_gate: false"
-"""The line of the space that lets a leader acknowledge an append alone."""
-EIGHT = ("--count", "8", "--recheck", "25")
-"""Eight seeds. 25 % of them, which is two, are played twice, to compare what happened in them."""
-FOUND_BY = 6
-"""Without the guard, one of the first six seeds has a finding."""
+EIGHT_SEEDS = ("--count", "8", "--recheck", "25")
+"""25 % of the eight seeds, which is two, are played twice, to compare what happened in them."""
+SEEDS_UNTIL_FINDING = 6
+"""Without the safety rule, one of the first six seeds has a finding."""
 
 
-def unguarded(command_line: CommandLine) -> str:
-    """Write the space `reference` with GUARD to a file, and return the file's name."""
+def write_unguarded_space(command_line: CommandLine) -> str:
+    """Write a copy of the space `reference` without the safety rule; return the file's name."""
     text = load_space("reference").path.read_text()
     assert text.count("  cluster:\n") == 1
     assert text.count("name: reference\n") == 1
-    text = text.replace("  cluster:\n", f"  cluster:\n    guards:\n  {GUARD}\n")
+    # This setting lets a leader acknowledge an append alone.
+    rule_is_off = "    guards:\n      high_watermark_gate: false\n"
+    text = text.replace("  cluster:\n", f"  cluster:\n{rule_is_off}")
     file = command_line.folder / "unguarded.yaml"
     file.write_text(text.replace("name: reference\n", "name: unguarded\n"))
     return file.name
@@ -60,13 +60,16 @@ def results_of(path: Path) -> dict[str, Any]:
     return results
 
 
-def latest(command_line: CommandLine, space: str = "unguarded") -> Path:
+def latest_exploration(command_line: CommandLine, space: str = "unguarded") -> Path:
     """Return the directory of the latest exploration."""
     return open_exploration(command_line.folder / "runs" / "explorations" / space).path
 
 
-def played(path: Path) -> dict[int, str]:
-    """Return the digest of each seed that the exploration in this directory has played."""
+def digests_by_seed(path: Path) -> dict[int, str]:
+    """Return the seeds that the exploration in this directory has played.
+
+    The digest of a seed is a hash of its run: equal digests mean equal runs.
+    """
     records = [
         record for record in open_exploration(path).records() if isinstance(record, PlayedSeeds)
     ]
@@ -97,8 +100,8 @@ def test_search_without_findings_passes_and_lists_unreached_marks(
     assert "3 seeds played twice (0 in another process): 3 gave the same" in done.stdout
     assert "never reached: " in done.stdout
     assert "\x1b" not in done.stdout
-    path = latest(command_line, "reference")
-    assert sorted(played(path)) == [0, 1, 2]
+    path = latest_exploration(command_line, "reference")
+    assert sorted(digests_by_seed(path)) == [0, 1, 2]
     assert f"exploration: {path.relative_to(command_line.folder)}" in done.stdout
     assert "to go on" not in done.stdout
     listed = command_line.run("list")
@@ -111,12 +114,18 @@ def test_finding_is_grouped_and_written_as_a_file_that_can_be_run(
 ) -> None:
     """The file replays one of the runs that had the finding: seed, code and digest are equal."""
     done = command_line.run(
-        *("explore", unguarded(command_line), *HERE, "--count", str(FOUND_BY)),
+        *(
+            "explore",
+            write_unguarded_space(command_line),
+            *HERE,
+            "--count",
+            str(SEEDS_UNTIL_FINDING),
+        ),
         *("--junit", "build/explored.xml"),
     )
 
     assert done.returncode == 1, done.stdout + done.stderr
-    path = latest(command_line)
+    path = latest_exploration(command_line)
     results = results_of(path)
     assert (results["verdict"], results["exit_code"]) == ("violated", 1)
     assert results["runs"]["violated"] >= 1
@@ -127,7 +136,7 @@ def test_finding_is_grouped_and_written_as_a_file_that_can_be_run(
         assert loaded.name == f"unguarded-{finding['example_seed']}"
         assert loaded.replay.code == code_version()
         assert loaded.replay.finding == f"{finding['check']}: {finding['summary']}"
-        assert loaded.replay.digest == played(path)[finding["example_seed"]]
+        assert loaded.replay.digest == digests_by_seed(path)[finding["example_seed"]]
         for command in (finding["replay"], finding["shrink"]):
             assert command in done.stdout
     first = results["findings"][0]
@@ -158,13 +167,13 @@ def test_json_is_one_document_and_nothing_else(command_line: CommandLine) -> Non
 def test_search_stops_after_the_first_finding(command_line: CommandLine) -> None:
     """A batch of one seed lets the search stop right after the seed that had the finding."""
     done = command_line.run(
-        "explore", unguarded(command_line), *HERE, "--stop-after", "1", "--batch", "1"
+        "explore", write_unguarded_space(command_line), *HERE, "--stop-after", "1", "--batch", "1"
     )
 
     assert done.returncode == 1
-    results = results_of(latest(command_line))
+    results = results_of(latest_exploration(command_line))
     assert results["stopped_because"] == "enough was found"
-    assert results["seeds"] <= FOUND_BY
+    assert results["seeds"] <= SEEDS_UNTIL_FINDING
     assert f"to go on: {sys.executable} -m coordlab explore --resume " in done.stdout
 
 
@@ -178,26 +187,26 @@ def test_search_ends_at_its_time_limit(command_line: CommandLine) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whole:
-    """A search that was not interrupted."""
+class UninterruptedSearch:
+    """What a search found that was not interrupted."""
 
     digests: dict[int, str]
     results: dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> UninterruptedSearch:
     """Play the search once without an interruption; resumed searches must have its results."""
     command_line = CommandLine(tmp_path_factory.mktemp("whole"))
-    done = command_line.run("explore", unguarded(command_line), *HERE, *EIGHT)
+    done = command_line.run("explore", write_unguarded_space(command_line), *HERE, *EIGHT_SEEDS)
     assert done.returncode == 1, done.stdout + done.stderr
-    path = latest(command_line)
-    return Whole(digests=played(path), results=results_of(path))
+    path = latest_exploration(command_line)
+    return UninterruptedSearch(digests=digests_by_seed(path), results=results_of(path))
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("signal_sent", [signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
 def test_resumed_search_has_the_results_of_an_uninterrupted_one(
-    command_line: CommandLine, whole: Whole, sent: signal.Signals
+    command_line: CommandLine, uninterrupted: UninterruptedSearch, signal_sent: signal.Signals
 ) -> None:
     """A resumed search plays no finished seed again, and loses none.
 
@@ -205,53 +214,56 @@ def test_resumed_search_has_the_results_of_an_uninterrupted_one(
     line, which the resumed search drops. After SIGINT and SIGHUP the process ends in order, with
     exit code 130 or 141.
     """
-    with command_line.started("explore", unguarded(command_line), *HERE, *EIGHT) as process:
+    with command_line.started(
+        "explore", write_unguarded_space(command_line), *HERE, *EIGHT_SEEDS
+    ) as process:
         folder = command_line.folder / "runs/explorations/unguarded/latest"
-        wait_until(lambda: (folder / "batches.jsonl").exists() and len(played(folder)) >= 3)
-        process.send_signal(sent)
+        wait_until(
+            lambda: (folder / "batches.jsonl").exists() and len(digests_by_seed(folder)) >= 3
+        )
+        process.send_signal(signal_sent)
         output, errors = process.communicate(timeout=COMMAND_TIMEOUT_S)
-    path = latest(command_line)
-    before = played(path)
-    if sent is signal.SIGKILL:
+    path = latest_exploration(command_line)
+    played_before = digests_by_seed(path)
+    if signal_sent is signal.SIGKILL:
         with (path / "batches.jsonl").open("ab") as file:
             file.write(b'{"record":"played","runs":[{"seed":')
-    elif sent is signal.SIGHUP:
+    elif signal_sent is signal.SIGHUP:
         assert (process.returncode, errors) == (141, "")
     else:
         assert process.returncode == 130, output + errors
         assert "INTERRUPTED" in output
         assert f"explore --resume {path.relative_to(command_line.folder)}\n" in output
-        assert results_of(path)["seeds"] == len(before)
+        assert results_of(path)["seeds"] == len(played_before)
     assert "Traceback" not in output + errors
-    assert 3 <= len(before) < 8
+    assert 3 <= len(played_before) < 8
 
     resumed = command_line.run("explore", "--resume", str(path), *HERE)
 
     assert resumed.returncode == 1, resumed.stdout + resumed.stderr
-    assert before.items() <= played(path).items()
-    assert played(path) == whole.digests
+    assert played_before.items() <= digests_by_seed(path).items()
+    assert digests_by_seed(path) == uninterrupted.digests
     results = results_of(path)
     for key in ("runs", "seeds", "marks", "faults_hit", "virtual_us"):
-        assert results[key] == whole.results[key], key
-    resumed_findings, whole_findings = (
-        [
-            {key: finding[key] for key in ("check", "claim", "story", "example_seed", "seeds")}
-            for finding in search_results["findings"]
-        ]
-        for search_results in (results, whole.results)
-    )
-    assert resumed_findings == whole_findings
-    assert results["rechecks"]["equal"] == whole.results["rechecks"]["equal"]
+        assert results[key] == uninterrupted.results[key], key
+    assert _findings(results) == _findings(uninterrupted.results)
+    assert results["rechecks"]["equal"] == uninterrupted.results["rechecks"]["equal"]
     assert results["rechecks"]["equal"] >= 2
+
+
+def _findings(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the findings of a search, without the paths of files."""
+    keys = ("check", "claim", "story", "example_seed", "seeds")
+    return [{key: finding[key] for key in keys} for finding in results["findings"]]
 
 
 def test_exploration_can_be_extended(command_line: CommandLine) -> None:
     """`--count 3` is the total: the resumed search plays only seed 42 of the seeds 40 to 42."""
     command_line.run("explore", "reference", *HERE, "--first-seed", "40", "--count", "2")
-    path = latest(command_line, "reference")
+    path = latest_exploration(command_line, "reference")
     longer = command_line.run("explore", "--resume", str(path.parent), *HERE, "--count", "3")
     assert longer.returncode == 0, longer.stderr
-    assert sorted(played(path)) == [40, 41, 42]
+    assert sorted(digests_by_seed(path)) == [40, 41, 42]
 
 
 def test_resumed_exploration_keeps_its_share_of_mutated_seeds(
@@ -262,7 +274,7 @@ def test_resumed_exploration_keeps_its_share_of_mutated_seeds(
     A mutated seed plays a changed copy of an earlier schedule instead of a new one.
     """
     command_line.run("explore", "reference", *HERE, "--count", "1", "--mutated", "30")
-    path = latest(command_line, "reference")
+    path = latest_exploration(command_line, "reference")
     assert open_exploration(path).manifest.mutated_percent == 30
 
     refused = command_line.run("explore", "--resume", str(path), *HERE, "--mutated", "10")
@@ -278,17 +290,17 @@ def test_exploration_of_a_changed_space_is_not_resumed(command_line: CommandLine
 
     Here the number of brokers changes.
     """
-    space = unguarded(command_line)
+    space = write_unguarded_space(command_line)
     command_line.run("explore", space, *HERE, "--count", "1")
     file = command_line.folder / space
     file.write_text(file.read_text().replace("brokers: 3", "brokers: 4"))
-    path = latest(command_line)
+    path = latest_exploration(command_line)
 
     refused = command_line.run("explore", "--resume", str(path), *HERE, "--count", "2")
 
     assert refused.returncode == 254
     assert "the space changed: " in refused.stderr
-    assert list(played(path)) == [0]
+    assert list(digests_by_seed(path)) == [0]
 
 
 @pytest.mark.ray
@@ -300,14 +312,14 @@ def test_search_on_ray_is_stopped_by_ctrl_c_and_leaves_no_process(
     A worker then breaks its run off, which must not count as a run that a bug broke.
     """
     with command_line.started(
-        # 5,000 seeds, so that the search cannot end before Ctrl-C.
+        # With 5,000 seeds the search cannot end before Ctrl-C.
         *("explore", "reference", "--workers", "2", "--count", "5000", "--recheck", "50")
     ) as process:
         folder = command_line.folder / "runs/explorations/reference/latest"
         wait_until(
             lambda: (
                 process.poll() is not None
-                or ((folder / "batches.jsonl").exists() and len(played(folder)) >= 4)
+                or ((folder / "batches.jsonl").exists() and len(digests_by_seed(folder)) >= 4)
             )
         )
         os.killpg(process.pid, signal.SIGINT)
@@ -315,7 +327,7 @@ def test_search_on_ray_is_stopped_by_ctrl_c_and_leaves_no_process(
 
     assert process.returncode == 130, output + errors
     assert "Traceback" not in output + errors
-    path = latest(command_line, "reference")
+    path = latest_exploration(command_line, "reference")
     results = results_of(path)
     assert results["outcome"] == "interrupted"
     assert results["runs"]["broken"] == 0

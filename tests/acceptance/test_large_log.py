@@ -3,13 +3,11 @@
 After the crash of a coordinator, its successor reads the groups from the offsets partition, and
 here this takes visibly long. Meanwhile the successor must go on as a broker: it must send
 heartbeats to the controller, and answer requests for the partitions that it led before. Kafka can
-do both, because it loads on another thread. A node of ours has only one event loop, so it loads in
-many short turns (a turn is the work of one callback), between which it does its other work. These
-tests fail if a turn is too long, or if one turn loads all records.
+do both, because it loads on another thread. A broker of coordlab has a single event loop, so it
+reads a few records at a time, and does its other work in between. These tests fail if it reads too
+many at a time.
 
-The two runtimes are virtual time, a simulated clock, and Ray, with real processes. The variable
-`failover` of the tests tells what happened: which coordinator was killed (the victim), which broker
-became the next (the successor), and when each phase ended.
+The two runtimes are virtual time, where the clock is simulated, and Ray, with real processes.
 """
 
 from dataclasses import dataclass
@@ -49,7 +47,10 @@ SLOW = CostModel(load_ns_per_record=60_000)
 def large_log(
     *, records: int, broker_config: dict[str, object] | None = None, after_faults: str
 ) -> Experiment:
-    """Return a crash of the coordinator of READERS, whose log holds `records` old commits."""
+    """Return an experiment in which the coordinator of READERS crashes.
+
+    The log of the group already has `records` old commits when the run begins.
+    """
     group = {
         "members": 2,
         "commit_interval_ms": 20,
@@ -87,8 +88,12 @@ def large_log(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
-    """A run with one failover, with questions about the successor's load."""
+class PlayedCrash:
+    """A run in which the coordinator was killed.
+
+    `failover` tells what happened: which broker was killed (the victim), which one became the next
+    coordinator (the successor), and when each phase of the failover ended.
+    """
 
     experiment: Experiment
     results: Results
@@ -96,18 +101,20 @@ class Loaded:
     failover: CoordinatorFailover
 
     def small_load_us(self) -> int:
-        """Return the duration (us) of the load of SMALL_PARTITION in the same failover."""
-        started, completed = (
-            next(
-                row.time_us
-                for row in self.rows
-                if row.kind == kind
-                and row.partition == SMALL_PARTITION
-                and row.time_us > self.failover.killed_us
-            )
-            for kind in (TraceKind.LOAD_STARTED, TraceKind.LOAD_COMPLETED)
+        """Return how long the load of SMALL_PARTITION took in the same failover."""
+        started_us = self._first_after_kill_us(TraceKind.LOAD_STARTED)
+        completed_us = self._first_after_kill_us(TraceKind.LOAD_COMPLETED)
+        return completed_us - started_us
+
+    def _first_after_kill_us(self, kind: TraceKind) -> int:
+        """Return the time of the first row of this kind about SMALL_PARTITION after the kill."""
+        return next(
+            row.time_us
+            for row in self.rows
+            if row.kind == kind
+            and row.partition == SMALL_PARTITION
+            and row.time_us > self.failover.killed_us
         )
-        return completed - started
 
     def during_load(self) -> list[TraceRow]:
         """Return the rows of all nodes from the beginning to the end of the successor's load."""
@@ -118,9 +125,9 @@ class Loaded:
         ]
 
 
-def loaded(experiment: Experiment, results: Results, rows: list[TraceRow]) -> Loaded:
+def played_crash(experiment: Experiment, results: Results, rows: list[TraceRow]) -> PlayedCrash:
     """Return a run together with the failover that its rows show."""
-    return Loaded(
+    return PlayedCrash(
         experiment=experiment,
         results=results,
         rows=rows,
@@ -128,30 +135,32 @@ def loaded(experiment: Experiment, results: Results, rows: list[TraceRow]) -> Lo
     )
 
 
-def virtual(*, records: int, costs: CostModel | None = None) -> Loaded:
+def play_in_virtual_time(*, records: int, costs: CostModel | None = None) -> PlayedCrash:
     """Play the crash in virtual time; `costs` replaces the measured costs of a load."""
-    # Up to 9 s until the controller fences the victim; a slow load takes 12 s more.
-    definition = large_log(records=records, after_faults="11s" if costs is None else "24s")
+    # The run must last until the load has ended. The controller needs up to 9 s to fence the
+    # victim, and a slow load takes 12 s more.
+    after_faults = "11s" if costs is None else "24s"
+    definition = large_log(records=records, after_faults=after_faults)
     spec = to_cluster_spec(definition)
     if costs is not None:
         spec = msgspec.structs.replace(spec, costs=costs)
     run = play_virtual(definition, seed=7, spec=spec)
-    return loaded(definition, run.results, run.rows)
+    return played_crash(definition, run.results, run.rows)
 
 
 @pytest.fixture(scope="module")
-def slow_virtual() -> Loaded:
+def slow_virtual() -> PlayedCrash:
     """Play a load of 12 s in virtual time, with Kafka's default broker session of 9 s."""
-    return virtual(records=RECORDS, costs=SLOW)
+    return play_in_virtual_time(records=RECORDS, costs=SLOW)
 
 
 @pytest.fixture(scope="module")
-def on_ray(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+def on_ray(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> PlayedCrash:
     """Play the crash on Ray; the broker session is 3 s, so that the run is short."""
     del local_ray  # the fixture has started a Ray, and has no value
     definition = large_log(
         records=RECORDS,
-        # So that several heartbeats fall into a load, which takes 50 ms or more.
+        # A load takes 50 ms or more. With a heartbeat every 10 ms, several fall into it.
         broker_config={"broker.session.timeout.ms": 3_000, "broker.heartbeat.interval.ms": 10},
         after_faults="5s",
     )
@@ -159,10 +168,10 @@ def on_ray(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     results = play_ray(
         definition, tmp_path_factory.mktemp("large_log"), seed=7, observers=[rows.append]
     )
-    return loaded(definition, results, rows)
+    return played_crash(definition, results, rows)
 
 
-def check_loaded_everything(run: Loaded) -> None:
+def check_loaded_everything(run: PlayedCrash) -> None:
     """Check that the run passes, and that the load read the run's commits after the old records."""
     assert run.results.reasons == ()
     assert run.results.verdict is Verdict.PASS
@@ -171,29 +180,33 @@ def check_loaded_everything(run: Loaded) -> None:
     assert lost_commits(run.rows, run.experiment, READERS) == []
 
 
-def check_successor_heartbeats(run: Loaded, at_least: int) -> None:
+def check_successor_heartbeats(run: PlayedCrash, at_least: int) -> None:
     """Check that the controller answers heartbeats during the load, and fences only the victim.
 
-    To fence a broker is to exclude it from the cluster, when its heartbeats stay away.
+    It would fence the successor, too, if that sent no heartbeats.
     """
     successor = run.failover.successor
-    beats = [
+    rows = [
         row for row in run.during_load() if row.node == successor and row.api == "BrokerHeartbeat"
     ]
-    sent = {row.correlation_id for row in beats if row.kind == TraceKind.REQUEST_SENT}
-    answered = {
-        row.correlation_id: row.error for row in beats if row.kind == TraceKind.RESPONSE_RECEIVED
+    ids_sent = {row.correlation_id for row in rows if row.kind == TraceKind.REQUEST_SENT}
+    answers_by_id = {
+        row.correlation_id: row.error for row in rows if row.kind == TraceKind.RESPONSE_RECEIVED
     }
-    assert len(sent & answered.keys()) >= at_least
-    assert set(answered.values()) == {"NONE"}
+    assert len(ids_sent & answers_by_id.keys()) >= at_least
+    assert set(answers_by_id.values()) == {"NONE"}
     fenced = {row.peer for row in run.rows if row.kind == TraceKind.BROKER_FENCED}
     assert fenced == {run.failover.victim}
 
 
-def check_successor_serves_others(run: Loaded, at_least: int) -> None:
-    """Check that the successor serves the second group's records and commits during the load."""
+def check_successor_serves_others(run: PlayedCrash, at_least: int) -> None:
+    """Check that the successor serves the second group's records and commits during the load.
+
+    It leads partitions of the topic `invoices`, which the second group reads, and coordinates this
+    group.
+    """
     successor = run.failover.successor
-    led_before = {
+    led_before_crash = {
         row.partition
         for row in run.rows
         if row.kind == TraceKind.BECAME_LEADER
@@ -201,8 +214,10 @@ def check_successor_serves_others(run: Loaded, at_least: int) -> None:
         and row.time_us < run.failover.killed_us
     }
     others_partition = str(offsets_partition(group_partition(run.experiment, BYSTANDERS)))
-    assert others_partition in led_before
-    invoices = {name for name in led_before if name is not None and name.startswith("invoices-")}
+    assert others_partition in led_before_crash
+    invoices = {
+        name for name in led_before_crash if name is not None and name.startswith("invoices-")
+    }
     assert invoices
     rows = run.during_load()
     produced = [
@@ -221,7 +236,7 @@ def check_successor_serves_others(run: Loaded, at_least: int) -> None:
     assert min(len(produced), len(consumed), len(committed)) >= at_least
 
 
-def check_group_waits_for_its_load(run: Loaded) -> None:
+def check_group_waits_for_its_load(run: PlayedCrash) -> None:
     """Check that the group's commits fail with COORDINATOR_LOAD_IN_PROGRESS during the load."""
     rows = run.during_load()
     assert not [
@@ -239,20 +254,18 @@ def check_group_waits_for_its_load(run: Loaded) -> None:
 
 
 def test_load_of_a_large_log_is_visibly_longer_in_virtual_time() -> None:
-    """At the measured rate 1,000,000 records take 0.5 s, so 200,000 take 0.1 s.
-
-    The last assertion allows 0.05 to 0.3 s.
-    """
-    small = virtual(records=0)
-    large = virtual(records=RECORDS)
+    """At the measured rate 1,000,000 records take 0.5 s, so 200,000 take 0.1 s."""
+    small = play_in_virtual_time(records=0)
+    large = play_in_virtual_time(records=RECORDS)
     check_loaded_everything(large)
     assert small.failover.records_loaded < 1_000  # only the commits of the run itself
     assert large.failover.load_us > 10 * small.failover.load_us
     assert large.failover.load_us > 10 * large.small_load_us()
+    # The load may take 0.05 to 0.3 s instead of 0.1 s.
     assert 50_000 < large.failover.load_us < 300_000
 
 
-def test_long_load_in_virtual_time_outlasts_the_session(slow_virtual: Loaded) -> None:
+def test_long_load_in_virtual_time_outlasts_the_session(slow_virtual: PlayedCrash) -> None:
     """The load takes 12 s; without a heartbeat, the controller would fence the broker after 9 s.
 
     The next two tests rely on that.
@@ -261,31 +274,33 @@ def test_long_load_in_virtual_time_outlasts_the_session(slow_virtual: Loaded) ->
     assert slow_virtual.failover.load_us > 10_000_000
 
 
-def test_loading_broker_sends_heartbeats_in_virtual_time(slow_virtual: Loaded) -> None:
+def test_loading_broker_sends_heartbeats_in_virtual_time(slow_virtual: PlayedCrash) -> None:
     """A heartbeat is due every 2 s, so at least five fall into a load of 12 s."""
     check_successor_heartbeats(slow_virtual, at_least=5)
 
 
-def test_loading_broker_serves_its_other_partitions_in_virtual_time(slow_virtual: Loaded) -> None:
+def test_loading_broker_serves_its_other_partitions_in_virtual_time(
+    slow_virtual: PlayedCrash,
+) -> None:
     """The second group commits every 20 ms, so at least 100 commits fall into 12 s."""
     check_successor_serves_others(slow_virtual, at_least=100)
     check_group_waits_for_its_load(slow_virtual)
 
 
 @pytest.mark.ray
-def test_load_of_a_large_log_is_visibly_longer_on_ray(on_ray: Loaded) -> None:
+def test_load_of_a_large_log_is_visibly_longer_on_ray(on_ray: PlayedCrash) -> None:
     """The measured load took 50 to 120 ms, that of an empty partition less than 1 ms."""
     check_loaded_everything(on_ray)
     assert on_ray.failover.load_us > 10 * on_ray.small_load_us()
 
 
 @pytest.mark.ray
-def test_loading_broker_sends_heartbeats_on_ray(on_ray: Loaded) -> None:
+def test_loading_broker_sends_heartbeats_on_ray(on_ray: PlayedCrash) -> None:
     """A heartbeat is due every 10 ms: a load of 50 ms that does not block sends at least one."""
     check_successor_heartbeats(on_ray, at_least=1)
 
 
 @pytest.mark.ray
-def test_loading_broker_serves_its_other_partitions_on_ray(on_ray: Loaded) -> None:
+def test_loading_broker_serves_its_other_partitions_on_ray(on_ray: PlayedCrash) -> None:
     """Between turns of the load, at least one record and one commit of the second group pass."""
     check_successor_serves_others(on_ray, at_least=1)

@@ -39,7 +39,7 @@ QUICK = (
     *("--var", "groups.readers.commit_interval_ms=100"),
     "--no-analyze",
 )
-"""Options for a small cluster whose group is Stable (not in a rebalance) in a moment."""
+"""Options for a small cluster with short timeouts. Its group is Stable in a moment."""
 
 
 @contextmanager
@@ -119,8 +119,9 @@ def test_a_cluster_gets_faults_and_is_healed_and_ended_from_another_terminal(
         ("crash-0", "plan"),
         ("slow-0", "order"),
     ]
-    # FOLDER is a hidden folder with a file for each cluster that is up. Now there is none.
-    assert not list((command_line.folder / "runs" / FOLDER).iterdir())
+    # While a cluster is up, it has a file in a hidden folder. Now there is none.
+    hidden_folder = command_line.folder / "runs" / FOLDER
+    assert not list(hidden_folder.iterdir())
     assert command_line.processes() == []
 
 
@@ -134,16 +135,16 @@ def test_wrong_orders_end_with_their_exit_codes(command_line: CommandLine) -> No
     assert nowhere.stderr.startswith("no cluster is up in runs: `")
     assert nowhere.stderr.endswith(" up` starts one\n")
     with up(command_line, "--no-analyze") as cluster:
-        cases = (
+        wrong_orders = (
             (("crash", "brokr(0)"), EXIT_BAD_ARGUMENTS, "did you mean `broker(0)`?"),
             (("crash", "--coordinator-of", "payments"), EXIT_UNKNOWN, "no group `payments`"),
             (("crash", "broker(0)", "--arg", "x"), EXIT_BAD_ARGUMENTS, "expected `key=value`"),
             (("crash", "broker(0)", "--name", "x"), EXIT_BAD_ARGUMENTS, "`lab` is up"),
         )
-        for arguments, code, words in cases:
+        for arguments, code, message in wrong_orders:
             refused = command_line.run("inject", *arguments)
             assert refused.returncode == code, refused.stderr
-            assert words in refused.stderr
+            assert message in refused.stderr
         again = command_line.run("up", "--no-analyze")
         assert again.returncode == EXIT_BAD_ARGUMENTS
         assert "a cluster `lab` is up already" in again.stderr
@@ -186,9 +187,10 @@ def test_ctrl_c_heals_and_judges_and_a_second_one_ends_the_wait(command_line: Co
     (past,) = command_line.runs()
     assert [fault.healed_by for fault in past.journal()] == ["end"]
 
-    slow = (*QUICK, "--name", "green", "--var", "groups.readers.config.session.timeout.ms=30000")
-    with up(command_line, *slow, until="group readers: Stable") as cluster:
-        # The group has lost a member for a while, so the run must wait for liveness.
+    # The session of a dead member ends only after 30 s, so the final wait is long.
+    long_sessions = ("--var", "groups.readers.config.session.timeout.ms=30000")
+    green = (*QUICK, "--name", "green", *long_sessions)
+    with up(command_line, *green, until="group readers: Stable") as cluster:
         assert command_line.run("inject", "pause", "broker(0)").returncode == EXIT_PASS
         crashed = command_line.run("inject", "crash", "member(readers, 0)", "--name", "green")
         assert crashed.returncode == EXIT_PASS, crashed.stderr

@@ -146,9 +146,8 @@ def test_doctor_names_missing_packages_and_the_command_that_installs_them(
     assert (check.ok, check.advice) == (False, "missing: ray, altair; run `make setup`")
 
 
-# `limits` are the soft and the hard limit.
 @pytest.mark.parametrize(
-    ("limits", "ok", "advice"),
+    ("soft_and_hard_limit", "ok", "advice"),
     [
         ((256, 4_096), False, "`ulimit -n 4096`"),
         ((256, 1_000_000), False, "`ulimit -n 65536`"),
@@ -159,14 +158,14 @@ def test_doctor_names_missing_packages_and_the_command_that_installs_them(
     ],
 )
 def test_doctor_with_a_low_limit_of_open_files_names_the_command(
-    fake: FakeMachine, limits: tuple[int, int] | None, ok: bool, advice: str
+    fake: FakeMachine, soft_and_hard_limit: tuple[int, int] | None, ok: bool, advice: str
 ) -> None:
     """Ray fails in odd ways when it runs out of file descriptors.
 
     The advice is to raise the soft limit to the hard one, or to 65536, which is enough. If the hard
     limit is too low, only limits.conf can change it.
     """
-    check = run_check("open-files", fake.machine(open_files=lambda: limits))
+    check = run_check("open-files", fake.machine(open_files=lambda: soft_and_hard_limit))
     assert check.ok is ok
     assert advice in check.advice
 
@@ -183,10 +182,10 @@ def test_doctor_in_a_container_with_little_memory_reports_it(
         # The line `0::` names the control group of this process. The other line is of version 1 of
         # control groups, and does not count.
         "proc/self/cgroup": "4:memory:/other\n0::/app\n",
-        # The group /app itself has no limit,
+        # The group /app itself has no limit.
         "cgroup/app/memory.max": "max\n",
         "cgroup/app/memory.current": "5\n",
-        # but its parent has one.
+        # The group that contains it has one.
         "cgroup/memory.max": f"{3 * GIB}\n",
         "cgroup/memory.current": f"{2 * GIB}\n",
         "cgroup/memory.stat": f"anon 1\ninactive_file {GIB}\n",

@@ -32,6 +32,11 @@ def printed(comparison: Comparison, *, width: int = 80) -> list[str]:
     return [line.rstrip() for line in shown.file.getvalue().splitlines()]
 
 
+def page_of(summaries: list[RunSummary], names: list[str] | None = None) -> str:
+    """Return the comparison of these runs as a terminal shows it."""
+    return "\n".join(printed(compare_runs(summaries, names=names)))
+
+
 def runs(count: int) -> list[RunSummary]:
     """Return runs of which the first has a commit gap of 9 s, the next one of 10 s, and so on."""
     return [summary_of(f"crash/{n}", crash(detect_s=8, gap_s=8 + n)) for n in range(1, count + 1)]
@@ -39,45 +44,33 @@ def runs(count: int) -> list[RunSummary]:
 
 def page_each_column_has_a_letter_that_a_list_above_explains() -> str:
     """Names of runs are far too wide for a column's heading."""
-    return "\n".join(printed(compare_runs(runs(2), names=["session 6 s", "session 45 s"])))
+    return page_of(runs(2), names=["session 6 s", "session 45 s"])
 
 
 def page_rows_that_differ_have_a_mark_that_a_legend_explains() -> str:
     """The mark is a star, so that it needs no colour."""
-    return "\n".join(
-        printed(
-            compare_runs(
-                [
-                    summary_of("x/1", crash(detect_s=8, gap_s=8)),
-                    summary_of("x/2", crash(detect_s=8, gap_s=16)),
-                ]
-            )
-        )
+    return page_of(
+        [
+            summary_of("x/1", crash(detect_s=8, gap_s=8)),
+            summary_of("x/2", crash(detect_s=8, gap_s=16)),
+        ]
     )
 
 
 def page_runs_that_are_alike_have_no_mark_and_no_legend() -> str:
     """Without a mark a legend would be useless."""
-    return "\n".join(
-        printed(
-            compare_runs(
-                [
-                    summary_of("x/1", crash(detect_s=8, gap_s=8)),
-                    summary_of("x/2", crash(detect_s=8, gap_s=8)),
-                ]
-            )
-        )
+    return page_of(
+        [
+            summary_of("x/1", crash(detect_s=8, gap_s=8)),
+            summary_of("x/2", crash(detect_s=8, gap_s=8)),
+        ]
     )
 
 
 def page_figure_that_a_run_lacks_is_a_dash() -> str:
     """A zero would be the best value of all."""
     moved = fault_summary(values={"detect": [S], "join": [S]}, partitions_moved=1, members=3)
-    return "\n".join(
-        printed(
-            compare_runs([summary_of("x/1", moved), summary_of("x/2", crash(detect_s=8, gap_s=8))])
-        )
-    )
+    return page_of([summary_of("x/1", moved), summary_of("x/2", crash(detect_s=8, gap_s=8))])
 
 
 def test_columns_that_do_not_fit_continue_below() -> None:
@@ -102,16 +95,15 @@ def test_columns_that_do_not_fit_continue_below() -> None:
 
 def page_of_many_faults_only_what_differs_is_shown() -> str:
     """A rolling restart has a fault for each broker: 60 lines each would be too many."""
-    first = summary_of("x/1", *(crash(detect_s=8, gap_s=8, fault=f"crash-{n}") for n in range(4)))
-    second = summary_of("x/2", *(crash(detect_s=8, gap_s=16, fault=f"crash-{n}") for n in range(4)))
-    return "\n".join(printed(compare_runs([first, second])))
+    names = [f"crash-{index}" for index in range(4)]
+    first = summary_of("x/1", *(crash(detect_s=8, gap_s=8, fault=name) for name in names))
+    second = summary_of("x/2", *(crash(detect_s=8, gap_s=16, fault=name) for name in names))
+    return page_of([first, second])
 
 
 def page_run_without_faults_is_compared_as_a_whole() -> str:
     """One run was interrupted before its fault."""
-    return "\n".join(
-        printed(compare_runs([summary_of("x/1"), summary_of("x/2", crash(detect_s=8, gap_s=8))]))
-    )
+    return page_of([summary_of("x/1"), summary_of("x/2", crash(detect_s=8, gap_s=8))])
 
 
 PAGES = (

@@ -24,6 +24,12 @@ def lines(progress: int) -> tuple[str, ...]:
     return tuple(f"[red]line[/] {number}" for number in range(progress))
 
 
+def printed_on(console: Console) -> str:
+    """Return what was printed on a console whose file is a buffer."""
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
 @pytest.mark.parametrize(
     ("terminal", "shown", "expected"),
     [
@@ -44,8 +50,7 @@ def test_live_view_prints_each_line_unchanged_unless_it_is_hidden(
     with LiveView(console, panel, lines, shown=shown) as view:
         view(1)
         view(2)
-    assert isinstance(console.file, io.StringIO)
-    assert console.file.getvalue() == expected
+    assert printed_on(console) == expected
 
 
 def test_live_view_on_a_terminal_draws_the_latest_progress_and_no_line() -> None:
@@ -54,8 +59,7 @@ def test_live_view_on_a_terminal_draws_the_latest_progress_and_no_line() -> None
     with LiveView(console, panel, lines) as view:
         view(1)
         view(2)
-    assert isinstance(console.file, io.StringIO)
-    page = console.file.getvalue()
+    page = printed_on(console)
     assert "panel 2" in page
     assert "line" not in page
 
@@ -68,5 +72,4 @@ def test_live_view_on_a_terminal_without_cursor_movement_prints_lines(
     console = Console(file=io.StringIO(), width=40, force_terminal=True)
     with LiveView(console, panel, lines) as view:
         view(1)
-    assert isinstance(console.file, io.StringIO)
-    assert console.file.getvalue() == "[red]line[/] 0\n"
+    assert printed_on(console) == "[red]line[/] 0\n"

@@ -23,12 +23,17 @@ STAGE_LINE = 1
 BROKERS_LINE = 2
 
 
+def printed_on(console: Console) -> str:
+    """Return what was printed on a console whose file is a buffer."""
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
 def lines_of(current: Progress, width: int) -> list[str]:
     """Return the panel's lines, after a check that none is wider than the terminal."""
     shown = Console(file=io.StringIO(), width=width, no_color=True)
     shown.print(run_panel("small", "ray", current, width))
-    assert isinstance(shown.file, io.StringIO)
-    lines = [line.rstrip() for line in shown.file.getvalue().splitlines()]
+    lines = [line.rstrip() for line in printed_on(shown).splitlines()]
     assert max(map(len, lines)) <= width
     return lines
 
@@ -194,8 +199,7 @@ def test_terminal_without_cursor_movement_gets_lines(
         view(progress(stage="steady"))
         view(progress(stage="steady"))
         view(progress(stage="faults"))
-    assert isinstance(shown.file, io.StringIO)
-    assert shown.file.getvalue() == "  100.000 s  steady\n  100.000 s  faults\n"
+    assert printed_on(shown) == "  100.000 s  steady\n  100.000 s  faults\n"
 
 
 def test_line_of_a_fault_at_the_beginning_of_the_clock_has_its_own_time() -> None:
@@ -206,8 +210,7 @@ def test_line_of_a_fault_at_the_beginning_of_the_clock_has_its_own_time() -> Non
     shown = Console(file=io.StringIO(), width=80)
     with run_view(shown, "small", "virtual") as view:
         view(progress(stage="faults", faults=(fault(0, FaultOutcome.HIT, fired_at_us=0),)))
-    assert isinstance(shown.file, io.StringIO)
-    (fault_line, stage_line) = shown.file.getvalue().splitlines()
+    (fault_line, stage_line) = printed_on(shown).splitlines()
     assert fault_line.startswith("    0.000 s  ")
     assert stage_line == "  100.000 s  faults"
 
@@ -219,5 +222,4 @@ def test_names_with_brackets_are_printed_as_they_are() -> None:
     entry.error = "[red]nobody[/] is there"
     with run_view(shown, "small", "virtual") as view:
         view(progress(faults=(entry,)))
-    assert isinstance(shown.file, io.StringIO)
-    assert "hit nothing: [red]nobody[/] is there" in shown.file.getvalue()
+    assert "hit nothing: [red]nobody[/] is there" in printed_on(shown)

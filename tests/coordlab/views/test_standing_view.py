@@ -67,12 +67,17 @@ def progress(
     return Progress(stage=stage, time_us=60 * SECOND, status=cluster, faults=faults)
 
 
+def printed_on(console: Console) -> str:
+    """Return what was printed on a console whose file is a buffer."""
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
 def panel(shown: Progress, width: int = 120) -> str:
     """Return the panel as text."""
     console = Console(file=io.StringIO(), width=width, no_color=True)
     console.print(standing_panel("lab", "local", shown, width))
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+    return printed_on(console)
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
@@ -141,5 +146,4 @@ def test_view_prints_lines_where_the_cursor_cannot_move() -> None:
     console = Console(file=io.StringIO(), width=200)
     with standing_view(console, "lab", "local") as view:
         view(progress(status(), stage="serving"))
-    assert isinstance(console.file, io.StringIO)
-    assert "group payments: Stable" in console.file.getvalue()
+    assert "group payments: Stable" in printed_on(console)

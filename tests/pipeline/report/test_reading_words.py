@@ -1,7 +1,7 @@
 """Sentences of a report's first screen about members that do not commit or do not read.
 
 Most tests are about one sentence: why no member read records of a partition for some time after a
-fault. `_why` makes up a run and returns this sentence. Times are microseconds, and S is a second.
+fault. `_why_not_read` makes up a run and returns this sentence. Times are microseconds, and S is a second.
 """
 
 import re
@@ -66,13 +66,15 @@ def test_run_whose_members_may_commit_does_not_name_the_settings() -> None:
     If none of their commits was acknowledged, the reason is a failure and not a setting. The same
     holds if the settings are unknown.
     """
-    for settings in (_settings("5000", "false"), _settings("not set", "true"), ()):
+    by_interval, by_auto_commit = _settings("5000", "false"), _settings("not set", "true")
+    unknown_settings = ()
+    for settings in (by_interval, by_auto_commit, unknown_settings):
         assert not no_member_commits(run_facts(settings=settings))
     never_commit = _settings("not set", "false")
     assert not no_member_commits(run_facts(settings=never_commit, commits_acknowledged=1))
 
 
-def _why(ownership: list[Row], **fault: Any) -> str | None:  # noqa: ANN401 - any field
+def _why_not_read(ownership: list[Row], **fault: Any) -> str | None:  # noqa: ANN401 - any field
     """Return the report's reason why nobody read from orders-2 and orders-3 from 10 s on.
 
     The run: broker-2 is cut off from the other brokers at 10 s. It led orders-2, which nobody reads
@@ -119,7 +121,7 @@ def test_partition_of_a_cut_off_leader_waits_for_a_reader_at_the_new_leader() ->
     So they do not turn to the new leader, and get no new records, until another member is assigned
     the partition.
     """
-    reason = _why([OWNED_BY_C_6])
+    reason = _why_not_read([OWNED_BY_C_6])
     assert reason is not None
     assert "orders-2 (up to 54.00 s) was led by broker-2: their owners still reached it" in reason
     assert "until c-6, which got them at 64.000 s, fetched from the new leader." in reason
@@ -131,7 +133,7 @@ def test_partition_of_another_leader_waits_until_the_broker_leaves_the_isr() -> 
     The high watermark does not advance until the controller fences broker-2, which removes it from
     the ISR. That takes 7.79 s, about as long as the gap of orders-3, which is 8 s.
     """
-    reason = _why([OWNED_BY_C_6])
+    reason = _why_not_read([OWNED_BY_C_6])
     assert reason is not None
     assert "1 more partition (up to 8.00 s) had broker-2 in the ISR" in reason
     assert "until the controller fenced it at 17.790 s" in reason
@@ -140,7 +142,7 @@ def test_partition_of_another_leader_waits_until_the_broker_leaves_the_isr() -> 
 def test_cut_off_leader_without_new_owners_is_shown_without_an_end() -> None:
     """The sentence names an owner only if its ownership began at the end of the gap."""
     # The new owner got the partition at 30 s, long before the gap ended at 64 s.
-    reason = _why([OWNED_BY_C_6 | {"from_us": 30 * S}])
+    reason = _why_not_read([OWNED_BY_C_6 | {"from_us": 30 * S}])
     assert reason is not None
     assert "the high watermark did not advance." in reason
     assert "which got them" not in reason
@@ -152,7 +154,7 @@ PAUSED = {"fault": "pause", "links": None, "in_force_until_us": 30 * S}
 
 def test_clients_of_a_paused_leader_wait_for_its_resume() -> None:
     """A pause closes no connection, so clients keep waiting although another leader is elected."""
-    reason = _why([OWNED_BY_C_6], **PAUSED, healed_at_us=64 * S)
+    reason = _why_not_read([OWNED_BY_C_6], **PAUSED, healed_at_us=64 * S)
     assert reason is not None
     assert (
         "orders-2 (up to 54.00 s) was led by broker-2: producers and members had sent it requests, "
@@ -163,14 +165,14 @@ def test_clients_of_a_paused_leader_wait_for_its_resume() -> None:
 
 def test_clients_that_leave_a_paused_leader_ask_another() -> None:
     """The pause lasts until 80 s, but the gap ends at 64 s: the resume did not end it."""
-    reason = _why([OWNED_BY_C_6], **PAUSED, healed_at_us=80 * S)
+    reason = _why_not_read([OWNED_BY_C_6], **PAUSED, healed_at_us=80 * S)
     assert reason is not None
     assert "requests to it were not answered, until clients turned to another leader." in reason
 
 
 def test_gap_of_a_fault_without_effect_on_leaders_is_not_explained() -> None:
     """A planned move of leadership stops no client, so the gap must have another cause."""
-    assert _why([OWNED_BY_C_6], fault="leadership_move") is None
+    assert _why_not_read([OWNED_BY_C_6], fault="leadership_move") is None
 
 
 def test_expectation_is_shown_beside_the_measurement() -> None:

@@ -94,11 +94,11 @@ def test_rebalance_without_a_result_has_no_length() -> None:
     cut_short = rebalance(length_us=None, stable_us=None, join_us=None, new_generation=None)
     fault = fault_summary(rebalances=(rebalances_of(count=2),))
     cells_of_not_stored, cells_of_cut_short = table(built([not_stored, cut_short], fault)).rows
-    # The last two cells are the time of joining and the time until the group was stable.
-    assert cells_of_not_stored[-1] == "not stored (REQUEST_TIMED_OUT)"
-    assert cells_of_cut_short[-2:] == (None, "never")
-    generations_column = 5
-    assert cells_of_cut_short[generations_column] == "1 to none"
+    generations, join_time, time_until_stable = 5, -2, -1  # indexes of cells
+    assert cells_of_not_stored[time_until_stable] == "not stored (REQUEST_TIMED_OUT)"
+    assert cells_of_cut_short[join_time] is None
+    assert cells_of_cut_short[time_until_stable] == "never"
+    assert cells_of_cut_short[generations] == "1 to none"
 
 
 def test_faults_with_and_without_rebalances_are_listed_separately() -> None:

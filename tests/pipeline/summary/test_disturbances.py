@@ -146,14 +146,15 @@ def test_summary_differs_in_marks_alone(directory: Path) -> None:
     def unmarked(distribution: Distribution) -> Distribution:
         return replace(distribution, disturbed=False)
 
-    for before, after in zip(plain.faults, marked.faults, strict=True):
+    for plain_fault, marked_fault in zip(plain.faults, marked.faults, strict=True):
         unmarked_measures = [
-            (measure, unmarked(distribution)) for measure, distribution in after.measures
+            (measure, unmarked(distribution)) for measure, distribution in marked_fault.measures
         ]
-        assert unmarked_measures == list(before.measures)
-        assert [replace(rebalance, disturbed=False) for rebalance in after.rebalances] == list(
-            before.rebalances
-        )
+        unmarked_rebalances = [
+            replace(rebalance, disturbed=False) for rebalance in marked_fault.rebalances
+        ]
+        assert unmarked_measures == list(plain_fault.measures)
+        assert unmarked_rebalances == list(plain_fault.rebalances)
     # The run has times with two coordinators and with two owners, so `all` proves something.
     assert marked.coordinators
     assert marked.owners

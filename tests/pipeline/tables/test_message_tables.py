@@ -138,9 +138,9 @@ def test_messages_of_many_clients_are_bounded_to_whole_exchanges(analysed: Analy
     rows = read_table(analysed.directories["crowd"], "messages")
     assert len(rows) == 400
     assert CLIENTS * PER_CLIENT + 2 > 400, "the trace has more requests than the table may have"
-    of_client: dict[str, list[tuple[str, str]]] = {}
+    requests_of_client: dict[str, list[tuple[str, str]]] = {}
     for row in sorted(rows, key=lambda row: row["sent_us"]):
-        of_client.setdefault(row["from_node"], []).append((row["api"], row["outcome"]))
+        requests_of_client.setdefault(row["from_node"], []).append((row["api"], row["outcome"]))
     usual = [
         ("Heartbeat", "DISCONNECTED"),
         ("FindCoordinator", "NONE"),
@@ -148,11 +148,13 @@ def test_messages_of_many_clients_are_bounded_to_whole_exchanges(analysed: Analy
         ("Heartbeat", "NONE"),
     ]
     refused, left = ("JoinGroup", "NOT_COORDINATOR"), ("LeaveGroup", "NONE")
-    assert of_client.pop("c-077") == [*usual[:2], refused, *usual[2:], left]
+    assert requests_of_client.pop("c-077") == [*usual[:2], refused, *usual[2:], left]
     # 400 rows = 6 of c-077 + 4 of each of 98 other clients + 2 of the next client.
-    complete = [client for client, requests in of_client.items() if requests == usual]
+    complete = [client for client, requests in requests_of_client.items() if requests == usual]
     assert complete == [f"c-{index:03}" for index in range(99) if index != 77]
-    cut_short = [requests for client, requests in of_client.items() if client not in complete]
+    cut_short = [
+        requests for client, requests in requests_of_client.items() if client not in complete
+    ]
     assert cut_short == [usual[:2]]
 
 

@@ -153,6 +153,7 @@ def test_without_a_terminal_each_finding_is_a_line_with_progress_between() -> No
     assert progress_at_0_s.startswith("0 of 1,000")
     assert finding == "fencing-1: it broke 5 (seed 5)"
     assert failure == "the lab itself failed: seed 10 ends its worker: killed"
+    # Three seeds: the two with a finding, and the one that ended its worker.
     assert progress_at_the_end.startswith("3 of 1,000")
 
 
@@ -179,6 +180,7 @@ def test_summary_lists_findings_failures_marks_and_the_command_to_resume(width: 
     for part in (
         "INTERRUPTED, VIOLATED so far 11 runs of standard from seed 0: it was interrupted",
         "5 pass, 3 violated, 1 unknown, 2 broken",
+        # All seeds are to be played twice. Ten have a result, and two of these were compared.
         "2 seeds played twice (2 in another process): 1 gave the same; 8 still to be compared",
         "fencing-1 2 runs, seeds 5, 6",
         "[bold]readers[/] lost an offset 5",

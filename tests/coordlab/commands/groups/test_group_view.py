@@ -32,11 +32,11 @@ from protocol.trace import TraceEvent, TraceKind, stamp
 from tests.support.harness.golden import Golden, sections
 
 
-def printed(print_on: Callable[[Console], None], width: int = 200) -> list[str]:
-    """Return the lines that a function prints on a terminal of this width."""
+def printed(print_on: Callable[[Console], None], width: int = 200) -> str:
+    """Return what a function prints on a terminal of this width."""
     file = io.StringIO()
     print_on(Console(file=file, width=width))
-    return file.getvalue().splitlines()
+    return file.getvalue()
 
 
 def member(index: int, *, instance: str | None = None) -> GroupMember:
@@ -98,24 +98,19 @@ def page_group_that_two_brokers_claim_is_listed_twice() -> str:
         )
         for broker in (0, 2)
     )
-    return "\n".join(
-        printed(
-            lambda console: print_list(console, GroupList(groups=listed, failures={1: "TIMED_OUT"}))
-        )
-    )
+    answer = GroupList(groups=listed, failures={1: "TIMED_OUT"})
+    return printed(lambda console: print_list(console, answer))
 
 
 def page_lines_are_never_broken_however_narrow_the_terminal() -> str:
     """A member id in two pieces can be neither searched nor copied."""
-    return "\n".join(
-        printed(lambda console: print_members(console, group(), verbose=True), width=30)
-    )
+    return printed(lambda console: print_members(console, group(), verbose=True), width=30)
 
 
 def page_static_members_have_a_column_for_their_instances() -> str:
     """The column exists only if a member has an instance id, as in Kafka's tool."""
     one_static = group(members=(member(0, instance="i-0"), member(1)))
-    return "\n".join(printed(lambda console: print_members(console, one_static, verbose=False)))
+    return printed(lambda console: print_members(console, one_static, verbose=False))
 
 
 def page_unknown_value_of_an_offset_is_a_dash_with_the_reason_below() -> str:
@@ -131,32 +126,24 @@ def page_unknown_value_of_an_offset_is_a_dash_with_the_reason_below() -> str:
         client_id=None,
         error="LEADER_NOT_AVAILABLE",
     )
-    return "\n".join(
-        printed(
-            lambda console: print_offsets(
-                console, group(state="Empty", members=(), offsets=(offset,))
-            )
-        )
-    )
+    empty = group(state="Empty", members=(), offsets=(offset,))
+    return printed(lambda console: print_offsets(console, empty))
 
 
 def page_group_that_rebalances_is_not_read_as_one_without_assignments() -> str:
     """Its coordinator returns no assignments during a rebalance."""
-    return "\n".join(
-        printed(
-            lambda console: print_offsets(console, group(state="CompletingRebalance", offsets=()))
-        )
-    )
+    rebalancing = group(state="CompletingRebalance", offsets=())
+    return printed(lambda console: print_offsets(console, rebalancing))
 
 
 def page_group_with_an_error_does_not_hide_the_others() -> str:
     """The strategy of a group that is not Stable is not known."""
-    shown = (
+    groups = (
         group(assignment_strategy="", state="Empty", members=()),
         GroupFacts(group="h", error="GROUP_ID_NOT_FOUND", state="Dead", coordinator=1),
         GroupFacts(group="i", error="TIMED_OUT, still after 5 s"),
     )
-    return "\n".join(printed(lambda console: print_states(console, shown)))
+    return printed(lambda console: print_states(console, groups))
 
 
 def page_some_of_many_members_that_prevent_a_reset_are_named() -> str:
@@ -168,13 +155,13 @@ def page_some_of_many_members_that_prevent_a_reset_are_named() -> str:
         state="Stable",
         held_by=tuple(member(index) for index in range(8)),
     )
-    return "\n".join(printed(lambda console: print_reset(console, reset, execute=True), width=400))
+    return printed(lambda console: print_reset(console, reset, execute=True), width=400)
 
 
 def page_reset_of_a_group_that_committed_nothing_says_so() -> str:
     """With --all-topics there is no topic to choose."""
     reset = OffsetReset(group="g", executed=False, error=None, state="Empty")
-    return "\n".join(printed(lambda console: print_reset(console, reset, execute=True)))
+    return printed(lambda console: print_reset(console, reset, execute=True))
 
 
 def page_rebalance_has_its_course_its_reason_and_its_added_and_removed_members() -> str:
@@ -200,13 +187,9 @@ def page_rebalance_has_its_course_its_reason_and_its_added_and_removed_members()
 def page_rebalance_without_an_end_was_cut_short_or_is_in_progress() -> str:
     """The first one ended with its coordinator; the second goes on."""
     log = RebalanceLog()
-    cut = rebalance(cut_short_us=1_500_000, cut_short_by="broker-1 was killed", removed=())
-    return "\n".join(
-        (
-            "\n".join(rebalance_lines(cut, log)),
-            "\n".join(rebalance_lines(rebalance(member=None, removed=()), log)),
-        )
-    )
+    cut_short = rebalance(cut_short_us=1_500_000, cut_short_by="broker-1 was killed", removed=())
+    in_progress = rebalance(member=None, removed=())
+    return "\n".join((*rebalance_lines(cut_short, log), *rebalance_lines(in_progress, log)))
 
 
 PAGES = (

@@ -98,6 +98,15 @@ NOT_PLAYED = SeedRun(seed=5, replay="coordlab run x --seed 5")
         (runs(seed_run(1), NOT_PLAYED, interrupted=True), 130),
         (runs(seed_run(1), seed_run(6, outcome=RunOutcome.INTERRUPTED)), 130),
     ],
+    ids=[
+        "all passed",
+        "one is unknown",
+        "one is violated",
+        "a seed could not be played",
+        "a run failed by an error of the tool",
+        "the command was interrupted",
+        "a run was interrupted",
+    ],
 )
 def test_exit_code_is_that_of_the_worst_seed(seeds: SeedRuns, code: int) -> None:
     """The worst is 255 (the tool failed), then 130 (interrupted), 1 (violated), 2 (unknown), 0.
