@@ -1,7 +1,8 @@
 """Sentences of a report's first screen about members that do not commit or do not read.
 
 Most tests are about one sentence: why no member read records of a partition for some time after a
-fault. `_why_not_read` makes up a run and returns this sentence. Times are microseconds, and S is a second.
+fault. `_why_not_read` makes up a run and returns this sentence. Times are microseconds, and S is a
+second.
 """
 
 import re
