@@ -1,12 +1,11 @@
-"""`make cluster`: coordlab on three machines, some of which are killed or cut off.
+"""`make cluster`: what coordlab does if one of its machines is killed or cut off.
 
 The three machines are simulated on this one: each is a set of Linux namespaces with a network
-address and a /tmp of its own (scripts/machines). A case starts a command on machine 1, such as
-`coordlab run`, and checks how it ends. In some cases a machine is killed while the command runs;
-then all machines are made anew for the next case. At the end the machines are removed, even after
-an error.
+address and a /tmp of its own (scripts/machines). Each case starts a command on machine 1, such as
+`coordlab run`, and checks how it ends. If the case kills a machine meanwhile, all machines are made
+anew for the next case.
 
-The results of the cases are printed as a table. With `--record`, they become a section of
+The results of the cases are printed as a table. With `--record`, they also become a section of
 docs/SOAK.md.
 """
 
@@ -40,17 +39,16 @@ HEAD_ADDRESS = f"{SUBNET}.11"
 PORT = 6379
 """Port of Ray's head."""
 RUNS = "/tmp/coordlab-runs"
-"""Folder of the runs, on machine 1.
-
-Each machine has a /tmp of its own. So when a machine is killed, the trace rows that its nodes have
-written there are lost, as on a real machine.
+"""Folder of the runs, on machine 1. If a machine is killed, its /tmp is lost, and so are the trace
+rows that its nodes have written there, as on a real machine.
 """
 SHARED_RUNS = ROOT / "build" / "cluster"
-"""Folder of the runs to analyse on Spark. Spark's cluster needs files that every machine sees."""
+"""Folder of the run that Spark analyses. It is on all machines, because Spark reads the run's files
+on several of them."""
 SPARK_PORT = 7077
 """Port of Spark's master."""
 SPARK_WORK = "/tmp/spark-work"
-"""Folder on each machine. Spark makes a folder in it for each application that has run there."""
+"""Folder on each machine, in which Spark makes a folder for each application that runs there."""
 SEARCH_SEEDS = 40
 """Number of seeds that the search plays."""
 NODE_PROCESS = "ray::_(Node|Agent)Actor"
@@ -59,15 +57,15 @@ PAGE = ROOT / "docs" / "SOAK.md"
 SECTION = "machines"
 """Heading of the section of PAGE."""
 MACHINE_COUNT = 3
-"""Number of machines."""
 START_LIMIT_S = 180.0
 """Time within which Ray must start on a machine, or a process must appear."""
 CASE_LIMIT_S = 400.0
-"""Time within which a case's command must end; checked at each line that the command prints."""
+"""Time within which a case's command must end. It is checked at each line that the command prints.
+"""
 PROCESSES_END_LIMIT_S = 60.0
-"""Time within which the node processes of an ended run must have ended."""
+"""Time within which the processes of the nodes must end after the end of a run."""
 SLOW_START = ("--var", "run.steady_state_timeout=120s")
-"""Options that lengthen a timeout, because the three machines share the processors of one."""
+"""Options for a longer timeout, because the three machines share the processors of one machine."""
 
 
 class CaseFailed(Exception):
@@ -76,13 +74,13 @@ class CaseFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One case. The function `play` returns its result, or raises CaseFailed."""
+    """One case. `name` and `expects` are texts for the table."""
 
     name: str
     expects: str
     play: Callable[[], str]
+    """Returns the actual result as a text. Raises: CaseFailed if it is not the expected one."""
     kills_a_machine: bool = False
-    """True for a case that kills a machine."""
 
 
 def on_machine(number: int, *command: str) -> list[str]:
@@ -142,9 +140,10 @@ def address_of(number: int) -> str:
 
 
 def shared_folder() -> str:
-    """Return the folder below /tmp that has the checkout; "" if the checkout is elsewhere.
+    """Return the folder that the machines must share so that all of them see the checkout.
 
-    The machines must share that folder, because each of them has a /tmp of its own.
+    If the checkout is /tmp/a/b, this is /tmp/a, because each machine has a /tmp of its own. It is
+    "" if the checkout is not in /tmp.
     """
     # The parts of /tmp/a/b are "/", "tmp", "a" and "b".
     parts = ROOT.parts
@@ -152,7 +151,10 @@ def shared_folder() -> str:
 
 
 def has_process(number: int, pattern: str) -> bool:
-    """Return True if a process on a machine matches; False also if the machine is gone."""
+    """Return whether the command line of a process on a machine matches.
+
+    If the machine is gone, the result is False.
+    """
     command = on_machine(number, "pgrep", "-f", pattern)
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
@@ -171,10 +173,9 @@ def await_process(number: int, pattern: str) -> None:
 def check_all_ended(*numbers: int) -> None:
     """Check that the node processes and agents of a run have ended. Raises: CaseFailed."""
     deadline_s = time.monotonic() + PROCESSES_END_LIMIT_S
-    # `left` has the numbers of the machines that still have such a process.
-    while left := [number for number in numbers if has_process(number, NODE_PROCESS)]:
+    while machines_left := [number for number in numbers if has_process(number, NODE_PROCESS)]:
         if time.monotonic() > deadline_s:
-            raise CaseFailed(f"node processes are left on machines {left}")
+            raise CaseFailed(f"node processes are left on machines {machines_left}")
         time.sleep(1)
 
 
@@ -200,7 +201,10 @@ class RunningCommand:
         raise CaseFailed(f"the command ended without `{text}`: {' '.join(self.lines[-3:])}")
 
     def end(self) -> int:
-        """Read the output to its end; return the exit code. Raises: CaseFailed on a traceback."""
+        """Read the output to its end, and return the exit code.
+
+        Raises: CaseFailed if the command printed a traceback.
+        """
         for _ in self._read():
             continue  # `_read` keeps the lines
         code = self._process.wait()
@@ -209,9 +213,9 @@ class RunningCommand:
         return code
 
     def kill(self) -> None:
-        """Kill the driver itself with SIGKILL."""
-        # `_process` is only the command that entered the machine. The driver is another process,
-        # which pkill finds on the machine.
+        """Kill the driver, which is the process of `coordlab run`, with SIGKILL."""
+        # `_process` is only the command that entered the machine. The driver is another process on
+        # the machine, which pkill finds.
         subprocess.run(on_machine(1, "pkill", "-9", "-f", "coordlab run"), check=False)
         self._process.wait()
 
@@ -234,9 +238,9 @@ def start_run(experiment: str) -> RunningCommand:
 
 
 def results_of(command: RunningCommand, experiment: str, *codes: int) -> tuple[int, Results]:
-    """Wait for the end of a run; return its exit code and results.
+    """Wait for the end of a run, and return its exit code and results.
 
-    Raises: CaseFailed if the exit code is none of `codes`, or a node process does not end.
+    Raises: CaseFailed if the exit code is none of `codes`, or if a node process does not end.
     """
     code = command.end()
     path = f"{RUNS}/{experiment}/latest/results.json"
@@ -248,7 +252,7 @@ def results_of(command: RunningCommand, experiment: str, *codes: int) -> tuple[i
 
 
 def outcome_text(code: int, results: Results) -> str:
-    """Return exit code, verdict and first reason as one text."""
+    """Return the result of a run as a text: `exit code 2, unknown; the machine was lost`."""
     return "; ".join((f"exit code {code}, {results.verdict}", *results.reasons[:1]))
 
 
@@ -316,10 +320,12 @@ def cut_machine() -> str:
     command = start_run("coordinator_crash")
     command.wait_for("in force")
     call_machines_script("cut", "2")
-    # Longer than `machine_silent_after` (3 s), shorter than `machine_lost_after` (20 s).
+    # This is longer than `machine_silent_after` (3 s), so the run notices that the machine is
+    # silent. It is shorter than `machine_lost_after` (20 s), so the machine does not count as lost.
     time.sleep(12)
     call_machines_script("mend", "2")
-    # Exit code 0: the group did not need machine 2 in that time. 2: the verdict is unknown.
+    # The exit code is 0 if the group did not need machine 2 in that time. Otherwise the verdict is
+    # unknown, and the exit code is 2.
     code, results = results_of(command, "coordinator_crash", 0, 2)
     accident = accident_of(2, results)
     if accident.in_force_until_us is None:
@@ -328,7 +334,7 @@ def cut_machine() -> str:
 
 
 def kill_driver() -> str:
-    """Kill the process that conducts a run. The processes of its nodes must end by themselves."""
+    """Kill the driver of a run. The processes of its nodes must end by themselves."""
     command = start_run("coordinator_crash")
     command.wait_for("in force")
     command.kill()
@@ -386,16 +392,19 @@ def analyze_on_spark() -> str:
 
 
 def _start_spark(number: int, name: str, *words: str) -> subprocess.Popen[bytes]:
-    """Start a daemon of Spark's standalone cluster from pyspark's own jars."""
+    """Start a master or a worker of Spark from pyspark's own jars.
+
+    The name is that of its class, such as `worker.Worker`. `words` are its arguments.
+    """
     home = Path(pyspark.__file__).parent
     address = address_of(number)
-    setting = ("env", f"SPARK_LOCAL_IP={address}", f"SPARK_WORKER_DIR={SPARK_WORK}")
-    spark = (str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}")
-    # The caller gives the master its host in `words`. A worker gets its host here, before `words`,
-    # because the last word must be the master's address.
+    environment = ("env", f"SPARK_LOCAL_IP={address}", f"SPARK_WORKER_DIR={SPARK_WORK}")
+    program = (str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}")
+    # The last argument of a worker must be the master's address, so `--host` stands before `words`.
+    # The master has it in `words` already.
     host = () if "--host" in words else ("--host", address)
     return subprocess.Popen(
-        on_machine(number, *setting, *spark, *host, *words),
+        on_machine(number, *environment, *program, *host, *words),
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -403,7 +412,7 @@ def _start_spark(number: int, name: str, *words: str) -> subprocess.Popen[bytes]
 
 
 def _has_spark_folder(number: int) -> bool:
-    """Return True if Spark has made a folder of an application on a machine."""
+    """Return whether an application has run on the worker of a machine."""
     command = on_machine(number, "sh", "-c", f"ls -d {SPARK_WORK}/app-*")
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
@@ -446,11 +455,12 @@ class PlayedCase:
     passed: bool
     seconds: float
     stamp: str
-    """Commit and machine when the case began: the commit may change while cases are played."""
+    """The commit and the machine when the case began. The commit may change while cases are played.
+    """
 
 
 def play_case(case: Case) -> PlayedCase:
-    """Play a case. A CaseFailed becomes a result, so that the next case is played."""
+    """Play a case. If it fails, this is its result, so that the next case is played."""
     began_s, stamp = time.monotonic(), f"{commit()}, {machine()}"
     try:
         actual, passed = case.play(), True
@@ -461,27 +471,33 @@ def play_case(case: Case) -> PlayedCase:
 
 
 def play_cases(cases: Sequence[Case]) -> Iterator[PlayedCase]:
-    """Play cases in order; after one that kills a machine, on new machines. Raises: CaseFailed."""
+    """Play cases in order. After a case that kills a machine, the machines are made anew.
+
+    Raises: CaseFailed if the machines cannot be made.
+    """
     remaining = list(cases)
     while remaining:
         with three_machines():
-            while remaining:
+            all_machines_run = True
+            while remaining and all_machines_run:
                 case = remaining.pop(0)
                 yield play_case(case)
-                if case.kills_a_machine:
-                    break
+                all_machines_run = not case.kills_a_machine
 
 
 def section_of(page: str, played: Sequence[PlayedCase]) -> str:
-    """Return the section of docs/SOAK.md. Rows of `played` replace older rows of the same case."""
+    """Return the new section of docs/SOAK.md, which has the row of each case.
+
+    Cases that were not played now keep their rows in `page`.
+    """
     rows = {result.case.name: _row(result) for result in played}
     # The text from this section's heading to the next heading.
-    former = page.partition(f"\n## {SECTION}\n")[2].partition("\n## ")[0]
-    for line in former.splitlines():
+    former_section = page.partition(f"\n## {SECTION}\n")[2].partition("\n## ")[0]
+    names = {case.name for case in CASES}
+    for line in former_section.splitlines():
         name = line.removeprefix("| ").partition(" | ")[0]
-        # Lines without the name of a case are the head of the table, or about cases that no longer
-        # exist.
-        if name in {case.name for case in CASES}:
+        # Other lines are the head of the table, or about cases that no longer exist.
+        if name in names:
             rows.setdefault(name, line)
     return "\n".join(
         (

@@ -1,9 +1,9 @@
-"""The gain of `make fast`: explored runs a minute, compiled and interpreted.
+"""How much faster runs are with the modules that `make fast` compiles.
 
 Two processes play the same seeds of explorations/reference.yaml, a few seeds in turn: one with
-compiled modules, and one without. If the environment names another checkout (see `players`), its
-interpreted code runs in a third process, and the goal is about the gain over that code. Without a
-compiler there is no figure.
+compiled modules, and one without. A third process can play them with the interpreted code of an
+older checkout (`players`), and the goal is about the gain over this code. If there is no compiler,
+nothing is measured.
 """
 
 import statistics
@@ -14,7 +14,7 @@ from scripts.compiled import build, missing_for_build
 
 SPACE = "reference"
 ROUNDS, SEEDS_A_ROUND = 16, 5
-"""In each round, all processes play the same SEEDS_A_ROUND seeds, which no other round plays."""
+"""In each round, all processes play the same seeds. Each round has other seeds."""
 GOAL = 1.7
 """Least ratio of compiled runs a minute to interpreted runs a minute of the other checkout."""
 
@@ -60,7 +60,7 @@ def run() -> tuple[Measurement, ...]:
 def _measurement(
     compiled: list[float], other: list[float], name: str, *, judged: bool
 ) -> Measurement:
-    """Return the gain of compiled code over the code `name`; `judged`: the gain has a goal."""
+    """Return the gain of compiled code over other code. If it is `judged`, it has a goal."""
     ratio = median_ratio(compiled, other)
     return Measurement(
         name=f"explored runs, compiled and {name}",

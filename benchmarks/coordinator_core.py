@@ -1,15 +1,15 @@
-"""The coordinator's core alone: requests a second, loads, and the memory of its state.
+"""The speed and the memory of the group coordinator alone.
 
-The coordinator runs here without a broker, a network, an event loop or a log. Its requests are
-built beforehand. What it asks its host to do (a Result) is done with as little code as possible:
-timers are entries in a dict, and appends are acknowledged immediately.
+The coordinator runs here without a broker, a network, an event loop or a log. For each request it
+returns a Result, which says what its host must do. This benchmark does that with as little code as
+possible: timers are entries in a dict, and appends are acknowledged immediately.
 
-Three sorts of figures are measured, each with its baseline in turn, in CPU time:
+It measures three things, the first two in CPU time:
 
-- requests a second; the baseline is a handler that does nothing, called in the same way;
-- the load of the groups from a partition's log; the baseline is to decode the same batches, keys
-  and values with msgpack;
-- memory; the baseline is the size of the records in the log.
+1. Requests a second. The baseline is a handler that does nothing, and is called in the same way.
+2. How fast groups are loaded from the log of a partition. The baseline is to decode the same
+   batches, keys and values with msgpack.
+3. Memory. The baseline is the size of the records in the log.
 """
 
 import gc
@@ -53,10 +53,8 @@ COMMITS = 5
 SMALL, LARGE = 250, 2_000
 """Sizes of the two groups whose join phases are compared."""
 LINEAR_RATIO = 1.25
-"""Goal: the cost of a rebalance grows linearly with the members of the group.
-
-It counts as linear if a member of the LARGE group costs at most so many times as much as a member
-of the SMALL group.
+"""Goal: the cost of a rebalance grows linearly with the members of the group. So a member of the
+LARGE group must cost at most 1.25 times as much as a member of the SMALL group.
 """
 LOAD_GOAL = 0.4
 """Least ratio of records loaded a second to records decoded a second."""
@@ -69,9 +67,9 @@ PARTITIONS = 50
 RECORDS_PER_BATCH = 10
 """Number of records in each batch of the loaded log."""
 BATCHES_PER_CHUNK = 1_000
-"""Largest number of batches that one call of `load_batches` gets."""
+"""Number of batches that are loaded by one call."""
 NOW_US = 1_700_000_000_000_000
-"""Time of all requests: the benchmark has no clock for the coordinator."""
+"""The time of all requests. In this benchmark, time stands still for the coordinator."""
 
 Handle = Callable[[RequestId, RequestEnvelope, int], Result]
 _NOTHING = Result()
@@ -101,7 +99,7 @@ class Core:
         self.carry_out(self.coordinator.finish_load(0, NOW_US))
 
     def send(self, requests: list[RequestEnvelope], handle: Handle | None = None) -> list[Result]:
-        """Pass every request to the coordinator; return the Results."""
+        """Pass every request to the coordinator, or to `handle`, and return the Results."""
         handle = self.coordinator.handle if handle is None else handle
         results = []
         for request in requests:
@@ -151,12 +149,12 @@ class Core:
 
 
 def joining(member: str) -> RequestEnvelope:
-    """Return a JoinGroup of a member; its id is "" before the coordinator has given it one."""
+    """Return a JoinGroup of a member, which has the id "" before the coordinator gives it one."""
     return _request(join_group(member))
 
 
 def syncing(ids: list[str], generation: int) -> list[RequestEnvelope]:
-    """Return the SyncGroups of one generation; the first member is the leader, which assigns."""
+    """Return the SyncGroups of one generation. The first member is the leader, which assigns."""
     # Kafka's ConsumerProtocolAssignment: version 1, one topic "t0" with partition 0, no user data.
     assignments = {member: b"\0\1\0\0\0\1\0\2t0\0\0\0\1\0\0\0\0\xff\xff\xff\xff" for member in ids}
     return [
@@ -185,7 +183,7 @@ def do_nothing(request_id: RequestId, request: RequestEnvelope, now_us: int) -> 
 
 @contextmanager
 def cpu_time(times: list[float]) -> Iterator[None]:
-    """Append the CPU seconds of a block to `times`; Python's garbage collector is off in it."""
+    """Append the CPU seconds of a block to `times`. In it, Python's garbage collector is off."""
     gc.collect()
     gc.disable()
     began = time.process_time()
@@ -200,7 +198,7 @@ def cpu_time(times: list[float]) -> Iterator[None]:
 
 
 def requests_per_second() -> list[Measurement]:
-    """Measure the four requests of a group of 1,000 members."""
+    """Measure JoinGroup, SyncGroup, Heartbeat and OffsetCommit in a group of 1,000 members."""
     rates: dict[str, list[float]] = {}
     do_nothing_rates: dict[str, list[float]] = {}
     for _ in range(ROUNDS):
@@ -269,11 +267,12 @@ def _check(core: Core, ids: list[str], generation: int) -> None:
 
 
 def join_phases() -> Measurement:
-    """Measure the cost of a member in the join phase of a large group and of a small one."""
-    costs: dict[int, list[float]] = {SMALL: [], LARGE: []}
+    """Measure what a member costs in a rebalance of a large group and of a small one."""
+    # The CPU seconds for a member in each round, by the size of the group.
+    member_costs: dict[int, list[float]] = {SMALL: [], LARGE: []}
     for _ in range(ROUNDS):
-        for size, member_costs in costs.items():
-            # The smaller group has more join phases, so that both have equally many requests.
+        for size, costs in member_costs.items():
+            # The smaller group has more rebalances, so that both have equally many requests.
             phases = LARGE // size
             core = Core()
             ids = core.stable_group(size)
@@ -284,16 +283,17 @@ def join_phases() -> Measurement:
                 with cpu_time(times):
                     core.send(requests)
                     core.send(syncs)
-            member_costs.append(sum(times) / phases / size)
+            costs.append(sum(times) / phases / size)
+    ratio = median_ratio(member_costs[LARGE], member_costs[SMALL])
     return Measurement(
         name=f"join and sync of a member, group of {LARGE:,}",
-        value=1e6 * statistics.median(costs[LARGE]),
-        baseline=1e6 * statistics.median(costs[SMALL]),
+        value=1e6 * statistics.median(member_costs[LARGE]),
+        baseline=1e6 * statistics.median(member_costs[SMALL]),
         unit="us/member",
         baseline_name=f"group of {SMALL}",
-        ratio=median_ratio(costs[LARGE], costs[SMALL]),
+        ratio=ratio,
         goal=f"at most {LINEAR_RATIO}: linear",
-        met=median_ratio(costs[LARGE], costs[SMALL]) <= LINEAR_RATIO,
+        met=ratio <= LINEAR_RATIO,
     )
 
 
@@ -301,7 +301,11 @@ def join_phases() -> Measurement:
 
 
 def commit_records(number: int, *, groups: int, partitions: int) -> list[Record]:
-    """Return `number` records of commits, one of each group in turn."""
+    """Return `number` records of commits, which the groups have made in turn.
+
+    With 2 groups and 3 partitions, the first four records are of group 0 and partition 0, group 1
+    and partition 0, group 0 and partition 1, group 1 and partition 1.
+    """
     return [
         Record(
             encode_offset_commit_key(
@@ -317,7 +321,7 @@ def commit_records(number: int, *, groups: int, partitions: int) -> list[Record]
 
 
 def batches_of(records: list[Record], size: int = RECORDS_PER_BATCH) -> tuple[RecordBatch, ...]:
-    """Return the log that holds `records`, `size` in a batch."""
+    """Return a log with `records`, in batches of `size` records."""
     return tuple(
         RecordBatch(
             base_offset=start,
@@ -362,7 +366,7 @@ def load() -> Measurement:
 
 
 def _decode_everything(batches: tuple[RecordBatch, ...]) -> None:
-    """Decode every batch, and in each key and value the body after the version."""
+    """Decode every batch, and every key and value without the version at its beginning."""
     decode = msgspec.msgpack.Decoder().decode
     version_bytes = 2
     for batch in batches:
@@ -375,7 +379,7 @@ def _decode_everything(batches: tuple[RecordBatch, ...]) -> None:
 
 
 def weight(make: Callable[[], object]) -> int:
-    """Return the bytes that the result of `make` keeps alive."""
+    """Return the memory in bytes of an object that `make` returns, with all that it refers to."""
     gc.collect()
     tracemalloc.start()
     kept = make()
@@ -389,52 +393,55 @@ def weight(make: Callable[[], object]) -> int:
 def memory() -> list[Measurement]:
     """Measure the memory of an offset, a group and a member, beside their records in the log.
 
-    Each figure is the difference between a large and a small state, divided by the difference of
-    their sizes. So memory that does not grow with the size does not count.
+    For example, the coordinator is measured with 1,000 offsets and with 50,000. The difference of
+    the two, divided by 49,000, is the memory of one offset, without what the coordinator needs in
+    any case.
     """
     many, few = 50_000, 1_000
 
-    def offsets(number: int) -> tuple[int, int]:
+    # Each of these functions returns the bytes of the coordinator, and those of the records.
+    def with_offsets(number: int) -> tuple[int, int]:
         records = commit_records(number, groups=1, partitions=number)
         batches = batches_of(records)
         return weight(lambda: Core(loads=batches).coordinator), _size(records)
 
-    def groups(number: int) -> tuple[int, int]:
+    def with_groups(number: int) -> tuple[int, int]:
         records = commit_records(number, groups=number, partitions=1)
         batches = batches_of(records)
         return weight(lambda: Core(loads=batches).coordinator), _size(records)
 
-    def members(number: int) -> tuple[int, int]:
+    def with_members(number: int) -> tuple[int, int]:
         # `weight` measures what `stable` returns, which must be the coordinator alone. So `stable`
-        # stores the size of the records in this list.
-        written: list[int] = []
+        # hands the size of the records out in this list.
+        sizes_of_records: list[int] = []
 
         def stable() -> GroupCoordinator:
             core = Core()
             core.stable_group(number)
-            written.append(_size(core.appended))
+            sizes_of_records.append(_size(core.appended))
             return core.coordinator
 
         size = weight(stable)
-        return size, written[-1]
+        return size, sizes_of_records[-1]
 
     measurements = []
     for name, measure, (small, large) in (
-        ("committed offset", offsets, (few, many)),
-        ("group with one offset", groups, (few, many)),
-        ("member of a Stable group", members, (MEMBERS // 2, MEMBERS)),
+        ("committed offset", with_offsets, (few, many)),
+        ("group with one offset", with_groups, (few, many)),
+        ("member of a Stable group", with_members, (MEMBERS // 2, MEMBERS)),
     ):
-        (least, least_written), (most, most_written) = measure(small), measure(large)
-        value = (most - least) / (large - small)
-        written = (most_written - least_written) / (large - small)
+        small_bytes, small_records_bytes = measure(small)
+        large_bytes, large_records_bytes = measure(large)
+        value = (large_bytes - small_bytes) / (large - small)
+        baseline = (large_records_bytes - small_records_bytes) / (large - small)
         measurements.append(
             Measurement(
                 name=f"memory of a {name}",
                 value=value,
-                baseline=written,
+                baseline=baseline,
                 unit="bytes",
                 baseline_name="its records, uncompressed",
-                ratio=value / written,
+                ratio=value / baseline,
             )
         )
     return measurements

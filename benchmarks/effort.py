@@ -1,11 +1,11 @@
-"""The effort of explored runs, compared with recorded effort: growth is a regression.
+"""Checks that the cluster does not do more for the same faults than it once did.
 
-The effort of a run is what it did, in counts: rebalances, truncations of logs, requests by API. If
-a change of the code makes the cluster do more of it for the same faults, something is wrong.
+The effort of a run is how often the cluster did things: rebalances, truncations of logs, requests
+of each API. If a change of the code makes these counts grow, something may be wrong.
 
 So seeds 0 to 99 of explorations/standard.yaml are played, and each run is compared with the
-recorded run of the same seed, which had the same cluster and the same faults. A count has grown if
-both of these hold:
+recorded counts of the same seed, which had the same cluster and the same faults. A count has grown
+if both of these hold:
 
 1. Its sum over the runs is more than GROWN_RATIO times the recorded sum.
 2. The mean difference between a run and the recorded run is more than SURE_STANDARD_ERRORS standard
@@ -30,46 +30,45 @@ from chaos.exploration.play import PlayedRun, PlayResult
 from chaos.exploration.space import load_space
 
 SEEDS = 100
-"""The seeds 0 to 99 are played. For each count the record has a number for each of them."""
+"""The seeds 0 to 99 are played."""
 GROWN_RATIO = 1.03
-"""A sum has grown only if it is more than so many times the recorded sum, that is by over 3 %."""
+"""A sum has grown only if it is more than 3 % larger than the recorded sum."""
 SURE_STANDARD_ERRORS = 3.0
-"""A mean difference of at most so many standard errors may be chance."""
+"""If the mean difference is at most three standard errors, it may be chance."""
 RECORD = Path(__file__).with_name("effort_recorded.json")
 SPACE = "standard"
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """The record. `counts` has a number for each seed: {"rebalances": [4, 7, 3, ...], ...}."""
+    """The recorded effort."""
 
     commit: str
     counts: dict[str, list[int]]
+    """Each count has a number for each seed: `{"rebalances": [4, 7, 3, ...], ...}`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One count, now and as recorded.
-
-    - `now`, `recorded`: the sums over all runs.
-    - `standard_errors`: how many standard errors the mean difference between a run and the recorded
-      run is above zero.
-    """
+    """One count, now and as recorded."""
 
     name: str
     now: int
+    """The sum over all runs."""
     recorded: int
+    """The recorded sum."""
     standard_errors: float
+    """The mean difference between a run and the recorded run, in standard errors."""
 
     @property
     def has_grown(self) -> bool:
-        """Return True if the count has grown, by both rules of the module's docstring."""
+        """True if the count has grown, by both rules of the module's docstring."""
         return (
             self.now > GROWN_RATIO * self.recorded and self.standard_errors > SURE_STANDARD_ERRORS
         )
 
 
 def counts_of(runs: Sequence[PlayedRun]) -> dict[str, list[int]]:
-    """Return the counts of each run, by name."""
+    """Return the counts of all runs: `{"rebalances": [4, 7, 3, ...], ...}`."""
     counts_by_run = [{**played.effort, **_requests(played)} for played in runs]
     names = sorted({name for counts in counts_by_run for name in counts})
     return {name: [counts.get(name, 0) for counts in counts_by_run] for name in names}
@@ -94,8 +93,8 @@ def run() -> tuple[Measurement, ...]:
     recorded = msgspec.json.decode(RECORD.read_bytes(), type=Recorded)
     changes = compare(counts_of(_play_all()), recorded.counts)
     grown = [change.name for change in changes if change.has_grown]
-    # The count with the largest ratio, which is named if none has grown. A recorded 0 is replaced
-    # by 1, so that there is a ratio.
+    # If no count has grown, the one with the largest ratio is named. A recorded 0 counts as 1, so
+    # that there is a ratio.
     worst = max(changes, key=lambda change: change.now / max(change.recorded, 1))
     for change in changes:
         ratio = change.now / change.recorded if change.recorded else math.nan
@@ -119,7 +118,7 @@ def run() -> tuple[Measurement, ...]:
 
 
 def _requests(played: PlayedRun) -> dict[str, int]:
-    """Return the numbers of requests of a run, such as `requests Fetch`."""
+    """Return how many requests of each API a run had: `{"requests Fetch": 812, ...}`."""
     return {f"requests {api}": count for api, count in played.requests.items()}
 
 
@@ -139,7 +138,10 @@ def _change(name: str, now: Sequence[int], recorded: Sequence[int]) -> Change:
 
 
 def _play_all() -> list[PlayedRun]:
-    """Play all seeds. Raises: RuntimeError if a run does not pass: a failure changes the effort."""
+    """Play all seeds.
+
+    Raises: RuntimeError if a run does not pass, because a failure changes the effort.
+    """
     space = load_space(SPACE)
     runs = [play_seed(space, seed) for seed in range(SEEDS)]
     failed = [played.seed for played in runs if played.result is not PlayResult.PASS]

@@ -1,10 +1,11 @@
-"""Explored runs a minute on one core, and the gain of a second core.
+"""How many runs `coordlab explore` plays a minute on one core, and the gain of a second core.
 
-Each run is a seed of explorations/reference.yaml, from which a seed draws a cluster and its faults.
-The runs are drawn and played as `coordlab explore` does it, with every checker on and without
-messages in the trace. Each run must do at least the work that the file requires (`minimum`),
-because idle runs would look like fast ones. Events a second are compared with those of a bare heapq
-loop, the smallest program that can run events at all.
+The runs are those of explorations/reference.yaml, a space: each seed draws a cluster and its faults
+from it. All checkers are on, and messages are not in the trace. Each run must do at least the work
+that the file requires (`minimum`), because runs in which nothing happens would look fast.
+
+Events a second are compared with those of a bare heapq loop, the smallest program that can run
+events at all.
 """
 
 import cProfile
@@ -32,9 +33,9 @@ ROUNDS = 5
 """Number of measurements of each figure."""
 GOAL_RUNS_PER_MINUTE = 1_000
 FAN_OUT_RUNS = 60
-"""So many seeds are played in every round: first by one worker, then by two that share them."""
+"""Number of seeds that are played in every round, first by one worker, then by two together."""
 BATCH = 5
-"""Seeds in a batch of a worker."""
+"""Number of seeds that a worker gets at once."""
 GOAL_TWO_WORKERS = 1.5
 """Least ratio of the speed of two workers to the speed of one. It is less than 2, because the two
 workers share the machine's memory and caches, and the process that gives them their work."""
@@ -49,8 +50,8 @@ def check_minimum(space: Space, played: PlayedRun) -> None:
         )
 
 
-def played_in(space: Space, seeds: range) -> tuple[float, list[PlayedRun]]:
-    """Return the CPU seconds of drawing and playing `seeds`, and the runs."""
+def play_all(space: Space, seeds: range) -> tuple[float, list[PlayedRun]]:
+    """Draw and play all seeds; return the CPU seconds that this took, and the runs."""
     began = time.process_time()
     runs = [play_seed(space, seed) for seed in seeds]
     took_s = time.process_time() - began
@@ -65,12 +66,12 @@ def one_core(space: Space) -> tuple[Measurement, ...]:
     per_minute, events_per_s, bare, virtual_s_per_s = [], [], [], []
     for _ in range(ROUNDS):
         bare.append(bare_heap())
-        took_s, runs = played_in(space, range(RUNS))
+        took_s, runs = play_all(space, range(RUNS))
         per_minute.append(60 * len(runs) / took_s)
         events_per_s.append(sum(played.events for played in runs) / took_s)
         virtual_s_per_s.append(sum(played.virtual_us for played in runs) / 1e6 / took_s)
-    # `runs` are the runs of the last round. Every round plays the same seeds, so it has the same
-    # means.
+    # These are the runs of the last round. All rounds have the same means, because they play the
+    # same seeds.
     mean = {
         "virtual s": sum(played.virtual_us for played in runs) / 1e6 / RUNS,
         "events": sum(played.events for played in runs) / RUNS,
@@ -127,7 +128,7 @@ def _fan_out_s(workers: RayWorkers, names: tuple[WorkerName, ...]) -> float:
 
 
 def two_workers(space: Space) -> Measurement:
-    """Measure in every round one of Ray's workers, then two of them, by wall-clock time."""
+    """Measure one worker, and then two of them, in each round. The workers are Ray's."""
     with RayWorkers(LOCAL, partial(play_seeds, space), size=2) as workers:
         # Wait until both workers have started.
         while len(workers.idle()) < workers.size:
@@ -154,10 +155,10 @@ def two_workers(space: Space) -> Measurement:
 
 
 def profile_of(space: Space) -> str:
-    """Return the profile of the runs."""
+    """Return where the time of the runs goes, as text."""
     profile = cProfile.Profile()
     profile.enable()
-    played_in(space, range(RUNS))
+    play_all(space, range(RUNS))
     profile.disable()
     return profile_text(profile, f"{RUNS} explored runs", functions=30)
 

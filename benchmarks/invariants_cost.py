@@ -1,11 +1,14 @@
-"""The share of an explored run's time that the checks of the nodes take.
+"""Which share of the time of an explored run the checks take that nodes make of themselves.
 
-In an explored run the nodes check their invariants every 500 events, in each 32nd run every 25
-events (`chaos.exploration.batches`), and are compared after each change of a leader or an ISR.
-Apart from that, each answer is checked before it leaves, and so are some rows of the trace. This
-benchmark plays seeds of the standard space, and adds the time that passes inside of these checks.
-Runs with and without checks are not compared, because their times vary by more than the checks
-take.
+These checks are part of an explored run:
+
+- The nodes check their invariants every 500 events, and in each 32nd run every 25 events
+  (`chaos.exploration.batches`). After each change of a leader or an ISR they are also compared.
+- Each answer is checked before it leaves its node, and so are some rows of the trace.
+
+This benchmark plays seeds of the standard space, and adds up the time that passes inside of these
+checks. It does not compare runs with and without checks, because the times of two runs differ by
+more than the checks take.
 """
 
 import time
@@ -20,9 +23,9 @@ from cluster.virtual.runtime import VirtualRuntime
 
 SPACE = "standard"
 SEEDS = range(4 * DENSE_CHECKS_EVERY)
-"""Four of these runs are checked densely: the same part as in a search."""
+"""Four of these runs check their invariants every 25 events, the same share as in a search."""
 GOAL = 0.05
-"""Greatest share of the invariants."""
+"""Goal: the invariants take at most this share of the time."""
 OF_NODES = ("_check_what_is_due", "_check_invariants_once", "_before_exit")
 """Methods of `VirtualRuntime` that check the nodes' invariants, and compare the nodes."""
 OF_MESSAGES = ("_check_answer", "_check_row")

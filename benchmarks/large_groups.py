@@ -1,12 +1,13 @@
-"""Speed of `coordinator_crash` compared with real time, from 12 to 1,000 members.
+"""How fast runs with 12 to 1,000 members are, compared with real time.
 
-In the experiment `coordinator_crash` the broker that coordinates the group `orders-readers` is
-killed. Each run is a user's command in a process of its own, with a trace of every message, all
-checks, the run directory and the summary. There are as many partitions as members.
+The runs are of the experiment `coordinator_crash`, in which the coordinator of the group
+`orders-readers` is killed. Each run is a command in a process of its own, as a user starts it, with
+a trace of every message, all checks, the run directory and the summary. There are as many
+partitions as members.
 
 The figure says how many seconds of the run's own clock pass in one CPU second. At 1 the run is as
-fast as real time. The printed exponent says how the CPU seconds grow with the number of members: at
-1, twice as many members need twice as much CPU; at 2, four times as much.
+fast as real time. The benchmark also prints an exponent. If it is 1, twice as many members need
+twice as much CPU; if it is 2, they need four times as much.
 """
 
 import json
@@ -27,8 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SIZES = (12, 100, 400, 1_000)
 """Numbers of members, and of partitions. The experiment itself has 12."""
 GOALS = {400: 1.0}
-"""The least speed for some numbers of members. With 400 members, a run must not be slower than real
-time."""
+"""Goal: with 400 members, a run is not slower than real time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +51,14 @@ def run() -> tuple[Measurement, ...]:
     else:
         print(f"interpreted: {missing}")
     runs = [play(members, compiled=missing is None) for members in SIZES]
-    first, last = runs[0], runs[-1]
-    growth = (last.cpu_s / last.virtual_s) / (first.cpu_s / first.virtual_s)
-    # The growth of the CPU seconds is the growth of the members to the power of `exponent`.
-    exponent = math.log(growth) / math.log(last.members / first.members)
+    smallest, largest = runs[0], runs[-1]
+    growth = (largest.cpu_s / largest.virtual_s) / (smallest.cpu_s / smallest.virtual_s)
+    # growth = (growth of the members) ** exponent
+    exponent = math.log(growth) / math.log(largest.members / smallest.members)
+    code = "compiled" if missing is None else "interpreted"
     print(
         f"CPU for a virtual second grows with the {exponent:.2f}th power of the members, from "
-        f"{first.members} to {last.members:,} ({'compiled' if missing is None else 'interpreted'})"
+        f"{smallest.members} to {largest.members:,} ({code})"
     )
     return tuple(_measurement(played) for played in runs)
 

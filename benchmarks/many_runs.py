@@ -1,9 +1,8 @@
-"""Duration of `analyze` for many runs, as a ratio to one scan of the same files.
+"""How long `analyze` takes for many runs, compared with one scan of the same files.
 
 The runs are copies of one run of the experiment `coordinator_crash`, each under another name. For
 each number of runs, a new Spark session first scans all event files with one groupBy, and then
-analyses the runs. Because the session is new, the scan is as slow as a user's first query.
-`thousand_runs` measures this ratio for 1,000 runs.
+analyses the runs. `thousand_runs` does the same for 1,000 runs.
 """
 
 import shutil
@@ -29,27 +28,23 @@ GOAL_SIZE = 100
 GOAL_RATIO = 8.0
 """Goal: the analysis of GOAL_SIZE runs takes at most GOAL_RATIO times as long as the scan."""
 GOAL_GB = 4.0
-"""Memory that the JVM must stay below, for any number of runs."""
+"""Goal: the JVM always needs less memory than this."""
 LINEAR_RATIO = 1.1
-"""Goal: the time of the analysis grows linearly with the number of runs.
-
-With ten times as many runs it may take 1.1 times ten times as long, because two measurements are
-never quite equal.
+"""Goal: the time of the analysis grows linearly with the number of runs. For ten times as many
+runs, it may take 11 times as long: 10 % more, because measurements are never exact.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysed:
-    """One analysis and the scan before it.
-
-    `jvm_gb`: the most memory that the JVM has used, in gigabytes.
-    """
+    """One analysis, and the scan before it."""
 
     runs: int
     rows: int
     scan_s: float
     analyze_s: float
     jvm_gb: float
+    """The most memory that the JVM has used."""
 
 
 def run() -> tuple[Measurement, ...]:
@@ -58,8 +53,7 @@ def run() -> tuple[Measurement, ...]:
 
 
 def measure(sizes: Sequence[int]) -> tuple[Measurement, ...]:
-    """Measure each number of runs, in a temporary folder, and the growth from each to the next."""
-    # The run is played once; every size has copies of it.
+    """Measure each number of runs, and the growth from each number to the next."""
     with tempfile.TemporaryDirectory(prefix="coordlab-bench-") as folder:
         root = Path(folder)
         played = make_run(root / "played", Recipe(experiment="coordinator_crash"))
@@ -69,9 +63,10 @@ def measure(sizes: Sequence[int]) -> tuple[Measurement, ...]:
 
 
 def copy_runs(played: Path, folder: Path, count: int) -> list[Path]:
-    """Write `count` copies of a run below `folder`; each copy has its own name, even in its rows.
+    """Write `count` copies of a run below `folder`, and return their directories.
 
-    A run's name is `<experiment>/<run>`: the last two parts of its directory.
+    Each copy has its own name, also in the rows of its files: the last two parts of its directory,
+    such as `coordinator_crash/run-0007`.
     """
     events = {path.name: pq.read_table(path) for path in (played / "events").glob("*.parquet")}
     copies = []
@@ -109,7 +104,7 @@ def _analyse(directories: Sequence[Path]) -> Analysed:
 
 
 def _most_memory_gb(pid: int) -> float:
-    """Return the peak memory of a process so far; 0 if the system does not report it."""
+    """Return the most memory that a process has used so far; 0 if the system does not say it."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,4 +1,7 @@
-"""The result of a benchmark and its printed form: a ratio to a baseline of the same run."""
+"""The result of a benchmark, and its printed form.
+
+A benchmark measures a figure and a baseline in the same run, and reports their ratio.
+"""
 
 import platform
 import statistics
@@ -9,34 +12,34 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("docs/SOAK.md", "docs/BENCHMARKS.md", "docs/PLANTED_BUGS.md", "docs/SIGHT.md")
-"""Pages with the figures of benchmarks. A change of these pages is no change of the measured
-code."""
+"""Pages with the figures of benchmarks. If only these pages have changed since the last commit, the
+measured code is still that of the commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """One figure and its baseline.
-
-    - `value`, `baseline`: medians of several rounds.
-    - `ratio`: the median of the ratios of the rounds (`median_ratio`). It can differ a little from
-      the ratio of `value` and `baseline`.
-    - `goal`: a phrase such as "at least 0.6"; empty without a goal.
-    - `met`: True if the goal is reached; None without a goal.
-    """
+    """One figure and its baseline."""
 
     name: str
     value: float
+    """The median of several rounds; so is the baseline."""
     baseline: float
     unit: str
     baseline_name: str
     ratio: float
+    """The median of the ratios of the rounds. It can differ a little from the ratio of the two
+    medians."""
     goal: str = ""
+    """A phrase such as "at least 0.6"; empty without a goal."""
     met: bool | None = None
+    """True if the goal is reached; None without a goal."""
     note: str = ""
 
     def line(self) -> str:
         """Return the figure as one line for the terminal."""
-        goal = "" if self.met is None else f"  goal {self.goal}: {'met' if self.met else 'MISSED'}"
+        goal = ""
+        if self.met is not None:
+            goal = f"  goal {self.goal}: {'met' if self.met else 'MISSED'}"
         return (
             f"{self.name}: {self.value:,.4g} {self.unit}, {self.baseline_name} "
             f"{self.baseline:,.4g} {self.unit}, ratio {self.ratio:.3g}{goal}"
@@ -44,10 +47,10 @@ class Measurement:
 
 
 def median_ratio(values: Sequence[float], baselines: Sequence[float]) -> float:
-    """Return the median of the ratios of each round.
+    """Return the median of the ratios of the rounds.
 
-    A round measures value and baseline one after the other, so that both see the same load of the
-    machine.
+    A round measures value and baseline one after the other, so other programs on the machine slow
+    both of them down. The ratio of the two is nearly the same as without these programs.
     """
     return statistics.median(
         value / baseline for value, baseline in zip(values, baselines, strict=True)
@@ -73,7 +76,10 @@ def machine() -> str:
 
 
 def commit(root: Path = ROOT) -> str:
-    """Return the commit of a checkout, with "+changes" if files other than PAGES differ from it."""
+    """Return the commit of a checkout: `0123456789ab`, or `0123456789ab+changes`.
+
+    The latter means that files other than PAGES differ from the commit.
+    """
     try:
         head = subprocess.run(
             ["git", "rev-parse", "--short=12", "HEAD"],

@@ -1,8 +1,8 @@
 """Processes that play explored seeds with the code of a checkout, and report their CPU time.
 
-A benchmark can compare this checkout of the repository with an older one. The environment names the
-folder of the older one: `COORDLAB_BASE=DIR`. A process is started in each of the two folders, and
-plays the seeds that it is given.
+With them, a benchmark compares this checkout of the repository with an older one. It starts a
+process in the folder of each, and lets both play the same seeds. The environment variable
+`COORDLAB_BASE` has the folder of the older checkout.
 """
 
 import json
@@ -33,14 +33,15 @@ for line in sys.stdin:
         play_seed(space, item if isinstance(item, int) else tuple(item))
     print(time.process_time() - began, flush=True)
 """
-"""Program of such a process, as Python code.
+"""The program of such a process.
 
 1. It imports `coordlab` first, so that compiled modules are found when they are imported later.
 2. It plays seed 0 without measuring it, to fill caches.
 3. It reads lines, such as `[3, [3, 4], 5]`. It plays all items of a line, and prints the CPU
    seconds that this took.
 
-An item is a seed, or a lineage: [3, 4] means that seed 4 changes the plan that seed 3 has drawn.
+Here 3 and 5 are seeds, which draw a plan each. [3, 4] is a lineage: seed 3 draws a plan, and seed 4
+changes it.
 """
 
 
@@ -71,9 +72,9 @@ class Player:
 
 
 def player(checkout: Path, space: str, *, compiled: bool) -> Player:
-    """Start a process that plays `space` with the code of `checkout`. Raises: RuntimeError.
+    """Start a process that plays seeds of a space with the code of a checkout.
 
-    If the checkout has no `.venv` of its own, the process runs this process's Python.
+    If the checkout has no `.venv` of its own, the process runs with the Python of this process.
     """
     checkout_python = checkout / ".venv" / "bin" / "python"
     program = str(checkout_python) if checkout_python.exists() else sys.executable

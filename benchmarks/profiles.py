@@ -31,20 +31,20 @@ def profile_text(profile: cProfile.Profile, title: str, *, functions: int = 20) 
     """Return the profile as text: a line for each layer, and for each of the slowest functions."""
     own_by_layer = dict.fromkeys((*LAYERS, OTHERS), 0.0)
     entries = []
-    # This reads the profiler's own entries, not pstats. Dataclasses generate methods with equal
-    # file, line and name, and pstats keeps only one of these.
+    # The methods that dataclasses generate have equal files, lines and names. The module pstats
+    # would keep only one of them, so the profiler's own entries are read here.
     for entry in profile.getstats():
         code, calls, total, own = entry.code, entry.callcount, entry.totaltime, entry.inlinetime
         if isinstance(code, str):  # a builtin function, of which only the name is known
             file, line, function = "~", 0, code
         else:
             file, line, function = code.co_filename, code.co_firstlineno, code.co_qualname
-        # The path in the checkout; "" for a file outside of the checkout.
-        path = str(Path(file).relative_to(ROOT)) if file.startswith(f"{ROOT}/") else ""
-        is_project_code = path != "" and not path.startswith(".venv")
-        layer = next((name for name in LAYERS if is_project_code and path.startswith(name)), None)
-        own_by_layer[layer or OTHERS] += own
-        where = f"{path}:{line}" if is_project_code else Path(file).name
+        layer, where = OTHERS, Path(file).name
+        if file.startswith(f"{ROOT}/") and not file.startswith(f"{ROOT}/.venv"):
+            path = str(Path(file).relative_to(ROOT))
+            layer = next((name for name in LAYERS if path.startswith(name)), OTHERS)
+            where = f"{path}:{line}"
+        own_by_layer[layer] += own
         entries.append((own, total, calls, f"{where} {function}"))
     whole = sum(own_by_layer.values())
     lines = [f"profile of {title} (it slows Python code down about 3 times)"]

@@ -1,12 +1,12 @@
-"""The TCP link between node processes on Ray, compared with one raw actor call per message.
+"""The speed of the TCP connections between nodes on Ray, compared with calls of Ray's actors.
 
-Nodes on Ray run in actors: processes whose methods other processes can call. They could send their
-messages as calls of such methods, but they use TCP connections of their own (the link). This
+On Ray, each node runs in an actor: a process whose methods other processes can call. Nodes could
+send each message as such a call. But they have TCP connections of their own (the link), and this
 benchmark shows why.
 
-Two actors run on one machine. One of them answers heartbeats. The other sends the same request in
-both ways in turn, over the link and as a call of the actor. Two figures are measured for each way:
-the round trip of one request after the other, and requests per second with many in flight.
+Two actors run on one machine. One of them sends heartbeats, and the other one answers, in both ways
+in turn: over the link, and as calls of the actor. Two figures are measured for each way: the round
+trip of a request if one follows the other, and requests per second with many in flight.
 """
 
 import asyncio
@@ -37,10 +37,10 @@ ROUNDS = 5
 SEQUENTIAL_REQUESTS = 300
 """Number of requests, one after the other, whose round trips are measured in each round."""
 LINK_REQUESTS = 40_000
-"""Number of requests over the link in each measurement of the rate."""
+"""Number of requests over the link in each measurement of requests per second."""
 ACTOR_REQUESTS = 2_000
-"""Number of actor calls in each measurement of the rate. It is smaller than LINK_REQUESTS, because
-an actor call takes about 20 times as long as a request over the link."""
+"""Number of actor calls in each measurement of requests per second. It is smaller, because a call
+takes about 20 times as long as a request over the link."""
 CONNECTIONS = 64
 IN_FLIGHT = 512
 """Number of requests, or actor calls, that are in flight at the same time. The requests over the
@@ -75,10 +75,7 @@ class Responder:
 
 
 class LinkEnd:
-    """The class of both actors: a process with one node.
-
-    Through Ray, another process can call the methods without the node and its connections.
-    """
+    """The class of both actors: a process with one node."""
 
     def __init__(self, name: NodeName, run_dir: str) -> None:
         self._name = name
@@ -106,18 +103,18 @@ class LinkEnd:
         self._process.set_directory(directory)
 
     async def answer(self, request: HeartbeatRequest) -> HeartbeatResponse:
-        """Answer a raw actor call."""
+        """Answer a heartbeat that came as a call of the actor."""
         return HeartbeatResponse()
 
     async def link_round_trips(self) -> float:
-        """Return the median seconds of a request over the link; one request follows the other."""
+        """Return the median seconds of requests over the link that follow one another."""
         connection = self._node.host.connect(SERVER, "bench", setup_timeout_us=TIMEOUT_US)
         median = await _median_seconds(lambda: connection.call(REQUEST, timeout_us=TIMEOUT_US))
         connection.close()
         return median
 
     async def actor_round_trips(self, server: Any) -> float:  # noqa: ANN401 - an actor handle
-        """Return the median seconds of a raw actor call; one call follows the other."""
+        """Return the median seconds of actor calls that follow one another."""
 
         async def call() -> None:
             await server.answer.remote(REQUEST)
@@ -165,7 +162,7 @@ class LinkEnd:
         return LINK_REQUESTS / seconds
 
     async def actor_rate(self, server: Any) -> float:  # noqa: ANN401 - an actor handle
-        """Return raw actor calls per second with IN_FLIGHT calls in flight."""
+        """Return actor calls per second with IN_FLIGHT calls in flight."""
         left = ACTOR_REQUESTS
 
         async def call_repeatedly() -> None:
@@ -181,7 +178,7 @@ class LinkEnd:
 
 
 async def _median_seconds(call: Callable[[], Awaitable[object]]) -> float:
-    """Make SEQUENTIAL_REQUESTS calls, one after the other; return the median time of a call."""
+    """Make SEQUENTIAL_REQUESTS calls, one after the other, and return the median time of a call."""
     samples = []
     for _ in range(SEQUENTIAL_REQUESTS):
         started = time.perf_counter()

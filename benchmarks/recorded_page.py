@@ -1,4 +1,4 @@
-"""A page of records with one section for each part; one section can be replaced alone."""
+"""Replaces one section of a page, such as docs/BENCHMARKS.md, in which each part has a section."""
 
 import re
 

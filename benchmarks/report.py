@@ -1,15 +1,15 @@
-"""Times to open, to draw and to write a report, and its size.
+"""How long it takes to write a report, and to open it in a browser.
 
-The benchmark measures three things:
+Three things are measured:
 
-1. How long it takes to open the report of a run with 1,000 members in a browser: until the page is
-   interactive (its first screen is drawn and the keyboard works), and until every chart is drawn.
-   Then how long one zoom takes, for which all charts on the common time axis are drawn again. The
-   run has ten groups of 100 members, a killed coordinator, and every message in its trace. The
-   baseline is a page that has only Vega, the JavaScript library that draws the charts.
+1. How long a browser needs for the report of a run with 1,000 members: until the page is
+   interactive (its first screen is drawn and the keyboard works), until every chart is drawn, and
+   then for one zoom, for which all charts on the common time axis are drawn again. The run has ten
+   groups of 100 members, a killed coordinator, and every message in its trace. The baseline is a
+   page that has only Vega, the JavaScript library that draws the charts.
 2. The size of this report, and the time to write it.
-3. The commands `analyze` and `report` of `coordinator_crash`, each in a process as a user starts
-   it. The baseline is a process that starts Spark, counts to ten and ends.
+3. How long the commands `analyze` and `report` take for a run of `coordinator_crash`, each in a
+   process of its own. The baseline is a process that starts Spark, counts to ten and ends.
 """
 
 import statistics
@@ -72,21 +72,20 @@ reads the time of the mark.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """The times of one opening of a page.
-
-    `interactive_ms` counts from the start of the navigation. The other two stay 0 for a page
-    without charts.
-    """
+    """The times of one opening of a page."""
 
     interactive_ms: float
+    """The time from the start of the navigation until the page is interactive."""
     all_drawn_ms: float = 0.0
+    """The time to draw every chart; 0 for a page without charts."""
     zoom_ms: float = 0.0
+    """The time of one zoom; 0 for a page without charts."""
 
 
 def run() -> tuple[Measurement, ...]:
-    """Measure all figures; the runs are in a temporary folder.
+    """Measure all figures, with runs in a temporary folder.
 
-    Raises: RuntimeError without a Chromium, or if a command fails.
+    Raises: RuntimeError if there is no Chromium, or if a command fails.
     """
     program = find_chromium()
     if program is None:
@@ -109,7 +108,7 @@ def _measure_writing(directory: Path, report: Path, bare: Path) -> tuple[Measure
     """Measure the size of the report, and the time to write it."""
     facts = facts_of(PastRun(directory))
     written_s = [_seconds(lambda: build_report(directory, facts)) for _ in range(ROUNDS)]
-    read = [_seconds(lambda: _read_all(directory / "tables")) for _ in range(ROUNDS)]
+    read_s = [_seconds(lambda: _read_all(directory / "tables")) for _ in range(ROUNDS)]
     size_mb, bare_mb = (path.stat().st_size / 1e6 for path in (report, bare))
     return (
         Measurement(
@@ -125,10 +124,10 @@ def _measure_writing(directory: Path, report: Path, bare: Path) -> tuple[Measure
         Measurement(
             name="report of 1,000 members: writing it",
             value=statistics.median(written_s),
-            baseline=statistics.median(read),
+            baseline=statistics.median(read_s),
             unit="s",
             baseline_name="reading its tables",
-            ratio=median_ratio(written_s, read),
+            ratio=median_ratio(written_s, read_s),
             note="the very first report also bundles Vega's JavaScript, in about 3 s",
         ),
     )
@@ -146,8 +145,7 @@ def _measure_opening(program: Path, report: Path, bare: Path) -> tuple[Measureme
     def against_bare(
         name: str, figure: Callable[[Opened], float], goal: str = "", met: bool | None = None
     ) -> Measurement:
-        """Return the Measurement of one figure of the report, in seconds, against the bare page."""
-        # The times of report_openings are in milliseconds.
+        """Return one figure of the report in seconds, compared with opening the bare page."""
         values = [figure(page) / 1_000 for page in report_openings]
         baselines = [value / 1_000 for value in bare_page_ms]
         return Measurement(
@@ -200,20 +198,20 @@ def _zoom(page: Page) -> None:
 
 def _measure_commands(crash: Path) -> Measurement:
     """Measure the commands `analyze` and `report` of coordinator_crash."""
-    commands_s, bare = [], []
+    commands_s, bare_spark_s = [], []
     for _ in range(PROCESS_ROUNDS):
         commands_s.append(
             _run_python_s("-m", "coordlab", "analyze", str(crash))
             + _run_python_s("-m", "coordlab", "report", str(crash))
         )
-        bare.append(_run_python_s("-c", BARE_SPARK))
+        bare_spark_s.append(_run_python_s("-c", BARE_SPARK))
     return Measurement(
         name="coordinator_crash: analyze and report",
         value=statistics.median(commands_s),
-        baseline=statistics.median(bare),
+        baseline=statistics.median(bare_spark_s),
         unit="s",
         baseline_name="starting Spark and ending it",
-        ratio=median_ratio(commands_s, bare),
+        ratio=median_ratio(commands_s, bare_spark_s),
         goal=f"at most {MADE_S:g} s",
         met=statistics.median(commands_s) <= MADE_S,
     )

@@ -1,16 +1,16 @@
-"""The cost of the search: runs a minute of the standard space, with this code and with another one.
+"""How many runs of the standard space a minute has with this code, compared with older code.
 
-This checkout and another one, which the environment names (`players`), have a process each. Both
-play the same seeds of the standard space, in turn and interpreted, with all the work that `explore`
-does in a run. As in `explore`, two of five seeds change the plan of another seed instead of drawing
-their own. Older code cannot do this, and plays those seeds as drawn. Without another checkout there
-is no figure.
+A process plays seeds of the standard space with the code of this checkout, and another process
+plays the same seeds with that of an older checkout (`players`). Both play in turn, interpreted, and
+with all the work that `explore` does in a run. As in `explore`, two of five seeds change the plan
+of another seed instead of drawing their own. Code that is too old for this draws a plan for these
+seeds, too. Without another checkout, nothing is measured.
 
 A run costs from a tenth of a second to ten seconds, and the two checkouts may draw different plans
 from the same seed. So the figure is the number of all runs divided by the CPU time of all runs. The
-page also shows the median of the rounds, but this depends on which plans the middle rounds happen
-to
-have: over 10 rounds of 10 seeds it was 0.80 to 0.82, while the CPU times of 200 seeds were equal.
+median of the rounds would depend on chance, because each round has other plans: it was once 0.80 to
+0.82 over 10 rounds of 10 seeds, while the CPU times of 200 seeds were equal. The page shows it as a
+note.
 """
 
 from benchmarks.measurement import Measurement, commit, median_ratio
@@ -28,7 +28,8 @@ def run() -> tuple[Measurement, ...]:
     if base is None:
         print("COORDLAB_BASE names no other checkout: nothing to compare with")
         return ()
-    is_guided = (base / "chaos" / "exploration" / "guided").is_dir()  # older code has no mutation
+    # Code that is older than this folder cannot change plans.
+    other_is_guided = (base / "chaos" / "exploration" / "guided").is_dir()
     this_player = player(ROOT, SPACE, compiled=False)
     other_player = player(base, SPACE, compiled=False)
     this_took_s, other_took_s = [], []
@@ -40,7 +41,7 @@ def run() -> tuple[Measurement, ...]:
             if plays_this:
                 this_took_s.append(this_player.seconds(items(seeds, is_guided=True)))
             else:
-                other_took_s.append(other_player.seconds(items(seeds, is_guided=is_guided)))
+                other_took_s.append(other_player.seconds(items(seeds, is_guided=other_is_guided)))
     this_player.end()
     other_player.end()
     runs = ROUNDS * SEEDS_A_ROUND
@@ -64,13 +65,7 @@ def run() -> tuple[Measurement, ...]:
 def items(seeds: range, *, is_guided: bool) -> list[int | tuple[int, ...]]:
     """Return what a player plays for `seeds`.
 
-    An item is a seed, or a lineage: a pair of the seed of a plan and the number of its mutation. If
-    `is_guided`, two of five seeds mutate the plan of the seed before them. `explore` mutates about
-    as many.
+    If `is_guided`, two of five seeds change the plan of the seed before them, as in `explore`: for
+    the seeds 0 to 4, the items are 0, (0, 1), 2, (2, 3) and 4. Otherwise they are the seeds.
     """
-    return [
-        # The remainder is 0, 1, 2, 3, 4, 0 and so on. A seed with remainder 1 or 3 mutates the seed
-        # before it, whose remainder is 0 or 2, so that this seed is not mutated itself.
-        (seed - 1, seed) if is_guided and seed % 5 in (1, 3) else seed
-        for seed in seeds
-    ]
+    return [(seed - 1, seed) if is_guided and seed % 5 in (1, 3) else seed for seed in seeds]

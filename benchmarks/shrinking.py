@@ -1,10 +1,12 @@
 """CPU time to shrink a long plan whose groups never recover.
 
-The plan is tests/schedules/seventy_four_faults.yaml, played with a bug that is planted in the code.
-It is shrunk: smaller and smaller plans are played, and kept if they still show the bug. The
-baseline is one run of the whole plan, which spends most of its time on the wait for the groups,
-until the liveness timeout. If the shrinker waited so long in each run, it would not come far; so it
-waits less long.
+The plan, tests/schedules/seventy_four_faults.yaml, is played with a bug that is planted in the
+code. The shrinker then looks for a short plan that shows the same bug: it plays smaller and smaller
+plans, and keeps those that still show it.
+
+The baseline is one run of the whole plan. Such a run spends most of its time in waiting for the
+groups, until the liveness timeout. The shrinker could not play many plans if it waited so long in
+each, so it waits less long.
 """
 
 import time
@@ -21,16 +23,16 @@ from chaos.exploration.signature import Signature
 ROOT = Path(__file__).resolve().parent.parent
 SCHEDULE = ROOT / "tests" / "schedules" / "seventy_four_faults.yaml"
 SEED = 614
-"""Seed of the network. With this seed and BUG, the groups never recover from the plan."""
+"""With this seed and BUG, the groups never recover from the plan."""
 BUG = "unfence_elects_nobody"
 FAULTS_GOAL = 5
 """Number of faults that may be left after CPU_GOAL_S CPU seconds."""
 CPU_GOAL_S = 60.0
 NEVER_FOUND = Signature(check="liveness", claim="")
-"""A signature that no finding has, because every finding has a claim.
-
-With it as `stop_at`, a run never stops early. The check must be `liveness`: then the run does not
-read the committed offsets at its end, and neither do the runs of the shrinker.
+"""A signature that no finding has, because every finding has a claim. So a run that stops at this
+signature never stops early. Its check is `liveness` so that the comparison is fair: a run that
+looks for such findings does not read the committed offsets at its end, and neither do the runs of
+the shrinker.
 """
 
 
@@ -39,8 +41,8 @@ def run() -> tuple[Measurement, ...]:
     experiment = load_experiment(str(SCHEDULE)).experiment
 
     def play_with_bug(candidate: Experiment, seed: int, signature: Signature) -> PlayedRun:
-        # `invariants_every=None` switches off the checks that nodes make of their own state. These
-        # checks cost time.
+        # `invariants_every=None` switches off the checks that nodes make of their own state,
+        # because these would count as time of the shrinker.
         with BUGS[BUG].planted():
             return play(candidate, seed, stop_at=signature, invariants_every=None)
 

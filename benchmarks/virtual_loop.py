@@ -1,6 +1,6 @@
-"""Events a second of VirtualLoop, compared with a bare heapq loop that has the same workload.
+"""Events a second of VirtualLoop, compared with a bare heapq loop that does the same work.
 
-VirtualLoop is the event loop with a simulated clock, in which runs in virtual time go on. Here 100
+VirtualLoop is the event loop of runs in virtual time, which have a simulated clock. Here 100
 clients send heartbeats to a server:
 
 1. A client sends a request to the server, and sets a request timeout.
@@ -9,8 +9,8 @@ clients send heartbeats to a server:
 
 No timeout ever expires. An event is a message that arrives, or a request that is sent.
 
-The same workload is written three times: with plain callbacks on VirtualLoop, with coroutines on
-VirtualLoop, and as the least code that can run it at all, which is the baseline. This is a heap of
+This work is written three times: with plain callbacks on VirtualLoop, with coroutines on
+VirtualLoop, and with the least code that can do it at all. The latter is the baseline: a heap of
 tuples, without classes, methods or limits.
 """
 
@@ -29,7 +29,7 @@ CLIENTS = 100
 EVENTS = 60_000
 ROUNDS = 9
 HEARTBEAT_US = 3_000_000
-"""Time between two heartbeats. This time and the next two are the defaults of Kafka's consumer."""
+"""The time between two heartbeats. It is the default of Kafka's consumer, as are both timeouts."""
 REQUEST_TIMEOUT_US = 30_000_000
 SESSION_TIMEOUT_US = 45_000_000
 CALLBACKS_GOAL = 0.6
@@ -37,7 +37,7 @@ CALLBACKS_GOAL = 0.6
 
 
 def _latencies() -> list[int]:
-    """Return 4,096 latencies in microseconds; event n uses the latency n modulo 4,096."""
+    """Return 4,096 latencies in microseconds. Event number n has the latency n modulo 4,096."""
     rng = random.Random(1)
     return [rng.randrange(150, 4_000) for _ in range(4_096)]
 
@@ -45,8 +45,8 @@ def _latencies() -> list[int]:
 def bare_heap() -> float:
     """Return events per CPU second of the bare loop."""
     latencies = _latencies()
-    # An entry is a time, a sequence number, a callback and its arguments. The sequence number
-    # orders entries of equal time, so that callbacks are never compared.
+    # An entry is a time, a sequence number, a callback and its arguments. Because of the sequence
+    # number, entries with the same time are never compared by their callbacks.
     heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
     now_us = sequence = events = 0
     # The session timer of each client. Here a timer is only a list with one flag, which becomes

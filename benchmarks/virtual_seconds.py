@@ -1,13 +1,12 @@
-"""Virtual seconds per second of CPU: the speed of a whole cluster compared with real time.
+"""How many seconds of a run's simulated clock pass in one second of CPU.
 
-Virtual time is the simulated clock of a run. The speed is measured under three loads of a cluster
-with one controller, three brokers and twelve consumers in a stable group:
+This is the speed of a run in virtual time, compared with real time. The cluster has one controller,
+three brokers, and twelve consumers in a stable group. It is measured under three loads:
 
-1. 10 records a second, one commit a second of each member, the trace off.
-2. 120 records a second (10 for each member); otherwise as 1.
-3. The load of the `coordinator_crash` experiment (100 records a second, a commit of each member
-   every 200 ms), with every message traced. The rows go to a digest and a list, as in a recorded
-   run.
+1. 10 records a second, one commit a second of each member, without a trace.
+2. 120 records a second (10 for each member), otherwise as the first one.
+3. The load of the experiment `coordinator_crash`: 100 records a second, a commit of each member
+   every 200 ms, and every message traced. The rows go to a digest and a list, as in a recorded run.
 
 The benchmark also prints a profile of the third load, by layer and by function. The baseline is
 real time, which is 1.
@@ -33,12 +32,10 @@ SETTLE_S = 15
 ROUNDS = 5
 """Number of seeds, 0 to 4."""
 COMMIT_EACH_SECOND = "groups.orders-readers.commit_interval_ms=1000"
-"""An override of a setting of the experiment, as for `--var`.
-
-LIGHT and BUSY are the overrides for the loads 1 and 2 of the module's docstring.
-"""
+"""An override of a setting of the experiment, as for `--var`."""
 LIGHT = (COMMIT_EACH_SECOND, "producers.0.records_per_second=10")
 BUSY = (COMMIT_EACH_SECOND, "producers.0.records_per_second=120")
+"""The overrides for the first and the second load."""
 
 
 def cluster_of(overrides: tuple[str, ...] = ()) -> ClusterSpec:

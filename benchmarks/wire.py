@@ -1,7 +1,7 @@
-"""Real Kafka clients in a cluster of `coordlab up`: start, memory, requests, records, idle CPU.
+"""How fast and how large a cluster of `coordlab up` is when real Kafka clients use it.
 
 The clients use librdkafka, a client library for Kafka in C, whose Python package is
-confluent_kafka. There are five figures:
+confluent_kafka. Five things are measured:
 
 1. Start: the time from the start of `up` to the first commit of a consumer, on the local runtime
    and on Ray. The baseline is a Python process that only imports the client library.
@@ -171,7 +171,7 @@ def run() -> tuple[Measurement, ...]:
 
 @contextmanager
 def _running_cluster(*arguments: str) -> Iterator[tuple["subprocess.Popen[str]", str, float]]:
-    """Start a cluster; yield its process, its bootstrap servers, and the time of the start.
+    """Run a cluster; yield its process, its bootstrap servers, and the time of the start.
 
     Raises: RuntimeError if the process ends before it has printed its bootstrap servers.
     """
@@ -207,7 +207,7 @@ def _running_cluster(*arguments: str) -> Iterator[tuple["subprocess.Popen[str]",
 
 
 def _drain(process: "subprocess.Popen[str]") -> None:
-    """Let another process read the output, because a full pipe would block this process."""
+    """Let a third process read the output of a process, which a full pipe would block."""
     subprocess.Popen(["cat"], stdin=process.stdout, stdout=subprocess.DEVNULL)
 
 
@@ -240,7 +240,7 @@ def _lines(process: "subprocess.Popen[str]") -> Iterator[str]:
         yield line
 
 
-def _client(bootstrap: str, command: str, *arguments: str) -> "subprocess.Popen[str]":
+def _start_client(bootstrap: str, command: str, *arguments: str) -> "subprocess.Popen[str]":
     """Start the client program of librdkafka: `command` is `produce` or `consume`."""
     return subprocess.Popen(
         [
@@ -289,8 +289,8 @@ def _first_commit(runtime: str, rounds: int) -> Measurement:
             bootstrap,
             began_s,
         ):
-            producer = _client(bootstrap, "produce", "--count", "10")
-            consumer = _client(
+            producer = _start_client(bootstrap, "produce", "--count", "10")
+            consumer = _start_client(
                 bootstrap, "consume", "--group", "first", "--commit-interval", "0.001"
             )
             for line in _lines(consumer):
@@ -348,18 +348,17 @@ def _kafka_string(text: str) -> bytes:
 
 
 def _frame(api: int, version: int, correlation_id: int, body: bytes) -> bytes:
-    """Return a request: its size, a head, and `body`.
+    """Return a request: its size, a header, and `body`.
 
-    The head has the API, its version, the correlation id (by which the client finds the answer),
-    and the client's id. In a format of `struct.pack`, `h` is a number of two bytes, and `i` a
-    number of four bytes.
+    The header has the API key, the version of the API, the correlation id, and the client's id. In
+    a format of `struct.pack`, `h` is a number of two bytes, and `i` a number of four bytes.
     """
     head = struct.pack(">hhi", api, version, correlation_id) + _kafka_string("bench")
     return struct.pack(">i", len(head) + len(body)) + head + body
 
 
 def _heartbeat(correlation_id: int) -> bytes:
-    """Return a Heartbeat of generation 1. Its last two bytes say: no group instance id."""
+    """Return a Heartbeat of generation 1. Its last two bytes mean that it has no instance id."""
     body = _kafka_string("payments") + struct.pack(">i", 1) + _kafka_string("m" * 50) + b"\xff\xff"
     return _frame(HEARTBEAT, 3, correlation_id, body)
 
@@ -367,7 +366,7 @@ def _heartbeat(correlation_id: int) -> bytes:
 def _produce(batch: bytes, partition: int, correlation_id: int) -> bytes:
     """Return a Produce with acks -1 (all) and a timeout of 30 s.
 
-    The first two bytes of its body say that it has no transactional id.
+    The first two bytes of its body mean that it has no transactional id.
     """
     data = struct.pack(">i", partition) + struct.pack(">i", len(batch)) + batch
     topic = struct.pack(">i", 1) + _kafka_string("orders") + struct.pack(">i", 1) + data
@@ -375,7 +374,7 @@ def _produce(batch: bytes, partition: int, correlation_id: int) -> bytes:
 
 
 def _kilobyte_batch() -> bytes:
-    """Return one record of 1 KB as Kafka's batch, built by this project's encoder."""
+    """Return a batch of Kafka with one record of 1 KB."""
     record = Record(key=b"k", value=b"v" * 1_024, timestamp_ms=int(time.time() * 1_000))
     return encode_batch(build_batch((record,)), NO_CODECS)
 
@@ -387,7 +386,7 @@ class _SequentialClient:
         self._port = port
 
     async def rate(self, requests: list[bytes]) -> tuple[float, int]:
-        """Return answers a second, and the size of the last answer."""
+        """Send all requests; return the answers a second, and the size of the last answer."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         size = 0
         began_s = time.perf_counter()
@@ -478,9 +477,10 @@ def _waiting_members() -> Iterator[Measurement]:
         ):
             _first_line(members)
             time.sleep(SETTLED_S)
-            before_s, began_s = _cpu_s(process.pid), time.perf_counter()
+            cpu_before_s, began_s = _cpu_s(process.pid), time.perf_counter()
             time.sleep(WATCHED_S)
-            used_percent = (_cpu_s(process.pid) - before_s) / (time.perf_counter() - began_s) * 100
+            cpu_s = _cpu_s(process.pid) - cpu_before_s
+            used_percent = cpu_s / (time.perf_counter() - began_s) * 100
         yield Measurement(
             name=f"CPU of three brokers with {name}",
             value=used_percent,
