@@ -135,8 +135,12 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
     unknown, after_unknown = _first_and_rest(
         after, lambda step: step.row.kind == TraceKind.COORDINATOR_UNKNOWN
     )
-    named, after_named = _first_and_rest(after_unknown, lambda step: _is_named(failover, step))
-    accepted, _ = _first_and_rest(after_named, lambda step: _is_accepted(failover, step))
+    named, after_named = _first_and_rest(
+        after_unknown, lambda step: _names_coordinator(failover, step)
+    )
+    accepted, _ = _first_and_rest(
+        after_named, lambda step: _is_success_at_coordinator(failover, step)
+    )
     unknown_us = None if unknown is None else unknown.at_us
     named_us = None if named is None else named.at_us
     accepted_us = None if accepted is None else accepted.at_us
@@ -148,7 +152,7 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
     stale = [
         step
         for step in lookups
-        if step.row.kind == TraceKind.COORDINATOR_FOUND and not _is_named(failover, step)
+        if step.row.kind == TraceKind.COORDINATOR_FOUND and not _names_coordinator(failover, step)
     ]
     named_itself = [step for step in stale if step.row.cause == step.row.peer]
 
@@ -168,7 +172,7 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
     ]
 
     # A member that did not give its coordinator up had no reason for a lookup.
-    has_lost_coordinator = unknown_us is not None
+    gave_coordinator_up = unknown_us is not None
     # Before its first join, a member has the id "" and the generation -1. Both count as not known.
     return {
         "member_id": _last_known(step.row.member or None for step in before),
@@ -186,15 +190,15 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
         "sync_us": _request_to_success_us("SyncGroup", sent, after, fault_us),
         "longest_wait_us": max(waits_us, default=None),
         "noticed_by": None if unknown is None else unknown.row.cause,
-        "attempts": len(lookups) if has_lost_coordinator else None,
-        "stale_answers": len(stale) if has_lost_coordinator else None,
-        "self_answers": len(named_itself) if has_lost_coordinator else None,
+        "attempts": len(lookups) if gave_coordinator_up else None,
+        "stale_answers": len(stale) if gave_coordinator_up else None,
+        "self_answers": len(named_itself) if gave_coordinator_up else None,
         "commit_timeouts": len(timeouts),
         "late_heartbeats": _late_heartbeats(failover, from_old),
     }
 
 
-def _is_named(failover: Failover, step: _Step) -> bool:
+def _names_coordinator(failover: Failover, step: _Step) -> bool:
     """Return whether this step is an answer that names the coordinator after the fault."""
     row, move = step.row, failover.move
     if row.kind != TraceKind.COORDINATOR_FOUND or row.peer != failover.new_leader:
@@ -206,7 +210,7 @@ def _is_named(failover: Failover, step: _Step) -> bool:
     return True
 
 
-def _is_accepted(failover: Failover, step: _Step) -> bool:
+def _is_success_at_coordinator(failover: Failover, step: _Step) -> bool:
     """Return whether this step is a success at the coordinator after the fault.
 
     A new coordinator first has to load its groups. Only successes after this count.

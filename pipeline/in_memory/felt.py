@@ -56,7 +56,7 @@ class _Level:
 def felt_partitions_of(trace: Trace) -> list[TableRow]:
     """Return the times without service, the lag and the repeated records of each partition."""
     start_us = _start_us(trace)
-    owners = _owners(trace)
+    intervals = _intervals(trace)
     levels = _levels(trace)
     repeated: dict[_GroupAndPartition, int] = {}  # number of records that were processed again
     for row in processing_of(trace):
@@ -66,14 +66,14 @@ def felt_partitions_of(trace: Trace) -> list[TableRow]:
     # time counts as the time after the first fault.
     injections_us = [fault["injected_us"] for fault in faults_of(trace)]
     first_fault_us = min((at_us for at_us in injections_us if at_us >= start_us), default=start_us)
-    owned_or_processed = sorted({*owners, *repeated})
+    owned_or_processed = sorted({*intervals, *repeated})
     return [
         {
             "group": group,
             "partition": partition,
             "from_us": start_us,
             "to_us": trace.end_us,
-            "unowned_us": _unowned_us(trace, owners.get((group, partition), [])),
+            "unowned_us": _unowned_us(trace, intervals.get((group, partition), [])),
             "waited_us": _waited_us(trace, levels.get((group, partition), [])),
             "repeated": repeated.get((group, partition), 0),
             **_peak(levels.get((group, partition), []), start_us, first_fault_us, trace.end_us),
@@ -96,9 +96,9 @@ def felt_groups_of(trace: Trace) -> list[TableRow]:
     table = []
     for group in sorted(trace.groups()):
         owners_of_partitions = [
-            _successive_owners(trace, rows)
-            for (group_of_rows, _partition), rows in _owners(trace).items()
-            if group_of_rows == group
+            _successive_owners(trace, intervals)
+            for (group_of_intervals, _partition), intervals in _intervals(trace).items()
+            if group_of_intervals == group
         ]
         table.append(
             {
@@ -121,29 +121,32 @@ def _start_us(trace: Trace) -> int:
 
 
 @once_per_trace
-def _owners(trace: Trace) -> dict[_GroupAndPartition, list[TableRow]]:
-    """Return the rows of the table `ownership` by group and partition, in time order."""
-    by_key: dict[_GroupAndPartition, list[TableRow]] = {}
+def _intervals(trace: Trace) -> dict[_GroupAndPartition, list[TableRow]]:
+    """Return the intervals in which each partition had an owner, in time order.
+
+    They are the rows of the table `ownership`.
+    """
+    by_partition: dict[_GroupAndPartition, list[TableRow]] = {}
     for row in sorted(ownership_of(trace), key=lambda row: (row["from_us"], row["consumer"])):
-        by_key.setdefault((row["group"], row["partition"]), []).append(row)
-    return by_key
+        by_partition.setdefault((row["group"], row["partition"]), []).append(row)
+    return by_partition
 
 
-def _unowned_us(trace: Trace, owners: Sequence[TableRow]) -> int | None:
-    """Return the time without an owner, after the partition got its first owner.
+def _unowned_us(trace: Trace, intervals: Sequence[TableRow]) -> int | None:
+    """Return for how long a partition had no owner, after it got its first owner.
 
     Returns None if the partition never had an owner.
     """
-    if not owners:
+    if not intervals:
         return None
-    owned_until_us: int = max(_start_us(trace), owners[0]["from_us"])
+    owned_until_us: int = max(_start_us(trace), intervals[0]["from_us"])
     unowned_us = 0
-    for row in owners:
-        from_us: int = row["from_us"]
+    for interval in intervals:
+        from_us: int = interval["from_us"]
+        to_us: int = trace.end_us if interval["to_us"] is None else interval["to_us"]
         unowned_us += max(0, from_us - owned_until_us)
-        ends_us: int = trace.end_us if row["to_us"] is None else row["to_us"]
-        # Two members can own the partition at the same time, and the later owner can end first.
-        owned_until_us = max(owned_until_us, ends_us)
+        # If two members own the partition at the same time, the later one can end first.
+        owned_until_us = max(owned_until_us, to_us)
     return unowned_us + max(0, trace.end_us - owned_until_us)
 
 
@@ -157,19 +160,29 @@ def _levels(trace: Trace) -> dict[_GroupAndPartition, list[_Level]]:
     for row in trace.of(TraceKind.RECORDS_CONSUMED):
         consumed.setdefault((str(row.group), str(row.partition)), []).append(row)
     # A partition that had an owner has a lag even if no batch of it was processed.
-    for key in _owners(trace):
+    for key in _intervals(trace):
         consumed.setdefault(key, [])
 
     produced: dict[str, list[_Batch]] = {}
     for row in trace.of(TraceKind.RECORDS_PRODUCED):
         first_offset = 0 if row.offset is None else row.offset
-        batch = _Batch(row.time_us, False, first_offset + int(detail_of(row)["count"]), None)
+        batch = _Batch(
+            at_us=row.time_us,
+            is_processed=False,
+            next_offset=first_offset + int(detail_of(row)["count"]),
+            begun_us=None,
+        )
         produced.setdefault(str(row.partition), []).append(batch)
 
-    levels_by_key = {}
+    levels_by_partition = {}
     for (group, partition), rows in consumed.items():
         processed = [
-            _Batch(row.time_us, True, int(detail_of(row)["last"]) + 1, begun_us(row))
+            _Batch(
+                at_us=row.time_us,
+                is_processed=True,
+                next_offset=int(detail_of(row)["last"]) + 1,
+                begun_us=begun_us(row),
+            )
             for row in rows
         ]
         produced_until, processed_until = 0, 0
@@ -183,8 +196,8 @@ def _levels(trace: Trace) -> dict[_GroupAndPartition, list[_Level]]:
             # Then the difference is negative, and the lag 0.
             lag = max(0, produced_until - processed_until)
             levels.append(_Level(at_us=batch.at_us, lag=lag, begun_us=batch.begun_us))
-        levels_by_key[group, partition] = levels
-    return levels_by_key
+        levels_by_partition[group, partition] = levels
+    return levels_by_partition
 
 
 class _Batch(NamedTuple):
@@ -245,8 +258,8 @@ def _waits(levels: Sequence[_Level], end_us: int) -> Iterator[tuple[int, int]]:
 def _peak(levels: Sequence[_Level], start_us: int, first_fault_us: int, end_us: int) -> TableRow:
     """Return the greatest lag after the first fault, and the time until the lag was usual again.
 
-    A lag is usual if it is not greater than all lags before the first fault were. `over_us` is 0 if
-    the lag always was usual, and None if it did not become usual again.
+    A lag is usual if it is at most the greatest lag before the first fault. `over_us` is 0 if the
+    lag was always usual, and None if it did not become usual again.
     """
     usual = max(
         (level.lag for level in levels if start_us <= level.at_us < first_fault_us), default=0
@@ -269,14 +282,14 @@ def _peak(levels: Sequence[_Level], start_us: int, first_fault_us: int, end_us: 
     }
 
 
-def _successive_owners(trace: Trace, owners: Sequence[TableRow]) -> list[str]:
-    """Return the owners of a partition, one after another, in the measured time.
+def _successive_owners(trace: Trace, intervals: Sequence[TableRow]) -> list[str]:
+    """Return the owners of a partition in the measured time, one after another.
 
     A member that gets the partition again at once, in a new generation, counts as one owner: the
     intervals of A, A, B, A give `["A", "B", "A"]`.
     """
     start_us = _start_us(trace)
-    in_time = [row for row in owners if row["to_us"] is None or row["to_us"] >= start_us]
+    in_time = [row for row in intervals if row["to_us"] is None or row["to_us"] >= start_us]
     # `groupby` joins neighbours that are equal.
     return [consumer for consumer, _ in groupby(row["consumer"] for row in in_time)]
 

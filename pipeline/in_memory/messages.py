@@ -17,6 +17,7 @@ with Spark.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import NamedTuple
 
 from pipeline.in_memory.broker_phases import broker_phases_of
 from pipeline.in_memory.client_phases import client_phases_of
@@ -95,15 +96,18 @@ class _Exchange:
         return max(moment for moment in moments if moment is not None)
 
     @property
-    def result(self) -> tuple[str, str | None, str | None]:
-        """Outcome, member and named coordinator. They are equal for all exchanges of one row."""
-        outcome = "no answer"
-        if self.ended is not None:
-            outcome = self.ended.error or "NONE"
-        member = None
-        if self.sent is not None:
-            member = self.sent.member or None  # a client that is not a member yet has the id ""
-        return outcome, member, self.named
+    def outcome(self) -> str:
+        """The error of the answer or failure; "NONE" means success."""
+        if self.ended is None:
+            return "no answer"
+        return self.ended.error or "NONE"
+
+    @property
+    def member(self) -> str | None:
+        """The member id that the client sent; None if it sent none, or if that is not known."""
+        if self.sent is None:
+            return None
+        return self.sent.member or None  # a client that is not a member yet sends ""
 
     @property
     def route(self) -> tuple[str, str, str, str]:
@@ -118,25 +122,34 @@ def messages_of(trace: Trace) -> list[TableRow]:
     """Return the messages around each fault."""
     exchanges = _Pairing(trace).exchanges()
     table = []
-    for fault, from_us, to_us in _windows(trace):
+    for window in _windows(trace):
         in_window = [
             exchange
             for exchange in exchanges
             if exchange.begin_us is not None
-            and exchange.begin_us <= to_us
-            and exchange.last_us >= from_us
+            and exchange.begin_us <= window.to_us
+            and exchange.last_us >= window.from_us
         ]
-        rows = _collapse(in_window, fault["injected_us"])
-        table += [{"fault": fault["fault"]} | row for row in _keep_most_interesting(rows)]
+        rows = _collapse(in_window, window.injected_us)
+        table += [{"fault": window.fault} | row for row in _keep_most_interesting(rows)]
     return table
 
 
-def _windows(trace: Trace) -> list[tuple[TableRow, int, int]]:
-    """Return each fault with the beginning and the end of the time around it.
+class _Window(NamedTuple):
+    """The time around a fault in which its messages are listed."""
 
-    The time begins one second before the fault. It ends one second after the fault's last effect: a
-    new coordinator became active, it accepted a member, or a rebalance was complete. But it lasts
-    at least 5 s and at most 120 s after the fault, and not beyond the next fault.
+    fault: str
+    injected_us: int
+    from_us: int
+    to_us: int
+
+
+def _windows(trace: Trace) -> list[_Window]:
+    """Return the window of each fault.
+
+    It begins one second before the fault. It ends one second after the fault's last effect: a new
+    coordinator became active, it accepted a member, or a rebalance was complete. But it lasts at
+    least 5 s and at most 120 s after the fault, and not beyond the next fault.
     """
     faults = faults_of(trace)
     effects = [(row["fault"], row["active_us"]) for row in broker_phases_of(trace)]
@@ -147,11 +160,13 @@ def _windows(trace: Trace) -> list[tuple[TableRow, int, int]]:
     for fault in faults:
         injected_us = fault["injected_us"]
         to_us = injected_us + 5 * _SECOND_US
-        for name, effect_us in effects:
-            if name == fault["fault"] and effect_us is not None:
+        for fault_of_effect, effect_us in effects:
+            if fault_of_effect == fault["fault"] and effect_us is not None:
                 to_us = max(to_us, effect_us + _SECOND_US)
         to_us = min(to_us, injected_us + 120 * _SECOND_US, fault["until_us"])
-        windows.append((fault, injected_us - _SECOND_US, to_us))
+        windows.append(
+            _Window(fault["fault"], injected_us, from_us=injected_us - _SECOND_US, to_us=to_us)
+        )
     return windows
 
 
@@ -160,8 +175,8 @@ class _Pairing:
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        # By client, server, API and correlation id; see `_Exchange.index` for why there can be
-        # several.
+        # The exchanges by client, server, API and correlation id. There can be several with the
+        # same key (see `_Exchange.index`).
         self._by_request: dict[tuple[str, str, str, int | None], list[_Exchange]] = {}
 
     def exchanges(self) -> list[_Exchange]:
@@ -169,10 +184,10 @@ class _Pairing:
         for row in self._trace.of(TraceKind.REQUEST_SENT):
             if _is_listed(row.api, str(row.peer)):
                 self._add(row.node, str(row.peer), row).sent = row
-        self._take_ends()
+        self._add_ends()
         for row in self._trace.of(TraceKind.REQUEST_RECEIVED, TraceKind.RESPONSE_SENT):
             if _is_listed(row.api, row.node):
-                self._take_server_row(row)
+                self._add_server_row(row)
         return self._all()
 
     def _all(self) -> list[_Exchange]:
@@ -186,7 +201,7 @@ class _Pairing:
         same_request.append(_Exchange(*request, index=len(same_request)))
         return same_request[-1]
 
-    def _take_ends(self) -> None:
+    def _add_ends(self) -> None:
         """Add to each exchange its end, and the coordinator that the answer named.
 
         The row about the answer to a FindCoordinator does not tell which coordinator it named. The
@@ -232,7 +247,7 @@ class _Pairing:
                         is_answer = row.kind == TraceKind.RESPONSE_RECEIVED
                         answered_lookup = exchange if is_answer and is_first_end else None
 
-    def _take_server_row(self, row: TraceRow) -> None:
+    def _add_server_row(self, row: TraceRow) -> None:
         """Add the time of a server's row to the exchange that the row is about.
 
         This is the last exchange of the same request that began before the row.
@@ -266,7 +281,7 @@ def _is_listed(api: str | None, server: str) -> bool:
 class _Row:
     """A row of the table: equal exchanges that follow one another.
 
-    `common` is in what they are equal: their result, and whether they began before the fault.
+    `common` has the values that they have in common.
     """
 
     common: tuple[object, ...]
@@ -305,8 +320,8 @@ def _collapse(exchanges: Sequence[_Exchange], injected_us: int) -> list[_Row]:
         current: _Row | None = None
         for exchange in of_route:
             begins_before_fault = (exchange.begin_us or 0) < injected_us
-            common = (*exchange.result, begins_before_fault)
-            has_own_row = exchange.api in _NOT_COLLAPSED and exchange.result[0] == "NONE"
+            common = (exchange.outcome, exchange.member, exchange.named, begins_before_fault)
+            has_own_row = exchange.api in _NOT_COLLAPSED and exchange.outcome == "NONE"
             if current is None or has_own_row or current.common != common:
                 current = _Row(common)
                 rows.append(current)
@@ -327,8 +342,9 @@ def _keep_most_interesting(rows: list[_Row]) -> list[TableRow]:
     are_first_of_kind: list[bool] = []
     in_order = sorted(rows, key=lambda row: row.order)
     for row in in_order:
-        client, server, api, group = row.exchanges[0].route
-        kind = (api, server, group, row.common[0])
+        first = row.exchanges[0]
+        client, server, api, group = first.route
+        kind = (api, server, group, first.outcome)
         is_new_kind = kind not in kinds_so_far
         are_first_of_kind.append(is_new_kind)
         kinds_so_far.add(kind)
@@ -348,7 +364,6 @@ def _table_row(row: _Row) -> TableRow:
     """Return the columns of a row; its times are those of the first of its exchanges."""
     first = row.exchanges[0]
     _client, _server, _api, group = first.route
-    outcome, member, named = first.result
     ends = [exchange.ended.time_us for exchange in row.exchanges if exchange.ended is not None]
     return {
         "api": first.api,
@@ -356,14 +371,14 @@ def _table_row(row: _Row) -> TableRow:
         "from_node": first.client,
         "to_node": first.server,
         "group": group or None,
-        "member": member,
+        "member": first.member,
         "correlation_id": first.correlation_id,
         "sent_us": None if first.sent is None else first.sent.time_us,
         "received_us": first.received_us,
         "answered_us": first.answered_us,
         "ended_us": None if first.ended is None else first.ended.time_us,
-        "outcome": outcome,
-        "named": named,
+        "outcome": first.outcome,
+        "named": first.named,
         "repeats": len(row.exchanges),
         "last_ended_us": max(ends, default=None),
     }

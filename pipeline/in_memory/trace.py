@@ -203,8 +203,8 @@ class Trace:
     def death(self, node: str, incarnation: int, since_us: int) -> Death | None:
         """Return the death that ends a life of a node; None if the life does not end.
 
-        `since_us` must be a moment at which this incarnation lives. It ends with the first death of
-        the node from then on. Its own start, and that of an older incarnation, do not count.
+        `since_us` must be a moment of this life. The first death of the node from then on ends it.
+        Deaths that are known from the start of this incarnation, or of an older one, do not count.
         """
         for death in self.deaths():
             if death.node != node or death.at_us < since_us:
