@@ -1,9 +1,9 @@
-"""Known differences between the answers of our cluster and Kafka's.
+"""The known differences between the answers of our cluster and those of a real Kafka.
 
-A transcript is a recording of a real Kafka: requests, and Kafka's answers. The requests are sent
-to our cluster, and its answers are compared with Kafka's. `python -m
-tests.conformance.known_differences` plays every transcript and writes the list of differences anew.
-docs/FIDELITY.md explains each difference.
+A transcript is a recording of a real Kafka: requests, with Kafka's answers. The requests are played
+against our cluster, and its answers are compared with Kafka's. known_differences.json lists the
+steps that differ, and docs/FIDELITY.md says why. `python -m tests.conformance.known_differences`
+plays all transcripts and writes the list anew.
 """
 
 import json
@@ -18,25 +18,26 @@ KNOWN_DIFFERENCES = FOLDER / "known_differences.json"
 
 
 def read_known() -> dict[str, list[str]]:
-    """Return the differences by the id of their transcript."""
+    """Return the list of known differences: transcript id -> lines of `differences_of`."""
     known: dict[str, list[str]] = json.loads(KNOWN_DIFFERENCES.read_text())
     return known
 
 
 def differences_of(conformity: FileConformity) -> list[str]:
-    """Return one line for each step that differs.
+    """Return a line such as `2 JoinGroup v9: answer generation_id` for each step that differs.
 
-    A line has no values, because they may be ids, which are drawn anew in each run.
+    The different values are left out, because they may be ids, which differ in each run.
     """
-    return [
-        f"{step.n} {step.api}{'' if step.version is None else f' v{step.version}'}: "
-        f"{step.what} {step.field}".rstrip()
-        for step in conformity.differences
-    ]
+    lines = []
+    for step in conformity.differences:
+        version = "" if step.version is None else f" v{step.version}"
+        line = f"{step.n} {step.api}{version}: {step.what} {step.field}"
+        lines.append(line.rstrip())
+    return lines
 
 
 def _write() -> None:
-    """Play every transcript, and write the differences to the file."""
+    """Play all transcripts, and write the list of differences."""
     rules = read_rules(TRANSCRIPTS)
     known = {}
     for path in find_transcripts(TRANSCRIPTS):

@@ -1,9 +1,11 @@
-"""The comparison of answers: the differences that it finds, and those that it permits.
+"""The comparison of our answers with Kafka's: which differences it finds, and which it permits.
 
-A recording of Kafka has requests, the times at which they were sent, and Kafka's answers. Our
-cluster plays the requests; each of its answers is compared with the recorded one. Ids that Kafka
-draws, such as a member's, are symbols in a recording (`<member:1>`); a comparison binds each symbol
-to the id that our cluster drew.
+A recording has requests that were sent to a real Kafka, with their times, and Kafka's answers. The
+requests are played against our cluster, and each answer is compared with the recorded one.
+
+Kafka draws some ids at random, such as those of members, and so does our cluster. So a recording
+has symbols such as `<member:1>` in their place. The comparison binds each symbol to the id that our
+cluster has drawn.
 """
 
 import pytest
@@ -18,8 +20,9 @@ from chaos.conformance.comparison import (
 from chaos.conformance.transcript import ComparisonRules, RequestStep
 from protocol.wire.fields import PlainMessage
 
-# `unordered` has the lists whose order may differ (`API.list`, * for every API), with the field
-# that identifies an item. `unordered_since_4` has those of them that only Kafka 4 shuffles.
+# `unordered` has the lists whose order may differ, as `API.list` or with * for every API, and the
+# field that identifies an item of the list. Of these, `unordered_since_4` has the lists that only
+# Kafka 4 shuffles.
 RULES = ComparisonRules(
     ignore=frozenset({"throttle_time_ms"}),
     unordered={
@@ -40,7 +43,10 @@ def difference(
     bindings: Bindings | None = None,
     kafka: str = "3.9.1",
 ) -> Difference | None:
-    """Return the first difference of an answer; `kafka` is the version that was recorded."""
+    """Return the first difference between a recorded and an actual answer.
+
+    `kafka` is the version of Kafka that was recorded.
+    """
     return AnswerComparison(RULES, api, kafka, bindings or Bindings()).difference(expected, actual)
 
 
@@ -52,7 +58,7 @@ def step(
 ) -> RequestStep:
     """Return a recorded step: a request that was sent at 0 ms, and its answer.
 
-    `answered_ms` is None for a request without an answer; then `outcome` says how it ended.
+    If the request got no answer, `answered_ms` is None, and `outcome` says how it ended.
     """
     return RequestStep(
         n=number,
@@ -72,10 +78,10 @@ def step(
 def played(
     recorded: RequestStep, *, waited_ms: float | None, outcome: str | None = None
 ) -> PlayedStep:
-    """Return the step as our cluster played it: sent at the recorded time, ended `waited_ms` later.
+    """Return what happened to a recorded request at our cluster.
 
-    waited_ms: None means that the request never ended.
-    outcome: how the request ended without an answer; None: with an answer, or not at all.
+    It was sent at the recorded time, and ended `waited_ms` later, or never (None). If it ended
+    without an answer, `outcome` says how.
     """
     sent_us = round(recorded.at_ms * 1_000)
     return PlayedStep(
@@ -88,7 +94,7 @@ def played(
 
 
 def what_differs(*steps: PlayedStep) -> dict[int, str]:
-    """Return, by the number of its step, what differs: the time, the order, or the outcome."""
+    """Return for each step that differs what differs: "time", "order", "no answer" and so on."""
     differences = compare(steps, RULES, "3.9.1", Bindings())
     return {number: difference.what for number, difference in differences.items()}
 
@@ -125,13 +131,13 @@ def test_other_values_types_lengths_and_fields_differ(
 
 
 def test_ignored_field_may_differ_and_only_that() -> None:
-    """RULES has `throttle_time_ms` in `ignore`."""
+    """RULES ignores `throttle_time_ms`, but no other field."""
     assert difference({"throttle_time_ms": 0}, {"throttle_time_ms": 5}) is None
     assert difference({"time_ms": 0}, {"time_ms": 5}) is not None
 
 
 def test_symbol_equals_the_id_that_it_is_bound_to_and_no_other() -> None:
-    """A wrong id is reported as the symbol that is bound to it: the symbol names the id's owner."""
+    """A wrong id is reported as the symbol that is bound to it, which says whose id it is."""
     bindings = Bindings()
     bindings.bind("<member:1>", "c1-aaa")
     bindings.bind("<member:2>", "c2-bbb")
@@ -141,9 +147,10 @@ def test_symbol_equals_the_id_that_it_is_bound_to_and_no_other() -> None:
 
 
 def test_second_symbol_of_one_id_is_a_difference() -> None:
-    """Kafka gave a second id; our cluster gave the first one again, so two symbols have one id.
+    """Kafka drew a second id here, but our cluster used the first one again.
 
-    `to_ours` still translates the second symbol, because later requests need an id.
+    So two symbols are bound to one id, which must be reported. But `to_ours` still translates the
+    second symbol, because later requests need an id.
     """
     bindings = Bindings()
     bindings.bind("<member:1>", "i1-aaa")
@@ -153,15 +160,15 @@ def test_second_symbol_of_one_id_is_a_difference() -> None:
 
 
 def test_symbol_without_an_id_is_a_difference() -> None:
-    """Nothing has bound the symbol, so our id may be that of any member."""
+    """As the symbol is not bound to an id, nobody knows whether this id is the right one."""
     assert difference({"member_id": "<member:1>"}, {"member_id": "anything"}) is not None
 
 
 def test_symbols_that_occur_only_in_lists_are_bound_there() -> None:
-    """The order of the list may differ, and its symbols are not bound to ids yet.
+    """The order of `members` may differ, and their symbols are not bound to ids yet.
 
-    The other fields of the items (here metadata) show which symbol stands for which id. Two symbols
-    cannot stand for the same id.
+    So the other fields of the items, here the metadata, show which symbol belongs to which id. Two
+    symbols must not get the same id.
     """
     expected: PlainMessage = {
         "members": [
@@ -179,18 +186,18 @@ def test_symbols_that_occur_only_in_lists_are_bound_there() -> None:
     assert difference(expected, actual, bindings=bindings) is None
     assert bindings.to_ours(["<member:1>", "<member:2>"]) == ["a", "b"]
 
-    twice: PlainMessage = {
+    same_id_twice: PlainMessage = {
         "members": [
             {"member_id": "a", "metadata": b"x"},
             {"member_id": "a", "metadata": b"y"},
         ]
     }
-    again = Bindings(("<member:1>", "<member:2>"))
-    assert difference(expected, twice, bindings=again) is not None
+    new_bindings = Bindings(("<member:1>", "<member:2>"))
+    assert difference(expected, same_id_twice, bindings=new_bindings) is not None
 
 
 def test_unordered_list_is_compared_as_a_multiset() -> None:
-    """The order may differ, but not the number of equal items."""
+    """The order may differ, but each item must occur as often as in the recording."""
 
     def members(*ids: str) -> PlainMessage:
         return {"members": [{"member_id": member_id} for member_id in ids]}
@@ -202,7 +209,7 @@ def test_unordered_list_is_compared_as_a_multiset() -> None:
 
 
 def test_item_of_an_unordered_list_is_reported_by_its_key() -> None:
-    """Partition 1 differs; the message has its index in the recorded list, not in our list."""
+    """Partition 1 differs. The message has its index in the recorded list, which is 1, not ours."""
     expected: PlainMessage = {
         "topics": [{"partitions": [{"partition_index": 0, "o": 1}, {"partition_index": 1, "o": 2}]}]
     }
@@ -214,7 +221,7 @@ def test_item_of_an_unordered_list_is_reported_by_its_key() -> None:
 
 
 def test_list_that_only_kafka_4_shuffles_keeps_its_order_in_3() -> None:
-    """RULES has `DeleteGroups.results` in `unordered_since_4`."""
+    """In RULES this is `DeleteGroups.results`."""
 
     def results(*ids: str) -> PlainMessage:
         return {"results": [{"group_id": group_id} for group_id in ids]}
@@ -224,21 +231,21 @@ def test_list_that_only_kafka_4_shuffles_keeps_its_order_in_3() -> None:
     assert difference(expected, actual, api="DeleteGroups", kafka="4.1.0") is None
 
 
-# 151 = 1 + the tolerance of 150.
+# The answer was recorded at 1 ms, and the tolerance is 150 ms: 151 ms are just permitted.
 @pytest.mark.parametrize(("waited_ms", "differs"), [(1, False), (151, False), (152, True)])
 def test_answer_later_than_the_tolerance_differs(waited_ms: float, differs: bool) -> None:
-    """The recorded answer came after 1 ms; the tolerance of RULES is 150 ms."""
+    """An answer may be later than the recorded one by the tolerance of RULES."""
     answered = played(step(1, answered_ms=1), waited_ms=waited_ms)
     assert what_differs(answered) == ({1: "time"} if differs else {})
 
 
 def test_answer_that_comes_too_early_differs() -> None:
-    """349 ms are 151 ms less than the recorded 500 ms."""
+    """Our answer after 349 ms is 151 ms earlier than the recorded one, and the tolerance is 150."""
     assert what_differs(played(step(1, answered_ms=500), waited_ms=349)) == {1: "time"}
 
 
 def test_missing_answer_differs() -> None:
-    """Kafka answered after 1 ms, our cluster never."""
+    """Kafka answered after 1 ms, but our cluster never did."""
     assert what_differs(played(step(1, answered_ms=1), waited_ms=None)) == {1: "no answer"}
 
 
@@ -249,10 +256,11 @@ def test_disconnection_in_the_place_of_an_answer_differs() -> None:
 
 
 def test_answer_where_kafka_gave_none_is_a_difference_while_the_recorder_listened() -> None:
-    """The recorder listened for 400 ms: Kafka may have answered later.
+    """The recorder waited 400 ms for an answer of Kafka. Nobody knows what came later.
 
-    Our answer at 399 ms differs, because the recorder would have seen such an answer. Our answer at
-    551 ms does not: it is later than 400 ms plus the tolerance of 150 ms.
+    If we answer after 399 ms, that differs, because the recorder would have seen such an answer of
+    Kafka. If we answer after 551 ms, that is later than 400 ms and the tolerance of 150 ms, so it
+    does not differ.
     """
     silent = step(1, answered_ms=None, outcome="no answer within 400 ms")
     assert what_differs(played(silent, waited_ms=None)) == {}
@@ -261,7 +269,7 @@ def test_answer_where_kafka_gave_none_is_a_difference_while_the_recorder_listene
 
 
 def test_refusal_is_no_disconnection() -> None:
-    """A dead broker refuses a connection; a live broker may close one without an answer."""
+    """A dead broker refuses a connection. A live one may close a connection without an answer."""
     refused = step(1, answered_ms=None, outcome="connection refused")
     assert what_differs(played(refused, waited_ms=0, outcome="connection refused")) == {}
     assert what_differs(played(refused, waited_ms=0, outcome="disconnected")) == {1: "ended"}
@@ -269,10 +277,10 @@ def test_refusal_is_no_disconnection() -> None:
 
 
 def test_answers_in_another_order_than_kafkas_differ() -> None:
-    """Both answers are within the tolerance of their own times.
+    """Kafka answered at 100 ms and at 260 ms, and we answered at 249 ms and at 120 ms.
 
-    Kafka answered at 100 ms and 260 ms, more than the tolerance apart; we answered at 249 ms and
-    120 ms, in the other order.
+    Each of our answers is within the tolerance of 150 ms. But Kafka's answers are 160 ms apart, so
+    their order counts, and ours came in the other order.
     """
     first = played(step(1, answered_ms=100), waited_ms=249)
     second = played(step(2, answered_ms=260), waited_ms=120)
@@ -280,7 +288,7 @@ def test_answers_in_another_order_than_kafkas_differ() -> None:
 
 
 def test_answers_within_the_tolerance_of_each_other_may_change_places() -> None:
-    """Kafka answered at 100 ms and 240 ms, 140 ms apart."""
+    """Kafka answered at 100 ms and at 240 ms. As they are only 140 ms apart, the order is free."""
     first = played(step(1, answered_ms=100), waited_ms=160)
     second = played(step(2, answered_ms=240), waited_ms=100)
     assert what_differs(first, second) == {}

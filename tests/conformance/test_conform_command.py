@@ -1,9 +1,9 @@
-"""`coordlab conform`: its output and exit codes.
+"""What the command `coordlab conform` prints, and its exit codes.
 
-The command takes a folder with recordings of a real Kafka: files of requests and answers, which are
-also called transcripts. It plays their requests against this project's simulated cluster, and
-compares the answers with the recorded ones. A step is one request and its answer. A difference
-counts as a violation, since the project promises to answer as Kafka does.
+The command gets a folder with recordings of a real Kafka. A recording consists of steps, each of
+which is a request with Kafka's answer. The command plays the requests against our simulated
+cluster, and compares the answers with Kafka's. A difference counts as a violation, because our
+cluster promises to answer as Kafka does.
 """
 
 import json
@@ -19,9 +19,10 @@ SCENARIOS = Path(__file__).parent / "transcripts" / "3.9" / "scenarios"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder with one recording, `mine/generations.json`, which our cluster agrees with.
+    """Return a folder with one recording, `mine/generations.json`.
 
-    The folder is outside of the repository, like that of a user.
+    Our cluster gives the same answers as in this recording. The folder is outside of the
+    repository, as that of a user.
     """
     below = tmp_path / "mine"
     below.mkdir()
@@ -30,10 +31,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def spoil(folder: Path) -> None:
-    """Change two answers of the recording, in steps 2 and 5, so that our cluster differs."""
+    """Change the recorded answers of steps 2 and 5, so that our cluster gives others."""
     path = folder / "mine" / "generations.json"
     recording = json.loads(path.read_text())
-    # The generation counts a group's rebalances; the first one is 1.
+    # The recorded generation is 1, the first one of a group.
     recording["steps"][1]["response"]["generation_id"] = 2
     recording["steps"][4]["response"]["error_code"] = 99
     path.write_text(json.dumps(recording))
@@ -54,7 +55,6 @@ def test_conform_prints_the_first_difference_of_a_file(
     spoil(folder)
     assert run_cli(["conform", str(folder)]) == EXIT_VIOLATED
     printed = capsys.readouterr().out
-    # v9 is the version of the request. JoinGroup is the request of a member that joins a group.
     assert "step 2 JoinGroup v9: answer generation_id: expected 2, came 1" in printed
     assert "expected 99" not in printed
     assert run_cli(["conform", str(folder), "--all"]) == EXIT_VIOLATED
@@ -67,7 +67,7 @@ def test_conform_as_json_has_shares_and_every_difference(
     spoil(folder)
     assert run_cli(["conform", str(folder), "--json"]) == EXIT_VIOLATED
     document = json.loads(capsys.readouterr().out)
-    # The share of equal steps is given as two numbers of steps; two steps differ.
+    # All steps are equal but the two that `spoil` has changed.
     steps = document["share"]["steps"]
     assert document["share"] == {"equal": steps - 2, "steps": steps}
     assert document["equal_files"] == 0
@@ -80,7 +80,7 @@ def test_conform_as_json_has_shares_and_every_difference(
 def test_conform_of_a_bad_file_names_the_place_and_plays_nothing(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All files are read before the first is played."""
+    """All files are read before one is played. So nothing is printed about the good file."""
     (folder / "bad.json").write_text("{")
     assert run_cli(["conform", str(folder)]) == EXIT_BAD_ARGUMENTS
     printed = capsys.readouterr()

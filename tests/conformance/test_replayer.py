@@ -1,14 +1,13 @@
-"""The replayer notices each wrong answer, time and order.
+"""The replayer notices wrong answers, and answers at a wrong time or in a wrong order.
 
-A recording (or transcript) has requests that were sent to a real Kafka, with their times, and
-Kafka's answers. The replayer sends the requests to our simulated cluster, at these times, and
-compares the answers.
+A recording has requests that were sent to a real Kafka, with their times, and Kafka's answers. The
+replayer sends the requests to our simulated cluster at the same times, and compares the answers.
 
-Most tests take a recording with which our cluster agrees, and `change` it in one place. Our cluster
-still answers as before, so the replayer must report this place as a difference.
+Most tests take a recording with which our cluster agrees, and change it in one place. Our cluster
+still answers as before, so the replayer must report a difference at this place.
 
-A step is one request with its answer. Steps count from 1, so `steps[1]` is step 2; in `generations`
-this is the JoinGroup of a new member. Symbols such as `<member:1>` stand for ids that Kafka drew.
+A step is a request with its answer. Steps are counted from 1, so that `steps[1]` is step 2. In the
+recording `generations` this is the JoinGroup of a new member.
 """
 
 import json
@@ -33,7 +32,7 @@ Recording = dict[str, Any]
 def judge_changed(
     folder: Path, name: str, tmp_path: Path, change: Callable[[Recording], None]
 ) -> FileConformity:
-    """Play a copy of the recording that `change` has altered, and return the result."""
+    """Change a copy of a recording, play the copy, and return the result of the comparison."""
     recording = json.loads((folder / f"{name}.json").read_text())
     change(recording)
     path = tmp_path / f"{name}.json"
@@ -42,7 +41,7 @@ def judge_changed(
 
 
 def differing(conformity: FileConformity) -> dict[int, str]:
-    """Return the kind of each difference, by the number of its step."""
+    """Return for each step that differs the kind of the difference: {2: "time"}."""
     return {difference.n: difference.what for difference in conformity.differences}
 
 
@@ -55,7 +54,7 @@ def test_followed_recording_has_no_difference(tmp_path: Path) -> None:
 
 
 def test_wrong_answer_is_a_difference_of_its_step_only(tmp_path: Path) -> None:
-    """The later steps are compared as if the answer were right."""
+    """The later steps are compared as if this answer were right."""
 
     def change(recording: Recording) -> None:
         answer = recording["steps"][1]["response"]
@@ -68,9 +67,9 @@ def test_wrong_answer_is_a_difference_of_its_step_only(tmp_path: Path) -> None:
 
 
 def test_wrong_time_of_an_answer_is_noticed(tmp_path: Path) -> None:
-    """A new group waits 500 ms for members; the changed recording says 700 ms.
+    """A new group waits 500 ms for more members, but the changed recording says 700 ms.
 
-    The difference of 200 ms exceeds the tolerance of 150 ms.
+    The difference of 200 ms is larger than the tolerance of 150 ms.
     """
 
     def change(recording: Recording) -> None:
@@ -88,7 +87,7 @@ def test_wrong_time_of_an_answer_is_noticed(tmp_path: Path) -> None:
 def test_missing_answer_is_a_difference(tmp_path: Path) -> None:
     """Neither Kafka nor our cluster answers an OffsetFetch without groups.
 
-    The changed recording has an answer.
+    But the changed recording says that Kafka did.
     """
 
     def change(recording: Recording) -> None:
@@ -97,7 +96,8 @@ def test_missing_answer_is_a_difference(tmp_path: Path) -> None:
         del unanswered["outcome"]
         unanswered.update(
             answered_ms=unanswered["at_ms"] + 1,
-            answer_seq=99,  # position among all answers: behind all others
+            # The answer is the last one of all.
+            answer_seq=99,
             response={"throttle_time_ms": 0, "groups": []},
         )
 
@@ -150,9 +150,9 @@ def test_unknown_setting_is_reported_by_name(tmp_path: Path) -> None:
 
 
 def test_settings_of_the_recording_are_applied(tmp_path: Path) -> None:
-    """Without the recorded initial delay of 500 ms the first join takes 3 s, Kafka's default.
+    """The recording sets the initial delay of a new group to 500 ms; without it Kafka waits 3 s.
 
-    The recorded requests end before that, so there is no answer.
+    Then the recording ends before the first join is answered.
     """
 
     def change(recording: Recording) -> None:
@@ -162,10 +162,10 @@ def test_settings_of_the_recording_are_applied(tmp_path: Path) -> None:
 
 
 def test_failover_recording_is_played_on_three_brokers(tmp_path: Path) -> None:
-    """The coordinator is killed and the next one loads the group.
+    """In this recording the coordinator is killed, and another broker loads the group.
 
-    Each request is sent to the recorded broker. In the changed recording the last Heartbeat, step
-    15, goes to a broker that is not the coordinator.
+    Each request is sent to the broker that the recording names. So if the last Heartbeat, step 15,
+    is changed to name a broker that is not the coordinator, the answer differs.
     """
 
     def ask_the_other_broker(recording: Recording) -> None:
@@ -173,8 +173,8 @@ def test_failover_recording_is_played_on_three_brokers(tmp_path: Path) -> None:
         assert heartbeats[-1]["broker"] == 0
         heartbeats[-1]["broker"] = 1
 
-    # The times and the order of answers may differ here: our failover takes another time. The kinds
-    # "answer", "no answer" and "ended" must not occur.
+    # Our failover takes another time than that of Kafka, so that times and the order of answers may
+    # differ. But no answer itself may differ, and none may be missing.
     same = judge_changed(FAILOVER, "fo-kill-session", tmp_path, change_nothing)
     assert not {"answer", "no answer", "ended"} & set(differing(same).values())
     assert 10 not in differing(same), "step 10 goes to the dead broker: connection refused"
@@ -184,7 +184,7 @@ def test_failover_recording_is_played_on_three_brokers(tmp_path: Path) -> None:
 
 
 def test_replay_of_a_recording_with_one_seed_is_deterministic() -> None:
-    """Two replays with one seed have the same times and answers."""
+    """Two replays with the same seed have the same times and answers."""
     transcript = read_transcript(FAILOVER / "fo-pingpong.json")
     first, second = (
         [
@@ -197,10 +197,10 @@ def test_replay_of_a_recording_with_one_seed_is_deterministic() -> None:
 
 
 def test_recorded_leader_is_reached_by_trying_other_member_ids() -> None:
-    """Kafka chooses the group's leader by the hash order of random member ids.
+    """Kafka chooses the leader of a group by the hashes of the member ids, which are random.
 
-    Our cluster draws other ids, so it may choose another leader. Then `judge_transcript` plays the
-    recording again with more seeds, each of which draws other ids.
+    Our cluster draws other ids, so it may choose another member as leader. Then `judge_transcript`
+    tries other seeds, each of which draws other ids, until the recorded member is the leader.
     """
     transcript = read_transcript(TRANSCRIPTS / "3.9" / "fuzz" / "fuzz-0164.json")
     assert judge_run(transcript, RULES, seed=1).chose_another_leader
@@ -210,7 +210,7 @@ def test_recorded_leader_is_reached_by_trying_other_member_ids() -> None:
 
 
 def test_leader_that_no_member_ids_lead_to_is_a_difference(tmp_path: Path) -> None:
-    """The group's only member leads it, whatever its id; so no seed gives the leader "someone"."""
+    """The group has only one member, which is its leader with any id. So no seed can help."""
 
     def change(recording: Recording) -> None:
         recording["steps"][1]["response"]["leader"] = "someone"
@@ -259,7 +259,7 @@ def test_leader_that_no_member_ids_lead_to_is_a_difference(tmp_path: Path) -> No
 def test_bad_file_is_refused_with_step_and_field(
     change: Callable[[Recording], None], complaint: str, tmp_path: Path
 ) -> None:
-    """A recording that does not fit Kafka's schema of its version is not played."""
+    """A recording is not played if its requests do not fit Kafka's schema of their versions."""
     with pytest.raises(TranscriptError) as caught:
         judge_changed(SCENARIOS, "generations", tmp_path, change)
     assert str(caught.value.problems[0]).startswith(f"{tmp_path / 'generations.json'}: {complaint}")
@@ -268,9 +268,9 @@ def test_bad_file_is_refused_with_step_and_field(
 def test_exception_of_our_own_code_leaves_no_equal_step(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The exception is reported as a difference of the recording.
+    """The exception is reported as a difference, and is not raised.
 
-    It is not raised, so that one bug does not hide the results of the other recordings.
+    Otherwise one bug would hide the results of all other recordings.
     """
 
     def fail(*_arguments: object) -> None:

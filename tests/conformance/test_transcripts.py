@@ -1,8 +1,9 @@
-"""Every recording of real Kafka 3.9.1, played against our cluster in virtual time.
+"""Our cluster answers as a real Kafka 3.9.1 does, except for the known differences.
 
-Virtual time is a simulated clock. A recording has requests that were sent to Kafka, and Kafka's
-answers. known_differences.json lists the known differences of our answers, step by step. The test
-fails for a new difference, and also for a listed one that no longer exists.
+Each recording has requests that were sent to a real Kafka, and Kafka's answers. The requests are
+played against our cluster in virtual time (a simulated clock). known_differences.json lists the
+steps at which our answers differ. The test fails if there is a new difference, and also if a listed
+one no longer exists.
 """
 
 import json
@@ -21,14 +22,14 @@ KNOWN = read_known()
 
 @pytest.mark.parametrize("path", PATHS, ids=[path.stem for path in PATHS])
 def test_recording_differs_exactly_in_its_known_steps(path: Path) -> None:
-    """The reasons of the known differences are in docs/FIDELITY.md."""
+    """docs/FIDELITY.md gives the reason of each known difference."""
     conformity = judge_transcript(read_transcript(path), RULES)
     message = "\n".join(str(difference) for difference in conformity.differences)
     assert differences_of(conformity) == KNOWN.get(conformity.id, []), message
 
 
 def test_index_names_every_recording_with_its_steps() -> None:
-    """No other test would notice a recording that is missing, because each plays what it finds."""
+    """The test above plays what it finds, so it would not notice a missing recording."""
     index = json.loads((TRANSCRIPTS / "index.json").read_text())
     listed = {scenario["file"]: scenario["steps"] for scenario in index["scenarios"]}
     present = {

@@ -1,7 +1,8 @@
-"""A replacement of `stamp` that refuses trace events with columns that their kind does not declare.
+"""A stricter `stamp`, which tests use in place of the usual one.
 
-To stamp an event makes it a row of the trace: it adds the run, the times, the node, the incarnation
-(the number of the node's restarts), and the number of the row among those of the node.
+`stamp` makes a trace event a row of the trace: it adds the run, the time, the node and so on. For
+each kind of event there is a schema, which says which columns it has. This `stamp` also checks that
+an event has no other columns.
 """
 
 from protocol.errors import SimulationError
@@ -19,9 +20,9 @@ def checked_stamp(
     node: str,
     incarnation: int,
 ) -> TraceRow:
-    """Return the row of `event`.
+    """Return the row of an event.
 
-    Raises: SimulationError for a column or a field of the detail that its kind does not declare.
+    Raises: SimulationError for a column, or a field of the detail, that the kind does not have.
     """
     row = stamp(
         event,

@@ -1,7 +1,8 @@
-"""Measures how legible text is on its background, by the contrast ratio of WCAG 2.2.
+"""Measure how legible the texts of a page are on their backgrounds, by their contrast ratios.
 
-WCAG are the W3C's guidelines for accessible web pages. The ratio goes from 1 (same brightness) to
-21 (black on white). The colours come from a browser that shows the page.
+The ratio is defined by WCAG 2.2, the guidelines of the W3C for accessible web pages. It is 1 if
+text and background are equally bright, and 21 for black on white. The colours are read from a
+browser that shows the page.
 """
 
 import re
@@ -14,12 +15,12 @@ Colour = tuple[float, float, float, float]
 """Red, green, blue from 0 to 255, and alpha from 0 to 1."""
 
 READABLE, READABLE_LARGE = 4.5, 3.0
-"""Minimal ratios for text and for large text, by level AA of WCAG 2.2."""
+"""The smallest ratios that level AA of WCAG 2.2 permits for text and for large text."""
 LARGE_PX, LARGE_BOLD_PX, BOLD = 24.0, 18.66, 700
-"""Large text has at least 18 pt (LARGE_PX), or 14 pt (LARGE_BOLD_PX) if its weight is BOLD."""
+"""Text is large from 24 px (18 pt) on, and bold text (of weight 700) from 18.66 px (14 pt) on."""
 
-# JavaScript that runs in the page. It returns for each style of text: some words, the text's
-# colour, its size and weight, and the background colours behind it.
+# JavaScript that runs in the page. It returns for each style of text: some words, the colour of the
+# text, its size and weight, and the colours of the backgrounds behind it.
 _PAINTS = """(selector) => {
   const behind = new Map();  // the backgrounds of an element and of all around it, outermost last
   const paintedBehind = (element) => {
@@ -48,18 +49,21 @@ _PAINTS = """(selector) => {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """Words of a page, their contrast ratio to the background (1 to 21), and the minimal ratio."""
+    """The contrast of one style of text."""
 
+    # Some words that have this style.
     words: str
+    # From 1 to 21.
     ratio: float
+    # The smallest permitted ratio.
     needed: float
 
 
 def contrasts(page: Page, selector: str) -> Sequence[Contrast]:
-    """Return the contrast of the visible text that `selector` finds, each style once.
+    """Return the contrast of the visible text that a CSS selector finds; each style comes once.
 
-    The background of a text is that of the elements around it. In a chart a label may lie on a bar
-    or on another mark; such marks are ignored.
+    The background of a text is that of the elements around it. A label of a chart may stand on a
+    bar or on another mark; such marks are ignored.
     """
     looks = page.evaluate(_PAINTS, selector)
     return [
@@ -73,28 +77,29 @@ def contrasts(page: Page, selector: str) -> Sequence[Contrast]:
 
 
 def _needed_ratio(size_px: float, weight: float) -> float:
-    """Return the minimal ratio for text of this size and weight."""
-    large = size_px >= (LARGE_BOLD_PX if weight >= BOLD else LARGE_PX)
-    return READABLE_LARGE if large else READABLE
+    """Return the smallest permitted ratio for text of this size and weight."""
+    large_px = LARGE_BOLD_PX if weight >= BOLD else LARGE_PX
+    return READABLE_LARGE if size_px >= large_px else READABLE
 
 
 def _ratio(text: str, behind: Sequence[str]) -> float:
-    """Return the contrast of the colour `text` on the layers `behind`, the innermost first.
+    """Return the contrast ratio of a text on the backgrounds behind it, the nearest one first.
 
-    Layers and text may be translucent. Source: WCAG 2.2, "contrast ratio".
+    Text and backgrounds may be translucent.
+
+    Source: WCAG 2.2, "contrast ratio".
     """
-    # A page that sets no background has a white one.
+    # Behind all of them is the white of the browser.
     background: Colour = (255, 255, 255, 1)
     for layer in reversed(behind):
         background = _over(_parsed(layer), background)
-    lighter, darker = sorted(
-        (_luminance(_over(_parsed(text), background)), _luminance(background)), reverse=True
-    )
+    visible_text = _over(_parsed(text), background)
+    lighter, darker = sorted((_luminance(visible_text), _luminance(background)), reverse=True)
     return (lighter + 0.05) / (darker + 0.05)
 
 
 def _parsed(colour: str) -> Colour:
-    """Parse a browser's colour: `rgb(1, 2, 3)`, or `rgba(1, 2, 3, 0.5)` with an alpha."""
+    """Return the colour that a browser writes as `rgb(1, 2, 3)` or as `rgba(1, 2, 3, 0.5)`."""
     numbers = [float(number) for number in re.findall(r"[\d.]+", colour)]
     if not colour.startswith("rgb") or len(numbers) not in {3, 4}:
         raise ValueError(f"expected rgb() or rgba(), got {colour}")
@@ -103,10 +108,7 @@ def _parsed(colour: str) -> Colour:
 
 
 def _over(above: Colour, below: Colour) -> Colour:
-    """Return the colour of a translucent layer above an opaque one.
-
-    `above` is drawn with its alpha; the result is opaque.
-    """
+    """Return the colour that one sees if a translucent colour lies above an opaque one."""
     alpha = above[3]
     red, green, blue = (
         alpha * a + (1 - alpha) * b for a, b in zip(above[:3], below[:3], strict=True)
@@ -115,12 +117,12 @@ def _over(above: Colour, below: Colour) -> Colour:
 
 
 def _luminance(colour: Colour) -> float:
-    """Return the relative luminance, from 0 (black) to 1 (white).
+    """Return the relative luminance of a colour, from 0 (black) to 1 (white).
 
     Source of the numbers: WCAG 2.2, "relative luminance".
     """
-    linear = [
-        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
-        for part in (value / 255 for value in colour[:3])
-    ]
+    linear = []
+    for value in colour[:3]:
+        part = value / 255
+        linear.append(part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4)
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

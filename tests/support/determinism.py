@@ -1,19 +1,20 @@
-"""Runs scenarios in one process and prints the digest of each run's trace as JSON.
+"""Run scenarios in virtual time, and print a digest of each run as JSON.
 
-A digest is a hash over all rows of a run's trace: equal digests mean equal runs. The tests of
-determinism start this module in several processes, with different options, and compare the digests:
+In virtual time (with a simulated clock) the same seed must give the same run in every process. To
+test this, the tests of determinism start this module in several processes and compare the digests,
+which are hashes over all rows of a run. The processes get different options:
 
-- `--heap 5000` first fills the heap, so that objects have other addresses than in other processes.
+- `--heap 5000` first fills the heap, so that objects get other addresses.
 - `--gc off` switches Python's garbage collector off.
-- `--order reversed` runs the scenarios in the reversed order. If a run left state behind that
-  changes the next run, another order would give another digest.
+- `--order reversed` runs the scenarios in the reversed order. If a run leaves state behind that
+  changes the next run, the digests differ.
 
-All scenarios run in virtual time (the run's own simulated clock). In scenarios called `fake` the
-nodes only exchange heartbeats. In those called `real` they are the project's brokers, controllers
-and clients. With `copy_messages` each message is encoded and decoded, as between processes.
+In the scenarios called `fake` the nodes only exchange heartbeats; in those called `real` they are
+our brokers, controllers and clients. With `copy_messages` each message is encoded and decoded, as
+between processes.
 
-A planted source gives values that differ between processes on purpose, such as the order of a set.
-Some scenarios plant it in a node. The tests must find different digests for these scenarios.
+Some scenarios plant a source in a node: a function whose values differ between processes, such as
+the order of a set. Their digests must differ; otherwise the tests could not find such a fault.
 """
 
 import argparse
@@ -47,21 +48,21 @@ from tests.support.random_worlds.fault_mix import SlowToStop, everything
 
 SECOND_US = 1_000_000
 FAKE_RUN_US = 3 * SECOND_US
-"""Length of a run of the fake cluster."""
+"""How long a run of the fake cluster lasts."""
 REAL_RUN_US = 16 * SECOND_US
-"""Length of a run of the real cluster.
+"""How long a run of the real cluster lasts.
 
-`digest` crashes a broker after half of the run. These 8 s are enough for the group to become
-stable. The broker restarts after another quarter. Within these 4 s another broker takes over,
-because the session timeout is 2 s.
+Half of it, 8 s, is enough for the group to become stable. Then `digest` crashes a broker. The
+broker is restarted after another quarter; within these 4 s another broker takes over, because the
+session timeout is 2 s.
 """
 SCHEDULES = Path(__file__).resolve().parents[1] / "schedules"
 JUNK: list[object] = []
-"""Objects that stay on the heap for as long as the process lives."""
+"""Objects that keep their places on the heap as long as the process lives."""
 
 
 class PlantedNode:
-    """A node with a task that traces the values of a planted source."""
+    """A node with one more task, which writes the values of a source into the trace."""
 
     def __init__(self, node: Node, host: Host, source: Callable[[], list[str]]) -> None:
         self._node = node
@@ -78,14 +79,15 @@ class PlantedNode:
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
-        """Report the node."""
+        """Report what the node itself reports."""
         self._node.report(status)
 
     async def _run(self) -> None:
+        """Write the values of the source every tenth of a second."""
         while True:
             await self._host.sleep(SECOND_US // 10)
             for text in self._source():
-                # The kind of the row does not matter. This kind can contain any text.
+                # The kind of the row does not matter, but rows of this kind may have any text.
                 self._host.trace(TraceEvent(kind=TraceKind.RUN_STAGE, detail={"stage": text}))
 
 
@@ -95,27 +97,27 @@ def set_of_strings() -> list[str]:
 
 
 def global_random() -> list[str]:
-    """Draw from the process's own generator."""
+    """Return a number from Python's global generator, which no seed of a run determines."""
     return [str(random.random())]
 
 
 class _Member:
-    """An object whose default hash is its address."""
+    """An object whose hash is made of its address, which is Python's default."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
 
 def set_of_objects() -> list[str]:
-    """Return the names of a set of objects. Their order depends on the objects' addresses.
+    """Return the names of a set of objects. Their order depends on the addresses of the objects.
 
-    Code might iterate over a set of tasks in the same way.
+    Real code might iterate over a set of tasks in this way.
     """
     return [member.name for member in {_Member(name) for name in "abcdefgh"}]
 
 
 def planted(build: NodeBuilder, source: Callable[[], list[str]]) -> NodeBuilder:
-    """Return a builder that plants `source` in the first consumer."""
+    """Return a builder of nodes that plants the source in the first consumer."""
 
     def build_planted(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
         node = build(spec, cluster, host)
@@ -134,12 +136,13 @@ def digest(
     run_us: int,
     copy_messages: bool = False,
 ) -> str:
-    """Run a cluster in which a broker crashes half way and restarts; return the trace's digest.
+    """Run a cluster in which a broker crashes after half of the time; return the run's digest.
 
-    The broker is the group's coordinator, or the first broker in a cluster without the group.
+    The broker is the coordinator of the group, or if there is no group, the first broker. It is
+    restarted after another quarter of the time.
 
     seed: determines all random choices of the run.
-    run_us: length of the run in virtual time.
+    run_us: how long the run lasts in virtual time.
     """
     observer = TraceDigest()
     runtime = VirtualRuntime(
@@ -155,12 +158,13 @@ def digest(
         await runtime.start()
         await runtime.sleep(run_us // 2)
         groups = (await runtime.status()).groups
-        victim = broker_name(groups[GROUP][0].coordinator if GROUP in groups else 0)
+        has_group = GROUP in groups
+        victim = broker_name(groups[GROUP][0].coordinator if has_group else 0)
         await runtime.crash(victim)
         await runtime.sleep(run_us // 4)
         await runtime.restart(victim)
         await runtime.sleep(run_us // 4)
-        if GROUP in groups:
+        if has_group:
             await runtime.ask_as_admin(fetch_committed_offsets, GROUP)
         await runtime.stop()
 
@@ -169,10 +173,9 @@ def digest(
 
 
 def digest_of_faults(seed: int) -> str:
-    """Run the fake cluster with every kind of fault, and return the trace's digest.
+    """Run the fake cluster with every kind of fault, and return the run's digest.
 
-    Some faults are still active when the cluster stops. SlowToStop is a fake broker whose shutdown
-    takes time.
+    When the cluster stops, some faults are still in force.
     """
     observer = TraceDigest()
     runtime = VirtualRuntime(
@@ -193,41 +196,38 @@ def digest_of_faults(seed: int) -> str:
 
 
 def drawn_schedule(name: str) -> Experiment:
-    """Return an experiment of tests/schedules.
-
-    An exploration draws experiments at random, each with a cluster and a schedule of faults, and
-    plays them. These were kept.
-    """
+    """Return an experiment from tests/schedules, which the search has once drawn at random."""
     return load_experiment(str(SCHEDULES / f"{name}.yaml")).experiment
 
 
 def digest_of_drawn(name: str, seed: int) -> str:
-    """Play a drawn schedule as an exploration does."""
+    """Play such an experiment as the search does, and return the run's digest."""
     played = play(drawn_schedule(name), seed)
     return f"{played.digest} of {played.rows} rows, {played.result}"
 
 
 def digest_of_violated() -> str:
-    """Play an experiment that breaks a promise of Kafka; the result includes the findings."""
+    """Play an experiment that breaks a promise of Kafka; return the run's digest and findings."""
     played = play(failing_experiment(), 0)
     findings = ", ".join(f"{finding.summary} at {finding.time_us}" for finding in played.findings)
     return f"{played.digest} of {played.rows} rows, {played.result}: {findings}"
 
 
 def digest_with_messages(name: str, seed: int) -> str:
-    """Run a drawn schedule with message tracing, and return the digest of all other rows.
+    """Play such an experiment with rows about messages; return the digest of all other rows.
 
-    Message tracing adds a row for each message. It must not change the other rows.
+    It must be the same digest as without rows about messages, because these must change nothing
+    else.
     """
     experiment = drawn_schedule(name)
-    # The checks observe the run, as in `play`.
+    # Checkers read the rows, as they do in `play`.
     suite = CheckSuite(context_of(experiment, in_virtual_time=True), experiment.checks)
     observer = TraceDigest()
     runtime = VirtualRuntime(
         to_cluster_spec(experiment),
         seed=seed,
         run_id="determinism",
-        # EventsOnly drops the rows of messages: the digest must equal that without tracing.
+        # EventsOnly drops the rows about messages before the digest is made.
         observers=(suite.observe, EventsOnly(observer)),
         copy_messages=True,
     )
@@ -235,13 +235,13 @@ def digest_with_messages(name: str, seed: int) -> str:
     return f"{observer.hexdigest()} of {observer.rows} rows"
 
 
-# `digest` without the arguments in which the scenarios differ: the builder of the nodes, the seed,
-# and perhaps `copy_messages`.
+# `digest` for the two clusters. The scenarios add the builder of the nodes, the seed, and perhaps
+# `copy_messages`.
 fake = partial(digest, fake_spec(), run_us=FAKE_RUN_US)
 real = partial(digest, real_spec(), run_us=REAL_RUN_US)
 SOURCES = (set_of_strings, set_of_objects, global_random)
-# Two scenarios whose names differ only by one of these ends must give equal digests. The first end
-# says that the messages are encoded, the second that the trace has rows of messages.
+# If the names of two scenarios differ only by one of these ends, their digests must be equal. With
+# the first end, messages are encoded and decoded. With the second, there are rows about messages.
 CODEC = " through the codec"
 MESSAGES = " with messages"
 DRAWN = {
@@ -251,9 +251,9 @@ DRAWN = {
     "split_view_on_zookeeper": 1,
     "zombie_on_zookeeper": 1,
 }
-"""Drawn schedules with the seeds of their runs; together they have many faults and settings."""
+"""Experiments of tests/schedules -> the seeds of their runs. They have many faults and settings."""
 WITH_MESSAGES = "moves_resets_and_deleted_offsets"
-"""The drawn schedule that also runs with message tracing."""
+"""The one of them that is also played with rows about messages."""
 SCENARIOS: dict[str, Callable[[], str]] = {
     **{f"fake {seed}": partial(fake, fake_builder(), seed=seed) for seed in range(5)},
     **{f"faults {seed}": partial(digest_of_faults, seed) for seed in range(2)},
@@ -271,7 +271,7 @@ SCENARIOS: dict[str, Callable[[], str]] = {
     ),
     "violated": digest_of_violated,
     f"real 0{CODEC}": partial(real, build_node, seed=0, copy_messages=True),
-    # A short run of a small group is enough, because a PlantedNode writes rows from its start on.
+    # A short run of a small group is enough here, because a PlantedNode writes rows from its start.
     **{
         f"planted in real: {source.__name__}": partial(
             digest,
@@ -286,20 +286,21 @@ SCENARIOS: dict[str, Callable[[], str]] = {
 
 
 def fill_heap(count: int) -> None:
-    """Allocate `count` objects of many sizes, and free every third of them.
+    """Allocate many objects of different sizes, and free every third of them.
 
-    New objects get the places of the freed ones. JUNK keeps the other two thirds alive.
+    Later objects get the places of the freed ones, so their addresses are others than without this.
     """
-    # Every second object is a dictionary. The others are lists of different lengths.
-    JUNK.extend(
-        [None] * (number % 37) if number % 2 else {number: str(number), "name": (number,)}
-        for number in range(count)
-    )
+    for number in range(count):
+        is_even = number % 2 == 0
+        if is_even:
+            JUNK.append({number: str(number), "name": (number,)})
+        else:
+            JUNK.append([None] * (number % 37))
     del JUNK[::3]
 
 
 def main() -> None:
-    """Print one JSON object: scenario -> digest."""
+    """Print a JSON object with the digest of each scenario."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--heap", type=int, default=0)
     parser.add_argument("--gc", choices=["on", "off"], default="on")

@@ -1,10 +1,8 @@
-"""Plays explored runs in one process and prints their digests as JSON: a child of the tests.
+"""Play runs of the search, and print the results as JSON; tests start this as a process.
 
-An explored run is one whose schedule of faults a seed draws from a space (a file of what may vary).
-A digest is a hash over all rows of a run: equal digests mean equal runs.
-
-`python -m tests.support.explored_digests 20` plays the seeds 0 to 19 of the reference space, with
-compiled modules if they exist and COORDLAB_COMPILED is not 0.
+`python -m tests.support.explored_digests 20` plays the seeds 0 to 19 of the space `reference`. A
+test compares the results with and without compiled modules: they are used if they exist, unless
+COORDLAB_COMPILED is 0.
 """
 
 import json
@@ -12,7 +10,7 @@ import sys
 
 from cluster.compiled import compiled_state, use_compiled
 
-# This call must stand before the imports below: it installs the finder of the compiled modules.
+# This must come before the imports below, because it lets Python find the compiled modules.
 use_compiled()
 
 from chaos.exploration.batches import play_seed  # noqa: E402
@@ -20,7 +18,10 @@ from chaos.exploration.space import load_space  # noqa: E402
 
 
 def main() -> None:
-    """Print which code ran, and the digest, verdict, events and marks of each run."""
+    """Print whether the compiled modules were used, and the results of each run.
+
+    Among the results is the digest, a hash over all rows of the run.
+    """
     space = load_space("reference")
     runs = [play_seed(space, seed) for seed in range(int(sys.argv[1]))]
     results = [[run.digest, run.result, run.events, *run.reasons, *run.marks] for run in runs]

@@ -1,13 +1,13 @@
-"""Finds in node code what no lint rule sees: hash(), id(), and the order of sets.
+"""Find uses of hash(), of id(), and of the order of sets in the code of nodes.
 
-Node code is the code of brokers, controllers and clients. It runs in virtual time (a simulated
-clock), where one seed must give the same trace in every process. The order of a set depends on
-hashes, and id() depends on addresses; both differ between processes.
+In virtual time (with a simulated clock) the same seed must give the same run in every process. The
+code of brokers, controllers and clients would break this if it used what differs between processes:
+the order of a set, which depends on hashes, or id(), which is an address. No lint rule finds such
+code, so a test uses this module.
 
-This module does not infer types. A name counts as a set in a module that annotates it as a set or
-assigns a set to it. If a module does this with an attribute, attributes with this name count as
-sets in all modules. A use in which the order has no effect (len, sorted, any, another set) is
-allowed.
+The module knows types only as far as the source shows them. A name counts as a set in a module that
+annotates it as a set or assigns a set to it. An attribute that is declared so counts as a set in
+all modules. A use is allowed if the order has no effect: len(), sorted(), any(), another set.
 """
 
 import ast
@@ -20,9 +20,9 @@ NOT_NODES = (
     "cluster/trace/",
     "cluster/virtual/tripwires",
 )
-"""Code for real processes, the trace's files, and checks for threads.
+"""Beginnings of paths that no run in virtual time uses.
 
-None of it is a part of a run in virtual time.
+They have the code of real processes, of the files of traces, and of checks for threads.
 """
 _SET_TYPES = frozenset({"set", "frozenset", "Set", "AbstractSet", "MutableSet"})
 _ORDERLESS = frozenset({"sorted", "any", "all", "sum", "min", "max", "len", "set", "frozenset"})
@@ -36,11 +36,11 @@ _ORDERED_METHODS = frozenset({"join", "fromkeys", "extend"})
 _SET_METHODS = frozenset({"union", "intersection", "difference", "symmetric_difference"})
 """Methods of a set that return a set."""
 _FORBIDDEN = {"hash": "an address, or another number in each process", "id": "an address"}
-"""Functions that node code must not call, and what their result depends on."""
+"""Function that node code must not call -> what its result depends on."""
 
 
 def node_files(root: Path) -> list[Path]:
-    """Return the sources of node code below `root`, sorted."""
+    """Return the source files of node code below `root`, sorted."""
     return sorted(
         path
         for package in NODE_PACKAGES
@@ -50,9 +50,9 @@ def node_files(root: Path) -> list[Path]:
 
 
 def unordered(sources: dict[str, str]) -> list[str]:
-    """Return `file:line: problem` for each place whose outcome depends on addresses or hashes.
+    """Return a line such as `cluster/a.py:12: iterates a set` for each place with such code.
 
-    sources: the text of each module, by its name.
+    `sources` has the text of each module by its name.
     """
     trees = {name: ast.parse(text) for name, text in sources.items()}
     attributes = {name for tree in trees.values() for name in _set_attributes(tree)}
@@ -64,9 +64,9 @@ def unordered(sources: dict[str, str]) -> list[str]:
 
 
 def _set_attributes(tree: ast.Module) -> Iterator[str]:
-    """Yield the attributes that a module declares as sets, in a class or on self.
+    """Yield the names of the attributes that a module declares as sets.
 
-    An attribute counts in all modules, because the type of an object is not known.
+    That may be in the body of a class (`names: set[str]`) or in a method (`self.names = set()`).
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
@@ -74,7 +74,7 @@ def _set_attributes(tree: ast.Module) -> Iterator[str]:
                 if isinstance(statement, ast.AnnAssign) and _is_set_type(statement.annotation):
                     yield from _names(statement.target)
         target, value, annotation = _assignment(node)
-        # No names or attributes are known to be sets yet: only what `value` itself says counts.
+        # No other name is known to be a set yet, so only the value itself can show that it is one.
         if isinstance(target, ast.Attribute) and (
             _is_set_type(annotation) or _makes_set(value, frozenset(), frozenset())
         ):
@@ -84,7 +84,7 @@ def _set_attributes(tree: ast.Module) -> Iterator[str]:
 def _assignment(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None, ast.expr | None]:
     """Return target, value and annotation of an assignment with one target.
 
-    For any other node all three are None.
+    Of any other syntax node all three are None.
     """
     match node:
         case ast.AnnAssign(target=target, value=value, annotation=annotation):
@@ -96,19 +96,20 @@ def _assignment(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None, ast.ex
 
 
 def _names(target: ast.expr) -> Iterator[str]:
-    """Yield the name of an assignment's target, if it is a plain name."""
+    """Yield the name that is assigned to, if the target is a plain name."""
     if isinstance(target, ast.Name):
         yield target.id
 
 
 def _is_set_type(annotation: ast.expr | None) -> bool:
+    """Return True if an annotation such as `set[str]` or `AbstractSet[int] | None` means a set."""
     match annotation:
         case ast.Subscript(value=ast.Name(id=name)) | ast.Name(id=name):
             return name in _SET_TYPES
-        # `set[str] | None`: only the left side counts.
+        # Of `set[str] | None` the left side counts.
         case ast.BinOp(left=left, op=ast.BitOr()):
             return _is_set_type(left)
-        # An annotation in quotes.
+        # The annotation is in quotes: "set[str]".
         case ast.Constant(value=str(text)):
             return text.partition("[")[0] in _SET_TYPES
         case _:
@@ -116,9 +117,9 @@ def _is_set_type(annotation: ast.expr | None) -> bool:
 
 
 def _makes_set(node: ast.expr | None, names: Iterable[str], attributes: Iterable[str]) -> bool:
-    """Return True if an expression is known to be a set.
+    """Return True if the value of an expression is certainly a set.
 
-    `names` and `attributes` are the names and attributes that are known to be sets.
+    `names` and `attributes` are those that are known to be sets.
     """
     match node:
         case ast.Set() | ast.SetComp():
@@ -145,9 +146,10 @@ class _Finder:
     def __init__(self, tree: ast.Module, attributes: set[str]) -> None:
         self._tree = tree
         self._attributes = attributes
-        # Names count in the whole module, in whichever function they are declared.
+        # A name that is declared in one function counts in the whole module.
         self._names = {name for node in ast.walk(tree) for name in self._declared(node)}
-        # Two syntax nodes are never equal, so the address of a node serves as its key.
+        # Arguments of functions such as sorted(), for which their order has no effect. As two
+        # syntax nodes are never equal, they are kept by their addresses.
         self._orderless_arguments = {
             id(argument)
             for node in ast.walk(tree)
@@ -156,15 +158,14 @@ class _Finder:
             and node.func.id in _ORDERLESS
             for argument in node.args
         }
-        """Arguments of functions for which their order has no effect."""
 
     def find_uses(self) -> Iterator[tuple[int, str]]:
-        """Yield line and description of each use."""
+        """Yield the line and a description of each such use."""
         for node in ast.walk(self._tree):
             match node:
                 case ast.For(iter=iterated) if self._is_set(iterated):
                     yield node.lineno, "iterates a set"
-                # Not a SetComp: its result has no order.
+                # A SetComp is left out, because its result has no order either.
                 case ast.ListComp() | ast.DictComp():
                     yield from self._comprehension(node.lineno, node.generators)
                 case ast.GeneratorExp() if id(node) not in self._orderless_arguments:
@@ -189,6 +190,7 @@ class _Finder:
     def _comprehension(
         self, line: int, generators: list[ast.comprehension]
     ) -> Iterator[tuple[int, str]]:
+        """Yield a use if a comprehension iterates over a set."""
         if any(self._is_set(generator.iter) for generator in generators):
             yield line, "iterates a set"
 

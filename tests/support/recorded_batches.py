@@ -1,12 +1,7 @@
-"""Batches that kafka-python has encoded, and the program that recorded them.
+"""Batches that kafka-python has encoded, so that our code can be compared with independent code.
 
-kafka-python is an independent implementation of Kafka's format: the batches are encoded without any
-code of this project. To record the batches anew, run this module with a Python that has
-kafka-python and the codecs crc32c, lz4, python-snappy and zstandard. The module writes the file
-that the tests read.
-
-By the producer id, the epoch and the base sequence a broker recognizes a repeated batch. A producer
-that is not idempotent leaves all of them at -1.
+The batches are in a file, which the tests read. To write the file anew, run this module with a
+Python that has kafka-python and the codecs crc32c, lz4, python-snappy and zstandard.
 """
 
 import json
@@ -22,7 +17,7 @@ _Records = list[tuple[bytes | None, bytes | None, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedBatch:
-    """The input of kafka-python, and the bytes that it encoded."""
+    """What was given to kafka-python, and the bytes (`data`) that it has made of it."""
 
     name: str
     compression: int
@@ -52,12 +47,12 @@ def recorded_batches() -> list[RecordedBatch]:
 
 
 def _bytes(text: str | None) -> bytes | None:
-    """Return the bytes of hexadecimal digits; a key or value may be None."""
+    """Return the bytes of a key or value that is written as hexadecimal digits; it may be None."""
     return None if text is None else bytes.fromhex(text)
 
 
 def _record() -> None:
-    """Encode the batches with kafka-python and write them."""
+    """Encode the batches with kafka-python, and write the file."""
     from kafka.record.default_records import (
         DefaultRecordBatchBuilder,
     )
@@ -66,7 +61,8 @@ def _record() -> None:
         (b"key-%d" % number, (b"value %d" % number) * 9, 1_700_000_000_000 + 7 * number)
         for number in range(6)
     ]
-    # Name, codec's number, producer id, epoch, base sequence, transactional, records.
+    # Name, number of the codec, producer id, epoch, base sequence, transactional, records. The
+    # three numbers in the middle are -1 if the producer is not idempotent.
     kinds: list[tuple[str, int, int, int, int, bool, _Records]]
     kinds = [
         ("plain", 0, -1, -1, -1, False, ordinary),
@@ -74,13 +70,13 @@ def _record() -> None:
         ("snappy", 2, -1, -1, -1, False, ordinary),
         ("lz4", 3, -1, -1, -1, False, ordinary),
         ("zstd", 4, -1, -1, -1, False, ordinary),
-        # The sequence numbers reach 2**31 - 1 and continue with 0.
+        # The sequence numbers reach their maximum, 2**31 - 1, and go on with 0.
         ("idempotent", 0, 4000, 3, 2**31 - 2, False, ordinary[:4]),
         ("transactional", 4, 2**40, 7, 0, True, ordinary[:3]),
         ("times back and forth", 0, -1, -1, -1, False, [(b"a", b"", 9), (b"a", b"1", 2**41)] * 2),
         ("nulls", 0, -1, -1, -1, False, [(None, b"v", 5), (b"k", None, 5), (None, None, 5)]),
-        # Lengths and offsets are varints, numbers that need more bytes the larger they are. From 64
-        # on they need two bytes. "long" has such lengths, and "many" has such offsets.
+        # Lengths and offsets are varints, which need two bytes from 64 on. "long" has such lengths,
+        # and "many" has such offsets.
         ("long", 0, -1, -1, -1, False, [(b"k" * 70, b"v" * 900, 1), (b"", b"v" * 64, 0)]),
         (
             "many",
@@ -101,10 +97,11 @@ def _record() -> None:
             producer_id=producer_id,
             producer_epoch=epoch,
             base_sequence=sequence,
-            batch_size=10**6,  # no batch becomes so large
+            # No batch becomes so large.
+            batch_size=10**6,
         )
         for offset, (key, value, timestamp) in enumerate(records):
-            # Some records of a batch have headers, and some have none.
+            # One of three records has headers.
             headers = [("h", b"x"), ("trace", None)] if offset % 3 == 1 else []
             builder.append(offset, timestamp, key, value, headers)
         recorded.append(

@@ -1,7 +1,7 @@
-"""A chart's compiled specification, and its data.
+"""Compile the charts of the report, and read their data, for tests of single charts.
 
-The report's charts are written with Altair, in the language Vega-Lite. They are compiled to the
-language Vega, which the page draws. A lane is a chart of the report's time line.
+The charts are written with Altair, which describes them in the language Vega-Lite. They are then
+compiled to the language Vega, which the page draws.
 """
 
 import warnings
@@ -10,19 +10,20 @@ from typing import Any
 from pipeline.report.charts.chart import FROM_S, TO_S, Chart
 from pipeline.report.charts.chart_specs import compiled
 
-Datum = dict[str, Any]  # Any: a cell of a chart's data
+Datum = dict[str, Any]
+"""One row of a chart's data: field -> value."""
 
 
 def compiled_without_warnings(chart: Chart) -> dict[str, Any]:
-    """Return a chart as Vega, and check the requirements of every lane.
+    """Compile a chart to Vega, and check what must hold for every chart on the time line.
 
-    Altair and Vega-Lite must accept the chart without a warning, the chart must have all data that
-    it names, and its time axis must be that of the page.
+    Altair and Vega-Lite must accept it without a warning. It must contain all data that it names.
+    Its time axis must be that of the page, so that all charts show the same time.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         vega = compiled(chart)
-    # Vega-Lite itself adds data with names that begin with `data_` or `source_`.
+    # Data whose names begin with `data_` or `source_` were added by Vega-Lite itself.
     names = {data["name"] for data in vega["data"] if not data["name"].startswith("data_")}
     missing = {name for name in names if name not in chart.data and not name.startswith("source_")}
     if missing:
@@ -38,14 +39,13 @@ def compiled_without_warnings(chart: Chart) -> dict[str, Any]:
 
 
 def rows(chart: Chart, name: str) -> list[Datum]:
-    """Return the data `name` of a chart, in the order of time.
+    """Return the rows of a chart's data set in the order of time.
 
-    The field `a` has the time at which a mark (a bar or a point of the chart) begins. Rows without
-    it come first.
+    The field `a` of a row is the time at which its bar or point begins. Rows without it come first.
     """
     return sorted((dict(datum) for datum in chart.data[name]), key=lambda row: row.get("a") or 0)
 
 
 def cells(chart: Chart, name: str, *fields: str) -> list[tuple[Any, ...]]:
-    """Return some fields of the data `name` of a chart, in the order of time."""
+    """Return the values of some fields of a chart's data set, row by row in the order of time."""
     return [tuple(row[field] for field in fields) for row in rows(chart, name)]

@@ -1,18 +1,15 @@
-"""Builder of hand-made traces, for the tests of checkers and of other readers of traces.
+"""Build a trace by hand, for the tests of checkers and of other code that reads traces.
 
-A trace is a list of rows, one for each recorded event. Unless a method has parameters for them, the
-group of a row is `g`, and its partition is `t-0` (partition 0 of topic `t`). The offsets partition
-that stores the group is `OFFSETS_0`. Brokers and consumers are given by their node names.
+A trace is a list of rows, one for each recorded event. Each method of `Rows` adds the row of one
+event, or several rows that belong together:
 
-Terms:
+    rows = Rows()
+    rows.assigned(1, "consumer-0", partitions=2)
+    rows.committed(2, "consumer-0", 100)
 
-- The leader epoch is a number of a partition that each election of a leader increases.
-- The broker that leads an offsets partition loads its groups into memory and coordinates them. When
-  it stops leading, it unloads the groups: it drops them from its memory.
-- The generation is a number of a group that each rebalance increases. In a rebalance the members
-  first rejoin (join phase), and then get their partitions (sync phase).
-- An append id names one append that a coordinator asked for. The rows of the start and of the end
-  of an append have the same id.
+Times are seconds, and brokers and consumers are given by the names of their nodes. Unless a method
+has a parameter for them, the group is `g` and the partition is `t-0`. The offsets of the group are
+in the partition `OFFSETS_0`.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +23,7 @@ OFFSETS_0 = f"{CONSUMER_OFFSETS}-0"
 
 
 class Columns(TypedDict, total=False):
-    """The columns that a test may set. `Rows.add` fills the others, such as time and node."""
+    """The columns of a row that a test may set. `Rows.add` sets the others, such as the time."""
 
     peer: str | None
     group: str | None
@@ -44,12 +41,12 @@ class Columns(TypedDict, total=False):
 
 
 class Rows:
-    """Builds a trace row by row, and passes each row to `observer`, if given, as it is added."""
+    """Builds a trace row by row. If an observer is given, it is called with each new row."""
 
     def __init__(self, observer: Callable[[TraceRow], None] | None = None) -> None:
         self.rows: list[TraceRow] = []
         self._observer = observer
-        # The sequence number of the next row, by node and incarnation.
+        # (node, incarnation) -> the `seq` of its next row.
         self._next_seq: dict[tuple[str, int], int] = {}
         self._last_append_id = 0
 
@@ -62,10 +59,9 @@ class Rows:
         incarnation: int = 0,
         **columns: Unpack[Columns],
     ) -> TraceRow:
-        """Add one row at `time_s` seconds of the run's clock.
+        """Add one row. The node's own clock shows the same time as that of the run.
 
-        `incarnation` is the number of times that the node was restarted before. Both clocks of the
-        row, the run's and the node's own, show `time_s`.
+        `incarnation` says how often the node was restarted before.
         """
         seq = self._next_seq.get((node, incarnation), 0)
         self._next_seq[node, incarnation] = seq + 1
@@ -85,10 +81,10 @@ class Rows:
         return row
 
     def stage(self, time_s: float, stage: str) -> None:
-        """Let the run enter `stage`.
+        """Let the run enter a stage.
 
-        Stages are for example `steady` (before the first fault), `liveness` (after the last one)
-        and `stopping`.
+        The stages are, among others, `steady` (before the first fault), `liveness` (after the last
+        fault) and `stopping`.
         """
         self.add(time_s, "driver", TraceKind.RUN_STAGE, detail={"stage": stage})
 
@@ -101,7 +97,7 @@ class Rows:
         *,
         partition: str = OFFSETS_0,
     ) -> None:
-        """Make `node` leader of `partition` in `leader_epoch`. Its log end offset is `log_end`."""
+        """Let `node` become leader of a partition. Its log ends at the offset `log_end`."""
         self.add(
             time_s,
             node,
@@ -114,7 +110,10 @@ class Rows:
     def append_started(
         self, time_s: float, node: str, leader_epoch: int, base_offset: int, records: int = 1
     ) -> int:
-        """Let `node` start the append of a batch at `base_offset`; return the append id."""
+        """Let `node` begin to append a batch at `base_offset`.
+
+        Return the append id, by which the rows of its begin and its end belong together.
+        """
         self._last_append_id += 1
         self._append(
             time_s,
@@ -136,7 +135,7 @@ class Rows:
         append_id: int,
         error: str = "NONE",
     ) -> None:
-        """Let append `append_id` be acknowledged, or let it fail if `error` is not NONE."""
+        """Let an append succeed, or fail if `error` is not NONE."""
         self._append(
             time_s,
             node,
@@ -174,7 +173,7 @@ class Rows:
     def appended(
         self, time_s: float, node: str, leader_epoch: int, base_offset: int, records: int = 1
     ) -> None:
-        """Add an append that begins at `time_s` and is acknowledged 2 ms later."""
+        """Let `node` append a batch, which succeeds 2 ms later."""
         append_id = self.append_started(time_s, node, leader_epoch, base_offset, records)
         self.append_completed(time_s + 0.002, node, leader_epoch, base_offset, append_id)
 
@@ -190,15 +189,12 @@ class Rows:
         peer: str | None = None,
         member: str | None = None,
     ) -> None:
-        """Assign the partitions `names` to `consumer`.
+        """Let a consumer get partitions: those with the given names, or the first ones of `t`.
 
-        If `names` is None, they are the first `partitions` partitions of topic `t`.
-
-        `peer` is the coordinator that sent the assignment.
+        With `partitions=2` it gets t-0 and t-1. `peer` is the coordinator that sent them.
         """
-        assigned_names = (
-            [f"t-{index}" for index in range(partitions)] if names is None else list(names)
-        )
+        if names is None:
+            names = [f"t-{index}" for index in range(partitions)]
         self.add(
             time_s,
             consumer,
@@ -207,16 +203,15 @@ class Rows:
             member=f"{consumer}-id" if member is None else member,
             generation=generation,
             peer=peer,
-            detail={"partitions": assigned_names},
+            detail={"partitions": list(names)},
         )
 
     def revoked(
         self, time_s: float, consumer: str, *, lost: bool = False, generation: int = 1
     ) -> None:
-        """Let `consumer` give up its partitions.
+        """Let a consumer give up its partitions for a rebalance.
 
-        `lost` means that the consumer learns that it no longer owns them; otherwise it revokes
-        them for a rebalance.
+        If `lost` is True, it learns that it no longer owns them.
         """
         self.add(
             time_s,
@@ -225,14 +220,14 @@ class Rows:
             group="g",
             member=f"{consumer}-id",
             generation=generation,
-            # Checkers end all ownerships of the consumer, and do not read this list.
+            # For a checker this ends all ownerships of the consumer. It does not read the list.
             detail={"partitions": []},
         )
 
     def position_reset(
         self, time_s: float, consumer: str, offset: int, cause: str = "committed"
     ) -> None:
-        """Let `consumer` begin to read t-0 at `offset`. `cause` names the source of the offset."""
+        """Let a consumer begin to read t-0 at an offset. `cause` says where it got the offset."""
         self.add(
             time_s,
             consumer,
@@ -245,7 +240,7 @@ class Rows:
         )
 
     def consumed(self, time_s: float, consumer: str, first: int, last: int) -> None:
-        """Let `consumer` process the records `first` to `last` of t-0."""
+        """Let a consumer process the records of t-0 with the offsets `first` to `last`."""
         self.add(
             time_s,
             consumer,
@@ -267,7 +262,7 @@ class Rows:
         generation: int = 1,
         peer: str = "broker-0",
     ) -> None:
-        """Let coordinator `peer` acknowledge a commit of t-0 to `consumer`."""
+        """Let the coordinator `peer` acknowledge to a consumer its commit for t-0."""
         self.add(
             time_s,
             consumer,
@@ -283,7 +278,7 @@ class Rows:
     def commit_failed(
         self, time_s: float, consumer: str, offset: int, error: str, *, peer: str = "broker-0"
     ) -> None:
-        """Let a commit of t-0 that `consumer` sent to `peer` fail with `error`."""
+        """Let a commit for t-0 fail, which a consumer has sent to `peer`."""
         self.add(
             time_s,
             consumer,
@@ -306,7 +301,7 @@ class Rows:
         peer: str | None = "broker-0",
         cause: str | None = None,
     ) -> None:
-        """Let `node` receive the committed offset of t-0 from coordinator `peer`."""
+        """Let `node` get the committed offset of t-0 from the coordinator `peer`."""
         self.add(
             time_s,
             node,
@@ -328,7 +323,7 @@ class Rows:
         *,
         cause: str | None = None,
     ) -> None:
-        """Let the coordinator on `node` move group `g` to another state."""
+        """Let the coordinator on `node` change the state of the group."""
         self.add(
             time_s,
             node,
@@ -347,7 +342,7 @@ class Rows:
         generation: int = 1,
         members: Sequence[str] | int = 2,
     ) -> None:
-        """Let the coordinator on `node` load group `g` from the log.
+        """Let the coordinator on `node` load the group from the log.
 
         `members` are the ids of the members, or only their number.
         """
@@ -366,7 +361,7 @@ class Rows:
         )
 
     def load_started(self, time_s: float, node: str, leader_epoch: int) -> None:
-        """Let `node` begin to load the groups of the offsets partition from its log."""
+        """Let `node` begin to load the groups of OFFSETS_0 from the log."""
         self.add(
             time_s,
             node,
@@ -377,7 +372,7 @@ class Rows:
         )
 
     def load_completed(self, time_s: float, node: str, leader_epoch: int) -> None:
-        """Let `node` complete the load, after which it coordinates the groups of the partition."""
+        """Let `node` complete the load of OFFSETS_0, after which it coordinates the groups."""
         self.add(
             time_s,
             node,
@@ -389,7 +384,7 @@ class Rows:
         )
 
     def unloaded(self, time_s: float, node: str, leader_epoch: int) -> None:
-        """Let `node` unload the offsets partition."""
+        """Let `node` drop the groups of OFFSETS_0, because another broker leads the partition."""
         self.add(
             time_s, node, TraceKind.UNLOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=leader_epoch
         )
@@ -403,7 +398,7 @@ class Rows:
         generation: int = 0,
         instance: str | None = None,
     ) -> None:
-        """Let the coordinator on `node` add a member to group `g`."""
+        """Let the coordinator on `node` add a member to the group."""
         self.add(
             time_s,
             node,
@@ -424,7 +419,7 @@ class Rows:
         generation: int = 1,
         instance: str | None = None,
     ) -> None:
-        """Let the coordinator on `node` remove a member from group `g`."""
+        """Let the coordinator on `node` remove a member from the group."""
         self.add(
             time_s,
             node,
@@ -439,9 +434,9 @@ class Rows:
     def generation_started(
         self, time_s: float, node: str, generation: int, members: Sequence[str]
     ) -> None:
-        """Let the coordinator on `node` complete a join phase.
+        """Let the coordinator on `node` begin a generation, because all members have joined.
 
-        The coordinator stores the assignment 10 ms later.
+        It stores the assignment 10 ms later.
         """
         self.group_state(
             time_s, node, "PreparingRebalance", "CompletingRebalance", generation=generation
@@ -467,7 +462,7 @@ class Rows:
         offset: int = 100,
         partition: str = "t-0",
     ) -> None:
-        """Let the coordinator on `node` store a commit that it appended as `append_id`."""
+        """Let the coordinator on `node` store a commit, whose append has this append id."""
         self.add(
             time_s,
             node,
@@ -492,7 +487,7 @@ class Rows:
         cause: str | None = None,
         error: str | None = None,
     ) -> None:
-        """Let `consumer` go to state `after`. `error` is the error code that caused the change."""
+        """Let a consumer change its state. `error` is the error code that is the reason."""
         if cause is None and error is not None:
             cause = MemberStateCause.ERROR
         self.add(
@@ -517,7 +512,10 @@ class Rows:
         generation: int = 1,
         incarnation: int = 0,
     ) -> None:
-        """Let the coordinator on `node` restart a member's session timer after a request `api`."""
+        """Let the coordinator on `node` restart the session timer of a member.
+
+        The reason is a request of this API.
+        """
         self.add(
             time_s,
             node,
@@ -539,10 +537,9 @@ class Rows:
         members_survive: bool = True,
         **detail: object,
     ) -> None:
-        """Let the driver, which conducts the run, inject a fault into node `peer`.
+        """Let the driver (which conducts the run) inject a fault into the node `peer`.
 
-        `members_survive` is False if the fault stops a member of a group, or cuts one off from the
-        cluster.
+        If the fault stops a member of a group or cuts it off, `members_survive` is False.
         """
         self.add(
             time_s,
@@ -554,7 +551,7 @@ class Rows:
         )
 
     def healed(self, time_s: float, peer: str, *, fault: str = "crash") -> None:
-        """Let the driver undo the fault `fault` of `peer`."""
+        """Let the driver undo the fault that has hit `peer`."""
         self.add(
             time_s,
             "driver",
@@ -565,10 +562,7 @@ class Rows:
         )
 
     def elected(self, time_s: float, leader: str, isr: list[int]) -> None:
-        """Let the controller elect `leader` for `OFFSETS_0`. An empty name means no leader.
-
-        `isr` are the ids of the brokers whose replicas are in sync.
-        """
+        """Let the controller elect a leader of OFFSETS_0. With an empty name there is none."""
         self.add(
             time_s,
             "controller",
@@ -579,14 +573,14 @@ class Rows:
         )
 
     def admin_commit(self, time_s: float, offset: int, error: str) -> None:
-        """Let broker-0 answer an administrator's commit of t-0 with `error`."""
+        """Let broker-0 answer an administrator's commit for t-0 with this error code."""
         self.add(
             time_s,
             "admin-0",
             TraceKind.ADMIN_COMMIT,
             group="g",
             partition="t-0",
-            # An administrator is no member and names no generation.
+            # An administrator is no member, and has no generation.
             member="",
             generation=-1,
             offset=offset,
@@ -608,7 +602,7 @@ class Rows:
         )
 
     def pending_commit_removed(self, time_s: float, *, partition: str = "t-0") -> None:
-        """Let an administrator delete a commit on broker-0 that is still in flight."""
+        """Let an administrator delete a commit that broker-0 has not stored yet."""
         self.add(
             time_s,
             "broker-0",
@@ -620,9 +614,9 @@ class Rows:
 
 
 def steady_cluster() -> Rows:
-    """Return the rows of three brokers that have a replica of `OFFSETS_0` each.
+    """Return the rows of a cluster of three brokers, in which broker-0 leads OFFSETS_0.
 
-    The leader is broker-0. The stage of the run is `steady` from 10 s on.
+    The run is in its stage `steady` from 10 s on.
     """
     rows = Rows()
     for broker in range(3):

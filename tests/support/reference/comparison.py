@@ -1,6 +1,7 @@
-"""Compares Spark's table of a run with an oracle's, row by row and column by column.
+"""Compare a table that Spark has made of a run with that of an oracle.
 
-An oracle computes the same table in plain Python from the rows of the trace (recorded events).
+An oracle is a function in plain Python that computes the same table from the rows of the trace. The
+tables are compared row by row and column by column.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,20 +11,22 @@ from tests.support.random_worlds.random_runs import AnalysedRun
 
 Oracle = Callable[[Trace], list[TableRow]]
 _SHOWN = 3
-"""Number of differing rows in an error message."""
+"""An error message shows so many of the rows that differ."""
 
 
 def check_table(
     runs: Iterable[AnalysedRun], name: str, oracle: Oracle, key: Sequence[str]
 ) -> list[TableRow]:
-    """Compare the table `name` of all runs with its oracle; return Spark's rows of random runs.
+    """Compare the table `name` of each run with that of an oracle.
 
-    Raises: AssertionError with the first rows that differ, identified by `key`, and their
-    differences.
+    The columns `key` should identify a row. Return Spark's rows of the random runs, so that the
+    caller can check that they contain enough cases.
+
+    Raises: AssertionError with the first rows that differ.
     """
-    of_random_runs = []
+    rows_of_random_runs = []
     for run in runs:
-        # The oracle's rows lack the column with the run's name.
+        # Only Spark's rows have the name of the run.
         expected = [row | {"run": run.run} for row in oracle(Trace(run.rows))]
         spark_rows = run.table(name)
         wrong = differences(expected, spark_rows, key)
@@ -31,22 +34,22 @@ def check_table(
             wrong[:_SHOWN]
         )
         if run.is_random:
-            of_random_runs += spark_rows
-    return of_random_runs
+            rows_of_random_runs += spark_rows
+    return rows_of_random_runs
 
 
 def differences(
     expected: Sequence[TableRow], found: Sequence[TableRow], key: Sequence[str]
 ) -> list[str]:
-    """Describe the differences of two tables: missing rows, and columns of common rows."""
+    """Return a line for each row that only one table has, or that differs in some columns."""
     oracle_rows, spark_rows = _by_key(expected, key), _by_key(found, key)
     lines = []
-    # Sorted by `repr`, because a key may have None, texts and numbers, which have no order.
-    for place in sorted({*oracle_rows, *spark_rows}, key=repr):
-        oracles, sparks = oracle_rows.get(place, []), spark_rows.get(place, [])
+    # A key may have None beside texts and numbers. These cannot be sorted, but their `repr` can.
+    for row_key in sorted({*oracle_rows, *spark_rows}, key=repr):
+        oracles, sparks = oracle_rows.get(row_key, []), spark_rows.get(row_key, [])
         if len(oracles) != len(sparks):
             lines.append(
-                f"{place}: oracle has {len(oracles)}, Spark has {len(sparks)}: {oracles} {sparks}"
+                f"{row_key}: oracle has {len(oracles)}, Spark has {len(sparks)}: {oracles} {sparks}"
             )
             continue
         for oracle_row, spark_row in zip(oracles, sparks, strict=True):
@@ -56,7 +59,7 @@ def differences(
                 if oracle_row.get(column, "no column") != spark_row.get(column, "no column")
             }
             if columns:
-                lines.append(f"{place}: (oracle, Spark) {columns}")
+                lines.append(f"{row_key}: (oracle, Spark) {columns}")
     return lines
 
 
@@ -65,7 +68,8 @@ def _by_key(
 ) -> dict[tuple[object, ...], list[TableRow]]:
     """Return the rows by their values in the columns `key`.
 
-    Rows with the same key are sorted by their content, so that both tables have the same order.
+    If several rows have the same key, they are sorted by their content. So they are in the same
+    order in both tables.
     """
     by_key: dict[tuple[object, ...], list[TableRow]] = {}
     for row in sorted(rows, key=lambda cells: repr(sorted(cells.items()))):

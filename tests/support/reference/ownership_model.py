@@ -1,11 +1,11 @@
-"""Ownerships, overlaps of owners, and processed records, computed from rows in plain Python.
+"""A model in plain Python of the tables about owners of partitions and processed records.
 
-Tests compare the pipeline's tables, which Spark computes with windows and joins, with this model.
-The model follows only the tables' documentation, and shares no code with the pipeline. It goes
-through the rows of the trace (recorded events) in the order of time. A node's incarnation is the
-number of its restarts.
+The pipeline computes these tables with Spark's windows and joins, and tests compare them with this
+model. The model goes through the rows of a trace in the order of time. It was written after the
+documentation of the tables, and shares no code with the pipeline.
 """
 
+import itertools
 import json
 import random
 from collections.abc import Sequence
@@ -17,53 +17,49 @@ from tests.support.builders.rows import Rows
 GROUP = "g"
 _CONSUMERS = ("c-0", "c-1", "c-2", "c-3")
 _PARTITIONS = ("t-0", "t-1", "t-2")
-_OWN_ENDS = {
+_ENDED_BY = {
     TraceKind.PARTITIONS_REVOKED: "revoked",
     TraceKind.PARTITIONS_LOST: "lost",
 }
-"""Rows by which a member gives partitions up, and the value of the column `ended_by` for each."""
+"""Row with which a member gives partitions up -> what the column `ended_by` has then."""
 
 
 @dataclass(slots=True)
 class Interval:
-    """The time in which a member owns a partition.
-
-    `to_us` is None, and `ended_by` is "run end", if the ownership did not end before the run.
-    `records` is the number of records of the partition that the member processed in this time.
-    `paused_us` is the part of this time in which the member's process was paused.
-    """
+    """The time in which a member owned a partition."""
 
     partition: str
     consumer: str
+    # How often the consumer's node had been restarted before.
     incarnation: int
     from_us: int
+    # None if the member still owned the partition when the run ended.
     to_us: int | None = None
     ended_by: str = "run end"
+    # How long the member's process was paused in this time.
     paused_us: int = 0
+    # How many records of the partition the member processed in this time.
     records: int = 0
 
 
 @dataclass(slots=True)
 class Owned:
-    """The model's results.
-
-    - `intervals`: all ownerships.
-    - `overlaps`: for each time in which two members owned a partition, the number of records that
-      both processed. The key is the partition, the first owner, the second owner, and the begin and
-      end of the time. The end is None if both owned the partition when the run ended.
-    - `processing`: the numbers of "records" and of "repeated" records that a consumer processed of
-      a partition. The key is the partition and the consumer.
-    """
+    """The results of the model."""
 
     intervals: list[Interval] = field(default_factory=list)
+    # (partition, first owner, second owner, begin, end) of each time in which a partition had two
+    # owners -> how many records both of them processed in this time. The end is None if both still
+    # owned the partition when the run ended.
     overlaps: dict[tuple[str, str, str, int, int | None], int] = field(default_factory=dict)
+    # (partition, consumer) -> {"records": all that it processed, "repeated": those of them that had
+    # been processed before}.
     processing: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
 
 
 def random_owners(seed: int) -> list[TraceRow]:
-    """Return a random trace of members that start, stop, pause and process, in time order.
+    """Return a random trace of members that start, stop, pause and process records.
 
-    No coordinator keeps the members apart: they often own the same partition.
+    There is no coordinator, so several members often own the same partition.
     """
     rng = random.Random(seed)
     rows = Rows()
@@ -71,13 +67,13 @@ def random_owners(seed: int) -> list[TraceRow]:
     incarnations = dict.fromkeys(_CONSUMERS, 0)
     alive = dict.fromkeys(_CONSUMERS, True)
     paused = dict.fromkeys(_CONSUMERS, False)
-    rows.stage(0, "steady")  # the stage of the experiment, from second 0
+    rows.stage(0, "steady")
 
     def add(node: str, kind: TraceKind, **columns: object) -> None:
         rows.add(time_us / 1e6, node, kind, **columns)  # type: ignore[arg-type]
 
     for _ in range(rng.randint(40, 120)):
-        # The delay of 1 us is drawn most often, so many rows have nearly the same time.
+        # Half of the delays are only 1 us, so that many rows have nearly the same time.
         time_us += rng.choice((1, 1, 7_000, 1_000_000))
         node = rng.choice(_CONSUMERS)
         if not alive[node]:
@@ -100,7 +96,7 @@ def random_owners(seed: int) -> list[TraceRow]:
                 kind = TraceKind.PARTITIONS_ASSIGNED
                 add(node, kind, generation=1, detail={"partitions": partitions}, **member)
             case "give up":
-                kind = rng.choice(tuple(_OWN_ENDS))
+                kind = rng.choice(tuple(_ENDED_BY))
                 add(node, kind, generation=1, detail={"partitions": partitions}, **member)
             case "consume":
                 first, count = rng.randint(0, 30), rng.randint(1, 12)
@@ -121,15 +117,19 @@ def random_owners(seed: int) -> list[TraceRow]:
 
 
 def owned_by(rows: Sequence[TraceRow]) -> Owned:
-    """Return owners and processed records in the group `GROUP` of one run."""
-    end_us = rows[-1].time_us  # the last row is the stage "stopping", with which the run ends
+    """Return the owners and the processed records of the group `GROUP` in one run."""
+    # The run ends with its stage "stopping", which is the last row.
+    end_us = rows[-1].time_us
     owned = Owned()
-    current: dict[tuple[str, str], Interval] = {}  # (node, partition) -> present ownership
-    pauses: list[tuple[str, int, int]] = []  # ended pauses: node, from, to
-    paused_at: dict[str, int] = {}  # nodes that are paused now
+    # (node, partition) -> the present ownership.
+    current: dict[tuple[str, str], Interval] = {}
+    # (node, begin, end) of each pause that is over.
+    pauses: list[tuple[str, int, int]] = []
+    # Node that is paused now -> begin of the pause.
+    paused_at: dict[str, int] = {}
 
     def close(node: str, partition: str, at_us: int, ended_by: str) -> None:
-        """End the node's ownership of the partition, if it has one."""
+        """End the ownership of a partition by a node, if there is one."""
         interval = current.pop((node, partition), None)
         if interval is not None:
             interval.to_us, interval.ended_by = at_us, ended_by
@@ -141,7 +141,7 @@ def owned_by(rows: Sequence[TraceRow]) -> Owned:
                 close(node, partition, at_us, ended_by)
 
     def end_pause(node: str, at_us: int) -> None:
-        """End a node's pause, if it is paused."""
+        """End the pause of a node, if it is paused."""
         if node in paused_at:
             pauses.append((node, paused_at.pop(node), at_us))
 
@@ -156,7 +156,7 @@ def owned_by(rows: Sequence[TraceRow]) -> Owned:
                     owned.intervals.append(interval)
             case TraceKind.PARTITIONS_REVOKED | TraceKind.PARTITIONS_LOST:
                 for partition in detail["partitions"]:
-                    close(row.node, partition, row.time_us, _OWN_ENDS[TraceKind(row.kind)])
+                    close(row.node, partition, row.time_us, _ENDED_BY[TraceKind(row.kind)])
             case TraceKind.NODE_KILLED:
                 close_all(str(row.peer), row.time_us, "killed")
                 end_pause(str(row.peer), row.time_us)
@@ -173,12 +173,12 @@ def owned_by(rows: Sequence[TraceRow]) -> Owned:
             case _:
                 pass
 
-    # A pause that was not ended lasts to the end of the run.
+    # A pause that was never ended lasts until the run ends.
     for node in list(paused_at):
         end_pause(node, end_us)
     for interval in owned.intervals:
         until_us = end_us if interval.to_us is None else interval.to_us
-        # The common time of each pause and the interval; 0 if they have none.
+        # Add up how long each pause overlaps the interval; 0 if it does not.
         interval.paused_us = sum(
             max(0, min(until_us, resumed_us) - max(interval.from_us, began_us))
             for node, began_us, resumed_us in pauses
@@ -191,11 +191,11 @@ def owned_by(rows: Sequence[TraceRow]) -> Owned:
 
 
 _Processed = list[tuple[int, str, str, int]]
-"""Time, consumer, partition and offset of each processed record, in order."""
+"""(time, consumer, partition, offset) of each processed record, in the order of time."""
 
 
 def _processed(rows: Sequence[TraceRow]) -> _Processed:
-    """Return one entry for each record of each processed batch."""
+    """Return an entry for each processed record; a row of the trace is about several records."""
     batches = [row for row in rows if row.kind == TraceKind.RECORDS_CONSUMED]
     batches.sort(key=lambda row: (row.time_us, row.node, row.incarnation, row.seq))
     return [
@@ -206,40 +206,42 @@ def _processed(rows: Sequence[TraceRow]) -> _Processed:
 
 
 def _add_overlaps(owned: Owned, processed: _Processed, end_us: int) -> None:
-    """Add each overlap of two owners, with the number of records that both processed in it."""
-    # Take each pair of ownerships once. `first` began before `second`, so an overlap begins when
-    # `second` begins.
+    """Add each time in which a partition had two owners, with the records that both processed."""
+    # Each pair is taken once. As `first` begins before `second`, both own the partition from the
+    # begin of `second` on.
     in_order = sorted(owned.intervals, key=lambda interval: (interval.from_us, interval.consumer))
-    for index, first in enumerate(in_order):
-        for second in in_order[index + 1 :]:
-            if first.partition != second.partition or first.consumer == second.consumer:
-                continue
-            ends = [owner.to_us for owner in (first, second) if owner.to_us is not None]
-            until_us = min([*ends, end_us])
-            if second.from_us >= until_us:
-                continue
-            # For each of the two owners, the offsets that it processed during the overlap.
-            offsets = [
-                {
-                    offset
-                    for time_us, consumer, partition, offset in processed
-                    if (consumer, partition) == (owner.consumer, first.partition)
-                    and second.from_us <= time_us <= until_us
-                }
-                for owner in (first, second)
-            ]
-            key = (first.partition, first.consumer, second.consumer, second.from_us)
-            owned.overlaps[(*key, min(ends, default=None))] = len(offsets[0] & offsets[1])
+    for first, second in itertools.combinations(in_order, 2):
+        if first.partition != second.partition or first.consumer == second.consumer:
+            continue
+        ends = [owner.to_us for owner in (first, second) if owner.to_us is not None]
+        until_us = min([*ends, end_us])
+        if second.from_us >= until_us:
+            # The first ownership had ended before the second one began.
+            continue
+        # The offsets that each of the two owners processed while both owned the partition.
+        first_offsets, second_offsets = (
+            {
+                offset
+                for time_us, consumer, partition, offset in processed
+                if (consumer, partition) == (owner.consumer, first.partition)
+                and second.from_us <= time_us <= until_us
+            }
+            for owner in (first, second)
+        )
+        key = (first.partition, first.consumer, second.consumer, second.from_us)
+        owned.overlaps[(*key, min(ends, default=None))] = len(first_offsets & second_offsets)
 
 
 def _count_processed(owned: Owned, processed: _Processed) -> None:
     """Count the records that each consumer processed of each partition, and the repeated ones.
 
-    A record is repeated if this or another consumer processed it before.
+    A record is repeated if this consumer or another one had processed it before.
     """
-    earlier: dict[tuple[str, int], None] = {}  # partition and offset; only the keys matter
+    # (partition, offset) of all records so far.
+    earlier: set[tuple[str, int]] = set()
     for _, consumer, partition, offset in processed:
         counts = owned.processing.setdefault((partition, consumer), {"records": 0, "repeated": 0})
         counts["records"] += 1
-        counts["repeated"] += (partition, offset) in earlier
-        earlier[partition, offset] = None
+        if (partition, offset) in earlier:
+            counts["repeated"] += 1
+        earlier.add((partition, offset))
