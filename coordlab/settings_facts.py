@@ -15,7 +15,7 @@ is listed without a default.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, get_origin
+from typing import Any, NamedTuple, get_origin
 
 import msgspec
 
@@ -45,13 +45,27 @@ _LAB_SETTINGS = frozenset({"isolate", "checks"})
 """Kafka does not have these settings of other sections either."""
 
 
+class _Section(NamedTuple):
+    """A section of the experiment, as it is in a run's manifest.
+
+    - `values`: the section as plain data.
+    - `struct`: the class of the section, which knows the defaults; None if this version has none.
+    - `path`: such as `groups.readers`; "" for the whole file.
+    """
+
+    values: Mapping[str, Any]
+    struct: type[msgspec.Struct] | None
+    path: str
+
+
 def settings_of(config: Mapping[str, Any]) -> tuple[SettingFact, ...]:
     """Return the settings of an experiment, in the order of the file.
 
     `config`: the experiment as plain data, as the manifest has it.
     """
     settings = {key: value for key, value in config.items() if key not in _KEYS_SHOWN_ELSEWHERE}
-    return tuple(_settings_in_section(_without_unused_settings(settings), Experiment, ""))
+    whole_file = _Section(_without_unused_settings(settings), Experiment, "")
+    return tuple(_settings_in_section(whole_file))
 
 
 def _without_unused_settings(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,35 +104,29 @@ def _without_key(section: object, name: str) -> object:
     return {key: value for key, value in section.items() if key != name}
 
 
-def _settings_in_section(
-    values: Mapping[str, Any], struct: type[msgspec.Struct] | None, section: str
-) -> Iterator[SettingFact]:
-    """Yield the settings of one section, and then those of the sections inside it.
-
-    - `values`: the section as plain data.
-    - `struct`: the class of the section, which knows the defaults; None if this version has none.
-    - `section`: the path of the section, such as `groups.readers`; "" for the whole file.
-    """
+def _settings_in_section(section: _Section) -> Iterator[SettingFact]:
+    """Yield the settings of one section, and then those of the sections inside it."""
+    struct = section.struct
     fields = {} if struct is None else {field.key: field for field in fields_of(struct)}
-    # The inner sections, each with the arguments of the call for it. They come last, so that the
-    # settings of this section stand together in the report.
-    sections_below: list[tuple[Mapping[str, Any], type[msgspec.Struct] | None, str]] = []
-    for name, value in values.items():
+    # The inner sections come last, so that the settings of this one stand together in the report.
+    inner_sections: list[_Section] = []
+    for name, value in section.values.items():
         field = fields.get(name)
         inner_struct = None if field is None else field.struct
-        path = f"{section}.{name}" if section else name
+        path = f"{section.path}.{name}" if section.path else name
         if isinstance(value, Mapping):
             # This is a section, or a dict of sections: `groups` has a section for each group.
             if field is not None and get_origin(field.annotation) is dict:
-                sections_below += [
-                    (nested, inner_struct, f"{path}.{key}") for key, nested in value.items()
+                inner_sections += [
+                    _Section(values, inner_struct, f"{path}.{key}") for key, values in value.items()
                 ]
             else:
-                sections_below.append((value, inner_struct, path))
+                inner_sections.append(_Section(value, inner_struct, path))
         elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
             # This is a list of sections, which get the paths `name[0]`, `name[1]` and so on.
-            sections_below += [
-                (item, inner_struct, f"{path}[{index}]") for index, item in enumerate(value)
+            inner_sections += [
+                _Section(values, inner_struct, f"{path}[{index}]")
+                for index, values in enumerate(value)
             ]
         elif inner_struct is None or value not in ((), [], None):
             # This is the value of a setting. (If the key is for sections, but there are none, the
@@ -127,26 +135,28 @@ def _settings_in_section(
             if field is not None and not field.required:
                 default = setting_text(msgspec.to_builtins(field.default))
             yield SettingFact(
-                section=_section_in_report(section, name),
+                section=_section_in_report(section.path, name),
                 name=name,
                 value=_with_from_steady(struct, name, setting_text(value)),
                 default=default,
             )
-    for nested, inner_struct, path in sections_below:
-        is_of_late_members = inner_struct is LateMembersDefinition
-        # The section of late members is inside that of their group. So `values["config"]` has the
-        # settings of the group.
-        section_values = (
-            _without_repeats(nested, values.get("config")) if is_of_late_members else nested
-        )
-        yield from _settings_in_section(section_values, inner_struct, path)
+    for inner_section in inner_sections:
+        shown = inner_section
+        if inner_section.struct is LateMembersDefinition:
+            # This section is inside that of the group which the members join.
+            group_config = section.values.get("config")
+            shown = shown._replace(values=_without_repeats(shown.values, group_config))
+        yield from _settings_in_section(shown)
 
 
-def _section_in_report(section: str, name: str) -> str:
-    """Return the section of the report in which a setting is listed."""
-    if section in _LAB_SECTIONS or name in _LAB_SETTINGS:
-        return f"{LAB}.{section}" if section else LAB
-    return section or TOP_SECTION
+def _section_in_report(path: str, name: str) -> str:
+    """Return the section of the report in which a setting is listed.
+
+    `path`, `name`: the section of the file that has the setting, and its key.
+    """
+    if path in _LAB_SECTIONS or name in _LAB_SETTINGS:
+        return f"{LAB}.{path}" if path else LAB
+    return path or TOP_SECTION
 
 
 def _with_from_steady(struct: type[msgspec.Struct] | None, name: str, value: str) -> str:

@@ -325,17 +325,17 @@ def _group_table(rows: Sequence[_GroupRow], width: int) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("coordinator", no_wrap=True)
     table.add_column("members see")
-    for group_id, group, members_see in rows:
-        if group is None:
+    for group_id, at_broker, members_see in rows:
+        if at_broker is None:
             no_broker = Text("no broker", style="red")
             table.add_row(group_id, "-", "-", "-", no_broker, "\n".join(members_see))
             continue
         table.add_row(
             group_id,
-            _state_text(group),
-            f"{group.generation:,}",
-            f"{len(group.members):,}",
-            f"broker {group.coordinator}",
+            _state_text(at_broker),
+            f"{at_broker.generation:,}",
+            f"{len(at_broker.members):,}",
+            f"broker {at_broker.coordinator}",
             "\n".join(members_see),
         )
     return table
@@ -349,15 +349,15 @@ def _empty_table(width: int) -> Table:
 
 def _group_line(row: _GroupRow) -> Text:
     """Return a row of the table as one line, for a narrow terminal."""
-    group_id, group, members_see = row
-    if group is None:
+    group_id, at_broker, members_see = row
+    if at_broker is None:
         line = Text.assemble(f"{group_id}: ", ("no broker coordinates it", "red"))
     else:
         line = Text.assemble(
             f"{group_id}: ",
-            _state_text(group),
-            f" at broker {group.coordinator}, generation {group.generation:,}, "
-            f"{len(group.members):,} members",
+            _state_text(at_broker),
+            f" at broker {at_broker.coordinator}, generation {at_broker.generation:,}, "
+            f"{len(at_broker.members):,} members",
         )
     if members_see:
         line.append(f"; members see {', '.join(members_see)}")

@@ -6,10 +6,11 @@ After a fault the summary shows two kinds of times:
   the fault to a coordinator that serves; on the clients' side to a member that it has accepted.
 - Gaps, such as "commit gap", show how long a member or partition had to do without.
 
-Each is measured for every group, member or partition, so a row of a table has the median (p50) and
-the longest, for example:
+Each is measured for every group, member or partition. So a row of a table has the median (p50) and
+the longest time, for example:
 
-    commit gap, per member   p50 3.10 s   max 9.42 s
+                            p50     max
+    commit gap, per member  3.10 s  9.42 s
 """
 
 from collections import Counter
@@ -68,6 +69,8 @@ _MAX_OVERLAPS = 6
 
 Spark's tables have all of them.
 """
+_MAX_GROUPS = 6
+"""At most so many groups get a line on what their clients felt."""
 _MIN_WIDTH_FOR_ALL_PHASES = 60
 """On a narrower terminal, a table of phases has only the columns _COLUMNS_IF_NARROW."""
 _MIN_WIDTH_FOR_FAULT_TABLE = 75
@@ -83,7 +86,7 @@ _FAULT_COLUMNS = {
 _GAP_MEASURES = ("commit gap", "processing gap")
 """The gaps that can last so long that two faults share one."""
 _PER_SUBJECT = {"member": "per member", "partition": "per partition", "group": "per group"}
-"""What is said of a measure that was taken for each member, partition or group."""
+"""What was measured -> how the name of the measure says that there is a value for each of them."""
 
 
 def print_summary(
@@ -156,6 +159,7 @@ def print_phases(console: Console, summary: RunSummary) -> None:
     print_lines(console, disturbance_texts(summary), style="yellow")
     if not summary.completed:
         console.print(Text("the trace ends early: this run is incomplete", style="yellow"))
+    # Rows and files of the trace that could not be read.
     for reason, count in summary.bad_rows:
         console.print(Text(f"{count} rows were set aside: {reason}", style="yellow"))
     for file in summary.unreadable:
@@ -304,15 +308,16 @@ def _print_felt_in_all(console: Console, felt: Felt) -> None:
     narrow = console.width < _MIN_WIDTH_FOR_ALL_PHASES
     rows = felt_rows(felt.in_all)
     columns = ("max", "sum") if narrow else ("partitions", "p50", "p90", "max", "sum")
-    headings = [column for column in columns if any(cells[column] for _, cells in rows)]
-    console.print(Text(f"{FELT_IN_ALL}{MARK if felt.disturbed else ''}", style="underline"))
+    columns_with_values = [column for column in columns if any(cells[column] for _, cells in rows)]
+    heading = f"{FELT_IN_ALL}{MARK}" if felt.disturbed else FELT_IN_ALL
+    console.print(Text(heading, style="underline"))
     if rows:
         table = Table(box=None, pad_edge=False, header_style="dim")
         table.add_column("", no_wrap=True)
-        for heading in headings:
-            table.add_column(heading, justify="right")
+        for column in columns_with_values:
+            table.add_column(column, justify="right")
         for name, cells in rows:
-            table.add_row(name, *(cells[heading] for heading in headings))
+            table.add_row(name, *(cells[column] for column in columns_with_values))
         print_table(console, table)
     else:
         print_lines(console, [NOTHING_FELT])
@@ -323,7 +328,7 @@ def _print_felt_in_all(console: Console, felt: Felt) -> None:
         print_lines(
             console, [f"{still_behind} had not come back to the usual lag when the run ended"]
         )
-    shown = list(felt.groups.items())[:_MAX_OVERLAPS]
+    shown = list(felt.groups.items())[:_MAX_GROUPS]
     print_lines(console, (felt_text(group, counts) for group, counts in shown))
     if len(felt.groups) > len(shown):
         more = len(felt.groups) - len(shown)

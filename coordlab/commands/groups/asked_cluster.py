@@ -174,7 +174,10 @@ class RunningCluster(AskedCluster):
     """
 
     def __init__(self, run: PastRun) -> None:
-        """Store the run. Raises: NotARun with the reason, if its cluster cannot be asked."""
+        """Store the run. A PastRun stands for any run directory, even if the run is in progress.
+
+        Raises: NotARun with the reason, if the run's cluster cannot be asked.
+        """
         manifest = run.manifest
         if manifest.runtime == VIRTUAL:
             raise NotARun(

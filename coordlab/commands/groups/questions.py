@@ -152,7 +152,8 @@ async def delete_group_offsets(
             codes = await admin.delete_consumer_group_offsets(group, partitions)
         except ClientError as error:
             return DeletedOffsets(group=group, error=_error_text(error))
-    # The partitions that were deleted (None) or not, and those that do not exist.
+    # Partition -> why its offset was not deleted; None if it was. The chosen partitions that do not
+    # exist come last.
     errors = {partition: _error_name(code) for partition, code in codes.items()} | reasons
     return DeletedOffsets(
         group=group,
@@ -232,34 +233,33 @@ async def reset_group_offsets(
                 group=group, executed=False, error=_error_text(refused), state=described.state
             )
 
+    with_new_offset = [
+        ResetOffset(
+            topic=plan.partition.topic,
+            partition=plan.partition.partition,
+            current_offset=plan.current,
+            new_offset=plan.new,
+            asked_for=plan.asked_for,
+            error=_error_name(commit_errors.get(plan.partition, ErrorCode.NONE)),
+        )
+        for plan in planned
+    ]
+    without_new_offset = [
+        ResetOffset(
+            topic=partition.topic,
+            partition=partition.partition,
+            current_offset=committed.get(partition),
+            new_offset=None,
+            error=reason,
+        )
+        for partition, reason in reasons.items()
+    ]
     return OffsetReset(
         group=group,
         executed=commits,
         error=None,
         state=described.state,
-        offsets=(
-            *(
-                ResetOffset(
-                    topic=plan.partition.topic,
-                    partition=plan.partition.partition,
-                    current_offset=plan.current,
-                    new_offset=plan.new,
-                    asked_for=plan.asked_for,
-                    error=_error_name(commit_errors.get(plan.partition, ErrorCode.NONE)),
-                )
-                for plan in planned
-            ),
-            *(
-                ResetOffset(
-                    topic=partition.topic,
-                    partition=partition.partition,
-                    current_offset=committed.get(partition),
-                    new_offset=None,
-                    error=problem,
-                )
-                for partition, problem in reasons.items()
-            ),
-        ),
+        offsets=(*with_new_offset, *without_new_offset),
     )
 
 

@@ -210,7 +210,7 @@ def _play_whole(
         replay_text(schedule.experiment, played, comment=f"Replayed from {schedule.name}."),
         encoding="utf-8",
     )
-    compared = _compare(schedule, played)
+    compared = _compare_with_stamp(schedule, played)
     # The digest of the recording leaves out messages, so it must equal that of the first run. A
     # recording that broke off has only a part of the trace, and cannot be compared.
     broke_off = recording.results.outcome in {RunOutcome.INTERRUPTED, RunOutcome.INTERNAL_ERROR}
@@ -281,7 +281,7 @@ def _play_and_inspect(
     return EXIT_PASS if until_reached else results.exit_code
 
 
-def _compare(schedule: Schedule, played: PlayedRun) -> Compared:
+def _compare_with_stamp(schedule: Schedule, played: PlayedRun) -> Compared:
     """Compare the run with the stamp of its schedule."""
     stamp = schedule.stamp
     if stamp is None:
@@ -294,9 +294,10 @@ def _compare(schedule: Schedule, played: PlayedRun) -> Compared:
         return Compared(
             same=False, said=f"{said}; the stamp does not show when they begin to differ"
         )
-    # A trail has the digests of a trace up to several times. The first that differs tells when the
-    # traces begin to differ. If none differs, the difference comes after all of these times.
+    # A trail has the digests of a trace up to several times. The first one that differs tells when
+    # the traces begin to differ.
     interval = parted_between(stamp.trail, played.trail)
+    # None: the trails are the same. Then the traces differ somewhere, nobody knows where.
     after_us, before_us = (0, None) if interval is None else interval
     until = "" if before_us is None else f" and before {before_us / 1e6:g} s"
     return Compared(
@@ -334,7 +335,7 @@ def _print_compared_so_far(console: Console, stamp: ReplayStamp, recording: Reco
     interval = parted_between(stamp.trail, recording.trail)
     if interval is None:
         return
-    # `differs_before_us` is None if all digests that both trails have are equal.
+    # The second is None if all digests that both trails have are equal.
     equal_until_us, differs_before_us = interval
     if differs_before_us is not None:
         seconds = f"{differs_before_us / 1e6:g} s"

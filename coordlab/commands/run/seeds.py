@@ -11,7 +11,7 @@ trace is too large for this, Spark computes the summary in step 3, and the figur
 
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -100,8 +100,8 @@ def run_seeds(options: SeedsOptions, playable: Playable, console: Console) -> in
     summaries = {run.seed: run.summary for run in seed_runs.finished if run.summary is not None}
     # Runs with a large trace have no summary yet.
     all_have_summaries = len(summaries) == len(seed_runs.finished)
-    if all_have_summaries and summaries:
-        print_seed_figures(console, seed_runs.figures(list(summaries.values())), len(summaries))
+    if all_have_summaries:
+        _print_figures(seed_runs, summaries, console)
     print_notes(console, notes_of(playable.experiment))
     pattern = folder / seeds_pattern(batch)
     print_path(console, "run directories", pattern)
@@ -110,9 +110,7 @@ def run_seeds(options: SeedsOptions, playable: Playable, console: Console) -> in
     if not all_have_summaries:
         # No figures were printed above. Spark has computed the summaries of all runs; if it did not
         # run, the figures are at least those of the runs that have a summary.
-        shown = list((summaries_of_spark or summaries).values())
-        if shown:
-            print_seed_figures(console, seed_runs.figures(shown), len(shown))
+        _print_figures(seed_runs, summaries_of_spark or summaries, console)
     if summaries_of_spark and options.report:
         _write_pages(seed_runs, summaries_of_spark, folder / f"{batch}-seeds.html", console)
     return seed_runs.exit_code
@@ -225,6 +223,15 @@ def _with_directory(run: SeedRun, path: Path) -> SeedRun:
         return replace(run, past=past, results=past.results())
     except NotARun as error:
         return replace(run, past=past, failure=run.failure or str(error))
+
+
+def _print_figures(
+    seed_runs: SeedRuns, summaries: Mapping[int, RunSummary], console: Console
+) -> None:
+    """Print each figure as its median and range over the runs of these summaries."""
+    if summaries:
+        figures = seed_runs.figures(list(summaries.values()))
+        print_seed_figures(console, figures, len(summaries))
 
 
 class _SeedProgress:

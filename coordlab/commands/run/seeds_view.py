@@ -2,7 +2,7 @@
 
 The figures look like this:
 
-    after 1-kill_broker
+    after crash-0
     phases                p50                       max
     detect                8.00 s (7.20 to 9.10 s)   8.00 s (7.20 to 9.10 s)
 
