@@ -122,9 +122,8 @@ def processing_gaps(events: DataFrame) -> DataFrame:
         .groupBy(*key)
         .agg(F.min("produced_us").alias("waiting_us"))
     )
-    # When the work on any later batch first began. It is not enough to look at the next batch,
-    # because of two members that work at the same time, the one that finishes later can have begun
-    # earlier.
+    # When the work on any later batch first began. It is not enough to look at the next batch:
+    # if two members work at the same time, the one that finishes later can have begun earlier.
     later = Window.partitionBy(*key).orderBy("before_us").rowsBetween(1, Window.unboundedFollowing)
     next_begun = F.min("begun_us").over(later)
     # After the last batch, `next_begun` is null, and the gap is open. `greatest` alone would ignore

@@ -235,7 +235,7 @@ def coordinators_statement(both: Coordinators) -> Statement:
     """Tell that a group had two coordinators, for how long, and what each answered meanwhile.
 
     The first of the particulars is about the older coordinator: "broker-0 in leader epoch 2: 12
-    heartbeats answered, 6 commits acknowledged, cut off for 9.01 s of it, then resigned".
+    heartbeats answered, 6 commits acknowledged, cut off for 9.01 s of it, then unloaded".
     """
     older_clauses = [_answered(both.older)]
     if both.older_cut_us:

@@ -262,7 +262,7 @@ def _waited(levels: DataFrame) -> DataFrame:
         F.min("begun_us").alias("begun_us"),
     )
     # A wait ends when the work on any later batch first begins. It is not enough to look at the
-    # next batch, because of two members that own the partition at the same time, the one that
+    # next batch, because if two members own the partition at the same time, the one that
     # finishes later can have begun earlier.
     later = Window.partitionBy(*_PARTITION).orderBy("nth").rowsBetween(1, Window.unboundedFollowing)
     to_us = F.coalesce(F.min("begun_us").over(later), F.col("end_us"))
