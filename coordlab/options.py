@@ -185,7 +185,7 @@ def find_runs(name: Path, root: Path) -> tuple[PastRun, ...]:
         directories = seed_directories(path)
         if directories:
             return tuple(open_run(directory) for directory in directories)
-    names = list(run_names(root))
+    names = run_names(root)
     known_names = [*map(str, names), *(str(root / run) for run in names)]
     near = near_miss(str(name), known_names)
     suggestion = f"did you mean `{near}`? " if near else ""

@@ -61,8 +61,8 @@ class Output:
     def stop_printing(self, failed_descriptor: int, error: OSError) -> None:
         """Drop what is printed from now on, and interrupt the command.
 
-        A command may call this for each write that fails. Only the first call has an effect,
-        because a second signal would interrupt the healing.
+        This is called for each write that fails. Only the first call has an effect, because a
+        second signal would interrupt the healing.
 
         `failed_descriptor`: 1 or 2, the file descriptor whose write failed with `error`.
         """

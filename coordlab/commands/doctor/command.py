@@ -29,6 +29,7 @@ from coordlab.parameters import OneOf
 from pipeline.engine.java import JavaProblem, find_java
 from results_schema.results import EXIT_PASS
 
+# With less than this a check fails. (Fewer cores only give a remark.)
 MIN_PYTHON = (3, 11)
 MIN_MEMORY_BYTES = 4 * 1024**3
 MIN_DISK_BYTES = 2 * 1024**3
@@ -80,13 +81,16 @@ class HealthCheck:
 
 def check_system(machine: ThisMachine) -> HealthCheck:
     """Check the operating system."""
-    remark_on_system = {"Linux": "", "Darwin": "runs on Ray are made and tested on Linux only"}
+    remark_by_supported_system = {
+        "Linux": "",
+        "Darwin": "runs on Ray are made and tested on Linux only",
+    }
     return HealthCheck(
         name="system",
         found=f"{machine.system} ({platform.machine()})",
         needed_for="everything",
-        ok=machine.system in remark_on_system,
-        advice=remark_on_system.get(
+        ok=machine.system in remark_by_supported_system,
+        advice=remark_by_supported_system.get(
             machine.system, "use Linux; on Windows, the Windows Subsystem for Linux"
         ),
     )

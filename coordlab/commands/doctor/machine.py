@@ -146,10 +146,8 @@ class ThisMachine:
         """
         left_by_group = []
         for group in self._control_groups():
-            limit, used = (
-                _number_in_file(group / "memory.max"),
-                _number_in_file(group / "memory.current"),
-            )
+            limit = _number_in_file(group / "memory.max")
+            used = _number_in_file(group / "memory.current")
             if limit is not None and used is not None:
                 cache = _named_number_in_file(group / "memory.stat", "inactive_file") or 0
                 left_by_group.append(limit - used + cache)

@@ -8,8 +8,8 @@ On a terminal this is a panel, for example:
     one_owner-1  7 runs, e.g. seed 312: <partition> has two owners
 
 Several runs that violate a promise in the same way are one finding. A coverage mark is a rare
-situation that a good search should reach. If the output is no terminal, the view prints a line for
-each new finding, and its progress every LINE_EVERY_S seconds.
+situation that a good search should reach. Some seeds are played twice, and should give the same
+trace both times. If the output is no terminal, the view prints lines instead of a panel.
 """
 
 from collections.abc import Iterator
@@ -26,6 +26,7 @@ from coordlab.views.live import LiveView
 from pipeline.summary.story import counted
 
 LINE_EVERY_S = 10.0
+"""How often the progress is printed as a line, if the output is no terminal."""
 _MAX_GROUPS = 8
 """At most so many findings are in the panel. The summary at the end has more."""
 _MAX_REASONS = 3
@@ -107,8 +108,10 @@ def exploration_panel(space: str, progress: SearchProgress) -> Group:
 def progress_text(progress: SearchProgress) -> str:
     """Return how far the search is, how fast, and what it has found, in one line."""
     tally = progress.tally
-    of_wanted = "" if progress.runs_wanted is None else f" of {progress.runs_wanted:,}"
-    texts = [f"{tally.runs:,}{of_wanted} runs", f"{progress.runs_per_minute:,.0f} runs/min"]
+    played = f"{tally.runs:,}"
+    if progress.runs_wanted is not None:
+        played += f" of {progress.runs_wanted:,}"
+    texts = [f"{played} runs", f"{progress.runs_per_minute:,.0f} runs/min"]
     violated = tally.results[PlayResult.VIOLATED]
     if tally.groups:
         texts.append(f"{counted(len(tally.groups), 'finding')} in {violated:,} runs")

@@ -6,7 +6,8 @@ these runs as the example, and with the commands that play this run again, and t
     one_owner-1  7 runs, seeds 312, 340, 12-400-4711
       <partition> has two owners
       seed 312, 2 faults, at 41.200 s
-      coordlab replay .../one_owner-1.yaml
+      coordlab replay runs/explorations/standard/findings/one_owner-1.yaml
+      coordlab shrink runs/explorations/standard/findings/one_owner-1.yaml
 
 The seed 12-400-4711 is one that has changed the faults of an earlier seed (400, which has changed
 those of 12), instead of drawing new ones.
@@ -32,7 +33,7 @@ _VERDICT_STYLES = {
     Verdict.UNKNOWN: "bold yellow",
 }
 _MAX_FINDINGS = 20
-"""At most so many findings are printed. results.json has all of them, and of whatever follows."""
+"""At most so many findings are printed. The file results.json has all of them."""
 _MAX_SEEDS = 12
 """At most so many seeds are printed in one line."""
 _MAX_REASONS = 8
@@ -58,7 +59,7 @@ def print_exploration(
         more = len(results.findings) - _MAX_FINDINGS
         console.print(f"and {counted(more, 'finding')} more: results.json has them all")
     _print_failures(console, results)
-    # What looked like a violation, but is an exception that the promise permits.
+    # What looks like a violation, but is permitted by the promise as an exception.
     print_lines(
         console,
         (
@@ -94,7 +95,7 @@ def _print_verdict(
 def _print_unknown(console: Console, results: ExplorationResults) -> None:
     """Print how many runs proved nothing, and why. Their result is called unknown.
 
-    These lines come directly after the verdict, because who sees PASS may not read on.
+    These lines come directly after the verdict, because a reader who sees PASS may not read on.
     """
     for unknown in results.unknown[:_MAX_REASONS]:
         line = f"unknown in {counted(unknown.runs, 'run')} ({_seed_list(unknown.seeds, results)})"
@@ -127,7 +128,7 @@ def _virtual_time(time_us: int) -> str:
 
 
 def _rechecks_line(rechecks: Rechecks) -> str:
-    """Return how many seeds were played twice, and how many of them gave the same trace."""
+    """Return how many seeds were played twice, to see whether they give the same trace again."""
     line = (
         f"{counted(rechecks.runs, 'seed')} played twice ({rechecks.in_another_process:,} in "
         f"another process): {rechecks.equal:,} gave the same"
@@ -235,12 +236,12 @@ def _print_rare_marks(console: Console, results: ExplorationResults) -> None:
             "rare though neither mark is"
         ],
     )
-    pairs = (
+    rare_pairs = (
         f"  rare: {' with '.join(pair.marks)}, {counted(pair.runs, 'run')}"
         f"{_mutated_in_brackets(pair.mutated_runs)}"
         for pair in guided.rare_pairs[:_MAX_RARE]
     )
-    print_lines(console, pairs)
+    print_lines(console, rare_pairs)
     if not guided.mutated_runs:
         return
     print_lines(console, _worth_of_mutation(guided))

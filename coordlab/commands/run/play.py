@@ -119,7 +119,8 @@ def play_into(
         trace_messages=playable.trace,
     )
     try:
-        # The whole cluster lives in this process, so each garbage collection takes long.
+        # Except on Ray, the whole cluster lives in this process. So each garbage collection has
+        # many objects to look at, and takes long.
         with collecting_seldom():
             results = ExperimentRun(
                 experiment,

@@ -64,7 +64,7 @@ class SeedRun:
     """The result of one seed. A seed that was not played has only the first two fields.
 
     - `replay`: the command that plays the seed again.
-    - `past`: the run directory; None if none was made.
+    - `past`: what is in the run directory; None if no directory was made.
     - `results`: the verdict and findings; None if the run wrote none.
     - `summary`: the figures of the run; None if it did not complete, or if its trace is so large
       that only Spark can compute them.
@@ -105,11 +105,12 @@ class SeedRun:
         if self.results is None:
             return ""
         if self.state is SeedState.VIOLATED:
-            findings = self.results.findings
-            # `findings` may lack some findings, because the results keep only the first few of each
-            # check. But `findings_total` counts all.
+            first = "no finding kept"
+            if self.results.findings:
+                finding = self.results.findings[0]
+                first = f"{finding.check}: {finding.summary}"
+            # The results keep only the first few findings of each check, but count all of them.
             more = sum(check.findings_total for check in self.results.checks) - 1
-            first = f"{findings[0].check}: {findings[0].summary}" if findings else "no finding kept"
             return f"{first} (and {more:,} more)" if more > 0 else first
         # A reason that only repeats the state is left out: "seed 7 interrupted: interrupted".
         return "; ".join(reason for reason in self.results.reasons if reason != self.state.value)
@@ -150,7 +151,10 @@ class SeedRuns:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command: that of the worst thing that happened to a seed."""
+        """The exit code of the command: that of the worst thing that happened to a seed.
+
+        After a Ctrl-C it is that of an interruption, because not all seeds were played.
+        """
         if self.interrupted or self.of(SeedState.INTERRUPTED):
             return EXIT_INTERRUPTED
         if self.of(SeedState.FAILED):

@@ -66,23 +66,19 @@ def decode_seed(answer: bytes) -> PlayedSeed:
 
 def _play(job: SeedJob, seed: int) -> PlayedSeed:
     """Play one seed. Raises nothing: an exception becomes the `failure` of the answer."""
-    path: Path | None = None
+    path: str | None = None  # of the run directory, as soon as it has been made
     summary = None
     try:
         directory = job.playable.make_directory(job.runs, seed, name=job.name_of(seed))
-        path = directory.path
+        path = str(directory.path)
         results = play_into(directory, job.playable)
         if results.outcome is RunOutcome.COMPLETED:
-            summary = summarize_directory(path)
+            summary = summarize_directory(directory.path)
     except KeyboardInterrupt:
         # The run itself ends in order after a Ctrl-C, and raises nothing. So this one came shortly
         # before the run or after it, and there is no summary.
-        return PlayedSeed(seed=seed, directory=None if path is None else str(path))
+        return PlayedSeed(seed=seed, directory=path)
     except Exception:
-        directory_text = None if path is None else str(path)
-        return PlayedSeed(seed=seed, directory=directory_text, failure=traceback.format_exc())
-    return PlayedSeed(
-        seed=seed,
-        directory=str(path),
-        summary=None if summary is None else encode_summary(summary),
-    )
+        return PlayedSeed(seed=seed, directory=path, failure=traceback.format_exc())
+    encoded_summary = None if summary is None else encode_summary(summary)
+    return PlayedSeed(seed=seed, directory=path, summary=encoded_summary)
