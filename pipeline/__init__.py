@@ -1,7 +1,8 @@
-"""Spark over finished traces: from events to tables. Tables explain a run; the checkers judge it.
+"""From the trace of a run to tables, summaries and pages that explain what happened in it.
 
-A run is one execution of an experiment; its trace is the recorded rows of events. A checker
-(outside this package) reads a trace and reports the promises that the run broke.
+A run is one execution of an experiment, and its trace is the rows of events that it recorded. This
+package explains a run: how long did each phase of a failover take, which member owned which
+partition. Whether the run broke a promise of Kafka is judged elsewhere (`chaos.checkers`).
 
 Public functions:
 - `engine.java.find_java` finds the Java that Spark would start;

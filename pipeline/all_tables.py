@@ -1,18 +1,17 @@
-"""The steps of an analysis: each table, its transform and its inputs, one entry per table.
+"""The steps of an analysis with Spark: which functions compute the tables, and from what.
 
-A transform is a function that computes a Spark DataFrame from other DataFrames, the inputs. Each
-entry of STEPS names a transform, and after it its inputs. The result of a step has one of three
-kinds:
-- a `table` is written into the directory of every run, under the transform's name;
+STEPS has an entry for each step: a function (transform), and after it the names of its inputs,
+which are the results of other steps. A result is of one of three kinds:
+
+- a `table` is written into the directory of every run, under the name of the function;
 - a `shared` result is kept for the steps that read it;
-- a `view` is not kept, so each reader filters the view's input again.
+- a `view` is not kept, because each reader can compute it again at less cost.
 
-Bad rows are events that cannot be used. The telling rows are the rows that tell most tables
-something, about a third of all rows; most tables read the good ones of them, `events`. The few
-tables that count all events or all requests read `all_events`.
+Most tables read `events`: the good ones of the telling rows, which are the third of a trace that
+tells tables something. A few tables count all events or all requests, and read `all_events`.
 
 To add a table: write its transform in a module of its own, add an entry here, and add a section to
-docs/TABLES.md. `table_graph` derives the order of computing from the inputs.
+docs/TABLES.md. `table_graph` finds the order of computing from the inputs.
 """
 
 from pipeline.engine.events import bad_rows, good_events
@@ -50,9 +49,9 @@ from pipeline.tables.zookeeper.sessions import zookeeper_sessions
 from pipeline.tables.zookeeper.watches import zookeeper_watches
 
 ROWS = "rows"
-"""Name of a source: every event, bad rows included (`events.read_events`)."""
+"""An input that is not a step: all rows of the traces, bad ones included (`events.read_events`)."""
 DOCUMENTS = "documents"
-"""Name of a source: the JSON files of the runs, as text (`run_documents.read_documents`)."""
+"""An input that is not a step: the JSON files of the runs (`run_documents.read_documents`)."""
 
 STEPS = (
     shared("telling_rows", telling_rows, ROWS, filtered_by="kind"),
@@ -112,8 +111,8 @@ STEPS = (
 )
 """All steps; each stands after the steps whose results it reads.
 
-`filtered_by` names the column by which most readers of a shared result filter its rows. The result
-is then sorted by this column, so that readers skip rows which they do not need.
+`filtered_by` is the column by which most readers of a shared result filter its rows. The rows are
+sorted by it, so that these readers can skip rows that they do not need.
 """
 
 TABLE_NAMES = tuple(step.name for step in STEPS if step.result == "table")

@@ -1,11 +1,11 @@
 """The analysis: it reads run directories, writes `tables/*` into each, and returns summaries.
 
-A run is one execution of an experiment; its rows are the events of its trace. Two ways give the
-same tables:
-- A small run, which fits into a process's memory: one Spark task reads the whole run, and computes
-  its tables in plain Python (`whole_runs`).
-- All larger runs together: Spark transforms compute the tables. `all_tables` lists the steps,
-  `table_graph` orders them, `table_store` stores their results.
+There are two ways to compute the tables of a run, and both give the same tables:
+
+- Small runs: one Spark task reads a whole run, and computes its tables in plain Python
+  (`whole_runs`). This is faster, but the run must fit into the memory of a process.
+- Large runs: Spark's transforms compute the tables of all of them together. `all_tables` lists the
+  steps, `table_graph` computes them in the right order, and `table_store` stores their results.
 """
 
 import tempfile
@@ -35,10 +35,10 @@ from pipeline.whole_runs.tasks import analyze_by_run, workers_have_package
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalysisProgress:
-    """Progress of an analysis: `done` of `total` parts are done; `part` began last.
+    """How far an analysis has come: `done` of `total` parts are done, and `part` began last.
 
-    The start of Spark is one part, and so is each run that one task reads whole. The runs that are
-    too large for that have, all together, one part for each table and one part for their summaries.
+    The start of Spark is one part, and so is each small run. The large runs have together one part
+    for each table, and one part for their summaries.
     """
 
     done: int
@@ -47,27 +47,26 @@ class AnalysisProgress:
 
 
 Progress = Callable[[AnalysisProgress], None]
-"""Called when a part begins or ends. Two threads never call it at the same time."""
+"""A function that is called when a part begins or ends, but never by two threads at once."""
 SHORT_WORK_ROWS = 500_000
-"""Short work is an analysis of at most this many rows. A local Spark has other settings for it.
-
-In short work, Spark's start and planning take most of the time, and all rows fit in memory.
+"""An analysis of at most this many rows is short work. Spark's start and planning take most of its
+time, and all rows fit into memory. So a local Spark has other settings for it.
 """
 _ROWS_PER_PARTITION = 1_000_000
-"""Number of trace rows for each partition of Spark's data. A task works on one partition, and keeps
-only a third of its rows. Sorting these takes some 100 MB.
+"""For so many rows of the traces, Spark's data has one partition. A task works on one partition,
+and keeps only a third of its rows. Sorting these takes some 100 MB.
 """
 _LOCAL_FILES = 2
-"""Number of files that a local Spark writes for a table, before the driver splits them by run.
-There is one for each of its two processors.
+"""Into how many files a local Spark writes a table, before they are split by run: one for each of
+its two processors.
 """
 _PARTS_OF_LARGE_RUNS = len(TABLE_NAMES) + 1
-"""Number of progress parts of the runs that are not read whole: one for each table, and one for the
+"""The parts of the large runs (see AnalysisProgress): one for each table, and one for the
 summaries.
 """
 _THREADS = 3
-"""Number of threads that plan and run steps. Two threads would keep two processors busy if they
-never waited for their Spark jobs; the third thread works while another one waits.
+"""How many threads run steps. Two would keep two processors busy if they never waited for Spark.
+The third one works while another one waits.
 """
 
 
@@ -79,18 +78,20 @@ def analyze(
     progress: Progress | None = None,
     whole_run_rows: int = MAX_ROWS,
 ) -> tuple[RunSummary, ...]:
-    """Compute and write every table of the runs, and a summary of each run; return the summaries.
+    """Compute and write all tables of the runs, and the summary of each run; return the summaries.
 
-    Tables go to `<run>/tables/<table>`, the summary beside them (`summary_file`). They replace the
-    tables and the summary of an earlier analysis. If a run broke off, its analysis covers the
-    events that were written, which can be none. `spark` is the session to use. If it is None, this
-    function opens a session on `master`, and ends the session. If `master` is None, too, Spark runs
-    on this machine. Workers of another machine must see the run directories under the same path.
-    One task reads a whole run if the run has at most `whole_run_rows` rows, and at most MAX_ROWS.
-    With `whole_run_rows` 0, the transforms analyse all runs. Returns one summary per distinct
-    directory, in the order given.
-    Raises: FileNotFoundError if a run directory does not exist; RunNameClash; JavaMissing and
-    SparkStartError if no session was given; OSError if tables cannot be written.
+    The tables are written to `<run>/tables/<table>`, and the summary beside them (`summary_file`).
+    They replace those of an earlier analysis. If a run broke off, the events are analysed that it
+    had written until then, which can be none. A directory that is given twice counts once.
+
+    - `master`, `spark`: where Spark runs (by default on this machine), or a session to use. The
+      workers of another machine must see the run directories under the same paths.
+    - `whole_run_rows`: a run with at most this many rows counts as small, but never one with more
+      than MAX_ROWS. With 0, all runs are large.
+
+    Raises: FileNotFoundError if a run directory does not exist; RunNameClash if two runs have the
+    same name; JavaMissing and SparkStartError if Spark cannot start; OSError if tables cannot be
+    written.
     """
     for directory in run_dirs:
         if not directory.is_dir():
@@ -111,7 +112,7 @@ def analyze(
 class _Parts:
     """Counts the parts that are done, and calls `progress`. Several threads may use it.
 
-    `total` is 1 until the number of parts is known: the start of Spark.
+    Before the number of parts is known, `total` is 1, for the start of Spark.
     """
 
     progress: Progress | None
@@ -121,7 +122,7 @@ class _Parts:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, part: str) -> None:
-        """Report that work on a part begins."""
+        """Report that a part begins."""
         with self._lock:
             self._part = part
             self._report()
@@ -139,9 +140,9 @@ class _Parts:
 
 @contextmanager
 def session_for(runs: Sequence[RunFiles], master: str | None = None) -> Iterator[SparkSession]:
-    """Open a Spark session with the settings that suit the size of `runs`, and end it.
+    """Open a Spark session with settings that suit the size of `runs`; end it after the block.
 
-    Raises: JavaMissing; SparkStartError.
+    Raises: JavaMissing and SparkStartError if Spark cannot start.
     """
     short_work = _is_short_work(runs)
     with spark_session(master, short_work=short_work) as session:
@@ -153,43 +154,38 @@ def session_for(runs: Sequence[RunFiles], master: str | None = None) -> Iterator
 def _analyze(
     spark: SparkSession, runs: Sequence[RunFiles], parts: _Parts, whole_run_rows: int
 ) -> tuple[RunSummary, ...]:
-    """Analyse small runs by one task each, and all other runs by the transforms."""
-    # `and whole_run_rows`: if it is 0, not even a run without rows is read whole.
-    small = [run for run in runs if run.rows <= min(whole_run_rows, MAX_ROWS) and whole_run_rows]
-    # Workers without this package cannot read a run in plain Python. The transforms need no Python
-    # on the workers.
-    if not workers_have_package(spark.sparkContext):
-        small = []
+    """Analyse small runs by one task each, and all others by the transforms."""
+    small: list[RunFiles] = []
+    # Small runs need this package on the workers, while the transforms need no Python there.
+    if whole_run_rows > 0 and workers_have_package(spark.sparkContext):
+        small = [run for run in runs if run.rows <= min(whole_run_rows, MAX_ROWS)]
     has_large_runs = len(small) < len(runs)
     parts.total = 1 + len(small) + (_PARTS_OF_LARGE_RUNS if has_large_runs else 0)
-    parts.end()  # the first part, the start of Spark, is done
+    parts.end()  # the start of Spark is done
 
-    summaries = _read_whole(spark, small, parts)
-    # A small run can have rows that plain Python cannot read (`in_memory.summary.rows_of`). Then
-    # its task returns no summary, and the transforms must analyse the run. The number of parts
-    # grows here if they had nothing to do before.
+    summaries = _analyze_small(spark, small, parts)
+    # A small run can have rows that plain Python cannot read (`in_memory.summary.rows_of`). Then it
+    # has no summary yet, and the transforms must analyse it, too. If there were no large runs, this
+    # adds their parts to the total.
     left = [run for run in runs if summaries.get(run.run) is None]
     if left and not has_large_runs:
         parts.total += _PARTS_OF_LARGE_RUNS
     if left:
-        summaries |= {summary.run: summary for summary in _transform(spark, left, parts)}
+        summaries |= {summary.run: summary for summary in _analyze_large(spark, left, parts)}
     in_order = (summaries[run.run] for run in runs)
     return tuple(summary for summary in in_order if summary is not None)
 
 
-def _read_whole(
+def _analyze_small(
     spark: SparkSession, runs: Sequence[RunFiles], parts: _Parts
 ) -> dict[str, RunSummary | None]:
-    """Analyse each run by one task; return summaries by run.
-
-    A summary is None if the task could not read the run. The transforms must then analyse it.
-    """
+    """Analyse each run by one task; return the summaries by run, None if it cannot be read so."""
     if not runs:
         return {}
-    reported = 0  # number of finished runs that `parts` has counted already
+    reported = 0  # how many runs `parts` has counted so far
 
     def count_up_to(done: int) -> None:
-        """Report the runs that have ended since the last report; `done` runs have ended in all."""
+        """Count the runs that are done since the last call; `done` runs are done in all."""
         nonlocal reported
         parts.end(done - reported)
         reported = done
@@ -200,28 +196,28 @@ def _read_whole(
     return {run.run: summary for run, summary in zip(runs, summaries, strict=True)}
 
 
-def _transform(
+def _analyze_large(
     spark: SparkSession, runs: Sequence[RunFiles], parts: _Parts
 ) -> tuple[RunSummary, ...]:
     """Compute the tables of `runs`, all together, and their summaries."""
-    # The folder lies in a run directory, because the workers of a cluster see run directories.
+    # The workers of a cluster see the run directories, so the temporary folder is in one of them.
     with tempfile.TemporaryDirectory(prefix=".tables-", dir=runs[0].directory) as folder:
-        # A MemoryStore writes its files from this process, so it suits little data on this machine.
-        local = spark.sparkContext.master.startswith("local")
-        small = local and _is_short_work(runs)
-        store: TableStore = (
-            MemoryStore()
-            if small
-            else FileStore(folder=Path(folder), files_per_table=_LOCAL_FILES if local else None)
-        )
+        is_local = spark.sparkContext.master.startswith("local")
+        in_memory = is_local and _is_short_work(runs)
+        store: TableStore
+        if in_memory:
+            store = MemoryStore()
+        else:
+            files_per_table = _LOCAL_FILES if is_local else None
+            store = FileStore(folder=Path(folder), files_per_table=files_per_table)
         try:
-            _compute(spark, runs, store, parts, small=small)
+            _compute(spark, runs, store, parts, in_memory=in_memory)
             parts.begin("summary")
             clock_errors_us = {run.run: clock_error_us(run.directory) for run in runs}
             aggregates = {name: [row.asDict() for row in rows] for name, rows in store.rows.items()}
             summaries = summarize_runs(aggregates, runs, clock_errors_us)
-            # Order: remove the old summaries, write the tables, write the new summaries. If the
-            # writing breaks off, no summary claims that the tables are current.
+            # A summary is the sign that the tables are complete. So the old ones are removed before
+            # the tables are written, and the new ones are written after them.
             for run in runs:
                 drop_summary(run.directory)
             store.write_tables(runs)
@@ -239,12 +235,12 @@ def _compute(
     store: TableStore,
     parts: _Parts,
     *,
-    small: bool,
+    in_memory: bool,
 ) -> None:
-    """Compute every step, and keep its result in the store."""
+    """Compute all steps, and keep their results in the store."""
 
     def carry_out(step: Step, frame: DataFrame) -> DataFrame:
-        """Store a step's result; a table is a part of the progress."""
+        """Keep the result of a step; a table is a part of the progress."""
         if step.result != "table":
             return store.carry_out(step, frame)
         parts.begin(step.name)
@@ -252,10 +248,8 @@ def _compute(
         parts.end()
         return stored
 
-    # `held` tells read_events whether the rows stay in memory. A MemoryStore keeps them there
-    # before any join.
     sources = {
-        ROWS: read_events(spark, runs, held=small),
+        ROWS: read_events(spark, runs, held=in_memory),
         DOCUMENTS: read_documents(spark, runs),
     }
     steps = (*STEPS, *SUMMED_UP)
@@ -263,10 +257,7 @@ def _compute(
 
 
 def _set_partitions(spark: SparkSession, runs: Sequence[RunFiles]) -> None:
-    """Set the number of Spark's partitions for `runs`.
-
-    There is one for each _ROWS_PER_PARTITION, and at least one for each processor.
-    """
+    """Set into how many partitions Spark divides the rows, at least one for each processor."""
     for_rows = sum(run.rows for run in runs) // _ROWS_PER_PARTITION
     count = max(for_rows, spark.sparkContext.defaultParallelism)
     spark.conf.set("spark.sql.shuffle.partitions", count)
