@@ -31,8 +31,9 @@ class Golden:
 def sections(pages: Iterable[Callable[[], str]]) -> str:
     """Return the results of some functions as the sections of one text.
 
-    A section begins with the name of its function and its docstring: a function `page_empty_run`
-    gives `== empty run ==`, lines with `#` from its docstring, and then its result.
+    A section begins with the name of its function and its docstring. The section of
+    `page_figure_that_a_run_lacks_is_a_dash` begins with `== figure that a run lacks is a dash ==`,
+    followed by the docstring as comments with `#`, and by the result.
     """
     parts = []
     for page in pages:
