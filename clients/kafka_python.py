@@ -128,9 +128,9 @@ class _Writer(Producer):
     def send(self, number: int, key: bytes, value: bytes) -> None:
         future = self._producer.send(self._topic, value=value, key=key)
         future.add_callback(
-            lambda stored: self._reports.stored(number, stored.partition, stored.offset)
+            lambda stored: self._reports.acknowledged(number, stored.partition, stored.offset)
         )
-        future.add_errback(lambda error: self._reports.lost(number, repr(error)))
+        future.add_errback(lambda error: self._reports.refused(number, repr(error)))
 
     def work(self, timeout_s: float) -> None:
         # The library handles answers in a thread of its own. There is nothing to do but to wait.

@@ -136,9 +136,9 @@ class _Writer(Producer):
     def send(self, number: int, key: bytes, value: bytes) -> None:
         def on_delivery(error: KafkaError | None, message: Message) -> None:
             if error is not None:
-                self._reports.lost(number, error)
+                self._reports.refused(number, error)
             else:
-                self._reports.stored(number, message.partition(), message.offset())
+                self._reports.acknowledged(number, message.partition(), message.offset())
 
         is_queued = False
         while not is_queued:

@@ -151,22 +151,22 @@ class DeliveryReports:
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
-        self._lock = threading.Lock()  # kafka-python calls `stored` and `lost` in another thread
+        self._lock = threading.Lock()  # kafka-python calls these methods in another thread
         self._unreported: list[tuple[int, int, int]] = []
-        self._reported_s = time.monotonic()
-        self.count = 0
-        self.refused = 0
+        self._last_report_s = time.monotonic()
+        self.acknowledged_count = 0
+        self.refused_count = 0
 
-    def stored(self, number: int, partition: int, offset: int) -> None:
+    def acknowledged(self, number: int, partition: int, offset: int) -> None:
         """Note that a broker has stored a record. The next report has it."""
         with self._lock:
-            self.count += 1
+            self.acknowledged_count += 1
             self._unreported.append((number, partition, offset))
 
-    def lost(self, number: int, error: object) -> None:
+    def refused(self, number: int, error: object) -> None:
         """Note that the delivery of a record has failed, and write this at once."""
         with self._lock:
-            self.refused += 1
+            self.refused_count += 1
         self._reporter.write("refused", number=number, error=str(error))
 
     def report(self, *, now: bool = False) -> None:
@@ -174,13 +174,13 @@ class DeliveryReports:
 
         A report that comes less than REPORT_S after the last one is put off, except with `now`.
         """
-        if not now and time.monotonic() - self._reported_s < REPORT_S:
+        if not now and time.monotonic() - self._last_report_s < REPORT_S:
             return
         with self._lock:
             unreported, self._unreported = self._unreported, []
         if unreported:
-            self._reported_s = time.monotonic()
-            self._reporter.write("acknowledged", records=unreported, total=self.count)
+            self._last_report_s = time.monotonic()
+            self._reporter.write("acknowledged", records=unreported, total=self.acknowledged_count)
 
 
 class Stop:
@@ -253,7 +253,7 @@ def main(client: Client, arguments: Sequence[str] | None = None) -> int:
         if not separator or not key:
             parser.error(f"--set: expected KEY=VALUE, got {text}")
         settings[key] = value
-    # Each command has only some of these options.
+    # `parsed` has only the options of its command.
     options = Options(
         bootstrap=parsed.bootstrap,
         topic=parsed.topic,
@@ -280,8 +280,9 @@ def _consume(client: Client, options: Options, reporter: Reporter) -> int:
     consumer = client.consumer(options, Ownership(reporter))
     unreported: list[tuple[int, int, str]] = []  # partition, offset and value of records
     total = 0
-    reported_s = committed_s = time.monotonic()
+    last_report_s = last_commit_s = time.monotonic()
     has_uncommitted = False
+    commits = options.commit_interval_s != 0
 
     while not stop.is_requested and not (options.until and total >= options.until):
         try:
@@ -297,18 +298,17 @@ def _consume(client: Client, options: Options, reporter: Reporter) -> int:
         if records:
             has_uncommitted = True
         now_s = time.monotonic()
-        if unreported and now_s - reported_s >= REPORT_S:
+        if unreported and now_s - last_report_s >= REPORT_S:
             reporter.write("records", records=unreported, total=total)
-            unreported, reported_s = [], now_s
-        commits = options.commit_interval_s != 0
-        if commits and has_uncommitted and now_s - committed_s >= options.commit_interval_s:
+            unreported, last_report_s = [], now_s
+        if commits and has_uncommitted and now_s - last_commit_s >= options.commit_interval_s:
             has_uncommitted = not _commit(consumer, reporter)
-            committed_s = time.monotonic()
+            last_commit_s = time.monotonic()
 
     if unreported:
         reporter.write("records", records=unreported, total=total)
     # The last commit comes before `close`, because a member that has left its group cannot commit.
-    if has_uncommitted and options.commit_interval_s:
+    if commits and has_uncommitted:
         _commit(consumer, reporter)
     try:
         consumer.close()
@@ -356,7 +356,7 @@ def _produce(client: Client, options: Options, reporter: Reporter) -> int:
     # 120 s is Kafka's default of delivery.timeout.ms, after which a record has failed.
     producer.finish(timeout_s=120.0)
     reports.report(now=True)
-    reporter.write("produced", sent=number, acknowledged=reports.count, refused=reports.refused)
-    # Even without a refusal, some records may have got no answer.
-    all_acknowledged = not reports.refused and reports.count >= number
-    return 0 if all_acknowledged else 1
+    acknowledged, refused = reports.acknowledged_count, reports.refused_count
+    reporter.write("produced", sent=number, acknowledged=acknowledged, refused=refused)
+    # A record without any answer is neither acknowledged nor refused.
+    return 1 if refused or acknowledged < number else 0

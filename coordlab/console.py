@@ -17,6 +17,7 @@ from rich.text import Text
 from protocol.trace import TraceRow
 
 _NUMBER_AND_UNIT = re.compile(r"(\d) (s|ms|us)\b")
+"""A number with its unit, such as the last two words of `after 31.500 s`."""
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _MIN_WIDTH_OF_WRAPPED_LINE = 20
 """Lines are not wrapped to less than this. A narrower terminal breaks them somewhere."""

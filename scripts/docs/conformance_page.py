@@ -134,8 +134,8 @@ def statuses(scenarios: ScenarioList) -> dict[str, str]:
         elif scenario in scenarios.not_applicable:
             status[scenario] = "not applicable"
         else:
-            # Or it is the same as other scenarios, and all of these are covered. Only those of the
-            # last family are, so the status of the others is known here.
+            # A scenario is also covered if others test the same, and all of these are covered. Only
+            # scenarios of the last family have such others, whose status is known by now.
             others = scenarios.same_as.get(scenario, ())
             others_cover_it = bool(others) and all(
                 status.get(other) == "covered" for other in others

@@ -29,7 +29,7 @@ LAST_ROWS = 1_000
 class Moment:
     """A run that stands still at one time of its clock. Nothing of that time has happened yet.
 
-    - `stage`: "warmup" for instance; "" before the first stage of the run.
+    - `stage`: "faults" for instance; "" before the first stage of the run.
     - `status`: what each live node answers about its own state.
     - `faults`: an entry for each fault of the plan, with what is known of it so far.
     - `rows`: the last rows of the trace.
@@ -89,7 +89,11 @@ class Recorder:
         )
 
     def play(self, *, at_us: int | None = None, inspect: Inspection | None = None) -> Recording:
-        """Play the schedule. At `at_us` call `inspect`; if it returns False, the run ends there."""
+        """Play the schedule.
+
+        `at_us`, `inspect`: at this time of the run's clock call `inspect`; if it returns False, the
+        run ends there. Both are None if nobody wants to inspect the run.
+        """
         if at_us is not None and inspect is not None:
             self._runtime.at(at_us, lambda: self._stop_and_inspect(inspect))
         run = ExperimentRun(
