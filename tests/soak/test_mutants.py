@@ -122,7 +122,7 @@ def test_code_without_a_bug_has_no_finding_with_every_seed(fault: dict[str, obje
 
 
 MAY_BE_MISSED = 1
-"""So many of the planted bugs may be missed by the hunt."""
+"""The number of planted bugs that the hunt may miss."""
 
 
 def hunted(name: str) -> Hunted:

@@ -36,7 +36,7 @@ SPLIT_BRAINS = (
 )
 """Plans of tests/corpus that fail with nearly every network seed, which draws the latencies."""
 MUST_FAIL = 4
-"""Without the guard, so many of the RUNS runs must fail; with it, none may fail."""
+"""The number of the RUNS runs that must fail without the guard. With it, none may fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

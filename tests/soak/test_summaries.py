@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.spark, pytest.mark.timeout(3_500)]
 
 DRAWN = 50
 AT_ONCE = 10
-"""So many drawn runs are analysed together. More would need more memory for their rows."""
+"""The number of drawn runs that are analysed together. More would need more memory."""
 ON_RAY = (
     "coordinator_crash",
     "graceful_move",
@@ -42,7 +42,7 @@ ON_RAY = (
     "split_brain_ownership",
 )
 CLOCK_ERROR_US = 250
-"""By so much the clocks of nodes on Ray may differ.
+"""The assumed difference between the clocks of nodes on Ray.
 
 With such an error the summary has bounds for its times; the bounds are compared, too.
 """

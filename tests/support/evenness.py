@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 
 TERMS = 100
-"""Of Kolmogorov's infinite series so many terms are added up."""
+"""The number of terms of Kolmogorov's infinite series that are added up."""
 
 
 def p_of_uniform(values: Sequence[float], low: float, high: float) -> float:

@@ -32,7 +32,7 @@ _TYPES: Mapping[str, pa.DataType] = {
     "array<string>": pa.list_(pa.string()),
 }
 EVENTS = 3
-"""So many rows of events are in the directory of a past run."""
+"""The number of rows of events in the directory of a past run."""
 
 
 def manifest(**changes: object) -> Manifest:

@@ -235,7 +235,7 @@ def fault_summary(
 
     tables: the rows by the name of their table.
     values: more values, by the name of their measure.
-    bound_us: by so much the clocks of two nodes differ; used for measures that span two nodes.
+    bound_us: the difference between the clocks of two nodes; used for measures that span two nodes.
     """
     fault = changes.get("fault", "crash-0")
     values_of_measure: dict[str, list[int | None]] = {

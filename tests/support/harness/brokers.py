@@ -297,7 +297,7 @@ class BrokerLab:
         await self.seconds(1)
 
     async def seconds(self, duration_s: float) -> None:
-        """Let so many seconds of virtual time pass."""
+        """Let virtual time pass: `await lab.seconds(1.5)`."""
         await self.runtime.sleep(round(duration_s * SECOND_US))
 
     async def until(

@@ -30,7 +30,7 @@ JAVA = (
 )
 """The command of the Java program, with options that let the JVM start quickly and stay small."""
 POLL_S = 0.05
-"""`wait_until` looks at its condition so often."""
+"""The time between two looks of `wait_until` at its condition."""
 Event = dict[str, Any]
 """One line of a program's output. clients/README.md describes the fields."""
 Stored = tuple[int, int]

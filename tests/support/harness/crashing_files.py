@@ -76,10 +76,10 @@ class CrashingFiles(Files):
         self._synced_names: dict[Path, _File] = {}
         # The same after each change of a name since that sync.
         self._later_names: list[dict[Path, _File]] = []
-        # So many calls succeed before the process is killed; None: it is not killed.
+        # How many calls succeed before the process is killed. None: it is not killed.
         self._calls_left: int | None = None
         self._write_fails = False
-        # If the last kill interrupted a write: so many bytes of it were written.
+        # If the last kill interrupted a write, the number of bytes that were written of it.
         self.torn_bytes = 0
 
     # -- accidents --

@@ -73,7 +73,7 @@ class FakeRuntime(Runtime):
         self.partitions: dict[TopicPartition, PartitionStatus] = {}
         self.leader = BrokerId(0)
         self.rules: tuple[LinkRule, ...] = ()
-        # `reset_links` reports that it has ended so many connections.
+        # How many connections `reset_links` reports as ended.
         self.open_connections = 3
         # How long a controlled shutdown takes; None: it never ends.
         self.stopping_takes_us: int | None = 1_000_000

@@ -64,7 +64,7 @@ class ScriptedWorkers:
     deadly: how many workers each of these seeds kills: with {7: 2} the seed 7 kills the first two
         workers that play it.
     on_wait: is called at the beginning of each `wait`.
-    late: the last worker is still starting until `wait` has been called so often.
+    late: the last worker has started only after this number of calls of `wait`.
 
     A test finds in `given` which items each worker got, in the order of time.
     """

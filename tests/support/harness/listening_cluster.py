@@ -26,7 +26,7 @@ QUICK = {
 }
 """Settings with short times: a failover takes about a second."""
 PATIENCE_S = 30.0
-"""The longest wait for an answer. Only a test that fails waits so long."""
+"""The longest wait for an answer. Only a test that fails waits until its end."""
 
 
 class KafkaConnection:

@@ -56,7 +56,7 @@ _FACT = re.compile(
 )
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _WIDTH = 98
-"""Lines of facts are wrapped after so many characters."""
+"""Lines of facts are wrapped at this number of characters."""
 _START_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d[:-]\d\d[:-][\d.:-]+(?:Z|\+00:00| UTC)")
 """The date and time at which a run started. It differs whenever the pages are recorded."""
 _PATH = re.compile(r"(?<!\S)/\S*/(?=[\w.-]+)")
@@ -67,7 +67,7 @@ _VERSION_HEADINGS = ["what", "value"]
 The versions in its second column change with each commit, so only the first column is read.
 """
 MAX_ROWS = 6
-"""Of each table only so many rows become words and facts."""
+"""Only this number of rows of each table become words and facts."""
 _CHART = "[chart "
 """In the parts of a section, a text that begins so stands for a chart: `[chart lane-groups]`."""
 _CHART_DATA = "-data"

@@ -2,7 +2,7 @@
 
 Usage: python -m tests.support.harness.ray_driver RUN_DIR ADDRESS MILLISECONDS [NODE_TO_PAUSE].
 
-The driver runs a fake cluster on the Ray head at ADDRESS, for so many milliseconds or until a test
+The driver runs a fake cluster on the Ray head at ADDRESS, until MILLISECONDS are over or a test
 stops it. It prints two events, each as a line of JSON:
 
 - `up`, when the cluster runs, with the pids of the node processes. If NODE_TO_PAUSE is given, the

@@ -268,7 +268,7 @@ class ClientLab:
         # The broker that leads all partitions of the topic, and its leader epoch.
         self.leader = 0
         self.leader_epoch = 0
-        # All partitions have so many records, and all of them are committed.
+        # The number of records in each partition. All of them are committed.
         self.high_watermark = 0
         # Partition -> committed offset, and the same for commits in the open transaction.
         self.committed: dict[int, int] = {}

@@ -39,7 +39,7 @@ from protocol.trace import TraceEvent
 EPOCH_US = 1_700_000_000_000_000
 """The time at which every test begins, in microseconds since 1970."""
 BLOCK = 10
-"""So many producer ids does the coordinator get from the controller at a time."""
+"""The number of producer ids that the coordinator gets from the controller at a time."""
 TX = "tx"
 """The transactional id of most tests."""
 TIMEOUT_MS = 60_000

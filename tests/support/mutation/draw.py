@@ -1,9 +1,9 @@
-"""Draws mutants of a package: lists every possible change, then draws a sample by a seed.
+"""Draw random mutants of a package: copies with one small change, which the tests should notice.
 
-A mutant is the package with one small change, such as `<` to `<=`, which tests should notice. The
-syntax tree tells where a change is possible; the change itself is made in the text of the file.
-Texts for people, docstrings, raised errors and checks of invariants are not changed, because tests
-need not notice changes there.
+A change replaces `<` by `<=`, for example, or removes a call. The syntax tree of a file shows where
+changes are possible, and the change itself is made in the text of the file. Some code is never
+changed, because tests need not notice it: texts for people, docstrings, raised errors, and checks
+of invariants.
 """
 
 import ast
@@ -56,7 +56,7 @@ class Drawn:
 
     @property
     def name(self) -> str:
-        """Return the place of the change, and the change."""
+        """Return the file and the change, as a line for people."""
         return f"{self.file}: `{self.before}` -> `{self.after}`"
 
 

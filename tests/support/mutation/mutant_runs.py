@@ -1,8 +1,8 @@
 """A process that runs tests on mutants.
 
-A mutant is a package with one small change, which the tests should notice.
-`JobFolder` starts the process in a copy of the packages, in which the process may change files. It
-reads all jobs from stdin as JSON, and answers each job with a line on stdout.
+A mutant is a package with one small change, which the tests should notice. `JobFolder` starts this
+process in a copy of the packages, in which it may change files. It reads all jobs from stdin as
+JSON, and answers each job with a line on stdout.
 
 The tests of each job run in a forked child process, which imports the changed package. Forking
 saves time: pytest and the modules that no mutant changes are imported only once, in the parent. But
@@ -31,7 +31,7 @@ A child that takes longer is in an endless loop because of the mutant. That coun
 Spark's process inherits the limit, and needs only 100 s.
 """
 OUTPUT_MAX = 4_000
-"""Of pytest's output only so many characters are kept, from its end."""
+"""The number of characters that are kept of pytest's output: only its end is kept."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):

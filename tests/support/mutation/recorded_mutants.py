@@ -4,8 +4,8 @@ A mutant is a copy of the code with one small change, such as `<` to `<=`. If a 
 change, the tests have killed the mutant; otherwise the mutant is alive.
 
 Once, a random sample of mutants of every package was drawn and run. The file
-`recorded_mutants.jsonl` records the sample, with a note for each mutant whether the tests killed
-it. When code has been moved or reworded since, the tests must still kill those mutants.
+`recorded_mutants.jsonl` says for each of them whether the tests killed it. If code is then moved or
+reworded, the tests must still kill the same mutants.
 `python -m tests.support.mutation.recorded_mutants` looks for the mutants in the present code, runs
 the tests on them and compares.
 
@@ -37,6 +37,7 @@ DRAWN_PER_PACKAGE = 40
 DRAW_SEED = 17
 SOAK_PART = "mutants"
 """The soak saves the result of each mutant in `.soak/mutants/`, so that it can be interrupted."""
+# Of the tests, only those without any of these marks are run.
 _QUICK = "not ray and not spark and not browser and not soak and not slow"
 STAGES: dict[str, tuple[tuple[str, ...], ...]] = {
     "protocol": (
@@ -89,7 +90,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return place and change, to be printed."""
+        """Return the file, the scope and the change, as a line for people."""
         return f"{self.package}/{self.file} {self.scope}: `{self.before}` -> `{self.after}`"
 
 

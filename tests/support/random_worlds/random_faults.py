@@ -1,5 +1,6 @@
-"""Faults of a random trace: they are injected, have effects, and in most cases are healed (undone).
+"""The faults of a random trace.
 
+A fault is injected, has effects on nodes and links, and in most cases is healed (undone) later.
 The driver, the process that conducts a run, injects the faults and writes the rows about them. Some
 of these rows, and some fields of their details, are left out at random, because the code that reads
 a trace must not need them.
@@ -67,7 +68,7 @@ class Faults:
         """Inject a fault of a random kind, which may find no node to hit."""
         world = self._world
         if world.chance(0.15):
-            # Another fault at the same time.
+            # Inject another fault at the same time.
             self.inject()
         kinds, weights = zip(*_KINDS, strict=True)
         kind = world.rng.choices(kinds, weights)[0]
@@ -96,7 +97,10 @@ class Faults:
         self._act(fault, victim)
 
     def _miss(self, fault_id: str) -> None:
-        """Write the row of a fault that finds no node; half of them write FAULT_INJECTED first."""
+        """Write the row of a fault that finds no node to hit.
+
+        Before half of these rows there is a row as if the fault had been injected.
+        """
         world = self._world
         detail: dict[str, object] = {"fault": "crash", "target": "broker(7)"}
         if world.chance(0.5):

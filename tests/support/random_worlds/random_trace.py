@@ -26,9 +26,9 @@ from tests.support.random_worlds.random_metrics import sample_metrics
 from tests.support.random_worlds.random_world import Life, World
 
 _STEPS_US = (0, 1, 900, 15_000, 15_000, 120_000, 400_000)
-"""So much time may pass between two events. With 0, their rows have equal times."""
+"""The possible times between two events. With 0, their rows have equal times."""
 _SKEW_US = 4_000
-"""By so much a node's clock may differ from that of the run."""
+"""The largest difference between a node's clock and that of the run."""
 
 
 def random_run(seed: int) -> list[TraceRow]:
@@ -52,7 +52,8 @@ def random_run(seed: int) -> list[TraceRow]:
     world.clock_resolution_us = rng.choice((1, 1, 1, 50_000))
 
     world.stage("starting")
-    # The driver conducts the run. It writes no row about its own start, so `start` is not called.
+    # The driver is the process that conducts the run. It writes no row about its own start, so
+    # `start` is not called for it.
     world.lives["driver"] = Life("driver")
     for node in nodes:
         role = node.split("-")[0]

@@ -43,7 +43,10 @@ class World:
     rows: list[TraceRow] = field(default_factory=list)
     lives: dict[str, Life] = field(default_factory=dict)
     skew_us: dict[str, int] = field(default_factory=dict)
-    """By how much each node's clock is ahead of the run's, as clocks of machines never agree."""
+    """How far the clock of each node is ahead of that of the run.
+
+    A node without an entry has the run's clock. The clocks of real machines never agree exactly.
+    """
     clock_resolution_us: int = 1
     """With a coarse resolution, such as 50 ms, many rows have equal times."""
     _calendar: list[tuple[int, int, Callable[[], None]]] = field(default_factory=list)
@@ -65,8 +68,8 @@ class World:
     ) -> None:
         """Write one row of `node`, with the present time of the node's own clock.
 
-        The row has the columns of `columns` and, if given, those of the dict `common`. Callers pass
-        `common` if several rows share some columns.
+        The row has the columns of `columns`, and those of the dict `common` if it is given. A
+        caller passes `common` if several of its rows share some columns.
         """
         filled: Columns = {**(common or {}), **columns}
         if kind in MESSAGE_KINDS and not self.messages:
@@ -123,6 +126,7 @@ class World:
             if not life.alive or life.incarnation != incarnation:
                 return
             if life.paused:
+                # Try again later.
                 self.later(_RETRY_US, act_if_alive)
             else:
                 act()

@@ -41,7 +41,7 @@ _PHASES = ("starting", "running", "new session")
 _GIVES_AWAY_SHARE = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
 """The two kinds of rows in which a consumer no longer owns its share of the partitions."""
 _STEPS_US = (0, 1, 900, 15_000, 60_000, 400_000)
-"""So much time may pass between two random events."""
+"""The possible times between two random events."""
 _LAG_US = 300_000
 """The longest time until a server applies a transaction of the log."""
 
@@ -54,7 +54,8 @@ def random_zookeeper_run(seed: int) -> list[TraceRow]:
     # In a third of the runs the clocks are coarse, so that many rows have equal times.
     world.clock_resolution_us = rng.choice((1, 1, 50_000))
     world.stage("starting")
-    # The driver conducts the run. It writes no row about its own start, so `start` is not called.
+    # The driver is the process that conducts the run. It writes no row about its own start, so
+    # `start` is not called for it.
     world.lives["driver"] = Life("driver")
     for node in (*_SERVERS, *_CONSUMERS, _CLIENT_WITHOUT_GROUP):
         role = node.split("-")[0]

@@ -98,9 +98,9 @@ class ExpectedLog:
     # The number of batches below the flush mark before the current step, and after it.
     mark: int = 0
     mark_after: int = 0
-    # So many batches must survive a power loss, whether the current step has had its effect or not.
+    # The number of batches that no power loss may remove, with or without the current step.
     durable: int = 0
-    # So many batches must be below the flush mark after a power loss.
+    # The number of batches that must be below the flush mark after any power loss.
     durable_mark: int = 0
     # True if the process was killed in a write that may have been that of the flush mark.
     mark_is_torn: bool = False

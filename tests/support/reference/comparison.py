@@ -11,7 +11,7 @@ from tests.support.random_worlds.random_runs import AnalysedRun
 
 Oracle = Callable[[Trace], list[TableRow]]
 _SHOWN = 3
-"""An error message shows so many of the rows that differ."""
+"""The number of differing rows that an error message shows."""
 
 
 def check_table(

@@ -65,7 +65,7 @@ ROWS_LEFT_OUT = frozenset(
 COLUMNS = ("peer", "group", "member", "partition", "generation", "leader_epoch", "offset")
 """These columns of a row are printed."""
 AT_MOST_S = 30
-"""After so many seconds `until` fails, unless it says another time."""
+"""The number of seconds after which `until` fails, unless it says another time."""
 
 
 class ClusterPlayer:

@@ -24,7 +24,7 @@ from tests.support.harness.command_line import CommandLine
 
 TOPIC, GROUP, PARTITIONS = "orders", "payments", 4
 RATE = 150
-"""So many records does the producer send in a second, until all faults are over."""
+"""The number of records that the producer sends in a second, until all faults are over."""
 CLUSTER = (
     *("--topic", f"{TOPIC}:{PARTITIONS}", "--no-analyze", "--no-report"),
     *("--var", "cluster.config.group.initial.rebalance.delay.ms=0"),

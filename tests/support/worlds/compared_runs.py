@@ -25,7 +25,7 @@ from tests.support.worlds.story import Milestones, differences, milestones_of, p
 
 GROUP = "orders-readers"
 RUNS = 5
-"""Each experiment has so many runs in real time, and as many in virtual time."""
+"""The number of runs of each experiment in real time. There are as many in virtual time."""
 SHIFT_MS = 600
 """In each run the faults come 600 ms later than in the run before, so up to 2.4 s later.
 

@@ -70,7 +70,7 @@ With later versions it first gets a member id, and must join again with it.
 """
 SESSION_MS = 60_000
 LOOK_EVERY_US = 10_000
-"""Whoever waits for something looks so often whether it has come."""
+"""Whoever waits for something looks at this interval whether it has come."""
 WAIT_MAX_US = 600_000_000
 """A test fails if an answer has not come after this time, which is longer than any timeout."""
 Operation = Callable[["ClientMember"], Awaitable[ErrorCode]]

@@ -17,7 +17,7 @@ SECOND = 1_000_000
 
 
 def cluster(members: int, *, session_timeout_ms: int = 45_000) -> ClusterSpec:
-    """Return this cluster, with a group of so many consumers."""
+    """Return this cluster. Its group `g` has `members` consumers."""
     two_in_sync = TopicConfig(min_insync_replicas=2)
     config = ConsumerConfig(
         enable_auto_commit=False,

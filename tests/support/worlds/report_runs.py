@@ -138,7 +138,7 @@ def pause_garbage_collector() -> Iterator[None]:
 
 
 class CtrlC:
-    """Raises KeyboardInterrupt in a run, so many microseconds after its steady state.
+    """Raises KeyboardInterrupt in a run, `after_us` microseconds after its steady state.
 
     A run calls this object again and again with its progress. With None it never raises.
     """
