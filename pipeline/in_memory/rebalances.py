@@ -46,7 +46,7 @@ KINDS = frozenset(
     }
 )
 """Kinds of rows from which rebalances are computed."""
-_ENDS = ("Empty", "Dead")
+_WITHOUT_MEMBERS = ("Empty", "Dead")
 """A group that comes into one of these states has no members any more. Its rebalance ends early."""
 
 CoordinatorKey = tuple[str, int, str]  # node, incarnation, group
@@ -55,8 +55,8 @@ CoordinatorKey = tuple[str, int, str]  # node, incarnation, group
 class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
     """A rebalance of one group. Times are in microseconds, and moments are on the run's clock.
 
-    - `coordinator`, `incarnation`: the broker that began the rebalance, and which start of its
-      process this was.
+    - `coordinator`, `incarnation`: the broker that began the rebalance, and how often its process
+      had started before.
     - `generation`, `new_generation`: the group's generation before the rebalance, and the one to
       which it led.
     - `reason`, `cause`: a RebalanceCause, and a sentence of the coordinator about it.
@@ -146,7 +146,7 @@ class _Coordinator:
 class RebalanceLog:
     """Collects the rebalances of one run from its rows.
 
-    The rows that one process wrote must come in this order.
+    The rows of one process must come in the order in which it wrote them.
     """
 
     def __init__(self) -> None:
@@ -217,7 +217,7 @@ class RebalanceLog:
                 coordinator.joining, coordinator.early = None, []
             case _:
                 # Of KINDS, only GROUP_STATE is left.
-                if detail_of(row).get("to") in _ENDS:
+                if detail_of(row).get("to") in _WITHOUT_MEMBERS:
                     if latest is not None:
                         latest.cut_short(row.time_us, row.explanation or "")
                     coordinator.joining, coordinator.early = None, []

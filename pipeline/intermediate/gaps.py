@@ -69,20 +69,20 @@ def commit_gaps(events: DataFrame) -> DataFrame:
     )
 
     # Of the attempts after a consumer's last commit, only the first one matters.
-    last = acknowledged.groupBy(*key).agg(F.max("before_us").alias("last_us"))
+    last_commits = acknowledged.groupBy(*key).agg(F.max("before_us").alias("last_us"))
     first_attempts = (
-        attempts.join(last, list(key))
+        attempts.join(last_commits, list(key))
         .where(F.col("attempted_us") > F.col("last_us"))
         .groupBy(*key)
         .agg(F.min("attempted_us").alias("attempted_us"))
     )
-    after = F.lead("before_us").over(by_time)
+    after_us = F.lead("before_us").over(by_time)
     return acknowledged.join(first_attempts, list(key), "left").select(
         *key,
         "before_us",
-        after.alias("after_us"),
+        after_us.alias("after_us"),
         F.lead("peer").over(by_time).alias("after_peer"),
-        F.when(after.isNull(), F.col("attempted_us")).alias("pending_us"),
+        F.when(after_us.isNull(), F.col("attempted_us")).alias("pending_us"),
     )
 
 
@@ -125,16 +125,16 @@ def processing_gaps(events: DataFrame) -> DataFrame:
     # When the work on any later batch first began. It is not enough to look at the next batch:
     # if two members work at the same time, the one that finishes later can have begun earlier.
     later = Window.partitionBy(*key).orderBy("before_us").rowsBetween(1, Window.unboundedFollowing)
-    next_begun = F.min("begun_us").over(later)
-    # After the last batch, `next_begun` is null, and the gap is open. `greatest` alone would ignore
-    # the null and return `before_us`.
-    after = F.when(next_begun.isNotNull(), F.greatest("before_us", next_begun))
+    next_begun_us = F.min("begun_us").over(later)
+    # After the last batch, `next_begun_us` is null, and the gap is open. `greatest` alone would
+    # ignore the null and return `before_us`.
+    after_us = F.when(next_begun_us.isNotNull(), F.greatest("before_us", next_begun_us))
     moments = consumed.groupBy(*key, "before_us").agg(F.min("begun_us").alias("begun_us"))
     return moments.join(waiting, list(key), "left").select(
         *key,
         "before_us",
-        after.alias("after_us"),
-        F.when(after.isNull(), F.col("waiting_us")).alias("pending_us"),
+        after_us.alias("after_us"),
+        F.when(after_us.isNull(), F.col("waiting_us")).alias("pending_us"),
     )
 
 

@@ -105,27 +105,28 @@ def _decided(elections: DataFrame, faults: DataFrame) -> DataFrame:
             "fault",
             F.col("injected_us").alias("fault_us"),
             "nodes",
-            F.col("partitions").alias("hit"),
+            F.col("partitions").alias("hit_partitions"),
         )
     )
     # A fault can have caused a later election if it hit the partition, or the partition's leader
     # before the election. If several faults can have caused it, the latest one counts.
-    hit_partition = F.array_contains("hit", F.col("partition"))
+    hit_partition = F.array_contains("hit_partitions", F.col("partition"))
     hit_leader = F.coalesce(F.array_contains("nodes", F.col("old_leader")), F.lit(False))
     possible_cause = (F.col("fault_us") <= F.col("decided_us")) & (hit_partition | hit_leader)
-    election = ("run", "partition", "leader_epoch")
-    latest = (F.desc("fault_us"), F.desc("fault"))
-    latest_fault = Window.partitionBy(*election).orderBy(*latest)
-    first = ("decided_us", "leader_epoch")
-    first_election = Window.partitionBy("run", "partition", "fault").orderBy(*first)
+    faults_of_election = Window.partitionBy("run", "partition", "leader_epoch").orderBy(
+        F.desc("fault_us"), F.desc("fault")
+    )
+    elections_of_fault = Window.partitionBy("run", "partition", "fault").orderBy(
+        "decided_us", "leader_epoch"
+    )
     return (
         elections.join(causes, "run")
         .where(possible_cause)
-        .withColumn("nth_fault", F.row_number().over(latest_fault))
+        .withColumn("nth_fault", F.row_number().over(faults_of_election))
         # Elections that found no leader are dropped here, so that they are not counted as the
         # fault's first election.
         .where((F.col("nth_fault") == 1) & F.col("new_leader").isNotNull())
-        .withColumn("nth_election", F.row_number().over(first_election))
+        .withColumn("nth_election", F.row_number().over(elections_of_fault))
         .where(F.col("nth_election") == 1)
     )
 

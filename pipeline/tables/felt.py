@@ -212,16 +212,16 @@ def _levels(events: DataFrame, partitions: DataFrame) -> DataFrame:
         F.col("time_us").alias("at_us"),
         F.lit(None).cast("long").alias("begun_us"),
         F.lit(False).alias("processed"),
-        # `ends` is the offset behind the batch's last record. If the trace does not tell the first
-        # offset or the number of records, it is at least 0 or 1.
-        (F.coalesce("offset", F.lit(0)) + F.coalesce(count, F.lit(1))).alias("ends"),
+        # The offset behind the batch's last record. If the trace does not tell its first offset or
+        # its number of records, these are at least 0 and 1.
+        (F.coalesce("offset", F.lit(0)) + F.coalesce(count, F.lit(1))).alias("next_offset"),
     )
     consumed = batches(events).select(
         *_PARTITION,
         "at_us",
         "begun_us",
         F.lit(True).alias("processed"),
-        (F.col("last") + 1).alias("ends"),
+        (F.col("last") + 1).alias("next_offset"),
     )
     # A produced batch belongs to no group. It counts for each group that has the partition.
     steps = (
@@ -232,13 +232,13 @@ def _levels(events: DataFrame, partitions: DataFrame) -> DataFrame:
     # Of two batches at the same moment, the produced one comes first: false sorts before true.
     so_far = (
         Window.partitionBy(*_PARTITION)
-        .orderBy("at_us", "processed", "ends")
+        .orderBy("at_us", "processed", "next_offset")
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
 
     def reached(processed: Column) -> Column:
         # How far the partition was produced, or processed, up to a row.
-        return F.coalesce(F.max(F.when(processed, F.col("ends"))).over(so_far), F.lit(0))
+        return F.coalesce(F.max(F.when(processed, F.col("next_offset"))).over(so_far), F.lit(0))
 
     processed = F.col("processed")
     # A member can process a record before the record's producer gets its acknowledgement. Then the

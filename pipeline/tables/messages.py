@@ -150,9 +150,10 @@ def _exchanges(events: DataFrame) -> DataFrame:
     """
     # Requests with the same values in _REQUEST are numbered from 1.
     # - `sent_so_far` is the number of the last request up to a row, on any connection.
-    # - `own` is the number of the last request up to a row on the row's own connection.
-    # - `exchange` is the number of the request that a row is about. For a client's row it is `own`,
-    #   or 0 if there is none. For a server's row it is `sent_so_far`, or 1 if there is none.
+    # - `sent_on_connection` is the number of the last request up to a row on the row's connection.
+    # - `exchange` is the number of the request that a row is about. For a client's row it is
+    #   `sent_on_connection`, or 0 if there is none. For a server's row it is `sent_so_far`, or 1 if
+    #   there is none.
     connection = Window.partitionBy(*_REQUEST, "node", "incarnation", "purpose").orderBy("seq")
     # Of rows at the same time, the client's come first, because it sent before the server received.
     request = Window.partitionBy(*_REQUEST).orderBy(
@@ -160,16 +161,16 @@ def _exchanges(events: DataFrame) -> DataFrame:
     )
     is_sent, is_server = _is(TraceKind.REQUEST_SENT), F.col("is_server")
     sent_so_far = F.count(F.when(is_sent, 1)).over(_up_to_here(request))
-    sent_on_connection = F.last(F.when(is_sent, F.col("sent_so_far")), ignorenulls=True)
+    last_sent = F.last(F.when(is_sent, F.col("sent_so_far")), ignorenulls=True)
     numbered = (
         _with_named(_sides(events))
         .where(~_is(TraceKind.COORDINATOR_FOUND))
         .withColumn("sent_so_far", sent_so_far)
-        .withColumn("own", sent_on_connection.over(_up_to_here(connection)))
+        .withColumn("sent_on_connection", last_sent.over(_up_to_here(connection)))
         .withColumn(
             "exchange",
             F.when(is_server, F.greatest("sent_so_far", F.lit(1))).otherwise(
-                F.coalesce("own", F.lit(0))
+                F.coalesce("sent_on_connection", F.lit(0))
             ),
         )
     )
@@ -296,14 +297,17 @@ def _keep_most_telling(rows: DataFrame) -> DataFrame:
     has.
     """
     # The columns after `begin_us` decide between rows that begin at the same moment.
-    time = ("begin_us", "from_node", "to_node", "api", "correlation_id", "exchange")
-    kind = Window.partitionBy(*_FAULT, "api", "to_node", "group", "outcome").orderBy(*time)
-    client = Window.partitionBy(*_FAULT, "from_node")
-    order = (F.desc("is_first"), F.desc("firsts"), "from_node", *time)
+    by_time = ("begin_us", "from_node", "to_node", "api", "correlation_id", "exchange")
+    of_same_kind = Window.partitionBy(*_FAULT, "api", "to_node", "group", "outcome").orderBy(
+        *by_time
+    )
+    of_client = Window.partitionBy(*_FAULT, "from_node")
+    by_interest = (F.desc("is_first"), F.desc("firsts"), "from_node", *by_time)
+    of_fault = Window.partitionBy(*_FAULT).orderBy(*by_interest)
     return (
-        rows.withColumn("is_first", F.row_number().over(kind) == 1)
-        .withColumn("firsts", F.count_if("is_first").over(client))
-        .withColumn("rank", F.row_number().over(Window.partitionBy(*_FAULT).orderBy(*order)))
+        rows.withColumn("is_first", F.row_number().over(of_same_kind) == 1)
+        .withColumn("firsts", F.count_if("is_first").over(of_client))
+        .withColumn("rank", F.row_number().over(of_fault))
         .where(F.col("rank") <= MESSAGES_PER_FAULT)
     )
 
