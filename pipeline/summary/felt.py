@@ -3,8 +3,8 @@
 Users do not see a rebalance or an election. They see that nobody processes a partition for a while,
 that more and more of its records wait, or that records are processed twice. The tables
 `felt_partitions` and `felt_groups` have these figures for each partition and group. `felt_by_run`
-sums them up: how long was half of a group's partitions without an owner, for example, and how long
-the worst one. This module needs no Spark.
+sums them up: for how long, for example, half of a group's partitions had no owner, and for how long
+the worst one had none. This module needs no Spark.
 """
 
 from collections.abc import Mapping, Sequence
