@@ -4,9 +4,10 @@ A mutant is a copy of the code with one small change. The search, which plays ma
 of faults, runs with each mutant of a sample. If a checker finds a broken promise, the search has
 found the mutant. The score is the share of mutants that it finds, and docs/SIGHT.md records it.
 
-All mutants take many hours. So a test does one sitting: it searches for 45 minutes and saves what
-it has. The next `make soak PART=sight` continues from there, even if docstrings and comments of the
-code have changed meanwhile. tests/chaos/exploration/test_sight.py tests the machinery.
+All mutants together take many hours. So a test does one sitting: it searches for 45 minutes, and
+saves what it has. The next `make soak PART=sight` continues from there, even if docstrings and
+comments of the code have changed meanwhile. tests/chaos/exploration/test_sight.py tests the
+machinery.
 """
 
 import os

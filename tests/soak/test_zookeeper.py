@@ -9,12 +9,12 @@ compare the simulation with the measurement:
 1. Each measured value must lie between the smallest and the largest value of the seeds.
 2. Some times are decided by a timeout: by the session of a dead member, or by the back-off of a
    member that could not get its partitions. Such a measured time may differ from the median of the
-   seeds by a tenth. A join with conflicts lasts hardly longer than its back-off of 2 s. Its time
-   must keep only this rule.
+   seeds by a tenth. (For a join with conflicts, which takes hardly longer than its back-off of 2 s,
+   rule 1 does not apply to the time.)
 
-A member that has noticed a change makes an attempt to own its share of the partitions. The attempt
-fails if a partition still has another owner, which is called a conflict. Then the member waits (the
-back-off) and makes another attempt.
+A member that has noticed a change makes an attempt to own its share of the partitions. If one of
+them still has another owner, this is a conflict, and the attempt fails. Then the member waits (this
+is the back-off), and makes another attempt.
 
 Ids such as ZK-49 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
@@ -37,7 +37,7 @@ PARTITIONS = 64
 TICK_MS = 2_000
 """The servers of ZooKeeper end sessions only at multiples of this time."""
 TENTH = 0.1
-"""By this share a measured time may differ from the median of the seeds."""
+"""The share by which a measured time may differ from the median of the seeds."""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):

@@ -73,7 +73,7 @@ def _path_of(part: str, key: str) -> Path:
 
 @cache
 def code_id(paths: tuple[str, ...] = CODE_OF_RUNS) -> str:
-    """Return an id that is another one after any change below `paths`, committed or not."""
+    """Return an id of the code below `paths`, which changes with any change, committed or not."""
     digest = hashlib.sha256()
     hashes_of_files = ["ls-files", "-s", "--"]
     uncommitted_changes = ["diff", "HEAD", "--"]
@@ -112,7 +112,7 @@ def say_failovers(failovers: Sequence[Failover]) -> None:
     _say_members(
         "loaded -> member's first commit, ms", [failover.resumes_us for failover in failovers]
     )
-    say(f"rebalances: {sum(f.rebalances for f in failovers)}")
+    say(f"rebalances: {sum(failover.rebalances for failover in failovers)}")
     errors: dict[str, int] = {}
     for failover in failovers:
         for name, count in failover.commit_errors.items():

@@ -171,7 +171,7 @@ class _Ensemble:
                 TraceKind.ZOOKEEPER_SESSION_EXPIRED,
                 detail={"session": session},
             )
-        # In one of ten cases no server has applied the transaction before the trace ends.
+        # In one of ten cases the transaction is missing, as in a trace that ends before it.
         if self._rng.random() < 0.9:
             self._apply(session, "closeSession")
             self._znodes = {path: owner for path, owner in self._znodes.items() if owner != session}
@@ -204,6 +204,7 @@ class _Ensemble:
         op = self._rng.choice(("create", "setData"))
         data = str(self._rng.randint(0, 9))
         self._znodes[path] = None
+        # Only a "create" says whether the znode is ephemeral.
         if op == "create":
             self._apply(session, op, path=path, data=data, ephemeral=False)
         else:

@@ -45,15 +45,17 @@ def message_lines(head: str, message: msgspec.Struct) -> list[str]:
 
     If possible, this is one line. Otherwise each struct within the message has a line of its own.
     """
+    words = [head]
     error = getattr(message, "error_code", None)
-    words = [head, *([error.name] if isinstance(error, ErrorCode) else [])]
+    if isinstance(error, ErrorCode):
+        words.append(error.name)
     plain, nested = _fields(message, leave_out=("error_code",))
-    line = " ".join((*words, *plain))
-    items = [f"{name} {_struct_text(struct)}" for name, structs in nested for struct in structs]
-    one_line = " ".join((line, *items))
-    if len(one_line) <= WIDTH:
-        return [one_line]
-    return [line, *(INDENT + item for item in items)]
+    first_line = " ".join((*words, *plain))
+    structs = [f"{name} {_struct_text(struct)}" for name, rows in nested for struct in rows]
+    whole_line = " ".join((first_line, *structs))
+    if len(whole_line) <= WIDTH:
+        return [whole_line]
+    return [first_line, *(INDENT + struct for struct in structs)]
 
 
 def append_lines(append: Append, offset: int | None) -> list[str]:
@@ -98,13 +100,16 @@ def record_lines(record: Record) -> list[str]:
         name += f" {time_text(record.timestamp_ms)}"
     if record.value is None:
         return [f"{name} tombstone of {time_text(record.timestamp_ms)}"]
-    is_offset = isinstance(key, OffsetCommitKey)
-    value = (decode_offset_commit_value if is_offset else decode_group_metadata_value)(record.value)
+    value: msgspec.Struct
+    if isinstance(key, OffsetCommitKey):
+        value = decode_offset_commit_value(record.value)
+    else:
+        value = decode_group_metadata_value(record.value)
     return message_lines(f"{name} v{record_version(record.value)}", value)
 
 
 def batch_text(batch: RecordBatch) -> str:
-    """Return a batch as text: its offset and leader epoch, its values, and its producer."""
+    """Return a batch as text: `5 in epoch 0: 'a' 'b'`, and its producer if it has one."""
     values = " ".join(bytes_text(record.value or b"") for record in decode_records(batch.records))
     words = f"{batch.base_offset} in epoch {batch.partition_leader_epoch}: {values}"
     if batch.producer_id == NO_PRODUCER_ID:
@@ -114,15 +119,19 @@ def batch_text(batch: RecordBatch) -> str:
 
 def trace_text(event: TraceEvent) -> str:
     """Return a trace event as text: its kind, the columns with a value, and the detail."""
+    values = {name: getattr(event, name) for name in event.__struct_fields__}
+    # These are printed in another way.
+    for name in ("kind", "detail", "cause_text"):
+        del values[name]
+    # The group of most stories is not printed.
+    if values["group"] == GROUP:
+        del values["group"]
     columns = [
-        f"{name}={value_text(value, name)}"
-        for name in event.__struct_fields__
-        if name not in ("kind", "detail", "cause_text")
-        and (value := getattr(event, name)) is not None
-        and (name, value) != ("group", GROUP)
+        f"{name}={value_text(value, name)}" for name, value in values.items() if value is not None
     ]
     columns += [f"{name}={value_text(value, name)}" for name, value in (event.detail or {}).items()]
-    columns += [f"({event.cause_text})"] if event.cause_text is not None else []
+    if event.cause_text is not None:
+        columns.append(f"({event.cause_text})")
     return " ".join(("trace", event.kind.value, *columns))
 
 
@@ -188,18 +197,21 @@ def value_text(value: object, name: str = "") -> str:
             return f"[{', '.join(value_text(item) for item in value)}]"
         case dict():
             pairs = (f"{key}: {value_text(item)}" for key, item in value.items())
-            return f"{{{', '.join(pairs)}}}"
+            return "{" + ", ".join(pairs) + "}"
         case str() if re.fullmatch(r"[^\s'=,]+", value):
             return value
+        case _ if hasattr(value, "name"):
+            # A member of an Enum, whose text says more than its `repr`.
+            return str(value)
         case _:
-            return repr(value) if not hasattr(value, "name") else str(value)
+            return repr(value)
 
 
 def _struct_text(message: msgspec.Struct) -> str:
     """Return a struct as a part of a line: its fields in braces."""
     plain, nested = _fields(message)
     lists = [f"{name}={value_text(rows)}" for name, rows in nested]
-    return f"{{{' '.join((*plain, *lists))}}}"
+    return "{" + " ".join((*plain, *lists)) + "}"
 
 
 def _fields(
@@ -251,13 +263,11 @@ def _member_text(group: Group, member: Member) -> str:
     if (member.client_id, member.client_host) != ("client", "consumer-0"):
         words.append(f"client={member.client_id}@{member.client_host}")
     words.append(f"session={member.session_timeout_ms} rebalance={member.rebalance_timeout_ms}")
-    words.append(
-        "protocols="
-        + ",".join(
-            f"{protocol.name}:{bytes_text(protocol.metadata)}"
-            for protocol in member.supported_protocols
-        )
+    protocols = (
+        f"{protocol.name}:{bytes_text(protocol.metadata)}"
+        for protocol in member.supported_protocols
     )
+    words.append(f"protocols={','.join(protocols)}")
     if member.protocol_type != group.protocol_type:
         words.append(f"type={member.protocol_type}")
     if member.assignment:

@@ -36,13 +36,13 @@ from protocol.trace import TraceKind, TraceRow
 from results_schema.results import Results
 
 DETECT_MIN_US, DETECT_MAX_US = 7_000_000, 9_500_000
-"""Between these limits lies the time from the kill until the controller fences the broker.
+"""The limits of the time from the kill until the controller fences the broker.
 
 With Kafka's defaults the session of a broker lasts 9 s after its last heartbeat. This heartbeat may
 be 2 s old when the broker is killed: 9 s - 2 s. And the controller may be 0.5 s late: 9 s + 0.5 s.
 """
 RESUME_MAX_US = 1_500_000
-"""After this time from the load, every member must have committed again.
+"""The limit of the time from the load until every member commits again.
 
 A client that waits for its next try may need 1.2 s of it (`retry.backoff.max.ms` with jitter).
 """
