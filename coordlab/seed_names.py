@@ -53,8 +53,8 @@ def seeds_text(seeds: Iterable[int]) -> str:
 
 def seeds_words(ranges: str) -> str:
     """Return the word `seed` or `seeds`, and then `ranges`, a result of `seed_ranges`."""
-    # The text of a single seed is a number. That of several has dots or commas, too.
-    return f"{'seed' if ranges.isdecimal() else 'seeds'} {ranges}"
+    is_single_seed = ranges.isdecimal()  # several seeds have dots or commas, too
+    return f"seed {ranges}" if is_single_seed else f"seeds {ranges}"
 
 
 def seed_ranges(seeds: Iterable[int]) -> str:

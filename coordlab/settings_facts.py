@@ -80,10 +80,10 @@ def _without_unused_settings(config: Mapping[str, Any]) -> dict[str, Any]:
         return dict(config)
     on_zookeeper = [name for name, group in groups.items() if _is_on_zookeeper(group)]
     used = {**config}
-    used["groups"] = {
-        name: _without_key(group, "config" if name in on_zookeeper else "zookeeper")
-        for name, group in groups.items()
-    }
+    used["groups"] = {}
+    for name, group in groups.items():
+        unused_key = "config" if name in on_zookeeper else "zookeeper"
+        used["groups"][name] = _without_key(group, unused_key)
     if not on_zookeeper:
         # No group uses ZooKeeper, so the report need not mention it at all.
         used["groups"] = {

@@ -279,13 +279,10 @@ def _play(
 
     `seed`, `plan`: to replace those of the schedule; None to keep them.
     """
+    if seed is None:
+        seed = schedule.seed
     rows: list[TraceRow] = []
-    played = play(
-        schedule.experiment,
-        schedule.seed if seed is None else seed,
-        observers=(rows.append,),
-        plan=plan,
-    )
+    played = play(schedule.experiment, seed, observers=(rows.append,), plan=plan)
     if played.result is PlayResult.INTERRUPTED:
         # `play` does not raise a Ctrl-C, but returns it as this result. It should end the command.
         raise KeyboardInterrupt

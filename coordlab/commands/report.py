@@ -80,7 +80,8 @@ def report_command(
             facts = [facts_of(past_run) for past_run in past_runs]
             pairs = list(zip(facts, summaries, strict=True))
             comparison = compare_side_by_side(pairs)
-            page = write_comparison(pairs, output or runs / COMPARISON_FILE)
+            comparison_path = runs / COMPARISON_FILE if output is None else output
+            page = write_comparison(pairs, comparison_path)
     except OSError as error:
         # A wrong --output is a mistake of the user, not a failure of coordlab.
         raise click.FileError(str(error.filename), error.strerror) from error

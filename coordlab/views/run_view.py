@@ -103,8 +103,12 @@ class RunLines:
                 begins = fault.outcome is FaultOutcome.HIT and fault.healed_at_us is None
                 hit = f"hit {fault.hit}; " if begins else ""
                 change = f"{fault.fault} {fault.target}: {hit}{new_fate}"
-            changed_at_us = fault.fired_at_us if fault.healed_at_us is None else fault.healed_at_us
-            yield timed(progress.time_us if changed_at_us is None else changed_at_us, change)
+            changed_at_us = progress.time_us
+            if fault.healed_at_us is not None:
+                changed_at_us = fault.healed_at_us
+            elif fault.fired_at_us is not None:
+                changed_at_us = fault.fired_at_us
+            yield timed(changed_at_us, change)
 
         for finding in progress.findings[self._yielded_findings :]:
             yield timed(finding.time_us, f"{finding.check} is violated: {finding.summary}")
@@ -417,10 +421,11 @@ def _fault_table(faults: Sequence[JournalEntry], now_us: int, width: int) -> Tab
     table.add_column("injected", justify="right", no_wrap=True)
     for fault in faults:
         outcome = fate(fault)
+        hit = "" if fault.node is None else fault.hit
         table.add_row(
             fault.fault,
             fault.target,
-            "" if fault.node is None else fault.hit,
+            hit,
             Text(outcome, style=_FAULT_STYLES.get(outcome, "bold")),
             _time_to_injection(fault, now_us),
         )

@@ -55,7 +55,10 @@ def standing_panel(name: str, runtime: str, progress: Progress, width: int) -> G
         # These counts are about coordlab's own clients. A standing cluster may have none.
         if status.members or status.records_produced:
             parts.append(counts_line(progress))
-        parts.append(groups_view(status, width) if status.groups else Text("no group", "dim"))
+        if status.groups:
+            parts.append(groups_view(status, width))
+        else:
+            parts.append(Text("no group", "dim"))
         absent = absent_line(status)
         if absent is not None:
             parts.append(absent)

@@ -24,7 +24,7 @@ def print_rebalances(console: Console, log: RebalanceLog, groups: Sequence[str])
     """Print the rebalances that each group has had so far."""
     for group in groups:
         rebalances = log.of_group(group)
-        count = f"{len(rebalances)} rebalance" + ("s" if len(rebalances) != 1 else "")
+        count = "1 rebalance" if len(rebalances) == 1 else f"{len(rebalances)} rebalances"
         print_lines(console, [f"{group}: {count} so far"], style="bold")
         for rebalance in rebalances:
             print_lines(console, (f"  {line}" for line in rebalance_lines(rebalance, log)))

@@ -88,7 +88,7 @@ def init_command(name: str, fault: str | None, source: str | None, force: bool) 
         load_experiment(source)  # raises ExperimentError if the file to copy has errors
         text = text_from(new, source)
     else:
-        text = text_with_fault(new, DEFAULT_FAULT if fault is None else fault)
+        text = text_with_fault(new, fault or DEFAULT_FAULT)
     try:
         write_new(new, text, force=force)
     except FileExistsError as error:

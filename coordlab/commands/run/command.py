@@ -169,10 +169,10 @@ def run_command(options: RunOptions) -> int:
             param_hint="`--time-scale`",
         )
     if options.junit is None:
-        return _run(options, Console())
+        return _load_and_run(options, Console())
     begin_junit(options.junit)
     try:
-        return _run(options, Console())
+        return _load_and_run(options, Console())
     except BaseException as error:
         # Without a JUnit file a CI system would show no run at all. So the failure is written into
         # one, even a Ctrl-C, which is a BaseException. If the file exists already, it has the
@@ -205,7 +205,7 @@ def _check_that_options_fit(options: RunOptions) -> None:
         )
 
 
-def _run(options: RunOptions, console: Console) -> int:
+def _load_and_run(options: RunOptions, console: Console) -> int:
     """Load the experiment, play it, print the results, and return the exit code.
 
     Raises: ExperimentError if the experiment's file has a mistake; JunitNotWritable if the JUnit

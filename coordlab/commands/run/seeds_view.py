@@ -226,7 +226,8 @@ def _statistics_that_fit(
     take two lines, so they never need more than _NAME_WIDTH. The cells stay on one line.
     """
     present = {row.statistic for row in rows}
-    for choice in _COLUMN_CHOICES_WITH_SUM if "sum" in present else _COLUMN_CHOICES:
+    choices = _COLUMN_CHOICES_WITH_SUM if "sum" in present else _COLUMN_CHOICES
+    for choice in choices:
         statistics = tuple(statistic for statistic in choice if statistic in present)
         lines = list(_figure_lines(rows, statistics, seeds))
         if not lines:
