@@ -46,7 +46,7 @@ def partition_of(group: str) -> str:
 
 @dataclass(slots=True)
 class Coordinated:
-    """A group as one of its coordinators sees it, because a group may have two of them here."""
+    """A group in the memory of one broker. If two brokers coordinate it, each has its own copy."""
 
     state: str = "Empty"
     generation: int = 0
@@ -73,8 +73,10 @@ class Brokers:
     def __init__(self, world: World) -> None:
         self._world = world
         self.brokers = {name: Broker(name) for name in BROKERS}
+        # Offsets partition -> the leader epoch of its last election, and the leader: "" for none.
         self.epochs = {offsets_partition(index): -1 for index in range(OFFSETS_PARTITIONS)}
         self.leaders: dict[str, str] = dict.fromkeys(self.epochs, "")
+        # Offsets partition -> the end offset of its log, which all brokers share here.
         self._log_end = dict.fromkeys(self.epochs, 0)
 
     def restarted(self, name: str) -> None:

@@ -99,7 +99,9 @@ class ClusterPlayer:
             self._new_rows()
             lines = self._changes()
         else:
-            lines = [text for line in commands for text in self._play(line)]
+            lines = []
+            for line in commands:
+                lines += self._play(line)
         return [number_uuids(line, self._uuid_numbers) for line in lines]
 
     def close(self) -> None:
@@ -144,6 +146,7 @@ class ClusterPlayer:
     # -- nodes, links, time --
 
     async def _crash(self, command: Command) -> list[str]:
+        """`crash 2` kills broker-2, whose disk keeps all data."""
         await self._lab.runtime.crash(_node(command))
         return []
 
@@ -153,19 +156,23 @@ class ClusterPlayer:
         return []
 
     async def _restart(self, command: Command) -> list[str]:
+        """`restart 2` starts broker-2 again, with `empty_disk=yes` on an empty disk."""
         empty_disk = bool(command.settings.pop("empty_disk", ""))
         await self._lab.runtime.restart(_node(command), empty_disk=empty_disk)
         return []
 
     async def _shut_down(self, command: Command) -> list[str]:
+        """`shut_down 2` asks broker-2 to stop, and does not wait for it."""
         await self._lab.runtime.shut_down(_node(command))
         return []
 
     async def _pause(self, command: Command) -> list[str]:
+        """`pause 2` pauses the process of broker-2."""
         await self._lab.runtime.pause(_node(command))
         return []
 
     async def _resume(self, command: Command) -> list[str]:
+        """`resume 2` lets a paused broker-2 go on."""
         await self._lab.runtime.resume(_node(command))
         return []
 
@@ -306,6 +313,7 @@ class ClusterPlayer:
         return []
 
     async def _remove_topics(self, command: Command) -> list[str]:
+        """`remove_topics orders` deletes a topic as an administrator's tool does."""
         try:
             await self._lab.runtime.ask_as_admin(delete_topics, command.words)
         except TopicDeletionFailed as error:
@@ -348,9 +356,11 @@ class ClusterPlayer:
     # -- printed lines --
 
     def _seconds(self, time_us: int) -> str:
+        """Return a time as seconds since the story began: `12.3 s`."""
         return f"{(time_us - self._began_us) / SECOND_US:.1f} s"
 
     def _after(self, begun_us: int) -> str:
+        """Return the time since `begun_us`: `after 1.5 s`."""
         return f"after {(self._lab.runtime.now_us() - begun_us) / SECOND_US:.1f} s"
 
     def _new_rows(self) -> list[str]:

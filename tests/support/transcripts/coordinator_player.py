@@ -47,7 +47,7 @@ class CoordinatorPlayer:
 
     def __init__(self) -> None:
         # The harness of the present coordinator, which collects lines about all that happens.
-        self._h: PrintingCoordinator = PrintingCoordinator()
+        self._harness: PrintingCoordinator = PrintingCoordinator()
         # What was printed last: the lines of each group, the timers, the partitions.
         self._groups: dict[str, dict[str, str]] = {}
         self._timers: list[str] = []
@@ -63,12 +63,16 @@ class CoordinatorPlayer:
             for line in commands[1:]:
                 self._carry_out(line)
             return self._changes()
-        return [text for line in commands for text in (*self._carry_out(line), *self._changes())]
+        lines: list[str] = []
+        for line in commands:
+            lines += self._carry_out(line)
+            lines += self._changes()
+        return lines
 
     def close(self) -> None:
         """Check the invariants of the coordinator a last time."""
-        if self._h.checks_invariants:
-            self._h.coordinator.check_invariants()
+        if self._harness.checks_invariants:
+            self._harness.coordinator.check_invariants()
 
     def _carry_out(self, line: str) -> list[str]:
         """Carry out a command, and return its lines.
@@ -83,8 +87,8 @@ class CoordinatorPlayer:
 
     def _begin(self, harness: PrintingCoordinator) -> None:
         """Begin with a new coordinator. Its state counts as printed already."""
-        self._h = harness
-        self._h.take_lines()
+        self._harness = harness
+        self._harness.take_lines()
         self._groups, self._timers, self._partitions = {}, [], []
         self._changes()
 
@@ -95,11 +99,11 @@ class CoordinatorPlayer:
         client_id = command.text("client", NEW_CLIENT_ID)
         version = command.settings.pop("version", None)
         body = read_request(command)
-        request_id = self._h.submit(
+        request_id = self._harness.submit(
             body, version=None if version is None else int(version), client_id=client_id
         )
-        lines = self._h.take_lines()
-        return lines if request_id in self._h.responses else [f"#{request_id} waits", *lines]
+        lines = self._harness.take_lines()
+        return lines if request_id in self._harness.responses else [f"#{request_id} waits", *lines]
 
     def _coordinator(self, command: Command) -> list[str]:
         """`coordinator partitions=2 owned=0,1` begins with a new coordinator.
@@ -129,7 +133,7 @@ class CoordinatorPlayer:
 
     def _advance(self, command: Command) -> list[str]:
         """`advance 500` lets 500 ms pass. Each timer fires at its own time."""
-        self._h.advance(float(command.words[0]))
+        self._harness.advance(float(command.words[0]))
         return self._lines_and_time()
 
     def _tick(self, command: Command) -> list[str]:
@@ -137,7 +141,7 @@ class CoordinatorPlayer:
 
         Kafka's own tests move their clock in this way.
         """
-        self._h.tick(int(command.words[0]))
+        self._harness.tick(int(command.words[0]))
         return self._lines_and_time()
 
     def _lines_and_time(self) -> list[str]:
@@ -145,8 +149,8 @@ class CoordinatorPlayer:
 
         If a timer has fired at the present time, the time is among the lines already.
         """
-        lines = self._h.take_lines()
-        time_line = f"@{(self._h.now_us - EPOCH_US) / 1_000:g}"
+        lines = self._harness.take_lines()
+        time_line = f"@{(self._harness.now_us - EPOCH_US) / 1_000:g}"
         return lines if time_line in lines else [*lines, time_line]
 
     def _hold(self, command: Command) -> list[str]:
@@ -165,9 +169,9 @@ class CoordinatorPlayer:
     def _set_holding(self, command: Command, *, is_holding: bool) -> None:
         match command.words:
             case ["appends"]:
-                self._h.holds_appends = is_holding
+                self._harness.holds_appends = is_holding
             case ["verifications"]:
-                self._h.holds_verifications = is_holding
+                self._harness.holds_verifications = is_holding
             case _:
                 raise UnknownWord(f"{command.name} what? appends or verifications")
 
@@ -176,8 +180,8 @@ class CoordinatorPlayer:
 
         `complete NOT_COORDINATOR index=1` lets the second one fail with this error.
         """
-        self._h.complete(_error(command), index=command.number("index", 0))
-        return self._h.take_lines()
+        self._harness.complete(_error(command), index=command.number("index", 0))
+        return self._harness.take_lines()
 
     def _verify(self, command: Command) -> list[str]:
         """`verify` lets the oldest held verification succeed.
@@ -187,26 +191,26 @@ class CoordinatorPlayer:
         is none, as if the log had records of the transaction already.
         """
         guard = command.optional("guard", "1")
-        self._h.verify(_error(command), guard=None if guard is None else int(guard))
-        return self._h.take_lines()
+        self._harness.verify(_error(command), guard=None if guard is None else int(guard))
+        return self._harness.take_lines()
 
     def _commit_everything(self, _command: Command) -> list[str]:
         """`commit_everything` moves the high watermark to the end of the log.
 
         So all held appends succeed.
         """
-        self._h.commit_everything()
-        return self._h.take_lines()
+        self._harness.commit_everything()
+        return self._harness.take_lines()
 
     def _high_watermark(self, command: Command) -> list[str]:
         """`high_watermark 3` tells the coordinator that the high watermark is at offset 3."""
-        self._h.report_high_watermark(int(command.words[0]), command.number("partition", 0))
-        return self._h.take_lines()
+        self._harness.report_high_watermark(int(command.words[0]), command.number("partition", 0))
+        return self._harness.take_lines()
 
     def _lose_leadership(self, command: Command) -> list[str]:
         """`lose_leadership` tells the coordinator of another leader, but unloads nothing yet."""
-        self._h.lose_leadership(command.number("partition", 0))
-        return self._h.take_lines()
+        self._harness.lose_leadership(command.number("partition", 0))
+        return self._harness.take_lines()
 
     def _end_transaction(self, command: Command) -> list[str]:
         """`end_transaction 7 commit` writes the marker that ends the transaction of producer 7.
@@ -216,46 +220,48 @@ class CoordinatorPlayer:
         producer_id, outcome = command.words
         partitions = tuple(map(int, command.parts("partitions"))) or (0,)
         is_commit = {"commit": True, "abort": False}[outcome]
-        self._h.end_transaction(int(producer_id), is_commit=is_commit, partitions=partitions)
-        return self._h.take_lines()
+        self._harness.end_transaction(int(producer_id), is_commit=is_commit, partitions=partitions)
+        return self._harness.take_lines()
 
     def _load(self, command: Command) -> list[str]:
         """`load epoch=1` loads a partition from its log, in leader epoch 1."""
         partition = command.number("partition", 0)
-        ignored = self._h.load(
+        ignored = self._harness.load(
             partition,
             command.number("epoch", 0),
             batches_per_chunk=command.number("batches_per_chunk", 1_000),
         )
-        return [*self._h.take_lines(), *_ignored("load", ignored)]
+        return [*self._harness.take_lines(), *_ignored("load", ignored)]
 
     def _begin_load(self, command: Command) -> list[str]:
         """`begin_load` only begins a load, and reads no batch. `finish_load` ends it."""
         partition, epoch = command.number("partition", 0), command.number("epoch", 0)
-        begun = self._h.coordinator.begin_load(partition, epoch, self._h.now_us)
+        begun = self._harness.coordinator.begin_load(partition, epoch, self._harness.now_us)
         if isinstance(begun, LoadIgnored):
             return _ignored("load", begun)
-        self._h.execute(begun)
-        return self._h.take_lines()
+        self._harness.execute(begun)
+        return self._harness.take_lines()
 
     def _finish_load(self, command: Command) -> list[str]:
         """`finish_load` ends the load that `begin_load` has begun."""
         partition = command.number("partition", 0)
-        self._h.execute(self._h.coordinator.finish_load(partition, self._h.now_us))
-        return self._h.take_lines()
+        self._harness.execute(
+            self._harness.coordinator.finish_load(partition, self._harness.now_us)
+        )
+        return self._harness.take_lines()
 
     def _unload(self, command: Command) -> list[str]:
         """`unload epoch=1` unloads a partition in leader epoch 1; `epoch=-` names none."""
         epoch = command.optional("epoch", "0")
-        ignored = self._h.unload(
+        ignored = self._harness.unload(
             command.number("partition", 0), None if epoch is None else int(epoch)
         )
-        return [*self._h.take_lines(), *_ignored("unload", ignored)]
+        return [*self._harness.take_lines(), *_ignored("unload", ignored)]
 
     def _crash(self, _command: Command) -> list[str]:
         """`crash` goes on with the coordinator of another broker, which loads the same logs."""
-        crashed = self._h
-        self._h = PrintingCoordinator(
+        crashed = self._harness
+        self._harness = PrintingCoordinator(
             config=crashed.config,
             guards=crashed.guards,
             java=crashed.java,
@@ -263,22 +269,24 @@ class CoordinatorPlayer:
             owned=tuple(range(crashed.num_partitions)),
             log={partition: list(batches) for partition, batches in crashed.log.items()},
         )
-        return self._h.take_lines()
+        return self._harness.take_lines()
 
     def _expire_offsets(self, _command: Command) -> list[str]:
         """`expire_offsets` removes the offsets that have expired by now."""
-        self._h.execute(self._h.coordinator.expire_offsets(self._h.now_us))
-        return self._h.take_lines()
+        self._harness.execute(self._harness.coordinator.expire_offsets(self._harness.now_us))
+        return self._harness.take_lines()
 
     def _delete_partitions(self, command: Command) -> list[str]:
         """`delete_partitions foo-0` tells the coordinator that these partitions were deleted."""
         deleted: tuple[TopicPartition, ...] = tuple(map(read_partition, command.words))
-        self._h.execute(self._h.coordinator.partitions_deleted(deleted, self._h.now_us))
-        return self._h.take_lines()
+        self._harness.execute(
+            self._harness.coordinator.partitions_deleted(deleted, self._harness.now_us)
+        )
+        return self._harness.take_lines()
 
     def _shut_down(self, _command: Command) -> list[str]:
         """`shut_down` shuts the coordinator down, as a broker does that stops."""
-        self._h.coordinator.shut_down()
+        self._harness.coordinator.shut_down()
         return []
 
     def _fire(self, command: Command) -> list[str]:
@@ -286,13 +294,15 @@ class CoordinatorPlayer:
 
         With a real clock a timer may fire although it was cancelled a moment before.
         """
-        self._h.execute(self._h.coordinator.timer_fired(command.words[0], self._h.now_us))
-        return self._h.take_lines()
+        self._harness.execute(
+            self._harness.coordinator.timer_fired(command.words[0], self._harness.now_us)
+        )
+        return self._harness.take_lines()
 
     def _force(self, command: Command) -> list[str]:
         """`force Empty Dead` puts the group into these states, without their usual effects."""
         self._bench().force(*(GroupState(word) for word in command.words))
-        return self._h.take_lines()
+        return self._harness.take_lines()
 
     # -- commands that make whole groups; how this is done is not printed. KafkaBench has methods
     # with the same names, which say more --
@@ -302,7 +312,7 @@ class CoordinatorPlayer:
         size = int(command.words[0])
         group_id = command.text("group", "group")
         session_timeout_ms = command.number("session", 10_000)
-        self._h.stable_group(size, group_id=group_id, session_timeout_ms=session_timeout_ms)
+        self._harness.stable_group(size, group_id=group_id, session_timeout_ms=session_timeout_ms)
         return self._quietly()
 
     def _first_member(self, command: Command) -> list[str]:
@@ -326,29 +336,29 @@ class CoordinatorPlayer:
 
         Raises: UnknownWord if it has not.
         """
-        if not isinstance(self._h, KafkaBench):
+        if not isinstance(self._harness, KafkaBench):
             raise UnknownWord("only the bench of Kafka's tests has such a group")
-        return self._h
+        return self._harness
 
     def _quietly(self) -> list[str]:
         """Drop the lines that were collected, and return none."""
-        self._h.take_lines()
+        self._harness.take_lines()
         return []
 
     # -- state --
 
     def _changes(self) -> list[str]:
         """Return lines about all of the state that has changed since the last call."""
-        coordinator = self._h.coordinator
+        coordinator = self._harness.coordinator
         groups = {}
         for summary in coordinator.groups():
-            groups[summary.group_id] = group_lines(self._h.group(summary.group_id))
+            groups[summary.group_id] = group_lines(self._harness.group(summary.group_id))
         lines = [f"{group_name(name)} is gone" for name in self._groups if name not in groups]
         for name, shown in groups.items():
             lines += _changed_lines(self._groups.get(name, {}), shown)
         timers = [
             f"{key} @{(deadline_us - EPOCH_US) / 1_000:g}"
-            for key, deadline_us in self._h.deadlines()
+            for key, deadline_us in self._harness.deadlines()
         ]
         if timers != self._timers:
             text = f"timers: {', '.join(timers) or 'none'}"
@@ -361,12 +371,12 @@ class CoordinatorPlayer:
 
     def _served(self) -> Iterator[str]:
         """Yield the partitions that the coordinator owns, is loading, or has failed to load."""
-        for partition in range(self._h.num_partitions):
-            if self._h.coordinator.is_owned(partition):
+        for partition in range(self._harness.num_partitions):
+            if self._harness.coordinator.is_owned(partition):
                 yield f"{partition} owned"
-            elif self._h.coordinator.is_loading(partition):
+            elif self._harness.coordinator.is_loading(partition):
                 yield f"{partition} loading"
-            elif (error := self._h.coordinator.load_error(partition)) is not None:
+            elif (error := self._harness.coordinator.load_error(partition)) is not None:
                 yield f"{partition} failed ({error})"
 
 

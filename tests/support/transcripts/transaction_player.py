@@ -68,7 +68,7 @@ class TransactionPlayer:
 
     def __init__(self) -> None:
         # The harness of the present coordinator.
-        self._h = _Printing()
+        self._harness = _Printing()
         # What was printed last: a line for each transactional id, and the timers.
         self._shown: list[str] = []
         self._timers: list[str] = []
@@ -81,13 +81,17 @@ class TransactionPlayer:
         if commands[0] == GIVEN:
             for line in commands[1:]:
                 self._carry_out(line)
-            self._h.take_lines()
+            self._harness.take_lines()
             return self._changes()
-        return [text for line in commands for text in (*self._carry_out(line), *self._changes())]
+        lines: list[str] = []
+        for line in commands:
+            lines += self._carry_out(line)
+            lines += self._changes()
+        return lines
 
     def close(self) -> None:
         """Check the invariants of the coordinator a last time."""
-        self._h.coordinator.check_invariants()
+        self._harness.coordinator.check_invariants()
 
     def _carry_out(self, line: str) -> list[str]:
         """Carry out a command, and return the lines that it prints.
@@ -100,15 +104,15 @@ class TransactionPlayer:
             raise UnknownWord(f"no command is called {command.name}")
         lines = carry_out(self, command)
         command.check_all_taken()
-        return self._h.take_lines() if lines is None else lines
+        return self._harness.take_lines() if lines is None else lines
 
     def _transactions(self, command: Command) -> list[str]:
         """`transactions transaction.max.timeout.ms=1000` begins with a new coordinator.
 
         `__transaction_state` has one partition, which it has loaded.
         """
-        self._h = _Printing(config=take_settings(BrokerConfig, command.settings))
-        self._h.take_lines()
+        self._harness = _Printing(config=take_settings(BrokerConfig, command.settings))
+        self._harness.take_lines()
         return []
 
     # -- requests --
@@ -187,17 +191,17 @@ class TransactionPlayer:
     ) -> None:
         """Send a request. If it gets no answer at once, the first printed line is `#3 waits`."""
         version = command.settings.pop("version", None)
-        request_id = self._h.submit(body, version=None if version is None else int(version))
-        if request_id not in self._h.responses:
-            self._h.lines.insert(0, f"#{request_id} waits")
+        request_id = self._harness.submit(body, version=None if version is None else int(version))
+        if request_id not in self._harness.responses:
+            self._harness.lines.insert(0, f"#{request_id} waits")
 
     # -- everything else --
 
     def _advance(self, command: Command) -> list[str]:
         """`advance 500` lets 500 ms pass."""
-        self._h.advance(int(command.words[0]))
-        lines = self._h.take_lines()
-        time_line = f"@{(self._h.now_us - EPOCH_US) / 1_000:g}"
+        self._harness.advance(int(command.words[0]))
+        lines = self._harness.take_lines()
+        time_line = f"@{(self._harness.now_us - EPOCH_US) / 1_000:g}"
         # If a timer has fired at the present time, the time was printed already.
         return lines if time_line in lines else [*lines, time_line]
 
@@ -215,11 +219,11 @@ class TransactionPlayer:
     def _set_holding(self, what: str, *, is_holding: bool) -> None:
         match what:
             case "appends":
-                self._h.holds_appends = is_holding
+                self._harness.holds_appends = is_holding
             case "markers":
-                self._h.holds_markers = is_holding
+                self._harness.holds_markers = is_holding
             case "producer_ids":
-                self._h.gives_producer_ids = not is_holding
+                self._harness.gives_producer_ids = not is_holding
             case _:
                 raise UnknownWord(f"hold what? {what}")
 
@@ -228,40 +232,40 @@ class TransactionPlayer:
 
         `complete NOT_COORDINATOR` lets it fail with this error.
         """
-        self._h.complete(_error(command))
+        self._harness.complete(_error(command))
 
     def _answer_markers(self, command: Command) -> None:
         """`answer_markers` lets the oldest held markers succeed in all partitions.
 
         `answer_markers NOT_COORDINATOR` lets them fail with this error.
         """
-        self._h.answer_markers(_error(command))
+        self._harness.answer_markers(_error(command))
 
     def _load(self, command: Command) -> None:
         """`load epoch=1` loads the partition from its log, in leader epoch 1."""
-        self._h.load(command.number("epoch", 0))
+        self._harness.load(command.number("epoch", 0))
 
     def _unload(self, _command: Command) -> None:
         """`unload` drops the transactions of the partition from memory."""
-        self._h.coordinator.unload(0)
+        self._harness.coordinator.unload(0)
 
     def _crash(self, command: Command) -> None:
         """`crash` goes on with the coordinator of another broker, which loads the same log."""
-        crashed = self._h
+        crashed = self._harness
         # Its producer ids begin with 1,000, far above those of the crashed coordinator.
-        self._h = _Printing(
+        self._harness = _Printing(
             config=crashed.config, log=list(crashed.log), epoch=None, first_producer_id=1_000
         )
-        self._h.take_lines()
-        self._h.now_us = crashed.now_us
-        self._h.holds_markers = crashed.holds_markers
-        self._h.load(command.number("epoch", 1))
+        self._harness.take_lines()
+        self._harness.now_us = crashed.now_us
+        self._harness.holds_markers = crashed.holds_markers
+        self._harness.load(command.number("epoch", 1))
 
     # -- state --
 
     def _changes(self) -> list[str]:
         """Return lines about transactional ids and timers that have changed since the last call."""
-        coordinator = self._h.coordinator
+        coordinator = self._harness.coordinator
         states = (coordinator.metadata(name) for name in self._names())
         printed = [_metadata_text(state) for state in states if state is not None]
         lines = [line for line in printed if line not in self._shown]
@@ -271,7 +275,7 @@ class TransactionPlayer:
         lines += [f"{name} is gone" for name in gone]
         timers = [
             f"{key} @{(deadline_us - EPOCH_US) / 1_000:g}"
-            for key, deadline_us in self._h.deadlines()
+            for key, deadline_us in self._harness.deadlines()
         ]
         if timers != self._timers:
             lines.append(f"timers: {', '.join(timers) or 'none'}")
@@ -280,8 +284,8 @@ class TransactionPlayer:
 
     def _names(self) -> list[str]:
         """Return the ids that the coordinator may know: TX, and those in the log and the trace."""
-        logged = (decode_transaction_key(record.key or b"") for record in self._h.records())
-        details = (event.detail or {} for event in self._h.trace)
+        logged = (decode_transaction_key(record.key or b"") for record in self._harness.records())
+        details = (event.detail or {} for event in self._harness.trace)
         traced = (
             str(detail["transactional_id"]) for detail in details if "transactional_id" in detail
         )

@@ -100,7 +100,7 @@ class ClientMember:
             session_timeout_ms=SESSION_MS,
             rebalance_timeout_ms=self.rebalance_timeout_ms,
         )
-        response = await self._ask(body, JOIN_VERSION)
+        response = await self._ask(body, version=JOIN_VERSION)
         assert isinstance(response, JoinGroupResponse)
         if response.error_code is ErrorCode.NONE:
             self.joined = response
@@ -116,7 +116,7 @@ class ClientMember:
         members = self.joined.members if self.joined is not None else ()
         assignments = {member.member_id: member.member_id.encode() for member in members}
         body = sync_group(self.member_id, self.generation_id, assignments, group_id=self.group_id)
-        response = await self._ask(body, 5)
+        response = await self._ask(body, version=5)
         assert isinstance(response, SyncGroupResponse)
         if response.error_code is ErrorCode.NONE:
             assert response.assignment == self.member_id.encode()
@@ -125,7 +125,7 @@ class ClientMember:
     async def heartbeat(self) -> ErrorCode:
         """Send a Heartbeat."""
         response = await self._ask(
-            heartbeat(self.member_id, self.generation_id, group_id=self.group_id), 4
+            heartbeat(self.member_id, self.generation_id, group_id=self.group_id), version=4
         )
         assert isinstance(response, HeartbeatResponse)
         return response.error_code
@@ -138,7 +138,7 @@ class ClientMember:
             self.generation_id,
             group_id=self.group_id,
         )
-        response = await self._ask(body, 9)
+        response = await self._ask(body, version=9)
         assert isinstance(response, OffsetCommitResponse)
         return response.topics[0].partitions[0].error_code
 
@@ -152,7 +152,7 @@ class ClientMember:
         body = offset_fetch(
             (TOPIC, self.index), group_id=self.group_id, require_stable=require_stable
         )
-        response = await self._ask(body, 9)
+        response = await self._ask(body, version=9)
         assert isinstance(response, OffsetFetchResponse)
         (group,) = response.groups
         assert group.error_code is ErrorCode.NONE
@@ -173,7 +173,7 @@ class ClientMember:
                 producer_epoch=producer.producer_epoch,
                 group_id=self.group_id,
             ),
-            3,
+            version=3,
             broker=TRANSACTION_COORDINATOR,
         )
         assert isinstance(added, AddOffsetsToTxnResponse)
@@ -189,7 +189,7 @@ class ClientMember:
                 member_id=self.member_id,
                 topics=topics,
             ),
-            3,
+            version=3,
         )
         assert isinstance(committed, TxnOffsetCommitResponse)
         error = committed.topics[0].partitions[0].error_code
@@ -200,7 +200,7 @@ class ClientMember:
                 producer_epoch=producer.producer_epoch,
                 committed=True,
             ),
-            3,
+            version=3,
             broker=TRANSACTION_COORDINATOR,
         )
         assert isinstance(ended, EndTxnResponse)
@@ -216,7 +216,7 @@ class ClientMember:
             transactional_id=transactional_id, transaction_timeout_ms=60_000
         )
         while True:
-            response = await self._ask(body, 4, broker=TRANSACTION_COORDINATOR)
+            response = await self._ask(body, version=4, broker=TRANSACTION_COORDINATOR)
             assert isinstance(response, InitProducerIdResponse)
             if response.error_code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 assert response.error_code is ErrorCode.NONE, response
@@ -237,13 +237,13 @@ class ClientMember:
 
     async def leave(self) -> ErrorCode:
         """Send a LeaveGroup."""
-        response = await self._ask(leave_group(self.member_id, group_id=self.group_id), 5)
+        response = await self._ask(leave_group(self.member_id, group_id=self.group_id), version=5)
         assert isinstance(response, LeaveGroupResponse)
         assert response.error_code is ErrorCode.NONE
         return response.members[0].error_code
 
     async def _ask(
-        self, body: AnyRequest, version: int, *, broker: int | None = None
+        self, body: AnyRequest, *, version: int, broker: int | None = None
     ) -> AnyResponse | str:
         """Send a request in this version of its API, and return the answer.
 
@@ -364,7 +364,7 @@ class ConcurrentGroups:
             ]
             producer = await self._ask(
                 InitProducerIdRequest(transactional_id="probe", transaction_timeout_ms=60_000),
-                4,
+                version=4,
                 broker_id=TRANSACTION_COORDINATOR,
             )
             groups_are_served = all(
@@ -382,9 +382,9 @@ class ConcurrentGroups:
     async def _describe_groups_of(self, broker_id: int) -> AnyResponse | str:
         """Ask a broker to describe its groups. If it does not answer, return a text instead."""
         ids = tuple(group_id for group_id in group_ids() if coordinator_of(group_id) == broker_id)
-        return await self._ask(DescribeGroupsRequest(groups=ids), 5, broker_id=broker_id)
+        return await self._ask(DescribeGroupsRequest(groups=ids), version=5, broker_id=broker_id)
 
-    async def _ask(self, body: AnyRequest, version: int, *, broker_id: int) -> AnyResponse | str:
+    async def _ask(self, body: AnyRequest, *, version: int, broker_id: int) -> AnyResponse | str:
         machine = self._machine
         if machine is None:
             return "the clients' machine has not started"
