@@ -136,6 +136,13 @@ def measure(root: Path) -> House:
     # Of several folders with as many modules, the last one by name is taken.
     largest = max(folders, key=lambda folder: (folders[folder], folder))
     trees = {name: ast.parse(text) for name, text in modules.items()}
+    parsed_causes: list[str] = []
+    for name, tree in trees.items():
+        # The texts of causes are defined in `protocol`, and only the coordinator may read them.
+        if not name.startswith(("coordinator/", "protocol/")):
+            # A line counts once, even if it parses several causes.
+            lines = sorted(set(_lines_that_parse_a_cause(tree)))
+            parsed_causes += [f"{name}:{line}" for line in lines]
     return House(
         largest_folder=(largest, folders[largest]),
         modules=len(modules),
@@ -146,14 +153,7 @@ def measure(root: Path) -> House:
             _count_lines(path.read_text(encoding="utf-8"))
             for path in (root / "tests").rglob("*.py")
         ),
-        parsed_causes=tuple(
-            f"{name}:{line}"
-            for name, tree in trees.items()
-            # These texts are defined in `protocol`, and only the coordinator may read them.
-            if not name.startswith(("coordinator/", "protocol/"))
-            # A line counts once, even if it parses several causes.
-            for line in sorted(set(_lines_that_parse_a_cause(tree)))
-        ),
+        parsed_causes=tuple(parsed_causes),
         crash_path=_crash_path(root),
     )
 

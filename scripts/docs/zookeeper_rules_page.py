@@ -5,9 +5,11 @@ without a coordinator. Its rules are in docs/kafka/ZOOKEEPER_CONSUMER.md, each w
 ZK-12.
 
 A test covers a rule if its docstring or comments name the id and quote the text of the rule. A
-story can do the same in the comments at its beginning. (Stories are parts of the files in
-`scenarios`, with the events that a scripted cluster must produce. Each has a heading `== title
-==`.) For some rules tests/conformance/zookeeper_rules.toml has a reason instead: the project
+story can do the same in the comments at its beginning. Stories are parts of the files in
+`scenarios`, with the events that a scripted cluster must produce. Each has a heading,
+`== title ==`.
+
+Some rules have a reason instead of a test, in tests/conformance/zookeeper_rules.toml: the project
 deviates from the rule, or the rule needs no test.
 
 The places are found by reading the files. No test is run.
@@ -137,7 +139,8 @@ def statuses() -> dict[str, str]:
 def zookeeper_rules_page() -> str:
     """Return the page: how many rules are covered, then each with its status and its tests."""
     status = statuses()
-    counts = [str(list(status.values()).count(status_to_count)) for status_to_count in STATUSES]
+    all_statuses = list(status.values())
+    counts = [str(all_statuses.count(name)) for name in STATUSES]
     parts = [
         "# Rules of the consumer on ZooKeeper\n\nEach rule of "
         "[ZOOKEEPER_CONSUMER.md](../kafka/ZOOKEEPER_CONSUMER.md), shortened to its first sentence. "
