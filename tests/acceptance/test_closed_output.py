@@ -25,8 +25,8 @@ EXIT_OUTPUT_CLOSED = 141
 number of the signal SIGPIPE. coordlab uses it for a closed terminal, too."""
 SMALL = (
     *("run", "coordinator_crash", "--no-analyze"),
-    *("--var", "groups.orders-readers.members=3"),
-    *("--var", "topics.orders.partitions=3"),
+    "--var=groups.orders-readers.members=3",
+    "--var=topics.orders.partitions=3",
 )
 SMALL_VIRTUAL = (*SMALL, "--runtime", "virtual")
 """A small experiment in virtual time, which is played in a moment."""
@@ -80,7 +80,7 @@ def test_run_on_ray_whose_pipe_closes_in_a_fault_leaves_no_process(tmp_path: Pat
     """The cluster has real processes: they must be healed and stopped although nobody reads."""
     command_line = CommandLine(tmp_path)
     with command_line.started(
-        *SMALL, "--var", "faults[0].at=0s", "--var", "faults[0].fault=pause"
+        *SMALL, "--var=faults[0].at=0s", "--var=faults[0].fault=pause"
     ) as command:
         code, errors = close_pipe_after(command, "faults")
 

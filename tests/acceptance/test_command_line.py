@@ -28,11 +28,11 @@ from tests.support.worlds.acceptance import rows_of_run
 
 pytestmark = pytest.mark.slow
 
-VIRTUAL = ("run", "coordinator_crash", "--runtime", "virtual")
+VIRTUAL_RUN = ("run", "coordinator_crash", "--runtime", "virtual")
 SMALL = (
-    *("--var", "groups.orders-readers.members=3"),
-    *("--var", "topics.orders.partitions=3"),
-    *("--var", "producers[0].records_per_second=20"),
+    "--var=groups.orders-readers.members=3",
+    "--var=topics.orders.partitions=3",
+    "--var=producers[0].records_per_second=20",
     "--no-analyze",
 )
 EVERY_HELP = """
@@ -143,7 +143,7 @@ def test_virtual_run_passes_and_leaves_a_complete_directory(command_line: Comman
 
     SMALL has the option --no-analyze.
     """
-    done = command_line.run(*VIRTUAL, "--seed", "7", *SMALL)
+    done = command_line.run(*VIRTUAL_RUN, "--seed", "7", *SMALL)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "PASS  coordinator_crash on virtual, seed 7" in done.stdout
@@ -181,7 +181,7 @@ def test_virtual_run_passes_and_leaves_a_complete_directory(command_line: Comman
 def test_seed_decides_the_digest(command_line: CommandLine) -> None:
     """Equal seeds give equal traces, another seed gives another trace; `list` shows all three."""
     for seed in ("7", "7", "8"):
-        assert command_line.run(*VIRTUAL, "--seed", seed, *SMALL).returncode == 0
+        assert command_line.run(*VIRTUAL_RUN, "--seed", seed, *SMALL).returncode == 0
 
     # A digest is a hash over all rows of a run's trace: equal digests mean equal runs.
     with_7, again_with_7, with_8 = (run.manifest.digest for run in command_line.runs())
@@ -199,7 +199,7 @@ def test_seed_decides_the_digest(command_line: CommandLine) -> None:
 def test_printed_replay_command_gives_the_same_trace(command_line: CommandLine) -> None:
     """Another person must be able to repeat the run with the command that it prints."""
     options = ("--seed", "11", "--no-trace", "--time-limit", "5m")
-    assert command_line.run(*VIRTUAL, *options, *SMALL).returncode == 0
+    assert command_line.run(*VIRTUAL_RUN, *options, *SMALL).returncode == 0
     (first,) = command_line.runs()
     words = shlex.split(first.manifest.replay)
     assert words[:3] == ["python", "-m", "coordlab"]
@@ -212,12 +212,13 @@ def test_printed_replay_command_gives_the_same_trace(command_line: CommandLine) 
 
 def test_json_is_one_document_on_standard_output(command_line: CommandLine) -> None:
     """CI reads standard output, so warnings go to standard error, whatever the verdict is."""
-    passed = command_line.run(*VIRTUAL, "--json", *SMALL)
+    passed = command_line.run(*VIRTUAL_RUN, "--json", *SMALL)
     unknown = command_line.run(
-        *VIRTUAL,
+        *VIRTUAL_RUN,
         "--json",
         # A group without members never becomes steady, so the verdict is unknown.
-        *("--var", "groups.orders-readers.members=0", "--var", "run.steady_state_timeout=2s"),
+        "--var=groups.orders-readers.members=0",
+        "--var=run.steady_state_timeout=2s",
     )
 
     document = json.loads(passed.stdout)
@@ -232,9 +233,10 @@ def test_json_is_one_document_on_standard_output(command_line: CommandLine) -> N
 def test_group_without_members_proves_nothing(command_line: CommandLine) -> None:
     """Exit code 2: without a steady group the fault is never injected, so nothing was tested."""
     done = command_line.run(
-        *VIRTUAL,
+        *VIRTUAL_RUN,
         "--no-analyze",
-        *("--var", "groups.orders-readers.members=0", "--var", "run.steady_state_timeout=5s"),
+        "--var=groups.orders-readers.members=0",
+        "--var=run.steady_state_timeout=5s",
     )
 
     assert done.returncode == 2
@@ -250,9 +252,9 @@ def test_group_without_members_proves_nothing(command_line: CommandLine) -> None
 
 def test_junit_of_a_run_has_the_result_of_each_check(command_line: CommandLine) -> None:
     """A pass has neither failures nor errors; an unknown verdict or interruption is an error."""
-    passed = command_line.run(*VIRTUAL, *SMALL, "--junit", "build/passed.xml")
-    unknown = command_line.run(*VIRTUAL, *SMALL, "--time-limit", "8s", "--junit", "unknown.xml")
-    with command_line.started(*VIRTUAL, "--no-analyze", "--junit", "stopped.xml") as process:
+    passed = command_line.run(*VIRTUAL_RUN, *SMALL, "--junit", "build/passed.xml")
+    unknown = command_line.run(*VIRTUAL_RUN, *SMALL, "--time-limit", "8s", "--junit", "unknown.xml")
+    with command_line.started(*VIRTUAL_RUN, "--no-analyze", "--junit", "stopped.xml") as process:
         # Interrupt the run when it reaches its faults.
         assert process.stdout is not None
         while "faults" not in process.stdout.readline():
@@ -281,7 +283,7 @@ def test_junit_of_a_run_has_the_result_of_each_check(command_line: CommandLine) 
 
 def test_time_limit_ends_a_run_that_proves_nothing(command_line: CommandLine) -> None:
     """The limit of 8 s ends the run before its fault: exit code 2, and a complete directory."""
-    done = command_line.run(*VIRTUAL, *SMALL, "--time-limit", "8s")
+    done = command_line.run(*VIRTUAL_RUN, *SMALL, "--time-limit", "8s")
 
     assert done.returncode == 2
     assert "the time limit of 8 s was reached" in done.stdout
@@ -298,12 +300,13 @@ def test_violated_promise_exits_1_with_its_evidence(command_line: CommandLine) -
     dies.
     """
     done = command_line.run(
-        *VIRTUAL,
+        *VIRTUAL_RUN,
         *("--no-analyze", "--no-trace"),
-        *("--var", "cluster.guards.high_watermark_gate=false"),
-        *("--var", "cluster.links.base_us=20000"),
-        *("--var", "groups.orders-readers.commit_interval_ms=20"),
-        *("--var", "faults[0].duration=10s", "--var", "run.after_faults=1s"),
+        "--var=cluster.guards.high_watermark_gate=false",
+        "--var=cluster.links.base_us=20000",
+        "--var=groups.orders-readers.commit_interval_ms=20",
+        "--var=faults[0].duration=10s",
+        "--var=run.after_faults=1s",
     )
 
     assert done.returncode == 1
@@ -320,7 +323,7 @@ def test_verdict_and_figures_come_without_spark(command_line: CommandLine) -> No
 
     With --no-analyze no table is written.
     """
-    done = command_line.run(*VIRTUAL, *SMALL, environment=NO_JAVA)
+    done = command_line.run(*VIRTUAL_RUN, *SMALL, environment=NO_JAVA)
     (past,) = command_line.runs()
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -335,7 +338,7 @@ def test_run_without_java_works_and_prints_how_to_analyse_it_later(
 ) -> None:
     """A run does not need Spark. Its analysis does, but only reports that Java is missing."""
     with_analysis = [option for option in SMALL if option != "--no-analyze"]
-    done = command_line.run(*VIRTUAL, *with_analysis, environment=NO_JAVA)
+    done = command_line.run(*VIRTUAL_RUN, *with_analysis, environment=NO_JAVA)
     (past,) = command_line.runs()
     directory = past.path.relative_to(command_line.folder)
 

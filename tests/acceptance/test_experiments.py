@@ -330,12 +330,13 @@ def test_members_leave_a_cut_coordinator_on_the_second_failure() -> None:
         # This member stayed, and had a third timeout. Before that, the cut coordinator named
         # itself: `peer` is the coordinator that was named, `cause` the broker that named it.
         assert len(timeouts) > 2
-        last_answer = [
+        _, second_timeout, third_timeout, *_ = timeouts
+        *_, last_answer = [
             row
             for row in rows
             if row.kind == TraceKind.COORDINATOR_FOUND
-            and timeouts[1].time_us <= row.time_us < timeouts[2].time_us
-        ][-1]
+            and second_timeout.time_us <= row.time_us < third_timeout.time_us
+        ]
         assert (last_answer.peer, last_answer.cause) == (COORDINATOR, COORDINATOR)
     assert members_that_left > 0
     # Members that left after two timeouts of 5 s have a gap of a little more than 10 s.

@@ -102,7 +102,7 @@ def test_groups_of_a_local_cluster_are_queried_from_another_process(
         assert run.poll() is None, run.communicate()
         code, described = ask(command_line, "describe", "--group", GROUP)
         assert code == 0
-        assert described["groups"][0]["group"] == GROUP
+        assert [group["group"] for group in described["groups"]] == [GROUP]
         run.terminate()
         output, errors = run.communicate(timeout=PATIENCE_S)
     assert "Traceback" not in output + errors

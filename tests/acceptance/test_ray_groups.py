@@ -121,8 +121,9 @@ def check_refused(command_line: CommandLine) -> None:
     The refusal names the members.
     """
     code, refused = ask(command_line, "delete", "--group", GROUP)
-    assert (code, refused["groups"][0]["error"]) == (1, "NON_EMPTY_GROUP")
-    assert len(refused["groups"][0]["held_by"]) == 4
+    (group,) = refused["groups"]
+    assert (code, group["error"]) == (1, "NON_EMPTY_GROUP")
+    assert len(group["held_by"]) == 4
     code, refused = ask(
         command_line, "reset-offsets", "--group", GROUP, "--all-topics", "--to-latest", "--execute"
     )

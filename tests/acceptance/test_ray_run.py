@@ -43,17 +43,17 @@ GROUP = "orders-readers"
 SESSION_US, HEARTBEAT_US = 3_000_000, 500_000
 SCALED_DOWN = (
     "--no-analyze",
-    *("--var", f"cluster.config.broker.session.timeout.ms={SESSION_US // 1_000}"),
-    *("--var", f"cluster.config.broker.heartbeat.interval.ms={HEARTBEAT_US // 1_000}"),
-    *("--var", "cluster.config.group.initial.rebalance.delay.ms=500"),
-    *("--var", f"groups.{GROUP}.members=4"),
-    *("--var", "topics.orders.partitions=4"),
-    *("--var", "faults[0].at=1s"),
+    f"--var=cluster.config.broker.session.timeout.ms={SESSION_US // 1_000}",
+    f"--var=cluster.config.broker.heartbeat.interval.ms={HEARTBEAT_US // 1_000}",
+    "--var=cluster.config.group.initial.rebalance.delay.ms=500",
+    f"--var=groups.{GROUP}.members=4",
+    "--var=topics.orders.partitions=4",
+    "--var=faults[0].at=1s",
 )
 # Options that change the experiment's only fault, the crash of the coordinator.
-SHORT = ("--var", "faults[0].duration=6s", "--var", "run.after_faults=1s")
-ENDLESS = ("--var", "faults[0].duration=100s")
-PAUSE_INSTEAD = ("--var", "faults[0].fault=pause")
+SHORT = ("--var=faults[0].duration=6s", "--var=run.after_faults=1s")
+ENDLESS = ("--var=faults[0].duration=100s",)
+PAUSE_INSTEAD = ("--var=faults[0].fault=pause",)
 PATIENCE_S = 120.0
 """Limit for waiting on other processes, generous because two Rays on a busy machine are slow."""
 
@@ -84,7 +84,7 @@ def check_no_process_is_left(command_line: CommandLine) -> None:
 
 
 def living_nodes(past: PastRun) -> dict[str, int]:
-    """Return the ids of those processes of a run that still live.
+    """Return the process ids of those nodes of a run that still live, such as {"broker-0/0": 4711}.
 
     While a run goes on, the nodes write their rows into files in its folder `trace`. The first row
     of each node has the id of its process.
@@ -232,11 +232,13 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
         assert fault.pid is not None
         nodes = living_nodes(past)
         assert len(nodes) >= 8, "three brokers, the controller and four members"
+        # The fault has paused its broker.
         assert is_stopped(*processes([fault.pid]))
         processes_of_ray = rays_own(run.pid)
         assert len(processes_of_ray) == 2  # gcs_server and raylet
         run.kill()
         run.wait()
+        # All processes end within some seconds, and none is left after that.
         assert left_after([*processes(nodes.values()), *processes_of_ray]) == []
         yield command_line
     # Helpers of Ray remain for a minute.
@@ -252,7 +254,7 @@ def test_run_whose_driver_was_killed_leaves_no_process(killed: CommandLine) -> N
     (past,) = killed.runs()
     assert past.incomplete
     listed = killed.run("list")
-    assert f"{past.manifest.run}" in listed.stdout
+    assert past.manifest.run in listed.stdout
     assert " killed " in listed.stdout
 
 

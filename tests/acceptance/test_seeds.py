@@ -19,11 +19,11 @@ from tests.support.harness.command_line import COMMAND_TIMEOUT_S, ROOT, CommandL
 
 pytestmark = pytest.mark.slow
 
-VIRTUAL = ("run", "coordinator_crash", "--runtime", "virtual")
+VIRTUAL_RUN = ("run", "coordinator_crash", "--runtime", "virtual")
 SMALL = (
-    *("--var", "groups.orders-readers.members=3"),
-    *("--var", "topics.orders.partitions=3"),
-    *("--var", "producers[0].records_per_second=20"),
+    "--var=groups.orders-readers.members=3",
+    "--var=topics.orders.partitions=3",
+    "--var=producers[0].records_per_second=20",
 )
 
 
@@ -32,9 +32,9 @@ def test_each_seed_gives_the_run_that_it_gives_alone(command_line: CommandLine) 
 
     The two runs have the same digest (a hash of the trace) and the same replay command.
     """
-    alone = command_line.run(*VIRTUAL, *SMALL, "--seed", "7", "--no-analyze")
+    alone = command_line.run(*VIRTUAL_RUN, *SMALL, "--seed", "7", "--no-analyze")
     several = command_line.run(
-        *VIRTUAL, *SMALL, "--seeds", "7..8", "--workers", "2", "--json", "--junit", "seeds.xml"
+        *VIRTUAL_RUN, *SMALL, "--seeds", "7..8", "--workers", "2", "--json", "--junit", "seeds.xml"
     )
     listed = command_line.run("list", "--json")
 
@@ -70,7 +70,7 @@ def test_inconclusive_seeds_are_listed_with_their_commands(command_line: Command
     The time limit of 8 s ends the runs before their fault.
     """
     done = command_line.run(
-        *VIRTUAL, *SMALL, "--seeds", "1,3", "--time-limit", "8s", "--no-analyze"
+        *VIRTUAL_RUN, *SMALL, "--seeds", "1,3", "--time-limit", "8s", "--no-analyze"
     )
 
     assert done.returncode == 2
@@ -97,7 +97,7 @@ def test_file_with_its_own_seed_is_played_with_those_of_the_command(
 def test_folder_that_cannot_be_made_is_refused_before_any_seed(command_line: CommandLine) -> None:
     """A wrong `--runs` is the user's mistake: exit code 254, and not one failure for each seed."""
     (command_line.folder / "file").write_text("")
-    done = command_line.run(*VIRTUAL, "--seeds", "1..3", "--runs", "file/runs")
+    done = command_line.run(*VIRTUAL_RUN, "--seeds", "1..3", "--runs", "file/runs")
 
     assert done.returncode == 254
     assert done.stderr.startswith("no run directory can be made in file/runs: ")
@@ -109,7 +109,7 @@ def test_worker_that_is_killed_is_a_failure_of_the_lab(command_line: CommandLine
     Seed 2 is reported as a failure, and seed 3 is still played, by a new worker.
     """
     with command_line.started(
-        *VIRTUAL, *SMALL, "--seeds", "1..3", "--workers", "1", "--no-analyze"
+        *VIRTUAL_RUN, *SMALL, "--seeds", "1..3", "--workers", "1", "--no-analyze"
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "seed 1 passed\n"
@@ -132,7 +132,7 @@ def test_worker_that_is_killed_is_a_failure_of_the_lab(command_line: CommandLine
 
 def test_ctrl_c_ends_the_workers_and_lists_finished_seeds(command_line: CommandLine) -> None:
     """The seed in progress ends as an interrupted run does; no other seed is begun."""
-    with command_line.started(*VIRTUAL, *SMALL, "--seeds", "1..9", "--workers", "1") as process:
+    with command_line.started(*VIRTUAL_RUN, *SMALL, "--seeds", "1..9", "--workers", "1") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "seed 1 passed\n"
         process.send_signal(SIGINT)

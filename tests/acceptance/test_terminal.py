@@ -20,7 +20,8 @@ pytestmark = pytest.mark.slow
 
 RUN = (
     *("run", "coordinator_crash", "--runtime", "virtual", "--no-analyze", "--no-trace"),
-    *("--var", "groups.orders-readers.members=3", "--var", "topics.orders.partitions=3"),
+    "--var=groups.orders-readers.members=3",
+    "--var=topics.orders.partitions=3",
 )
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 """Control codes that hide and show the cursor."""

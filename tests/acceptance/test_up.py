@@ -32,11 +32,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 PATIENCE_S = 60.0
 QUICK = (
     *("--topic", "orders:2", "--group", "readers:orders:2", "--producer", "orders:50"),
-    *("--var", "cluster.config.group.initial.rebalance.delay.ms=0"),
-    *("--var", "cluster.config.offsets.topic.num.partitions=4"),
-    *("--var", "cluster.config.broker.session.timeout.ms=2000"),
-    *("--var", "cluster.config.broker.heartbeat.interval.ms=400"),
-    *("--var", "groups.readers.commit_interval_ms=100"),
+    "--var=cluster.config.group.initial.rebalance.delay.ms=0",
+    "--var=cluster.config.offsets.topic.num.partitions=4",
+    "--var=cluster.config.broker.session.timeout.ms=2000",
+    "--var=cluster.config.broker.heartbeat.interval.ms=400",
+    "--var=groups.readers.commit_interval_ms=100",
     "--no-analyze",
 )
 """Options for a small cluster with short timeouts. Its group is Stable in a moment."""
@@ -188,8 +188,8 @@ def test_ctrl_c_heals_and_judges_and_a_second_one_ends_the_wait(command_line: Co
     assert [fault.healed_by for fault in past.journal()] == ["end"]
 
     # The session of a dead member ends only after 30 s, so the final wait is long.
-    long_sessions = ("--var", "groups.readers.config.session.timeout.ms=30000")
-    green = (*QUICK, "--name", "green", *long_sessions)
+    long_sessions = "--var=groups.readers.config.session.timeout.ms=30000"
+    green = (*QUICK, "--name", "green", long_sessions)
     with up(command_line, *green, until="group readers: Stable") as cluster:
         assert command_line.run("inject", "pause", "broker(0)").returncode == EXIT_PASS
         crashed = command_line.run("inject", "crash", "member(readers, 0)", "--name", "green")
@@ -294,9 +294,9 @@ def test_a_client_from_outside_survives_the_crash_of_its_coordinator(
     with up(
         command_line,
         *("--topic", "orders:2", "--producer", "orders:50", "--no-analyze"),
-        *("--var", "cluster.config.group.initial.rebalance.delay.ms=0"),
-        *("--var", "cluster.config.broker.session.timeout.ms=2000"),
-        *("--var", "cluster.config.broker.heartbeat.interval.ms=400"),
+        "--var=cluster.config.group.initial.rebalance.delay.ms=0",
+        "--var=cluster.config.broker.session.timeout.ms=2000",
+        "--var=cluster.config.broker.heartbeat.interval.ms=400",
     ) as cluster:
         shown = json.loads(command_line.run("status", "--json").stdout)
         client = join(shown["bootstrap"], "payments")

@@ -1,8 +1,8 @@
 """`coordlab list` shows the past runs, each with the name by which other commands find it.
 
-The name of a run is that of its directory, such as `crash/2026-01-01T10-00-00.000Z`. A run
-that passed has a `*` if something bad happened in it that no promise forbids, such as two members
-that owned a partition at the same time. The list explains the `*` below.
+The name of a run is that of its directory, such as `crash/2026-01-01T10-00-00.000Z`. A run that
+passed has a `*` if something bad happened in it that no promise forbids, such as two members that
+owned a partition at the same time. The list explains the `*` below.
 """
 
 import json

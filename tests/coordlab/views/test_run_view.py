@@ -7,6 +7,7 @@ several times a second. In all these tests the run has lasted NOW_S seconds.
 import io
 
 import pytest
+from msgspec import structs
 from rich.console import Console
 
 from chaos.run.runner import STAGES, Progress
@@ -99,9 +100,7 @@ def fault(number: int, outcome: FaultOutcome = FaultOutcome.PLANNED, **more: int
         duration_us=SECOND,
         outcome=outcome,
     )
-    for name, value in more.items():
-        setattr(entry, name, value)
-    return entry
+    return structs.replace(entry, **more)
 
 
 def progress(
@@ -117,7 +116,7 @@ def progress(
 def test_present_stage_is_visible_without_colour(stage: str) -> None:
     """A line lists all stages, with the present one in brackets.
 
-    A narrow terminal shows only the present one: `faults (stage 3 of 5)`.
+    A narrow terminal shows only the present one, such as `faults (stage 3 of 8)`.
     """
     assert f"[{stage}]" in lines_of(progress(stage=stage), 80)[STAGE_LINE]
     assert lines_of(progress(stage=stage), 40)[STAGE_LINE].startswith(f"{stage} (stage ")

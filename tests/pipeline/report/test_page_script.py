@@ -283,11 +283,11 @@ def test_rows_of_a_block_are_beside_each_other_on_a_phone(
         if is_phone:
             assert fits
         # Two cells are beside each other if they have the same distance from the top.
-        tops = seen.page.locator("#costs tbody tr").evaluate_all(
+        top_of_old, top_of_new, top_of_alone = seen.page.locator("#costs tbody tr").evaluate_all(
             "rows => rows.map(row => row.cells[3].getBoundingClientRect().top)"
         )
-        assert (tops[0] == tops[1]) is is_phone
-        assert tops[1] < tops[2]
+        assert (top_of_old == top_of_new) is is_phone
+        assert top_of_new < top_of_alone
         # A phone shows one name for each block, a desktop one for each row.
         names = seen.page.locator("#costs tbody th:visible")
         assert names.count() == (2 if is_phone else 3)

@@ -101,10 +101,10 @@ def test_violation_shortens_member_ids_and_keeps_them_in_the_title() -> None:
     The names of the node and the partition contain `<`, so they are also escaped.
     """
     member = "consumer-readers-3-a516a4af-4afe-4a11-8609-11be2c01a646"
-    step = Rows().add(
+    row = Rows().add(
         1, "<n>", TraceKind.COMMIT_STORED, partition="<i>", member=member, generation=1
     )
-    html = _html(violations_section(report_input(run_facts(checks=(_violated(_finding(step)),)))))
+    html = _html(violations_section(report_input(run_facts(checks=(_violated(_finding(row)),)))))
     shortened = (
         f'member <span title="{member}">consumer-readers-3-a516a4af\N{HORIZONTAL ELLIPSIS}</span>'
     )
@@ -166,5 +166,5 @@ def test_lane_of_a_row_shows_its_kind(kind: str, partition: str | None, lane: st
     For an append this depends on the partition: `__consumer_offsets` has another lane than topics
     with data.
     """
-    step = Rows().add(1, "n", TraceKind(kind), partition=partition)
-    assert lane_of(step) == lane
+    row = Rows().add(1, "n", TraceKind(kind), partition=partition)
+    assert lane_of(row) == lane

@@ -201,6 +201,6 @@ def test_expectation_is_shown_beside_the_measurement() -> None:
 
 def test_every_measure_of_the_chains_is_defined() -> None:
     """The report's table of definitions says when each measured time begins and ends."""
-    defined_names = {row[1] for row in definitions().rows}
+    defined_names = {name for _, name, *_ in definitions().rows}
     names_of_times = {measure.name for measure in MEASURES if measure.is_time}
     assert names_of_times <= defined_names

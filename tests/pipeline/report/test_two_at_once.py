@@ -228,19 +228,21 @@ def test_section_explains_the_cause_step_by_step_in_time_order() -> None:
         "91.000",
         "93.000",
     ]
+    fault, second_coordinator, rebalance_begins, new_owners, _healing, unload, one_owner = steps
+    assert "cut of broker-2 from broker-0, broker-1, controller-100, not from its clients" in fault
     assert (
-        "cut of broker-2 from broker-0, broker-1, controller-100, not from its clients" in steps[0]
+        "It answers 144 heartbeats with success, so its members keep their partitions"
+        in second_coordinator
     )
+    assert "cut off for 70.00 s of that time" in second_coordinator
     assert (
-        "It answers 144 heartbeats with success, so its members keep their partitions" in steps[1]
+        "begins a rebalance (join of c-6). It waits for c-0, c-5 to join, too" in rebalance_begins
     )
-    assert "cut off for 70.00 s of that time" in steps[1]
-    assert "begins a rebalance (join of c-6). It waits for c-0, c-5 to join, too" in steps[2]
-    assert "removes c-0, c-5 (session expiry, session.timeout.ms = 45000)" in steps[3]
-    assert "from its load on: 19.000 s + 45.000 s = 64.000 s" in steps[3]
-    assert "2 partitions of c-0, c-5 now belong to c-6 as well" in steps[3]
-    assert "no longer the coordinator (unloaded)" in steps[5]
-    assert "loses its partitions: the coordinator no longer knows it" in steps[6]
+    assert "removes c-0, c-5 (session expiry, session.timeout.ms = 45000)" in new_owners
+    assert "from its load on: 19.000 s + 45.000 s = 64.000 s" in new_owners
+    assert "2 partitions of c-0, c-5 now belong to c-6 as well" in new_owners
+    assert "no longer the coordinator (unloaded)" in unload
+    assert "loses its partitions: the coordinator no longer knows it" in one_owner
 
 
 def _unknown_member_answer(consumer: str, ended_us: int) -> Row:
@@ -273,10 +275,11 @@ def test_answers_that_ended_the_overlap_are_named_with_their_times() -> None:
     steps = [
         line for line in plain_text(section).splitlines() if re.match(r"9[23]\.\d{3} s ", line)
     ]
-    assert steps[0].startswith("92.000 s c-0, c-5: NOT_COORDINATOR from the old coordinator")
-    assert "c-0 is the first to lose its partitions: Heartbeat is answered" in steps[1]
+    told_by_old, first_loss, last_loss = steps
+    assert told_by_old.startswith("92.000 s c-0, c-5: NOT_COORDINATOR from the old coordinator")
+    assert "c-0 is the first to lose its partitions: Heartbeat is answered" in first_loss
     # c-5 is the last to lose its partitions, 7 us after c-0.
-    assert steps[2].endswith(
+    assert last_loss.endswith(
         "Heartbeat is answered UNKNOWN_MEMBER_ID by broker-0. One owner again."
     )
 

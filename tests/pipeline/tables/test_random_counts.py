@@ -2,10 +2,10 @@
 
 Each table must equal its oracle: the same table, computed in plain Python with simple loops over
 the trace (`pipeline/in_memory`). `check_table(runs, table, oracle, key)` compares the two tables of
-each run, row by row, for random traces and for a few real runs. The columns of `key` tell which
-rows belong together. It returns the rows of the random traces. A comparison says nothing about a
-case that does not occur, so each test then checks that these rows have every case in which the two
-tables could differ.
+each run, row by row, for random traces and for a few real runs, and returns the rows of the random
+traces. The columns of `key` tell which rows belong together. A comparison says nothing about a case
+that does not occur, so each test then checks that the returned rows have every case in which the
+two tables could differ.
 """
 
 import pyarrow.parquet as pq

@@ -6,9 +6,9 @@ removed although they worked (`sent_away`).
 
 Spark's computation is fast for large runs, but hard to check by eye. The oracle computes the same
 rows with simple loops over the trace. `check_table` compares the two tables of each run, row by
-row, for random traces and for a few real runs. Its last argument has the columns that tell which
-rows belong together. It returns the rows of the random traces. A comparison says nothing about a
-case that does not occur, so each test then checks that they have every case.
+row, for random traces and for a few real runs, and returns the rows of the random traces. Its last
+argument has the columns that tell which rows belong together. A comparison says nothing about a
+case that does not occur, so each test then checks that the returned rows have every case.
 """
 
 import pytest

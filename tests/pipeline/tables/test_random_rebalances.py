@@ -4,8 +4,8 @@ A row is a rebalance of a group, with the reason for which it began.
 
 Spark's computation is fast for large runs, but hard to check by eye. The oracle computes the same
 rows with simple loops over the trace. `check_table` compares the two tables of each run, row by
-row, for random traces and for a few real runs. The columns of `_KEY` tell which rows belong
-together. It returns the rows of the random traces.
+row, for random traces and for a few real runs, and returns the rows of the random traces. The
+columns of `_KEY` tell which rows belong together.
 
 A comparison says nothing about a case that does not occur. So the test then checks that the random
 traces have each case in which the two tables could differ. A small number, such as 3, only means

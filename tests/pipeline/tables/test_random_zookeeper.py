@@ -2,10 +2,10 @@
 
 Spark's computation is fast for large runs, but hard to check by eye. The oracle in
 `pipeline/in_memory` computes the same rows with simple loops over the trace. `check_table` compares
-the two tables of each run, row by row, for random traces and for a few real runs. Its last argument
-has the columns that tell which rows belong together. It returns the rows of the random traces. A
-comparison says nothing about a case that does not occur, so each test then checks that these rows
-have every case.
+the two tables of each run, row by row, for random traces and for a few real runs, and returns the
+rows of the random traces. Its last argument has the columns that tell which rows belong together. A
+comparison says nothing about a case that does not occur, so each test then checks that the returned
+rows have every case.
 
 docs/TABLES.md explains the columns. Ids such as ZK-74 are rules of
 docs/kafka/ZOOKEEPER_CONSUMER.md.

@@ -74,7 +74,9 @@ def test_transforms_name_their_grain_and_every_column(analysed: AnalysedRuns) ->
         name, docstring = step.name, step.transform.__doc__ or ""
         schema = pq.read_table(analysed.directories["crash"] / "tables" / name).schema
         missing += [
-            f"{name}: {word}" for word in ("Output grain:", "Nulls:") if word not in docstring
+            f"{name}: {heading}"
+            for heading in ("Output grain:", "Nulls:")
+            if heading not in docstring
         ]
         missing += [
             f"{name}: {column}" for column in schema.names if f"`{column}`" not in docstring

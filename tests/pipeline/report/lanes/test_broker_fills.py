@@ -77,13 +77,14 @@ def test_broker_has_one_colour_in_all_lanes() -> None:
 def test_generations_of_one_coordinator_are_shades_of_its_colour() -> None:
     """Two generations differ, and both visibly belong to the same coordinator.
 
-    The variants are the plain colour, the colour with a pattern, and the pale colour.
+    The variants are the plain colour, the colour with a pattern, and the pale colour. Here they are
+    those of the first broker.
     """
     plain, pattern, pale = (broker_fill(0, variant) for variant in range(3))
     assert len({plain, pattern, pale}) == 3
     assert plain == SERIES[0]
     assert pattern == "url(#hatch-1)"
-    assert SERIES[0] in pale
+    assert SERIES[0] in pale  # the pale colour is mixed from the plain one
 
 
 def test_brokers_have_none_of_the_colours_of_rebalances_and_faults() -> None:

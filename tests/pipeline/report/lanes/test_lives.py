@@ -176,5 +176,6 @@ def test_bar_of_an_empty_place_names_no_life() -> None:
         stopped=[stop("m-0", at_s=10, down_s=12)],
         replaced=[start("m-0", at_s=17, ready_s=20)],
     )
-    labels = [labels_of(row)["l"] for row in lives_of([rollout], 60 * S)]
+    long_label = "l"  # key of the chart's data, beside the key of a shorter label
+    labels = [labels_of(row)[long_label] for row in lives_of([rollout], 60 * S)]
     assert labels == ["life 1", "life 1", "away", "life 2", "life 2"]

@@ -39,6 +39,7 @@ BEGIN_S, END_S = "a", "b"
 DIRECTION = "v"  # of a stub: up or down the page, towards the other node's line
 TEXT, LABEL = "t", "l"
 ZOOM = "z"  # the zoom, in pixels per second, from which a text is shown
+LEFT_ZOOM = "y"  # of a text: the zoom from which it can be left of its time
 IS_FAILURE = "k"  # 1 for a failure, otherwise 0
 BAR_ROW = "y"  # the row of a bar below its node's line, counted from 0
 
@@ -307,7 +308,10 @@ def test_nodes_are_servers_first_and_bounded() -> None:
     """Servers and the members with the most messages have a line; a note counts the others."""
     rows = [message("Heartbeat", f"consumer-{index}", _BROKER, sent_s=11) for index in range(1_000)]
     rows.append(message("Fetch", "broker-10", "controller-100", sent_s=11))
-    rows += [message("JoinGroup", "consumer-777", _BROKER, sent_s=12 + at) for at in range(3)]
+    # consumer-777 has three messages more than the other members.
+    rows += [
+        message("JoinGroup", "consumer-777", _BROKER, sent_s=sent_s) for sent_s in (12, 13, 14)
+    ]
     drawn = diagram(rows)
     # Servers in the order: controllers, then brokers by number.
     assert drawn.nodes[:3] == ["controller-100", "broker-2", "broker-10"]
@@ -335,10 +339,10 @@ def test_texts_that_would_overlap_appear_at_different_zooms() -> None:
     assert zooms["another line"] == 0, "a text on another line overlaps nothing"
     # The two texts are 0.1 s apart, which is 10 pixels at a zoom of 100: less than a word's width.
     assert float(zooms["a word"] or 0) > 100, "pixels a second"
-    # A text usually begins at its time and extends to the right. `y` of a word is the zoom from
-    # which there is room for it on the left side, too.
-    leftward = {word[TEXT]: float(word["y"] or 0) for word in words}
-    assert leftward["a word"] > float(zooms["a word"] or 0)
+    # A text usually begins at its time and extends to the right. From a nearer zoom on, there is
+    # room for it on the left side, too.
+    zooms_for_left_side = {word[TEXT]: float(word[LEFT_ZOOM] or 0) for word in words}
+    assert zooms_for_left_side["a word"] > float(zooms["a word"] or 0)
     assert "the same moment" not in zooms, "no zoom separates two texts of one moment"
 
 

@@ -3,6 +3,7 @@
 A few intervals are drawn as bars: `slots` distributes them over rows, so that the bars of a row do
 not overlap. Many intervals are drawn as a line that shows how many of them hold at each time, and
 rises and falls in steps. `Steps((0, 10), ((1,), (2,)))` is such a line: 1 from 0 on, 2 from 10 on.
+`Steps((0, 10), ((1, 7), (2, 8)))` are two lines that change at the same times.
 """
 
 import random
@@ -81,6 +82,7 @@ def test_joined_steps_have_every_count_at_every_change() -> None:
 def test_thinned_steps_keep_the_highest_and_lowest_peak() -> None:
     """A reader must see a moment in which all members were without service, however short."""
     rng = random.Random(2)
+    # A line that jumps up and down at random, with one peak above all others and one below.
     counts = [rng.randrange(100) for _ in range(20_000)]
     counts[12_345] = 1_000
     counts[777] = -1

@@ -152,8 +152,9 @@ def test_lanes_show_each_view_and_the_members_that_gave_up() -> None:
 
     discs = [row for row in rows if row["mark"] == "disc"]
     assert [row["text"] for row in discs] == ["2", "3", "3"]
-    assert discs[1]["fill"] == discs[2]["fill"]
-    assert discs[0]["fill"] != discs[1]["fill"]
+    fill_of_old_0, fill_of_old_1, fill_of_old_2 = (row["fill"] for row in discs)
+    assert fill_of_old_1 == fill_of_old_2
+    assert fill_of_old_0 != fill_of_old_1
     (cross,) = (row for row in rows if row["mark"] == "cross")
     assert cross["says"] == "consumer-old-1 gave up (running)"
     rows_of_new = charts["designs-plans-coordinator"].data["plans-coordinator"]
