@@ -1,15 +1,14 @@
-"""BaseHost: everything of a Host that must be equal in every runtime.
+"""BaseHost: the part of a Host that is the same in every runtime.
 
-A Host is a node's only access to its surroundings; a node is a broker, a client and so on. An
-incarnation is one life of a node. A frame is a message on a link between two nodes. A link rule is
-the effect of a fault on frames, for example a delay. The gate applies the rules.
+`cluster.host.host` says what a host is. A BaseHost serves one incarnation of a node: it owns the
+tasks and connections of the node, numbers its trace rows, pauses it and ends it. Each runtime
+(virtual or real time) has a subclass that adds clocks and timers, and writes trace rows and log
+lines. The runtime also carries the *frames*, which are the messages between two nodes.
 
-A BaseHost owns one incarnation: the tasks and connections of its node, the gate of its links, the
-numbers of its trace rows, its pauses and its end. A runtime (virtual or real time) adds clocks,
-timers, the transport of frames, and the destinations of trace rows and log lines.
+A fault may delay or drop frames between two nodes. It does so by *link rules*. As long as a rule
+concerns this node, its frames pass through a LinkGate, which applies the rules.
 
-Once the incarnation is over, every call raises HostDead, no timer fires, and no frame is taken. No
-coroutine of the node has any effect, as a killed process sends no LeaveGroup.
+Once the incarnation is over, every call raises HostDead, no timer fires, and no frame is taken.
 """
 
 import asyncio
@@ -36,14 +35,14 @@ from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
 
 
 class KeptTimer(Protocol):
-    """A timer that came due while its host was paused."""
+    """A timer that came due while its host was paused. It fires after the pause."""
 
     def fire(self) -> None:
-        """Make the call, unless it was cancelled since."""
+        """Make the timer's call, unless the timer was cancelled during the pause."""
 
 
 class Backlog:
-    """Events that reached a node while it was paused, each kind in the order of arrival."""
+    """What reached a node while it was paused; each list is in the order of arrival."""
 
     __slots__ = ("arrivals", "is_resuming", "released", "resets", "rules", "timers")
 
@@ -56,9 +55,10 @@ class Backlog:
         """A close frame for each connection that was reset; the connection's other frames that wait
         here are lost."""
         self.released: deque[Frame] = deque()
-        """Frames that link rules held and have released; they are older than `arrivals`."""
+        """Frames that the gate delayed and released during the pause. They reached the gate before
+        all frames in `arrivals` did."""
         self.arrivals: deque[Frame | NodeName] = deque()
-        """Frames, and names of peers whose process was lost."""
+        """Frames that arrived, and names of peers whose process was lost."""
         self.rules: Sequence[LinkRule] | None = None
         """Link rules that take effect at `resume`; None if they have not changed."""
 
@@ -66,7 +66,7 @@ class Backlog:
 class BaseHost(Host):
     """One incarnation of a node on an asyncio loop.
 
-    `carry` takes each frame that leaves. It must not call a method of this host before it returns.
+    `carry` is called with each frame that leaves the node. It must not call back into this host.
     """
 
     def __init__(
@@ -91,43 +91,44 @@ class BaseHost(Host):
         self.fires_timers = True
         """False while the node is paused, and once the incarnation is over."""
         self._takes_frames = True
-        """False from a pause until its backlog is delivered, and once the incarnation is over."""
+        """False from a pause until the frames that waited are delivered, and after the end."""
         self._backlog: Backlog | None = None
-        """Events of a pause, until the resume has handled all of them; None otherwise."""
+        """What arrived during a pause, until `resume` has handled all of it; None otherwise."""
         self._gate: LinkGate | None = None
-        """None while no link rule concerns this node; otherwise all frames pass through it."""
+        """The gate through which all frames pass; None while no link rule concerns this node."""
         self._seed = seed
         self._run_id = run_id
         self._event_loop = loop
         self._carry = carry
         self._rows = 0
-        """Number of trace rows so far."""
+        """Number of trace rows so far, which is also the number of the next row."""
         self._context = contextvars.Context()
-        """Context of all tasks of this incarnation and of no others.
+        """The context in which all tasks of this incarnation run, and nothing else.
 
-        VirtualLoop is the event loop of virtual time. Its methods `discard` and `withdraw` find the
-        steps of these tasks by their context.
+        So the event loop of virtual time can recognize the steps of these tasks in its queue, and
+        take them out (`VirtualLoop.discard`, `VirtualLoop.withdraw`).
         """
         self._tasks: dict[asyncio.Task[None], None] = {}
-        """Unfinished tasks, in the order of their creation: an ordered set."""
+        """Unfinished tasks, in the order of their creation. The values mean nothing: a dict keeps
+        this order, and a set would not."""
         self.endpoint = Endpoint(self, self._send)
 
     # -- to be implemented by a runtime -------------------------------------------------------
 
     @abstractmethod
     def _post(self, callback: Callable[..., object], *args: object) -> None:
-        """Make the loop call `callback(*args)` after all callbacks that are ready."""
+        """Make the loop call `callback(*args)` after everything that is in its queue."""
 
     @abstractmethod
     def _report_failure(self, what: str, error: BaseException) -> None:
-        """Record that the task or callback `what` of the live node died of `error`."""
+        """Record that `error` ended the task or callback named `what`."""
 
     @abstractmethod
     def _free_resources(self) -> None:
         """Free the runtime's resources of an incarnation that is over."""
 
     def _hold_steps(self) -> None:
-        """Take the ready steps of tasks off the loop at a pause, if the loop supports that."""
+        """Take steps of tasks that are ready to run off the loop, where the loop can do so."""
 
     def _release_steps(self) -> None:
         """Give the steps that `_hold_steps` took back to the loop."""
@@ -158,7 +159,7 @@ class BaseHost(Host):
     def callback_failed(self, error: Exception, what: str = "callback") -> None:
         """Record an exception that left a callback, unless the node died in the callback."""
         if isinstance(error, NodeTaskFailed):
-            raise error  # recorded already; it must reach the caller of the loop
+            raise error  # a failure that is recorded already, and that ends the run
         if self.alive:
             self._report_failure(what, error)
 
@@ -230,19 +231,20 @@ class BaseHost(Host):
             self._gate.receive(frame)
 
     def peer_lost(self, peer: NodeName) -> None:
-        """Handle the death of the process that hosts `peer`, if no ResetFrame announces it."""
+        """End all connections with `peer`, whose process died without sending a ResetFrame."""
         if not self._takes_frames:
             if self._backlog is not None:
                 self._backlog.arrivals.append(peer)
             return
         try:
-            # If there is a gate, it tells the endpoint, perhaps later.
+            # A gate passes the call on to the endpoint, after the frames of `peer` that it still
+            # delays.
             (self.endpoint if self._gate is None else self._gate).peer_lost(peer)
         except Exception as error:
             self.callback_failed(error)
 
     def _deliver(self, frame: Frame) -> None:
-        """Pass a frame to the node once no rule holds it; keep it if the node is paused."""
+        """Take a frame that no rule delays any more; put it aside if the node is paused."""
         if self._takes_frames:
             try:
                 self.endpoint.deliver(frame)
@@ -268,7 +270,7 @@ class BaseHost(Host):
     # -- link rules ---------------------------------------------------------------------------
 
     def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
-        """Replace all link rules: immediately or, if the node is paused, when it resumes."""
+        """Replace all link rules at this node; if it is paused, when it resumes."""
         if self._backlog is not None and not self._backlog.is_resuming:
             self._backlog.rules = rules
             return
@@ -284,13 +286,14 @@ class BaseHost(Host):
                 rng_for=self._rng_for_rule,
             )
         gate.set_rules(rules)
-        # Frames that an old rule held may still wait in the gate: then the gate must stay.
+        # Without rules the gate is not needed, unless it still has frames that old rules delayed.
         self._gate = None if gate.is_idle else gate
 
     def reset(self, closes: Sequence[CloseFrame]) -> None:
-        """End connections regardless of link rules; frames in flight or held on them are lost.
+        """End connections as a TCP reset does; their frames that are still on the way are lost.
 
-        `closes` come from Endpoint.close_frames_of_reset, one for each connection.
+        `closes` has one frame for each connection, made by Endpoint.close_frames_of_reset. Link
+        rules do not delay these frames.
         """
         if not self._takes_frames:
             if self._backlog is not None:
@@ -319,7 +322,7 @@ class BaseHost(Host):
         return stream(self._seed, "node", self.name, self.incarnation, purpose)
 
     def _rng_for_rule(self, rule_id: str) -> random.Random:
-        """Return a rule's random stream. Only rules that slow frames down draw numbers."""
+        """Return the random stream from which the rule `rule_id` draws the delays of frames."""
         return stream(self._seed, "slow", rule_id, self.name, self.incarnation)
 
     # -- pause --------------------------------------------------------------------------------
@@ -332,8 +335,8 @@ class BaseHost(Host):
     def pause(self) -> None:
         """Stop as on SIGSTOP: no timer fires and no frame is taken until `resume`.
 
-        Clocks go on and connections stay open; new connections to this node do not open. The call
-        has no further effect if the node is paused already. A node must not call this itself.
+        The clocks go on, and open connections stay open, but this node accepts no new connection. A
+        second call changes nothing. The runtime calls this, never the node itself.
         """
         # A pause in the middle of a resume keeps the backlog that is not handled yet.
         if self._backlog is None:
@@ -345,15 +348,15 @@ class BaseHost(Host):
     def resume(self) -> None:
         """Continue after `pause`, in the order that is most dangerous for Kafka.
 
-        1. Tasks whose next step was ready take it. Then timers that came due fire.
-        2. Tasks that these timers wake take their step. Here a member still acts on its old
-           beliefs, for example that it is in the group.
-        3. The frames that waited are delivered: only then does the node learn what it missed.
+        1. Tasks that were ready to run at the pause take their next step.
+        2. The timers that came due during the pause fire, and the tasks that they wake run. A
+           member may now still act as if it were in the group, although the group has removed it.
+        3. The frames that waited are delivered. Only now does the node learn what it missed.
         """
         backlog = self._backlog
         if backlog is None or backlog.is_resuming:
             return
-        # Set first, because otherwise `set_link_rules` would put the rules into the backlog.
+        # This comes first: `set_link_rules` puts the rules back into the backlog while it is False.
         backlog.is_resuming = True
         if backlog.rules is not None:
             self.set_link_rules(backlog.rules)
@@ -382,7 +385,7 @@ class BaseHost(Host):
         if backlog is not self._backlog or not backlog.is_resuming:
             return  # paused again, or dead, since this was posted
         self._takes_frames = True
-        # The resets come first, because frames that wait on these connections are lost.
+        # The resets come first, so that the waiting frames of these connections find no connection.
         if backlog.resets:
             self.reset(backlog.resets)
         # `alive`: the handling of a frame may end the incarnation.
@@ -415,19 +418,21 @@ class BaseHost(Host):
     # -- end ----------------------------------------------------------------------------------
 
     def peers(self) -> tuple[NodeName, ...]:
-        """Return every node that must be notified of this incarnation's end."""
-        # The endpoint no longer knows a connection that was closed here. If the gate still holds
-        # the frame that tells the peer, the peer must be notified, too.
+        """Return every node that must learn that this incarnation has ended."""
+        # The endpoint forgets a connection that this node closes. The gate may still delay the
+        # close frame, so that the peer does not know of the end yet. Such a peer counts, too.
         unnotified = () if self._gate is None else self._gate.peers_with_waiting_frames()
         return tuple(dict.fromkeys((*self.endpoint.peers(), *unnotified)))
 
     def kernel_frames(self) -> tuple[tuple[Frame, ...], tuple[Frame, ...]]:
-        """Return two groups of frames for the case that the process is killed now (`kill -9`).
+        """Return two groups of frames that matter if the process is killed now (`kill -9`).
 
-        1. Frames that the kernel sends for the dead process: a reset to each peer, and a close for
-           each accepted connection whose client does not yet know which incarnation accepted it.
-        2. Frames that have reached the process, which will never read them. They must be answered
-           like frames to a dead process.
+        1. Frames that the machine's kernel sends in place of the process: a reset to each peer. A
+           reset names the dead incarnation. A client that does not know yet which incarnation
+           accepted its connection would ignore it, so such a client gets a close of this
+           connection.
+        2. Frames that have reached the process but that it will never read, because it was paused.
+           The sender of each must get the same answer as for a frame to a dead process.
         """
         resets = tuple(
             ResetFrame(source=self.name, destination=peer, source_incarnation=self.incarnation)

@@ -1,13 +1,14 @@
 """The client's end of a connection: requests in flight, their timeouts and their outcomes.
 
-The connection is connecting, open or closed. It gives each sent request exactly one outcome: an
-answer, Disconnected or RequestTimedOut. It must not know other connections, or how frames (messages
-between nodes) are transported.
+A node gets a ClientConnection from Host.connect. The connection tells the node exactly one outcome
+of each request that was sent on it: the answer, Disconnected or RequestTimedOut.
 
-- Endpoint: holds all connections of one node, and calls `opened`, `answered`, `noticed` and
-  `ended`.
-- Notice: a message that a server sends without a request.
-- Purpose: the use of a connection, such as heartbeats.
+The Endpoint in `connections` holds all connections of the node. When a message of the server
+arrives, it calls a method of the right connection: `opened` when the server has accepted the
+connection, `answered` with the answer to a request, `noticed` with a notice (a message that the
+server sends without a request), and `ended` when the server has ended the connection. A connection
+knows neither the others nor how its messages travel.
+
 Source: Kafka `NetworkClient`, `InFlightRequests`, `ClusterConnectionStates`.
 """
 
@@ -34,7 +35,7 @@ from protocol.trace import TraceKind
 
 
 class ConnectionState(Enum):
-    """States of a client's connection."""
+    """A client's connection is first CONNECTING, then OPEN, then CLOSED; OPEN may be skipped."""
 
     CONNECTING = "connecting"
     OPEN = "open"
@@ -42,7 +43,7 @@ class ConnectionState(Enum):
 
 
 class InFlightRequest:
-    """A request without an answer. Units: both times are on the host's clock."""
+    """A request that has no answer yet. Its two times are readings of the host's clock."""
 
     __slots__ = ("deadline_us", "envelope", "on_response", "sent_us")
 
@@ -60,11 +61,11 @@ class InFlightRequest:
 
 
 class ClientConnection(Connection):
-    """The client's end of a connection. Created by Endpoint.connect.
+    """The client's end of a connection, created by Endpoint.connect.
 
-    send_frame: sends a frame through the endpoint.
-    next_correlation_id: returns ids that are unique in the endpoint.
-    on_end: called when the connection ends, before any other callback.
+    The endpoint passes three functions. `send_frame` sends a frame to the server.
+    `next_correlation_id` returns ids that are unique in the endpoint. `on_end` is called when the
+    connection ends, before any callback of the node, so that the endpoint forgets the connection.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class ClientConnection(Connection):
         self.purpose = purpose
         self.connection_id = connection_id
         self.server_incarnation: Incarnation | None = None
-        """Incarnation that accepted the connection; None before that."""
+        """The server's incarnation that accepted the connection; None while it is connecting."""
         self._client_id = client_id
         self._host = host
         self._send_frame = send_frame
@@ -99,12 +100,12 @@ class ClientConnection(Connection):
         self._setup_timer: Timer | None = self._host.after(
             setup_timeout_us, self._setup_timed_out, setup_timeout_us
         )
-        # One timer serves all requests, so that a request costs no timer of its own. It is armed
-        # for the earliest deadline. An answer does not move the timer, so it may fire too early;
-        # then `_check_deadlines` arms it anew.
+        # All requests share one timer, because a timer per request would cost much. It is armed for
+        # the earliest deadline. If the request with this deadline is answered, the timer still
+        # fires then, and `_check_deadlines` arms it for the next deadline.
         self._deadline_timer: Timer | None = None
         self._deadline_timer_us = 0
-        """Deadline for which the timer is armed; without a timer it has no meaning."""
+        """The deadline for which `_deadline_timer` is armed; no meaning if that is None."""
 
     @property
     def is_open(self) -> bool:
@@ -137,7 +138,7 @@ class ClientConnection(Connection):
         on_response: ResponseCallback,
         api_version: int | None = None,
     ) -> None:
-        """Send `request`; see Connection.send. On a closed connection it fails as Disconnected."""
+        """Send `request`; see Connection.send. On a closed connection the request fails."""
         host = self._host
         api_key = API_OF_REQUEST[type(request)]
         envelope = RequestEnvelope(
@@ -174,9 +175,10 @@ class ClientConnection(Connection):
         future = self._host.create_future()
 
         def resolve(outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
-            # A failure is passed as a result, not as the Future's exception. If the waiting task
-            # had died, nobody would retrieve the exception. asyncio would then log it when the
-            # garbage collector finds the Future, at a moment that no seed determines.
+            # A failure becomes the Future's result, and not its exception. If the waiting task has
+            # died, nobody retrieves an exception. Then asyncio logs it when the garbage collector
+            # finds the Future. In virtual time that moment would differ between two runs of the
+            # same seed.
             if not future.done():
                 future.set_result(outcome)
 
@@ -206,7 +208,10 @@ class ClientConnection(Connection):
         self._on_notice = callback
 
     def noticed(self, notice: AnyNotice) -> None:
-        """Take an unrequested message. Raises: SimulationError if `on_notice` was never called."""
+        """Take a notice of the server.
+
+        Raises: SimulationError if the node has passed no callback to `on_notice`.
+        """
         if self._on_notice is None:
             raise SimulationError(f"{self.peer} sent {type(notice).__name__} on {self.purpose}")
         self._on_notice(notice)
@@ -224,7 +229,8 @@ class ClientConnection(Connection):
     def answered(self, envelope: ResponseEnvelope) -> None:
         """Take the answer to one request."""
         entry = self._requests.pop(envelope.correlation_id, None)
-        # A request that times out ends the connection, so an answer can never come too late.
+        # A late answer cannot come, because a request that times out ends the connection. So an
+        # answer without a request is a bug.
         if entry is None:
             raise SimulationError(
                 f"{self.peer} answered correlation id {envelope.correlation_id} on {self.purpose},"
@@ -237,7 +243,8 @@ class ClientConnection(Connection):
     def ended(self, reason: str) -> None:
         """End this side, because the peer has ended the connection or the peer's process died."""
         if self._state is not ConnectionState.CLOSED:
-            # The callbacks may run here, because a frame and not the node causes this call.
+            # Unlike in `close`, the callbacks may run here: no code of the node waits for this call
+            # to return.
             self._end(Disconnected(f"{self.peer}: {reason}"))()
 
     def _end(self, failure: Disconnected) -> Callable[[], None]:
@@ -291,7 +298,7 @@ class ClientConnection(Connection):
         now_us = self._host.now_us()
         expired = [entry for entry in self._requests.values() if entry.deadline_us <= now_us]
         if not expired:
-            # The request for whose deadline the timer was armed has been answered meanwhile.
+            # The request that had this deadline has been answered meanwhile.
             if self._requests:
                 self._arm_deadline_timer(min(e.deadline_us for e in self._requests.values()))
             return
@@ -309,7 +316,7 @@ class ClientConnection(Connection):
     def _setup_timed_out(self, setup_timeout_us: int) -> None:
         self._setup_timer = None
         self._send_close("setup timed out")
-        # The callbacks may run here, because a timer and not the node calls this method.
+        # As in `ended`, the callbacks may run here, because the node did not make this call.
         self._end(Disconnected(f"{self.peer} did not accept within {setup_timeout_us} us"))()
 
     def _cancel_setup_timer(self) -> None:

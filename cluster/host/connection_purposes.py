@@ -1,7 +1,8 @@
-"""Purposes (uses) of connections. A node opens one connection per peer and purpose.
+"""Purposes of connections: what a node uses a connection for.
 
-The client names the purpose when it opens a connection. A fault of a link between two nodes can be
-restricted to the connections of some purposes.
+A node opens one connection for each peer and purpose. For example, a consumer has a connection for
+the heartbeats to its coordinator and another one for its fetches, although one broker may serve
+both. A fault of a link can be restricted to connections with certain purposes.
 """
 
 GENERAL = "client"
@@ -40,5 +41,6 @@ PURPOSES: dict[str, str] = {
     ZOOKEEPER_QUORUM: "ZooKeeper's follower to its leader: transactions, and what is forwarded",
     ZOOKEEPER_ELECTION: "ZooKeeper's servers among themselves: votes",
 }
-"""Meaning of each purpose between nodes. ADMIN is left out, because no fault may target the
-administrator."""
+"""Who uses a connection of each purpose, and for what, as users of faults read it.
+
+ADMIN is left out, because no fault may target the administrator."""

@@ -1,12 +1,13 @@
-"""Endpoint: all connections of one host incarnation. Its code is the same in every runtime.
+"""Endpoint: all connections of one incarnation of a node, those it opened and those it accepted.
 
-An incarnation is one life of a node, from a start to its end. A frame is one message between two
-nodes; `frames` has the kinds of frames. The purpose of a connection is its use, such as heartbeats.
+A node acts as a client on the connections that it opened (`client_connection`), and as a server on
+those that it accepted (here). As in Kafka, a server handles one request at a time per connection.
 
-The endpoint owns its node's connections as a client (`client_connection`) and as a server. As in
-Kafka, a server handles one request at a time per connection. The transport of frames is a simulated
-link or a TCP stream. The transport calls `deliver` and `peer_lost`, and takes frames through
-`send_frame`. The endpoint must not know which transport it is.
+The messages between two nodes are *frames* (`frames`). How they travel depends on the runtime: over
+a simulated link or over a TCP stream. This transport calls `deliver` with each frame that arrives,
+and `peer_lost` when a peer's process is gone. The endpoint passes it frames through `send_frame`.
+Nothing here depends on the transport.
+
 Source: Kafka `SocketServer.Processor`, which mutes a channel while it serves a request.
 """
 
@@ -35,18 +36,19 @@ from protocol.ids import Incarnation, NodeName, RequestId
 from protocol.trace import TraceEvent, TraceKind
 
 UNKNOWN_SERVER_ERROR = ErrorCode.UNKNOWN_SERVER_ERROR.name
-"""The name, because `error_of` returns the names of errors."""
+"""A string, because `error_of` returns the name of an error."""
 
 _INCARNATION_SHIFT = 32
-"""Number of the low bits of a connection id, which count the incarnation's connections.
+"""A connection id has the number of the client's incarnation in the bits above the lowest 32.
 
-The high bits hold the incarnation's number."""
+The lowest 32 bits count the connections of the incarnation: 0, 1, 2, ... So no two incarnations of
+a node use the same id."""
 
 
 class ConnectionEnd(NamedTuple):
-    """The name of one of a connection's two ends, for the endpoint that has this end.
+    """Identifies one of the two ends of a connection, within the endpoint that has this end.
 
-    `peer` is the node at the other end. `is_client` is True if this end opened the connection.
+    `peer` is the node at the other end. `is_client` is True if the connection was opened here.
     """
 
     peer: NodeName
@@ -55,7 +57,7 @@ class ConnectionEnd(NamedTuple):
 
 
 class _ServerConnection:
-    """The server's end: at most one request is being served; later requests wait."""
+    """The server's end of a connection: the handler has one request at a time, the others wait."""
 
     __slots__ = ("connection_id", "peer", "peer_incarnation", "purpose", "serving", "waiting")
 
@@ -73,10 +75,10 @@ class _ServerConnection:
 class Endpoint:
     """All connections of one host incarnation, as client and as server.
 
-    The runtime's Host delegates connect, serve and reply to the endpoint. The transport calls
-    `deliver` for each frame that arrives and `peer_lost` when a peer's process is gone. It takes
-    frames through `send_frame`, keeps their order per destination, and may drop frames to a node
-    that cannot be reached.
+    BaseHost passes the calls of a node on to its endpoint: `connect`, `serve`, `reply` and so on.
+    The transport behind `send_frame` keeps the order of the frames to one destination, and may drop
+    frames to a node that cannot be reached.
+
     Of its host, the endpoint uses only the name, incarnation, clock, `after`, `create_future` and
     `trace`.
     """
@@ -85,26 +87,25 @@ class Endpoint:
         self.host = host
         self.send_frame = send_frame
         self.check_answer: Callable[[AnyRequest, AnyResponse], None] | None = None
-        """Check of each answer against its request before it is sent; None: no check."""
+        """If set, it is called with each request and its answer, before the answer is sent."""
         self.before_request: Callable[[AnyRequest], None] | None = None
-        """Gets each request before the handler does; None: no call."""
-        # The incarnation in the high bits makes the ids of different incarnations distinct. So a
-        # late frame for an earlier incarnation finds no connection, and never a connection of this
-        # incarnation.
+        """If set, it is called with each request, before the handler is."""
+        # A late frame for a connection of an earlier incarnation has an id that is not in use here.
+        # So it is never taken for a frame of a connection of this incarnation.
         self._next_connection_id = host.incarnation << _INCARNATION_SHIFT
         self._next_correlation_id = 0
         self._next_request_id = 0
         self._handler: Callable[[IncomingRequest], None] | None = None
-        """Takes the requests; None as long as the node does not serve."""
+        """Called with each request; None as long as the node accepts no connections."""
         self._on_server_end: Callable[[AcceptedConnection], None] | None = None
         self._clients: dict[int, ClientConnection] = {}
         """Connections that this node opened, by connection id."""
         self._servers: dict[tuple[NodeName, int], _ServerConnection] = {}
         """Connections that this node accepted, by client and the client's connection id."""
         self._served: dict[RequestId, tuple[_ServerConnection | None, RequestEnvelope]] = {}
-        """Requests that the handler has and did not answer yet, each with its connection.
+        """Requests that the handler has got and not yet answered.
 
-        The connection is None once it has ended.
+        Each is stored with its connection, or with None once that connection has ended.
         """
 
     def connect(
@@ -180,8 +181,8 @@ class Endpoint:
             self.check_answer(envelope.body, response)
         host = self.host
         error = error_of(response)
-        # UNKNOWN_SERVER_ERROR points to a bug in the server, so it is traced even in a run that
-        # traces no messages.
+        # An answer with UNKNOWN_SERVER_ERROR points to a bug in our server, so it is traced even in
+        # a run that traces no other messages.
         if host.traces_messages or error == UNKNOWN_SERVER_ERROR:
             host.trace(
                 server_event(TraceKind.RESPONSE_SENT, envelope, peer=connection.peer, error=error)
@@ -196,8 +197,8 @@ class Endpoint:
         )
         connection.serving = None
         if connection.waiting:
-            # The next request is served in a later call of the loop, because the handler may not
-            # have returned from the answered request yet.
+            # The next request waits for a later call of the loop, because this reply may have been
+            # called by the handler, which must return before it is called again.
             host.after(0, self._serve_next, connection)
 
     def unanswered(self) -> Iterator[tuple[RequestId, RequestEnvelope, bool]]:
@@ -245,10 +246,10 @@ class Endpoint:
     def peer_lost(self, peer: NodeName, incarnation: Incarnation | None = None) -> None:
         """End all connections to and from `peer`, whose process died.
 
-        `incarnation` is the peer's incarnation that died; None means that the TCP link broke. With
-        None, all connections end, even those that are still connecting. With an incarnation, a
-        connection ends only if this end knows that it belongs to that incarnation or to an earlier
-        incarnation.
+        If `incarnation` is given, this incarnation of the peer died. A connection then ends only if
+        this end knows that it belongs to that incarnation or to an earlier one. If `incarnation` is
+        None, the TCP link to the peer's process broke. Then all connections with the peer end, even
+        those that are still connecting.
         """
         for close in self.close_frames_of_lost_peer(peer, incarnation):
             self.deliver(close)
@@ -258,7 +259,8 @@ class Endpoint:
     ) -> tuple[CloseFrame, ...]:
         """Return the close frames that `peer_lost` would deliver, one per connection.
 
-        A link gate (`cluster.links.gate`) uses this, because it may have to hold some of them back.
+        A link gate (`cluster.links.gate`) calls this instead of `peer_lost`, because it may have to
+        delay some of the frames.
         """
         servers = (
             server
@@ -277,9 +279,10 @@ class Endpoint:
     ) -> tuple[CloseFrame, ...]:
         """Return a close frame for each connection with one of `peers`.
 
-        If `purposes` is not empty, only connections of these purposes count. The delivery of the
-        frames to this endpoint ends the connections as a reset does. Both ends of a connection make
-        such a frame; `connection_named_by` returns the same name for the two frames.
+        If `purposes` is not empty, only connections with these purposes count. The caller delivers
+        the frames to this endpoint, which ends the connections as a TCP reset does. It does the
+        same at the other end of each connection; `connection_named_by` tells which two frames
+        belong together.
         """
         servers = (
             server
@@ -308,7 +311,7 @@ class Endpoint:
         return tuple(dict.fromkeys(names))  # each name once
 
     def close_all(self) -> None:
-        """End every connection as an orderly stop does: both ends see Disconnected."""
+        """End every connection, as a node does when it is stopped in order."""
         # Copies, because the calls remove the connections.
         for key, server in list(self._servers.items()):
             self._send_reset(server.peer, server.connection_id, by_client=False)
@@ -369,16 +372,17 @@ class Endpoint:
         """Serve a request now, or after the earlier requests of its connection."""
         connection = self._servers.get((frame.source, frame.connection_id))
         if connection is None:
-            # The connection belonged to an earlier incarnation, or was ended here.
+            # The client opened it to an earlier incarnation, or this node has ended it.
             self._send_reset(frame.source, frame.connection_id, by_client=False)
         elif connection.serving is not None or connection.waiting:
-            # Between a reply and `_serve_next` no request is served, but earlier requests may wait.
+            # The second condition matters between a reply and the call of `_serve_next`: the
+            # handler has no request then, but earlier requests of the connection wait.
             connection.waiting.append(frame.envelope)
         else:
             self._serve(connection, frame.envelope)
 
     def _serve_next(self, connection: _ServerConnection) -> None:
-        # No request waits if the connection has ended since the reply.
+        # If the connection has ended since the reply, its waiting requests were dropped.
         if connection.serving is None and connection.waiting:
             self._serve(connection, connection.waiting.popleft())
 
@@ -410,13 +414,14 @@ class Endpoint:
             self._on_server_end(AcceptedConnection(*key))
 
     def _forget_server(self, key: tuple[NodeName, int]) -> bool:
-        """Forget an accepted connection and its waiting requests; return False if unknown."""
+        """Forget an accepted connection and its waiting requests; return False if there is none."""
         connection = self._servers.pop(key, None)
         if connection is None:
             return False
         connection.waiting.clear()
         if connection.serving is not None:
-            # The handler still has the request and will call `reply`, which then drops the answer.
+            # The handler still has a request and will call `reply`, which must then drop the
+            # answer.
             _, envelope = self._served[connection.serving]
             self._served[connection.serving] = (None, envelope)
         return True
@@ -424,7 +429,8 @@ class Endpoint:
     def _send_reset(self, peer: NodeName, connection_id: int, *, by_client: bool) -> None:
         """Send a CloseFrame for a connection that this end does not have, or is ending.
 
-        TCP would send a reset in these cases; a ResetFrame stands for the end of a whole process.
+        TCP would send a reset for this connection. (A ResetFrame is something else: it reports that
+        a whole process has ended.)
         """
         self.send_frame(
             CloseFrame(
@@ -438,15 +444,15 @@ class Endpoint:
 
 
 def connection_named_by(close: CloseFrame) -> tuple[NodeName, int]:
-    """Return (client, id) of the connection that a CloseFrame ends; the pair is unique in a run."""
+    """Return the client and the id of the connection that a CloseFrame ends, unique in a run."""
     return (close.source if close.by_client else close.destination, close.connection_id)
 
 
 def _is_lost(known: Incarnation | None, lost: Incarnation | None) -> bool:
-    """Return True if a connection ends because the peer's incarnation `lost` has ended.
+    """Return True if a connection ends because the peer's incarnation `lost` has died.
 
-    If `lost` is None, every connection ends. `known` is the incarnation of the peer that this end
-    knows; None while the connection is still opening. Such a connection survives the death of an
-    incarnation, because a later incarnation may accept it.
+    `known` is the peer's incarnation at the other end of the connection, as far as this end knows.
+    It is None while the connection is connecting; then the connection goes on, because a later
+    incarnation may accept it. If `lost` is None, every connection ends.
     """
     return lost is None or (known is not None and known <= lost)

@@ -1,13 +1,13 @@
 """Frames: the messages that travel between two nodes, in order.
 
-A node is a broker, a controller or a client of the cluster. An incarnation is one life of a node,
-from a start to its end. A frame travels by reference within a process, and as MessagePack over TCP.
-An envelope is a Kafka request or response with its header.
+Within one process a frame is passed by reference; between processes it travels as MessagePack over
+TCP. Requests and responses are Kafka's, in an envelope with Kafka's headers.
 
 A connection is opened, carries requests and responses, and is closed by its client or its server.
-Every frame names its source and destination node, so that one TCP link between two processes
-carries all connections between their nodes. The pair (client node, `connection_id`) names one
-connection in the whole run: a restarted client uses ids that none of its earlier incarnations used.
+One TCP link between two processes carries the frames of all connections between their nodes.
+Therefore every frame names its source and its destination node. The client and the `connection_id`
+together identify a connection in the whole run, because a restarted client uses no id of its
+earlier incarnations again.
 """
 
 import msgspec
@@ -17,12 +17,13 @@ from protocol.envelope import RequestEnvelope, ResponseEnvelope
 from protocol.ids import Incarnation, NodeName
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
-"""Largest frame accepted. No message of the lab comes near it. For comparison: Kafka accepts
-requests of 100 MiB (socket.request.max.bytes)."""
+"""Largest frame that is accepted, far above any message of the lab.
+
+For comparison: Kafka accepts requests of 100 MiB (socket.request.max.bytes)."""
 
 
 class OpenFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="open"):
-    """Asks for a connection."""
+    """The client asks the destination to accept a connection."""
 
     source: NodeName
     destination: NodeName
@@ -32,7 +33,7 @@ class OpenFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=
 
 
 class OpenedFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="opened"):
-    """Reports that the server accepted the connection."""
+    """The server has accepted the connection."""
 
     source: NodeName
     destination: NodeName
@@ -59,7 +60,7 @@ class ResponseFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, 
 
 
 class NoticeFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="notice"):
-    """A message that a server sends without a request. It keeps its place among the answers."""
+    """A message that a server sends without a request. It and the answers keep their order."""
 
     source: NodeName
     destination: NodeName
@@ -70,9 +71,9 @@ class NoticeFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, ta
 class CloseFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="close"):
     """Ends a connection, or refuses an OpenFrame.
 
-    `by_client` is True if the client sent the frame. The receiver, a server, then looks for
-    `connection_id` among the connections that it accepted. Otherwise the receiver is the client,
-    and looks among those that it opened.
+    `by_client` is True if the client sent the frame. Both nodes may be client of the other, and use
+    the same id: if `by_client` is True, the receiver looks for `connection_id` among the
+    connections that it accepted, otherwise among those that it opened.
     """
 
     source: NodeName
@@ -83,9 +84,9 @@ class CloseFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag
 
 
 class ResetFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="reset"):
-    """Reports that an incarnation of `source` is dead.
+    """The incarnation `source_incarnation` of `source` is dead.
 
-    It stands for the TCP resets that the machine's kernel sends to every peer of a dead process.
+    This frame stands for the TCP resets that a machine's kernel sends when a process dies.
     """
 
     source: NodeName

@@ -1,13 +1,17 @@
 """The Host: the only object through which a node acts, in simulated and in real time.
 
-A node is a broker, a controller or a client; its incarnations are its lives, counted from 0. In
-virtual time the whole cluster runs in one process, on a simulated clock. On Ray it runs in real
-processes and in real time. A node must not know in which runtime it lives. The host provides
-clocks, randomness, timers, tasks, connections, storage and the trace. The host of a dead
-incarnation refuses every call, so that no cleanup code of a crashed node has an effect.
+A node is a broker, a controller or a client. The same code of a node runs in two kinds of runtime.
+In virtual time the whole cluster runs in one process, on a simulated clock. On Ray it runs in real
+processes and in real time. A node must not be able to tell where it runs, so it reads the clock,
+sets timers, starts tasks, opens connections, writes to its disk and writes trace rows only through
+its host.
 
-Rejected alternative: to cancel a crashed node's coroutines. Then their `finally` blocks would run,
-and a consumer would send LeaveGroup, which a killed process does not do.
+Each start of a node gets a host of its own. The life of the node from this start to its end is an
+*incarnation*; incarnations are counted from 0. When a node crashes, its host refuses every later
+call. So the coroutines of the crashed node may still run, but nothing that they do has an effect.
+
+We do not cancel a crashed node's coroutines instead, because then their `finally` blocks would run:
+a consumer would send LeaveGroup, which a killed process does not do.
 """
 
 import random
@@ -29,7 +33,7 @@ Ts = TypeVarTuple("Ts")
 
 
 class HostDead(Exception):
-    """A call for an incarnation that is over. Code that still runs for it must end."""
+    """Raised by every call of a host whose incarnation is over. The calling code must end."""
 
 
 class Disconnected(Exception):
@@ -37,22 +41,24 @@ class Disconnected(Exception):
 
 
 class RequestTimedOut(Exception):
-    """No answer within the request's timeout. Kafka's client then closes the connection."""
+    """The request got no answer within its timeout. As in Kafka, the connection is closed, too."""
 
 
 class Timer(Protocol):
-    """A pending call of Host.after."""
+    """The handle that Host.after returns for the call that it will make."""
 
     def cancel(self) -> None:
         """Cancel the call; no effect once it has fired."""
 
 
 ResponseCallback = Callable[[AnyResponse | Disconnected | RequestTimedOut], None]
-"""Takes the outcome of a request: the answer, or the exception that says why there is no answer."""
+"""Called with the outcome of a request: the answer or, if none came, the exception that says why.
+
+The exception is passed as an argument, and not raised."""
 
 
 class WaitingRequest(NamedTuple):
-    """A request that is sent and not yet answered. It was sent `waited_us` ago."""
+    """A request to `peer` that was sent `waited_us` ago and has no answer yet."""
 
     peer: NodeName
     api: str
@@ -62,13 +68,16 @@ class WaitingRequest(NamedTuple):
 class Connection(ABC):
     """A client's connection to one server for one purpose.
 
-    The server gets the requests in the order of sending, and serves one at a time. A purpose is the
-    use of a connection, such as heartbeats. A connection is connecting, open or closed. A request
-    that is sent while the connection is connecting leaves when it opens. In these cases the
-    connection ends, and requests in flight fail with Disconnected:
-    - the peer's process dies, refuses or resets;
-    - setup takes longer than `setup_timeout_us`;
-    - a request times out (as in Kafka's NetworkClient);
+    The purpose says what the connection is used for, such as heartbeats; a client may have several
+    connections to the same server. The server gets the requests of one connection in the order of
+    sending, and handles one at a time.
+
+    A connection is first connecting, then open, then closed. Requests that are sent while it is
+    connecting wait until it is open. It ends, and its unanswered requests fail with Disconnected,
+    if
+    - the peer's process dies, or refuses or resets the connection;
+    - it is not open after `setup_timeout_us` (see Host.connect);
+    - one of its requests times out (Kafka's NetworkClient closes the connection then, too);
     - the client calls `close`.
     """
 
@@ -124,13 +133,13 @@ class Connection(ABC):
 
     @abstractmethod
     def on_close(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once when the connection ends, or now if it has ended."""
+        """Call `callback` once when the connection ends; immediately if it has ended already."""
 
     @abstractmethod
     def on_notice(self, callback: Callable[[AnyNotice], None]) -> None:
-        """Call `callback` with each unrequested message of the server.
+        """Call `callback` with each notice: a message that the server sends without a request.
 
-        Such messages and the answers arrive in the order in which the server sent them.
+        Notices and answers arrive in the order in which the server sent them.
         """
 
 
@@ -142,13 +151,17 @@ class Host(ABC):
     rng: random.Random
     """Random stream that only this incarnation of this node uses."""
     storage: Storage
-    """Disk of the node; outlives the incarnation."""
+    """The node's disk, which the next incarnation gets, too."""
     traces_messages: bool
-    """False if the trace has no rows of messages (`MESSAGE_KINDS`): nodes need not build them."""
-    simulates_costs: bool = False
-    """True in virtual time: nodes must wait for the modelled time of work (ClusterSpec.costs).
+    """True if requests and responses are traced, too (the kinds in `MESSAGE_KINDS`).
 
-    False in real time, where such work (loading a partition, publishing metadata) takes real time.
+    If it is False, nodes need not even build the trace events of messages.
+    """
+    simulates_costs: bool = False
+    """True if a node must sleep for the time that its work would take (ClusterSpec.costs).
+
+    In virtual time, loading a partition or publishing metadata would otherwise take no time. In
+    real time this is False, because the work itself takes time.
     """
 
     listeners: tuple[BrokerEndpoint, ...] = ()
@@ -160,11 +173,11 @@ class Host(ABC):
 
     @abstractmethod
     def now_us(self) -> int:
-        """Return this node's monotonic clock in microseconds (with its drift, if any)."""
+        """Return the time of this node's monotonic clock, which a fault may make drift."""
 
     @abstractmethod
     def wall_us(self) -> int:
-        """Return microseconds since the epoch on this node's wall clock, which may jump."""
+        """Return the time of this node's wall clock (since 1970), which a fault may make jump."""
 
     @abstractmethod
     def after(self, delay_us: int, fn: Callable[[*Ts], None], *args: *Ts) -> Timer:
@@ -175,24 +188,24 @@ class Host(ABC):
         """Wait for `delay_us` on this node's clock."""
 
     def first_tick_us(self, timer: str, period_us: int) -> int:
-        """Return the delay of the first tick of a timer that ticks every `period_us`.
+        """Return the delay before the first tick of the periodic timer named `timer`.
 
-        The delay is one period here. A virtual host may instead draw a random part of a period.
-        Then the node behaves as one that has run for some time: the next tick of its timer may come
-        at any moment. `timer` is the timer's name.
+        Normally this is `period_us`. In virtual time it may be a random part of it. All nodes of a
+        simulated cluster start at the same moment, and would otherwise tick together; nodes that
+        have run for some time do not.
         """
         return period_us
 
     @abstractmethod
     def create_future(self) -> "Future[Any]":
-        """Return a future of the host's loop, for waking a waiting coroutine."""
+        """Return a future of the event loop on which this node's coroutines run."""
 
     @abstractmethod
     def spawn(self, coroutine: Coroutine[Any, Any, None], *, name: str) -> None:
         """Run `coroutine` as a task of this incarnation.
 
-        If a task dies with an exception other than HostDead, the run fails. The failure is traced
-        as TASK_FAILED and reported.
+        If an exception other than HostDead ends the task, it is traced as TASK_FAILED and the whole
+        run fails.
         """
 
     @abstractmethod
@@ -201,10 +214,11 @@ class Host(ABC):
     ) -> Connection:
         """Open a connection to `peer`.
 
-        If no node has the name `peer`, the connection fails as if the name were missing in DNS.
+        The connection is returned at once, still connecting. If no node is called `peer`, it ends
+        soon, as if DNS did not know the name.
 
-        `client_id` is Kafka's `client.id`, which every request on the connection carries. None
-        means the node's name.
+        `client_id` is Kafka's `client.id`, which every request on the connection carries. It is the
+        node's name by default.
         """
 
     @abstractmethod
@@ -216,12 +230,12 @@ class Host(ABC):
     ) -> None:
         """Accept connections; `handler` gets one request at a time from each.
 
-        `on_end` is called for each accepted connection that ends, unless `hang_up` ended it.
+        `on_end` is called when an accepted connection ends, unless the node ended it by `hang_up`.
         """
 
     @abstractmethod
     def notify(self, connection: AcceptedConnection, notice: AnyNotice) -> None:
-        """Send an unrequested message on an accepted connection; no effect once it has ended."""
+        """Send a notice to the client of an accepted connection, if the connection still exists."""
 
     @abstractmethod
     def hang_up(self, connection: AcceptedConnection) -> None:
@@ -232,9 +246,9 @@ class Host(ABC):
 
     @abstractmethod
     def reply(self, request_id: RequestId, response: AnyResponse) -> None:
-        """Answer a request, so that the next request on its connection can be served.
+        """Answer a request. The handler then gets the next request of the same connection.
 
-        Does nothing if the connection has ended meanwhile.
+        The answer is dropped if the connection has ended meanwhile.
         """
 
     @abstractmethod

@@ -12,7 +12,7 @@ from protocol.ids import NodeName, RequestId
 
 
 class AcceptedConnection(NamedTuple):
-    """The name of a connection at its server: the client, and the id that the client chose."""
+    """Identifies a connection at its server: the client, and the id that the client chose."""
 
     peer: NodeName
     connection_id: int
@@ -21,9 +21,12 @@ class AcceptedConnection(NamedTuple):
 class IncomingRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request as a server's handler gets it.
 
-    `request_id` is the argument of Host.reply, and unique in the server's incarnation. `peer` is
-    the client, `connection_id` the id that the client gave to its connection.
-    It is a Struct, which is fast to build: a run builds thousands of them.
+    The server answers it by Host.reply, with `request_id`, which is unique in the server's
+    incarnation. `peer` is the client; `connection_id` is the id that the client gave to its
+    connection.
+
+    The class is a Struct because a run creates thousands of requests, and a Struct is fast to
+    create.
     """
 
     request_id: RequestId

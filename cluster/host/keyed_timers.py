@@ -1,7 +1,8 @@
-"""Timers named by a key: a new timer replaces the pending timer with the same key.
+"""Timers that are named by a key, such as one for each member of a group.
 
-The cores of nodes are pure state machines, such as the group coordinator. They request timers by
-the effects SetTimer and CancelTimer.
+The core of a node (for example the group coordinator of a broker) is a pure state machine without
+access to timers. It returns the effects SetTimer and CancelTimer, which name a timer by a key, and
+the node passes them to KeyedTimers. A new timer replaces the pending timer with the same key.
 """
 
 from collections.abc import Callable, Sequence, Set
@@ -23,7 +24,7 @@ class KeyedTimers:
     def apply(self, effects: Sequence[SetTimer | CancelTimer]) -> None:
         """Set and cancel timers, in the order of `effects`."""
         for effect in effects:
-            # Both effects cancel the pending timer with the key.
+            # Both effects begin by cancelling the pending timer with this key.
             pending = self._timers.pop(effect.key, None)
             if pending is not None:
                 pending.cancel()

@@ -1,7 +1,8 @@
-"""Trace events of messages: the API, and the group, member and generation that a request names.
+"""Trace events of messages: a request that was sent, received, answered, or that failed.
 
-An event becomes one row of the run's trace; a column is one field of the event. `Api` lists all
-APIs; `Api.subject` names the fields of a request that hold group, member and generation.
+Each event becomes a row of the run's trace. For a client's request, the row also has the group,
+member and generation from the request, so that one can look for all requests of a member. Requests
+of different APIs have these values in different fields; `Api.subject` has the paths to them.
 """
 
 from collections.abc import Callable
@@ -13,9 +14,9 @@ from protocol.ids import NodeName
 from protocol.trace import TraceEvent, TraceKind
 
 _Read = Callable[[object], Any]
-"""Reads one field of a request."""
+"""A function that returns one field of a request."""
 _GroupColumns = Callable[[object], tuple[str | None, str | None, int | None]]
-"""Reads group, member and generation of a request."""
+"""A function that returns the group, member and generation of a request."""
 
 
 def client_event(
@@ -57,7 +58,8 @@ def server_event(
 def _group_columns_of(subject: RequestSubject | None) -> _GroupColumns:
     """Return a reader of a request's group, member and generation.
 
-    `subject` names the fields with these values. The reader returns None for a missing field.
+    `subject` has the paths to these values. The reader returns None for a value that requests of
+    this type do not have.
     """
     if subject is None:
         return lambda request: (None, None, None)
@@ -67,11 +69,11 @@ def _group_columns_of(subject: RequestSubject | None) -> _GroupColumns:
 
 
 def _reader_of(path: str | None) -> _Read:
-    """Return a reader of the field at a dotted path, such as "topics.partitions".
+    """Return a function that reads the field of a request at a dotted path.
 
-    If a field is a tuple, the reader goes on with its first item, because a column holds one value.
-    For an empty tuple it returns None. If `path` is None, the reader returns None for every
-    request.
+    For the path "members.member_id" it returns `request.members[0].member_id`: of a tuple it takes
+    the first item, because a column of the trace holds one value. It returns None if the tuple is
+    empty, or if `path` is None.
     """
     if path is None:
         return lambda request: None
@@ -93,4 +95,6 @@ def _reader_of(path: str | None) -> _Read:
 _GROUP_COLUMNS: dict[type, _GroupColumns] = {
     api.request: _group_columns_of(api.subject) for api in Api
 }
-"""Readers by type of request, built once, because a run traces thousands of messages."""
+"""For each type of request, the reader of its group, member and generation.
+
+The readers are made once, because a run traces thousands of messages."""

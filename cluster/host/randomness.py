@@ -1,7 +1,8 @@
-"""Random streams: one generator per purpose, derived from the run's seed by name.
+"""Random streams: one random number generator for each use of random numbers in a run.
 
-Each link and each node incarnation has a stream of its own. With a single stream, a draw for one
-fault would change all later draws of the run.
+Each stream is derived from the run's seed and from labels, such as the name of a node. With one
+generator for the whole run, one more number that is drawn for a fault would change all later
+numbers in the run. With a stream for each node and each link it does not.
 """
 
 import random
@@ -9,15 +10,15 @@ from hashlib import blake2b
 
 
 def stream(seed: int, *labels: str | int) -> random.Random:
-    """Return a new generator for the purpose that `labels` name; equal for equal seeds and labels.
+    """Return a new generator for `labels`; equal seeds and labels give equal numbers.
 
-    Two different sequences of labels give independent streams: ("a", "bc") is not ("ab", "c").
+    Different labels give independent numbers, even if they look alike when joined: ("a", "bc") and
+    ("ab", "c") are different, and so are (1,) and ("1",).
     """
     digest = blake2b(digest_size=16)  # 16 bytes are far more than needed to tell streams apart
     for part in (seed, *labels):
-        # The type and the length come before the text, so that different sequences of labels have
-        # different encodings. hash() and repr() are not used, because they may differ between
-        # processes.
+        # The type and the length make the encoding unique. `hash` would not do instead, because it
+        # differs between processes.
         text = str(part).encode()
         digest.update(f"{type(part).__name__}:{len(text)}:".encode())
         digest.update(text)

@@ -1,7 +1,7 @@
-"""The invariant that each request gets an answer: a node holds each request until its answer.
+"""A check that a node does not lose requests: it answers each request, or still holds it.
 
-Without this check, the loss of a request shows only as a timeout of the client. The client repeats
-the request, so nothing else goes wrong.
+A lost request is a bug that is easy to miss: the client waits until its timeout and repeats the
+request, and everything seems to work.
 """
 
 from collections.abc import Set
@@ -15,9 +15,10 @@ from protocol.ids import RequestId
 def check_unanswered(
     host: Host, waiting: Set[RequestId], *, elsewhere: tuple[type, ...] | UnionType = ()
 ) -> None:
-    """Check that each unanswered request of a live connection is in `waiting`.
+    """Check that each unanswered request of a live connection is one of `waiting`.
 
-    `elsewhere` are the types of requests that another check covers.
+    `waiting` are the requests that the calling node holds. Requests of the types in `elsewhere` are
+    skipped, because another part of the node holds and checks them.
     Raises: InvariantViolation.
     """
     for request_id, envelope, is_connected in host.unanswered():

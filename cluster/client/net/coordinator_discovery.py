@@ -1,17 +1,16 @@
 """Discovery of a group's coordinator: find it, remember it, forget it when it fails.
 
-A group's coordinator is the broker that leads the group's partition of `__consumer_offsets`. This
-module owns the believed coordinator and the lookup in flight. Brokers answer lookups from their own
-metadata, which may be stale: they name a dead coordinator until the controller has fenced it (taken
-its leaderships away). So a search goes as follows:
-1. A lookup names a broker, which is believed immediately.
-2. If the connection to this broker is refused or held back, the belief is dropped.
-3. The next lookup begins. Steps 1 to 3 repeat until an answer names a broker that can be reached.
-A connection is held back while the client waits for its reconnect backoff. The client has a
-connection for each node and each purpose. Requests to the coordinator use the connection with the
-purpose `COORDINATOR`.
-When the belief is dropped, the member keeps its state and its generation (the number of its
-rebalance).
+A client asks any broker by FindCoordinator; this is called a *lookup* here. The broker answers from
+its own metadata, which may be stale: until the controller has fenced a dead coordinator, all
+brokers name the dead one. So a client whose coordinator has died goes through these steps:
+
+1. A lookup names a broker. The client believes the answer, and connects to that broker.
+2. The connection is refused, so the client forgets the broker again.
+3. It sends the next lookup. If that names the same broker while the client still waits for the
+   backoff of the connection, the client forgets it again at once. This goes on until an answer
+   names a broker that can be reached.
+
+A member that forgets its coordinator stays in its group, with its member id and generation.
 Source: Kafka AbstractCoordinator; docs/kafka, BEHAVIOUR 7.2.
 """
 
@@ -46,7 +45,7 @@ R = TypeVar("R", bound=AnyResponse)
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorNode:
-    """The broker believed to coordinate the group. `found` numbers the discoveries, from 1."""
+    """The broker that a lookup named. `found` is 1 for the first successful lookup, then 2, ..."""
 
     broker_id: BrokerId
     name: NodeName
@@ -54,7 +53,7 @@ class CoordinatorNode:
 
 
 class CoordinatorDiscovery:
-    """A client's belief about its group's coordinator."""
+    """Which broker a client believes to be its group's coordinator."""
 
     def __init__(
         self,
@@ -71,9 +70,8 @@ class CoordinatorDiscovery:
     ) -> None:
         """Create a discovery that knows no coordinator.
 
-        wakeup: set at the end of each lookup.
-        member_id: supplies a column of the trace.
-        on_change: called when a coordinator was found or marked unknown.
+        `wakeup` is set at the end of each lookup. `member_id` is called for the trace rows, which
+        have the member's id. `on_change` is called when a coordinator was found or forgotten.
         """
         self._host = host
         self._group_id = group_id
@@ -87,17 +85,17 @@ class CoordinatorDiscovery:
         self._coordinator: CoordinatorNode | None = None
         self._lookup: RequestFuture[None] | None = None
         self._found = 0  # number of discoveries so far
-        # True if the last lookup failed. Then the next lookup must wait for newer metadata.
+        # True if the last lookup failed; then the next one waits for newer metadata.
         self._metadata_wanted = False
 
     def believed_coordinator(self) -> CoordinatorNode | None:
-        """Return the believed coordinator, without a check of its connection."""
+        """Return the believed coordinator, even if its connection has failed."""
         return self._coordinator
 
     def coordinator(self) -> CoordinatorNode | None:
-        """Return the coordinator, None if unknown.
+        """Return the believed coordinator; None if the client knows none.
 
-        A coordinator whose connection is held back becomes unknown.
+        If the connection to the coordinator has failed, this call forgets the coordinator.
         Source: Kafka AbstractCoordinator.checkAndGetCoordinator.
         """
         node = self._coordinator
@@ -109,9 +107,7 @@ class CoordinatorDiscovery:
     def mark_unknown(self, cause: str) -> None:
         """Forget the coordinator; requests in flight to it fail.
 
-        The member, which uses this object, keeps its state and its generation.
-
-        `cause` is an error's name or a CoordinatorUnknownCause.
+        `cause` is the reason for the trace: an error's name or a CoordinatorUnknownCause.
         """
         node = self._coordinator
         if node is None:
@@ -124,8 +120,10 @@ class CoordinatorDiscovery:
     def lookup(self) -> RequestFuture[None]:
         """Send FindCoordinator to the least loaded node, or join the lookup in flight.
 
-        The future succeeds once the coordinator is set. It fails with a retriable error, or with a
-        fatal one that the application gets. Source: Kafka AbstractCoordinator.lookupCoordinator.
+        The future succeeds once the coordinator is known. If it fails with an error that is not
+        retriable, the application gets that error.
+
+        Source: Kafka AbstractCoordinator.lookupCoordinator.
         """
         if self._lookup is not None:
             return self._lookup
@@ -150,16 +148,18 @@ class CoordinatorDiscovery:
         return lookup
 
     def abandon_lookup(self) -> None:
-        """Let the next lookup send a new request. An answer to the one in flight still counts.
+        """Make the next `lookup` send a new request, although one is in flight.
+
+        If the earlier request is answered after all, its answer counts.
 
         Source: Kafka AbstractCoordinator.clearFindCoordinatorFuture in HeartbeatThread.run.
         """
         self._lookup = None
 
     async def ensure_known(self, deadline_us: int) -> bool:
-        """Look up with backoff until the coordinator is known; return False at `deadline_us`.
+        """Repeat lookups until one finds the coordinator; return False after `deadline_us`.
 
-        Raises: ClientError that no retry can help.
+        Raises: ClientError if a lookup fails with an error that is not retriable.
         Source: Kafka AbstractCoordinator.ensureCoordinatorReady.
         """
         if self.coordinator() is not None:
@@ -175,10 +175,10 @@ class CoordinatorDiscovery:
     def send(
         self, request: AnyRequest, response_type: type[R], *, timeout_us: int | None = None
     ) -> RequestFuture[R]:
-        """Send `request` to the coordinator; `timeout_us` None means `request.timeout.ms`.
+        """Send `request` to the coordinator, with `request.timeout.ms` as the default timeout.
 
-        Fails with COORDINATOR_NOT_AVAILABLE if the coordinator is unknown. If a request gets no
-        answer, the coordinator that it was sent to becomes unknown before the caller is notified.
+        The future fails with COORDINATOR_NOT_AVAILABLE if no coordinator is known. If the request
+        gets no answer, the coordinator is forgotten before listeners of the future are called.
         Source: Kafka AbstractCoordinator.CoordinatorResponseHandler.
         """
         node = self.coordinator()
@@ -193,8 +193,8 @@ class CoordinatorDiscovery:
         )
 
         def forget_silent_coordinator(outcome: RequestFuture[R]) -> None:
-            # `node` includes the number of its discovery. If the broker was found again since the
-            # request was sent, the numbers differ, and the belief stays.
+            # If a later lookup has named the same broker again, `found` differs: then the failure
+            # of this old request says nothing about the new belief.
             if outcome.error is not None and node == self._coordinator:
                 self.mark_unknown(outcome.error.name)
 
@@ -202,7 +202,7 @@ class CoordinatorDiscovery:
         return future
 
     async def _find_once(self, deadline_us: int) -> None:
-        """Do one lookup. Raises: ClientError if the coordinator is still unknown after it."""
+        """Do one lookup. Raises: ClientError if no coordinator is known after it."""
         if self._metadata_wanted:
             self._metadata_wanted = False
             await self._await_metadata_update(deadline_us)
@@ -214,16 +214,15 @@ class CoordinatorDiscovery:
         if not await self._wakeup.wait_for(lookup, deadline_us):
             raise error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if lookup.error is not None:
-            # The broker's metadata may be stale. So the client learns of other brokers before the
-            # next lookup.
+            # The asked broker may have failed. Newer metadata tells which other brokers to ask.
             self._metadata_wanted = True
             raise lookup.error
-        # The lookup named a broker, but the connection to it may be refused or held back by now.
+        # The lookup has named a broker, but its connection may have failed since.
         if self.coordinator() is None:
             raise error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     async def _await_metadata_update(self, deadline_us: int) -> None:
-        """Request metadata, and wait for an applied answer or the deadline."""
+        """Request newer metadata, and wait until it has arrived, at most until the deadline."""
         version = self._metadata.version
         self._metadata.request_update()
         while self._metadata.version == version and self._host.now_us() < deadline_us:
@@ -236,7 +235,7 @@ class CoordinatorDiscovery:
         lookup: RequestFuture[None],
     ) -> None:
         """Believe the named coordinator, or fail the lookup. `asked` is the node that answered."""
-        # After `abandon_lookup` this may answer an earlier lookup, while a later one waits.
+        # After `abandon_lookup`, this may be the answer to an earlier lookup than `self._lookup`.
         if self._lookup is lookup:
             self._lookup = None
         error = future.error
@@ -247,7 +246,7 @@ class CoordinatorDiscovery:
                 self._coordinator = CoordinatorNode(
                     BrokerId(named.node_id), broker_name(named.node_id), self._found
                 )
-                # In this row `cause` is the node that answered.
+                # The column `cause` of such a row holds the node that answered.
                 self._trace(TraceKind.COORDINATOR_FOUND, peer=self._coordinator.name, cause=asked)
                 # Connect early, so that a dead coordinator is noticed before a request needs it.
                 self._network.try_connect(self._coordinator.name, COORDINATOR)

@@ -1,7 +1,8 @@
 """Errors of a client's operations.
 
-Kafka's clients have an exception class per error. Here one class carries the error's name. It has a
-subclass only for an error that Kafka's callers catch separately.
+Kafka's clients have an exception class for each error. Here ClientError with the error's name
+stands for nearly all of them. An error has a class of its own only if callers in Kafka's code catch
+it separately.
 """
 
 from cluster.host.host import Disconnected, RequestTimedOut
@@ -10,7 +11,7 @@ from protocol.errors import ErrorCode
 DISCONNECTED = "DISCONNECTED"
 """The connection ended before the answer; the request may have been carried out."""
 TIMED_OUT = "TIMED_OUT"
-"""No answer within the request's timeout; the request may have been carried out."""
+"""No answer came within the request's timeout; the request may have been carried out."""
 NO_BROKER_AVAILABLE = "NO_BROKER_AVAILABLE"
 """No known node can be connected to at the moment; nothing was sent."""
 
@@ -31,7 +32,7 @@ class RebalanceInProgressError(ClientError):
     """Kafka's RebalanceInProgressException. The application must poll, then it may try again."""
 
     def __init__(self) -> None:
-        # The same request fails until the application has polled, so it is not retriable.
+        # Not retriable, because the same request fails again until the application has polled.
         super().__init__(ErrorCode.REBALANCE_IN_PROGRESS.name, retriable=False)
 
 
@@ -46,10 +47,10 @@ class CommitFailedError(ClientError):
 
 
 class UnjoinedGroupError(ClientError):
-    """Kafka's UnjoinedGroupException. The member left while its JoinGroup was on its way."""
+    """Kafka's UnjoinedGroupException: the member left the group before JoinGroup was answered."""
 
     def __init__(self) -> None:
-        # The next poll joins again, with a new member id, so the error is retriable.
+        # Retriable, because the next poll joins again, with a new member id.
         super().__init__("UNJOINED_GROUP", retriable=True)
 
 
@@ -61,7 +62,7 @@ def error_from_code(code: ErrorCode) -> ClientError:
 
 
 def unexpected_error(code: ErrorCode) -> ClientError:
-    """Return the fatal error for a code that Kafka's handler of the response does not list.
+    """Return a fatal error for a code that Kafka's handler of the response does not expect.
 
     Source: Kafka throws a KafkaException "unexpected error in ... response", which no loop retries.
     """

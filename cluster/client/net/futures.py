@@ -1,12 +1,10 @@
-"""Futures that call their listeners as soon as they are done, and the wakeup of one coroutine.
+"""RequestFuture, the future answer to a request, and Wakeup, which ends the wait of a coroutine.
 
-A host runs a node. It provides a clock (`now_us`), timers (`after`) and asyncio's futures; a Wakeup
-waits for one of these. An answer to a request completes a RequestFuture.
-
-asyncio's futures are not used for answers, because they call their listeners one turn of the event
-loop later. Kafka's handlers run when the answer arrives, and their order is part of the protocol.
-For example, a member of a consumer group ignores an error for an earlier generation of the group.
-One turn later the member may have another generation.
+Kafka's client handles an answer as soon as it arrives, and the order of these handlers is part of
+the protocol. asyncio's futures would call them one turn of the event loop later, which is too late.
+For example, a member of a group ignores an error about a generation that it has left. One turn
+later it may have entered the next generation, and would act differently. Therefore a RequestFuture
+calls its listeners immediately.
 """
 
 from asyncio import Future
@@ -21,10 +19,12 @@ T = TypeVar("T")
 
 
 class RequestFuture(Generic[T]):
-    """The outcome of one operation: pending, a value, or an error. Source: Kafka RequestFuture.
+    """The outcome of one operation: still pending, a value, or an error.
 
-    Invariant: completed at most once; listeners run in the order in which they were added.
-    A misuse raises SimulationError, this project's exception for bugs of its own code.
+    It is completed once; then its listeners are called in the order in which they were added. A
+    second completion is a bug in our code and raises SimulationError.
+
+    Source: Kafka RequestFuture.
     """
 
     __slots__ = ("_listeners", "_value", "error", "is_done")
@@ -45,7 +45,7 @@ class RequestFuture(Generic[T]):
 
     @property
     def value(self) -> T:
-        """Return the result. Raises: SimulationError if pending or failed."""
+        """The value of an operation that succeeded. Raises: SimulationError if it did not."""
         if not self.is_done or self.error is not None:
             raise SimulationError("a future that has not succeeded has no value")
         return self._value  # type: ignore[return-value]  # `complete` set it to a T
@@ -61,7 +61,7 @@ class RequestFuture(Generic[T]):
         self._finish()
 
     def add_listener(self, listener: Callable[["RequestFuture[T]"], None]) -> None:
-        """Call `listener` with this future when it is done; now if it is done already."""
+        """Call `listener` with this future when it is done; immediately if it is done already."""
         if self.is_done:
             listener(self)
         else:
@@ -69,8 +69,8 @@ class RequestFuture(Generic[T]):
 
     def _finish(self) -> None:
         """Mark the future as done, and call its listeners."""
-        # `_value` or `error` was overwritten already. That does no harm, since the exception ends
-        # the run.
+        # The caller has overwritten `_value` or `error`. This does no harm, because the exception
+        # ends the run.
         if self.is_done:
             raise SimulationError("a request future was completed twice")
         self.is_done = True
@@ -80,10 +80,11 @@ class RequestFuture(Generic[T]):
 
 
 class Wakeup:
-    """Ends the wait of one coroutine whenever a condition of the coroutine may have changed.
+    """Lets one coroutine sleep until something that it waits for may have happened.
 
-    A `set` without a waiter is remembered, so that the next wait ends immediately. Several sets may
-    end only one wait, so the coroutine must check all of its conditions after each wait.
+    The coroutine awaits `wait` in a loop, and checks after each wait what has happened. Everybody
+    who changes something calls `set`. If the coroutine is not waiting at that moment, its next
+    `wait` ends immediately. Several calls of `set` may end only one wait.
     Source: Kafka's selector, which ends a poll with any network event.
     """
 
@@ -95,18 +96,15 @@ class Wakeup:
     def set(self) -> None:
         """Wake the waiter; if no coroutine waits, let the next wait end immediately."""
         waiter = self._waiter
-        # If the waiter is done, nothing needs to be done here: the coroutine was woken, has not run
-        # yet, and will see this change, too.
+        # If the waiter is done, an earlier `set` has woken the coroutine, which has not run yet. It
+        # will see this change, too.
         if waiter is None:
             self._is_set = True
         elif not waiter.done():
             waiter.set_result(None)
 
     async def wait(self, deadline_us: int | None) -> None:
-        """Wait for `set`, until `deadline_us` on the host's clock at most (None: no limit).
-
-        The caller cannot see which of the two ended the wait.
-        """
+        """Wait for `set`, but not longer than until `deadline_us`, if that is not None."""
         if self._is_set:
             self._is_set = False
             return
@@ -123,9 +121,9 @@ class Wakeup:
             timer.cancel()
 
     async def wait_for(self, future: RequestFuture[T], deadline_us: int) -> bool:
-        """Wait until `future` is done or `deadline_us`; return True if it is done.
+        """Wait until `future` is done or `deadline_us` has come; return True if it is done.
 
-        The code that completes `future` must set this wakeup.
+        Whoever completes `future` must also set this wakeup.
         """
         while not future.is_done:
             if self._host.now_us() >= deadline_us:

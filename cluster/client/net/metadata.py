@@ -1,12 +1,11 @@
 """A client's metadata: the brokers of the cluster, and the leader of each partition.
 
-Metadata owns the cache and its refreshes: on demand with backoff, and every `metadata.max.age.ms`.
-The cache may be stale. A leader epoch is the number of a partition's leadership; each election
-increases it. A leader with an older epoch than the known one is never accepted.
+The client sends a Metadata request when a part of it asks for an update (`request_update`), and at
+the latest after `metadata.max.age.ms`. Between two requests the cache may be stale. A broker's
+metadata may be stale, too, so an answer never replaces a partition's leader by a leader with an
+older epoch.
 
-The network client has a connection per node and purpose: BOOTSTRAP for the configured servers,
-GENERAL for brokers that the metadata names. A node is held back (not connected to) during the
-backoff of its connection.
+Before the first answer the client knows only the bootstrap servers of its configuration.
 Source: Kafka Metadata, NetworkClient.DefaultMetadataUpdater.
 """
 
@@ -40,17 +39,14 @@ from protocol.messages.discovery import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndEpoch:
-    """A partition's last known leader, and the leader's epoch.
-
-    `leader` is NO_BROKER if the partition has no leader.
-    """
+    """The last leader of a partition that the client knows of, or NO_BROKER if it had none."""
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
 
 
 NO_LEADER_OR_EPOCH = LeaderAndEpoch(leader=NO_BROKER, leader_epoch=NO_LEADER_EPOCH)
-"""Stands for a leader that is not known. Every known epoch is newer than this one's epoch."""
+"""Stands for a leader that the client does not know; its epoch is older than every real epoch."""
 
 
 class Metadata:
@@ -65,22 +61,22 @@ class Metadata:
         *,
         on_update: Callable[[], None],
     ) -> None:
-        """Create a cache that knows only the bootstrap servers, given as `host` or `host:port`.
+        """Create a cache that knows only the bootstrap servers.
 
-        If the configuration names none, all brokers of the cluster are bootstrap servers.
-        `on_update` is called after each answer that was applied.
+        These are the `bootstrap.servers` of `config` or, if it has none, all brokers of the
+        cluster. `on_update` is called each time that an answer has changed or confirmed the cache.
         """
         self.version = 0
-        """Number of answers applied."""
+        """Number of answers stored so far. Who waits for an update compares it."""
         self._host = host
         self._topics = topics
         self._on_update = on_update
-        # None before `start` and after `close`.
+        # Sends the requests; None before `start` and after `close`.
         self._network: NetworkClient | None = None
         servers = config.bootstrap_servers or tuple(broker.name for broker in cluster.brokers)
         self._nodes = tuple(KnownNode(_host_of(server), BOOTSTRAP) for server in servers)
         self._live: dict[int, None] = {}
-        """Ids of the live brokers, as last reported. The keys are an ordered set."""
+        """Ids of the brokers in the last answer, in its order; the values mean nothing."""
         self._partition_counts: dict[str, int] = {}
         self._leaders: dict[TopicPartition, LeaderAndEpoch] = {}
         self._request_timeout_us = config.request_timeout_ms * MS
@@ -89,9 +85,9 @@ class Metadata:
         self._backoff = retry_backoff(host, config)
         self._update_wanted = False
         self._is_asking = False
-        self._failures = 0  # requests without a usable answer since the last good one
-        # Number of answers in a row that have changed nothing in the cache. From the second of them
-        # on, each one lengthens the backoff.
+        self._failures = 0  # failed requests in a row
+        # Number of answers in a row that changed nothing in the cache. The backoff before the next
+        # request grows with each of them after the first.
         self._equal_answers = 0
         # End of the backoff, before which no request is sent.
         self._allowed_at_us = 0
@@ -112,7 +108,7 @@ class Metadata:
         self._timer = self._age_timer = None
 
     def nodes(self) -> tuple[KnownNode, ...]:
-        """Return the known nodes: the brokers, or the bootstrap servers until brokers are known."""
+        """Return the brokers or, before the first answer, the bootstrap servers."""
         return self._nodes
 
     def partition_count(self, topic: str) -> int | None:
@@ -120,18 +116,18 @@ class Metadata:
         return self._partition_counts.get(topic)
 
     def leader(self, partition: TopicPartition) -> LeaderAndEpoch:
-        """Return the leader of `partition`; NO_LEADER_OR_EPOCH if it is not a live broker."""
+        """Return the leader of `partition`; NO_LEADER_OR_EPOCH if that broker is not alive."""
         known = self._leaders.get(partition, NO_LEADER_OR_EPOCH)
         return known if known.leader in self._live else NO_LEADER_OR_EPOCH
 
     def learn_leader(self, partition: TopicPartition, leader: LeaderAndEpoch) -> None:
-        """Store a leader that a broker named in an answer, if its epoch is newer (KIP-951)."""
+        """Store a newer leader that the answer to a Fetch or Produce named (KIP-951)."""
         known = self._leaders.get(partition, NO_LEADER_OR_EPOCH)
         if leader.leader_epoch > known.leader_epoch:
             self._leaders[partition] = leader
 
     def add_topics(self, topics: tuple[str, ...]) -> None:
-        """Include `topics` in all later requests."""
+        """Ask for `topics`, too, in all later requests."""
         missing = tuple(topic for topic in topics if topic not in self._topics)
         if missing:
             self._topics += missing
@@ -183,7 +179,7 @@ class Metadata:
 
         self._failures = 0
         changed = self._apply(future.value)
-        # `version` is increased below, so it is 0 only at the first answer that is applied.
+        # This is the first answer: `version` is increased only below.
         if self.version == 0:
             self._connect_for_telemetry(self._network)
         self._equal_answers = 0 if changed else self._equal_answers + 1
@@ -201,10 +197,10 @@ class Metadata:
     def _connect_for_telemetry(self, network: NetworkClient) -> None:
         """Open a connection to a broker as soon as brokers are known, and leave it idle.
 
-        Kafka's client connects to ask for telemetry subscriptions (KIP-714), finds that the broker
-        offers none, and never asks again. But the idle connection has an effect: from then on this
-        broker is the least loaded node. So most lookups of coordinators use this connection, on
-        which no Fetch is in front of them.
+        Kafka's client connects to some broker to ask for telemetry subscriptions (KIP-714), learns
+        that the broker offers none, and never asks again. But the connection stays open and idle,
+        so this broker is the least loaded node from then on. Most FindCoordinator requests
+        therefore go to it, and do not wait behind a Fetch.
         Source: NetworkClient.TelemetrySender; seen in every start of a 3.9.1 consumer.
         """
         node = network.least_loaded_node()
@@ -218,7 +214,7 @@ class Metadata:
         self.request_update()
 
     def _apply(self, response: MetadataResponse) -> bool:
-        """Store the entries that are not older than the known ones; return True if one changed."""
+        """Store an answer, except leaders with an older epoch; return True if the cache changed."""
         nodes = tuple(
             KnownNode(broker_name(broker.node_id), GENERAL) for broker in response.brokers
         )
@@ -226,14 +222,14 @@ class Metadata:
         self._nodes = nodes
         self._live = dict.fromkeys(broker.node_id for broker in response.brokers)
         for topic in response.topics:
-            # The call stands on the left side of `or`, which may skip the right side.
+            # `changed` is on the right side of `or`, so that the call is never skipped.
             changed = self._apply_topic(topic) or changed
         return changed
 
     def _apply_topic(self, topic: MetadataResponseTopic) -> bool:
         """Store a topic of an answer; return True if it changed anything."""
         if topic.error_code is not ErrorCode.NONE:
-            # The topic may be about to exist, or be new to this broker, or deleted: ask again.
+            # The broker may have stale metadata about a new or deleted topic: ask again.
             self._update_wanted = True
             return self._forget_topic(topic)
         changed = self._partition_counts.get(topic.name) != len(topic.partitions)
@@ -245,7 +241,7 @@ class Metadata:
     def _forget_topic(self, topic: MetadataResponseTopic) -> bool:
         """Forget a topic that a broker does not know; return True if it was known.
 
-        The leader of a group that reads the topic then sees that the topic's metadata has changed.
+        The group's leader notices by this that the topic was deleted, and starts a rebalance.
         Source: Kafka `Metadata.handleMetadataResponse`: only entries of the answer are kept.
         """
         count = self._partition_counts.pop(topic.name, 0)
@@ -270,5 +266,5 @@ class Metadata:
 
 
 def _host_of(server: str) -> NodeName:
-    """Return the host of a bootstrap server. Each node has one port, so the host identifies it."""
+    """Return the host of a bootstrap server: "broker-0" for both "broker-0:9092" and "broker-0"."""
     return NodeName(server.partition(":")[0])

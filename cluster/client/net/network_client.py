@@ -1,15 +1,17 @@
-"""Connections of one client: choice of a node, reconnects, and their backoff.
+"""The connections of one client to all nodes: which node to ask, and when to reconnect.
 
-NetworkClient owns one connection per (node, purpose) and the backoff of its reconnects. During a
-backoff the node is "held back": the client does not connect to it. NetworkClient must not know what
-the requests mean.
+The parts of a consumer or producer send their requests through one NetworkClient, which knows
+nothing of the meaning of the requests. It has one connection for each pair of a node and a purpose.
+After a connection has ended, it waits for `reconnect.backoff.ms` and longer before it connects to
+that node again. While it waits, the node is *held back*.
 
-As in Kafka's client, fetches, lookups (of a coordinator) and metadata requests to a node share one
-connection. So a lookup waits behind a parked Fetch, which the node holds until records arrive. The
-coordinator has a separate connection; in Kafka the coordinator is a node of its own, with id
-`Integer.MAX_VALUE - id`. Each bootstrap server has a connection, which is used until the brokers
-are known. From then on, least_loaded_node ignores the connections of the coordinator and of the
-bootstrap servers.
+As in Kafka's client, fetches, requests for metadata and FindCoordinator requests to a broker share
+one connection. So a FindCoordinator request waits behind a Fetch that the broker parks until
+records arrive. Requests to the group's coordinator have a connection of their own; Kafka's client
+achieves the same by a separate node with the id `Integer.MAX_VALUE - id`. There is also a
+connection to each bootstrap server that is asked before the client knows the brokers.
+`least_loaded_node` does not count the connections to the coordinator, and ignores bootstrap servers
+once the brokers are known.
 Source: Kafka NetworkClient, ClusterConnectionStates, ConsumerNetworkClient.
 """
 
@@ -39,7 +41,7 @@ MAX_IN_FLIGHT_REQUESTS = 100
 
 
 class KnownNode(NamedTuple):
-    """A node for requests that any broker can answer, and the purpose of the connection to it."""
+    """A node that can be asked what any broker can answer, and the connection's purpose."""
 
     name: NodeName
     purpose: str
@@ -47,14 +49,13 @@ class KnownNode(NamedTuple):
 
 @dataclass(slots=True)
 class _ConnectionState:
-    """State of one (node, purpose) over all its connections. Times are on the host's clock.
+    """What the client remembers about one node and purpose, also while it has no connection.
 
-    failures: number of ended connections since a connection last opened; sets the backoff.
-    setup_failures: failed attempts since a connection last opened; sets the setup timeout.
-    retry_at_us: end of the backoff.
-    last_attempt_us: time of the last attempt to connect. -1 before the first attempt, so that
-        least_loaded_node prefers a node that was never tried.
-    was_open: True once it was noted that the current connection has opened.
+    `failures` counts the connections that ended since a connection last opened; the backoff grows
+    with it. `setup_failures` counts those that never opened; the timeout of the setup grows with
+    it. `retry_at_us` is the end of the backoff. `last_attempt_us` is the time of the last attempt
+    to connect; it is -1 before the first one, so that least_loaded_node prefers a node that was
+    never tried. `was_open` is True once this object has noticed that the current connection opened.
     """
 
     connection: Connection | None = None
@@ -78,9 +79,9 @@ class NetworkClient:
     ) -> None:
         """Create a client without connections.
 
-        `known_nodes` returns the nodes in the order of the metadata. `on_disconnect` is called
-        after a connection ended, since this hints at stale metadata. It is not called after the
-        client's own `disconnect`.
+        `known_nodes` returns the nodes in the order of the metadata. `on_disconnect` is called when
+        a connection has ended, because the metadata may then be stale: the broker may have died. It
+        is not called if the client itself closed the connection by `disconnect`.
         Source: Kafka NetworkClient.processDisconnection, which `disconnect` does not call.
         """
         self._host = host
@@ -99,7 +100,7 @@ class NetworkClient:
             host, config.socket_connection_setup_timeout_ms, setup_max_ms
         )
         self._states: dict[tuple[NodeName, str], _ConnectionState] = {}
-        """(node, purpose) -> state. The keys are plain tuples; a KnownNode is slower to build."""
+        """(node, purpose) -> state. Plain tuples are faster to create than a KnownNode."""
         self._closed_by_disconnect: dict[Connection, None] = {}
         """Connections closed by `disconnect` whose on_close callback has not run yet: an ordered
         set."""
@@ -113,11 +114,11 @@ class NetworkClient:
         *,
         timeout_us: int,
     ) -> RequestFuture[R]:
-        """Send `request` to `node`, connecting first if needed.
+        """Send `request` to `node`, and connect to it first if necessary.
 
-        The future fails with DISCONNECTED or TIMED_OUT. If the node is held back, the future fails
-        only after this method has returned.
-        Raises (later, in the host): SimulationError if the answer is of another type.
+        Without an answer the future fails, with DISCONNECTED or TIMED_OUT. It never fails before
+        this method has returned, not even if the node is held back. An answer that is not a
+        `response_type` is a bug, and ends the run with a SimulationError.
         """
         future: RequestFuture[R] = RequestFuture()
         state = self._refresh_state(node, purpose)
@@ -129,8 +130,8 @@ class NetworkClient:
                 return
             if not isinstance(outcome, response_type):
                 raise SimulationError(f"{node} answered {type(request).__name__} with {outcome!r}")
-            # An answer proves that the connection opened, even if `_refresh_state` did not see it.
-            # `_note_end` resets the counters later.
+            # The answer proves that the connection was open. `_refresh_state` may not have been
+            # called since, so this is noted here. `_note_end` then resets the counters of failures.
             state.was_open = True
             future.complete(outcome)
 
@@ -156,7 +157,7 @@ class NetworkClient:
             self._note_end(state)
 
     def is_unavailable(self, node: NodeName, purpose: str) -> bool:
-        """Return True if the node is held back, since its connection ended and the backoff runs."""
+        """Return True if the node is held back: it has no connection, and the backoff goes on."""
         state = self._refresh_state(node, purpose)
         return state.connection is None and self._host.now_us() < state.retry_at_us
 
@@ -167,9 +168,13 @@ class NetworkClient:
     def least_loaded_node(self) -> KnownNode | None:
         """Return the node to ask for metadata or coordinators; None if all are held back.
 
-        In order of preference: (1) a connected idle node; (2) the connected node with the fewest
-        requests in flight; (3) a connecting node; (4) the node whose last connection attempt is
-        longest ago. Ties are broken by the order of the metadata, from a random start.
+        The nodes are compared in the order of the metadata, from a random start. The first of these
+        is returned:
+
+        1. a node with an open connection and no request in flight,
+        2. the node with an open connection and the fewest requests in flight,
+        3. a node to which the client is connecting,
+        4. the node without a connection that was not tried for the longest time.
         Source: Kafka NetworkClient.leastLoadedNode.
         """
         nodes = self._known_nodes()
@@ -192,7 +197,7 @@ class NetworkClient:
                 ):
                     can_connect = (state.last_attempt_us, node)
             elif not connection.is_open:
-                connecting = node  # of several, the last one is taken
+                connecting = node  # as in Kafka, the last of several is taken
             elif connection.in_flight == 0:
                 return node
             elif connection.in_flight < MAX_IN_FLIGHT_REQUESTS and (
@@ -222,7 +227,7 @@ class NetworkClient:
                 state.connection.close()
 
     def _refresh_state(self, node: NodeName, purpose: str) -> _ConnectionState:
-        """Return the state of a connection, after noting that it opened or ended meanwhile."""
+        """Return the state of a node and purpose, updated if its connection opened or ended."""
         key = (node, purpose)
         state = self._states.get(key)
         if state is None:
@@ -251,7 +256,8 @@ class NetworkClient:
         state.connection = connection
 
         def on_close() -> None:
-            # `disconnect` has noted this end, which is no hint at stale metadata (see __init__).
+            # The client closed it by `disconnect`, which has noted the end. This is no sign of
+            # stale metadata.
             if connection in self._closed_by_disconnect:
                 del self._closed_by_disconnect[connection]
                 return
@@ -264,7 +270,7 @@ class NetworkClient:
         return connection
 
     def _note_open(self, state: _ConnectionState) -> None:
-        """Reset backoff and setup timeout to their first steps, because a connection has opened."""
+        """Make backoff and setup timeout short again, because a connection has opened."""
         state.was_open = True
         state.failures = 0
         state.setup_failures = 0
@@ -272,9 +278,8 @@ class NetworkClient:
     def _note_end(self, state: _ConnectionState) -> None:
         """Start the backoff after a connection ended.
 
-        If the connection had opened, the backoff begins with its first step.
-        Does nothing if the end was noted already, or if the connection is not closed. So this may
-        be called late or twice.
+        This may be called twice for one end, or while the connection is not closed; then it does
+        nothing. If the connection had been open, the backoff is the shortest one.
         Source: Kafka ClusterConnectionStates.disconnected.
         """
         if state.connection is None or not state.connection.is_closed:

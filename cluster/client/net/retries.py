@@ -1,9 +1,8 @@
 """Backoff and retries as in Kafka's clients, on the host's clock and from its random stream.
 
-A backoff is the wait before an attempt is repeated. Jitter is a random change of this wait. The
-library tenacity, which other parts of this project use, is not used here. It inspects the attempted
-function at each call, which costs time. Its jitter uses random numbers of its own, and its
-`stop_after_delay` uses a clock of its own, so that a run could not be replayed.
+Other parts of this project use the library tenacity for retries. It cannot be used here, because it
+takes its random numbers and the time from outside the host, so that a run could not be replayed. It
+is also slow, because it inspects the repeated function at each call.
 Source: Kafka ExponentialBackoff (base 2, 20 % jitter, capped after the jitter).
 """
 
@@ -22,14 +21,14 @@ MS = 1_000
 
 _JITTER_PERCENT = 20
 _EXPONENT_MAX = 62
-"""Largest number of doublings of a wait. No setting allows more."""
+"""A wait is doubled at most this often. This is far more than any setting needs."""
 
 
 class ExponentialBackoff:
-    """Wait before the next attempt: doubles from `initial_ms` up to `max_ms`.
+    """Computes waits between attempts: about `initial_ms`, then twice that, and so on to `max_ms`.
 
-    Units: settings in milliseconds, results in microseconds. If the initial wait is at or above the
-    maximum, waits never grow and have no jitter, as in Kafka.
+    Each wait is varied by up to 20 % at random. As in Kafka, if `initial_ms` is not below `max_ms`,
+    every wait is exactly `initial_ms`.
     """
 
     def __init__(self, host: Host, initial_ms: int, max_ms: int) -> None:
@@ -38,20 +37,21 @@ class ExponentialBackoff:
         self._max_us = max_ms * MS
 
     def delay_us(self, attempts: int) -> int:
-        """Return the wait before the next attempt: doubled `attempts` times, then varied by 20 %.
+        """Return the wait after a failure, before which `attempts` other failures came in a row.
 
-        `attempts` is the number of failures in a row, without the last one.
+        With an initial wait of 100 ms, the result is 80 to 120 ms for 0, 160 to 240 ms for 1, and
+        so on.
         """
         if self._initial_us >= self._max_us:
             return self._initial_us
-        # The doubled wait, plus or minus 20 %.
+        # This is `term_us` plus or minus 20 %.
         term_us = min(self._initial_us << min(attempts, _EXPONENT_MAX), self._max_us)
         spread_us = term_us * _JITTER_PERCENT // 100
         return min(term_us - spread_us + self._rng.randrange(2 * spread_us + 1), self._max_us)
 
 
 def retry_backoff(host: Host, config: ConsumerConfig | ProducerConfig) -> ExponentialBackoff:
-    """Return the backoff of `retry.backoff.ms` up to `retry.backoff.max.ms`."""
+    """Return a backoff that grows from `retry.backoff.ms` to `retry.backoff.max.ms`."""
     return ExponentialBackoff(host, config.retry_backoff_ms, config.retry_backoff_max_ms)
 
 
@@ -64,9 +64,10 @@ async def with_retries(
 ) -> T:
     """Await `attempt(*args)`, repeated after retriable failures until `deadline_us`.
 
-    A sleep ends at the deadline at the latest, as in Kafka's `Timer.sleep`. The last attempt may
-    begin at the deadline. `attempt` must check the deadline itself.
-    Raises: the last attempt's own error.
+    As in Kafka's `Timer.sleep`, a sleep between two attempts ends at the deadline at the latest. So
+    the last attempt may begin at the deadline; `attempt` must check the deadline itself.
+
+    Raises: the error of the last attempt.
     """
     failures = 0
     while True:
