@@ -1,20 +1,22 @@
-"""GroupCoordinator, the facade through which a broker uses the group coordinator.
+"""GroupCoordinator: the class through which a broker uses the group coordinator.
 
-The facade routes each input to the module of its API. Inputs are requests, completed appends and
-fired timers. Loads and unloads of partitions are inputs, too; the broker passes them in one at a
-time. The broker carries out the Result of each input.
+The coordinator does no I/O and reads no clock. Whenever something happens, the broker calls one of
+its methods: a request has arrived, an append has completed, a timer has fired, a partition must be
+loaded. The method passes this input on to the module of its API, and returns a Result: the replies,
+appends and timers that the broker must now carry out. The handling of one input is called a turn.
 
-- Turn: the handling of one input; handlers add to its Result.
-- Offsets partition: a partition of `__consumer_offsets`; the broker that leads it coordinates its
-  groups. A load reads its log into memory, an unload drops the groups from memory.
-- Owned: of an offsets partition, loaded and served by this broker.
-- Shard: the groups of one owned partition.
-- Leader epoch: the number of a partition's leadership; each election increases it.
-- High watermark: the offset below which every in-sync replica has the records.
-- Parked: of a request, kept without an answer until its join or sync phase ends.
-Source: Kafka `GroupCoordinator`, `GroupMetadataManager` (scala); docs/kafka/BEHAVIOUR.md, where [S]
-marks a rule of the Scala coordinator and [J] a rule of the Java coordinator. The comments here use
-the same marks.
+For example, a consumer commits an offset. The broker calls `handle`, and the Result asks for an
+append to `__consumer_offsets`. When the log has acknowledged the record, the broker calls
+`append_completed`. The Result of this second turn has the reply to the consumer.
+
+A broker coordinates the groups of those partitions of `__consumer_offsets` that it leads. When it
+becomes the leader of a partition, a load reads the partition's log and builds the groups in memory.
+From then on the broker owns the partition, and a Shard keeps its groups. When it loses the
+leadership, an unload drops them.
+
+Source: Kafka `GroupCoordinator`, `GroupMetadataManager` (scala); docs/kafka/BEHAVIOUR.md. Kafka has
+two group coordinators, an old one in Scala and a new one in Java. [S] marks a rule of the Scala
+coordinator, which is the default here, and [J] a rule of the Java coordinator.
 """
 
 from collections.abc import Callable, Iterable
@@ -107,12 +109,17 @@ from protocol.records.batch import RecordBatch
 from protocol.trace import TraceEvent, TraceKind
 
 SCALA = JavaSwitches()
-"""The Scala coordinator: every switch of the Java coordinator is off."""
+"""The default. Each switch replaces one behaviour of Kafka's Scala coordinator by the Java
+coordinator's; all of them are off here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadIgnored:
-    """The outcome of a load or unload that the coordinator ignored."""
+    """Returned in place of a Result by a load or unload that the coordinator has ignored.
+
+    `known_epoch` is the newest leader epoch that the coordinator has seen for the partition. The
+    usual reason is that the load or unload belongs to an older epoch and has arrived late.
+    """
 
     reason: IgnoredCause
     known_epoch: int
@@ -120,7 +127,7 @@ class LoadIgnored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSummary:
-    """State of a group, for callers outside this package."""
+    """A copy of a group's most important fields, for callers outside this package."""
 
     group_id: str
     partition: int
@@ -132,10 +139,12 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorSizes:
-    """Number of groups by state, of committed offsets and of delayed operations.
+    """How much the coordinator has in memory, as Kafka's gauges show it.
 
-    `rebalances` counts the running timers of join and sync phases, `heartbeats` the running
-    timers of members and pending member ids.
+    - `groups`: how many groups are in each state. A state without groups has no entry.
+    - `offsets`: how many committed offsets all groups have together.
+    - `heartbeats`: how many timers wait for a member, or for the client of a pending member id.
+    - `rebalances`: how many timers wait for the end of a join or sync phase.
     """
 
     groups: dict[GroupState, int]
@@ -145,9 +154,9 @@ class CoordinatorSizes:
 
 
 class GroupCoordinator:
-    """The group coordinator of one broker incarnation.
+    """The group coordinator of one broker process.
 
-    An incarnation is the time from a start of the broker's process to its end.
+    A broker that restarts gets a new coordinator, which has nothing in memory.
     """
 
     def __init__(
@@ -162,7 +171,8 @@ class GroupCoordinator:
     ) -> None:
         """Create a coordinator that owns no partition yet.
 
-        `codecs` decompress the record batches that a load reads.
+        `guards` are checks of Kafka that an experiment can switch off, to see what they prevent.
+        `codecs` decompress the record batches that a load reads from the log.
         """
         self._codecs = codecs
         self._shared = Shared(
@@ -181,10 +191,11 @@ class GroupCoordinator:
     def handle(self, request_id: RequestId, envelope: RequestEnvelope, now_us: int) -> Result:
         """Handle a group request.
 
-        The answer is in this Result, or in a later one, or never: Kafka leaves a few requests
-        unanswered (BEHAVIOUR 0.1), and so does this coordinator.
+        The Result has the answer only if nothing must be waited for. Otherwise a later Result has
+        it, for example when an append has completed. A few requests never get an answer, because
+        Kafka does not answer them either (BEHAVIOUR 0.1).
 
-        Raises: SimulationError if the envelope holds no request of the group coordinator.
+        Raises: SimulationError if another API's request is in the envelope.
         """
         turn = Turn(self._shared, now_us)
         body = envelope.body
@@ -194,10 +205,12 @@ class GroupCoordinator:
             self._dispatch(turn, request_id, body, envelope)
         except UnknownServerError:
             self._mark_answered(body, request_id)
-            # The handler may have answered before it failed. Example: the group is full, so a
-            # JoinGroup is refused and its member removed. The join phase waited only for this
-            # member, so it is complete now. The next generation cannot begin, which raises the
-            # exception. Kafka ignores a second answer to a request, so none is sent here.
+            # The handler may have answered the request before it failed:
+            # 1. The group is full, so the handler refuses a JoinGroup and removes its member.
+            # 2. The join phase waited only for this member, so the phase is complete now.
+            # 3. The next generation cannot begin, because a member's subscription is corrupt. That
+            #    raises the exception.
+            # Kafka ignores a second answer to a request, so none is sent here.
             if all(reply.request_id != request_id for reply in turn.result.replies):
                 turn.reply(request_id, _server_error(body, envelope.api_version))
         return turn.result
@@ -215,15 +228,15 @@ class GroupCoordinator:
             case StaticMemberAppend():
                 static_member_stored(turn, pending, completed.error)
             case OffsetsAppend():
-                # `shard` is None if the partition was unloaded while the append was in flight.
+                # The shard is None if the partition was unloaded while the append was in flight.
                 shard = self._shards.owned.get(pending.group.partition)
                 offsets_stored(turn, shard, pending, completed)
             case TransactionalOffsetsAppend():
                 transactional_offsets_stored(turn, pending, completed)
             case EmptyGroupAppend():
-                # A failure changes nothing; Kafka only logs it. After a failure, the next load
-                # reads the last generation that was stored, with its members. These members have
-                # left: they send no heartbeats, so their sessions expire.
+                # Nothing to do, even after a failure: Kafka only logs it. Then the log still says
+                # that the group has its former members. The next load adds them to the group again.
+                # They have left and send no heartbeats, so their sessions expire soon after.
                 pass
         return turn.result
 
@@ -242,9 +255,11 @@ class GroupCoordinator:
     def transaction_completed(
         self, producer_id: int, partitions: Iterable[int], *, is_commit: bool, now_us: int
     ) -> Result:
-        """Complete a producer's transaction, after its markers were written to `partitions`.
+        """End a producer's transaction in memory, after its markers were written to `partitions`.
 
-        Partitions that this coordinator does not own are skipped: their load will read the marker.
+        Offsets that groups of these partitions committed in the transaction count from now on, or
+        are dropped if the transaction was aborted. Partitions that this coordinator does not own
+        are skipped, because their load will read the marker from the log.
         """
         turn = Turn(self._shared, now_us)
         for partition in partitions:
@@ -254,7 +269,7 @@ class GroupCoordinator:
         return turn.result
 
     def timer_fired(self, key: str, now_us: int) -> Result:
-        """Carry out a fired timer; a timer that was cancelled changes nothing."""
+        """Do what the timer `key` was started for; nothing if it was cancelled meanwhile."""
         turn = Turn(self._shared, now_us)
         timer = self._shared.in_flight.take_timer(key)
         if isinstance(timer, HeldWriteTimer):
@@ -270,22 +285,27 @@ class GroupCoordinator:
 
     @property
     def follows_log(self) -> bool:
-        """True if the broker must call `log_moved` when the log of an owned partition advances."""
+        """True if the broker must call `log_moved` whenever the log of an owned partition grows.
+
+        Only these two switches of the Java coordinator need it. With them an answer may wait for
+        the high watermark, and only the broker sees the high watermark move.
+        """
         java = self._shared.java
         return java.heartbeats_wait_for_writes or java.commits_apply_on_append
 
     def log_moved(self, partition: int, position: LogPosition | None, now_us: int) -> Result:
         """Answer the requests that waited for the log of `partition` to reach `position`.
 
-        The broker calls this only if `follows_log`: after a load, and whenever the log's end or
-        its high watermark has moved. `position` is None when this broker no longer leads the
-        partition: requests that wait fail with NOT_COORDINATOR. A partition that is not owned is
-        skipped.
+        The broker calls this only if `follows_log` is True: after a load, and whenever the log's
+        end or its high watermark has moved. If this broker no longer leads the partition,
+        `position` is None, and the waiting requests fail with NOT_COORDINATOR. A partition that is
+        not owned is skipped.
         """
         turn = Turn(self._shared, now_us)
         shard = self._shards.owned.get(partition)
-        # A position of None is final. A new leader may have truncated records that were here, so
-        # a later high watermark proves nothing until the partition is unloaded and loaded again.
+        # Once the position is None it stays None until the partition is unloaded and loaded again.
+        # A new leader may have truncated records that the waiting requests saw, so that a high
+        # watermark beyond their offsets would not prove that these records are committed.
         if shard is None or shard.above_high_watermark.position is None:
             return turn.result
         shard.above_high_watermark.position = position
@@ -317,9 +337,9 @@ class GroupCoordinator:
         """
         turn = Turn(self._shared, now_us)
         for shard in self._shards.owned.values():
-            # As in Kafka, `clean_up` gets every group, even a group without an offset of these
-            # partitions. So it removes every Empty group that has no offsets. The groups are
-            # copied, because `clean_up` removes them from the shard.
+            # As in Kafka, every group is cleaned up, even one that has no offset of the deleted
+            # partitions. A side effect is that each Empty group without any offset is removed.
+            # The tuple is a copy, because `clean_up` removes such groups from the shard.
             for group in tuple(shard.groups.values()):
                 clean_up(turn, shard, group, partitions, cause=DeletionCause.TOPIC_DELETED)
         return turn.result
@@ -329,9 +349,9 @@ class GroupCoordinator:
     def begin_load(self, partition: int, leader_epoch: int, now_us: int) -> Result | LoadIgnored:
         """Begin a load; until it ends, groups of `partition` answer COORDINATOR_LOAD_IN_PROGRESS.
 
-        The load is ignored if `leader_epoch` is older than the known epoch, or if the partition is
-        loading or loaded already. With `failed_load_refuses` [J] it is also ignored if the load of
-        the partition has failed in this epoch.
+        The load is ignored if the coordinator has already seen a newer leader epoch of the
+        partition, or if the partition is loading or loaded already. With the switch
+        `failed_load_refuses` [J] it is also ignored if a load in the same epoch has failed.
         """
         shards = self._shards
         if not self._accepts_epoch(partition, leader_epoch):
@@ -342,11 +362,13 @@ class GroupCoordinator:
             return self._ignored(partition, IgnoredCause.LOAD_FAILED)
         shards.failed.pop(partition, None)
         shards.loading[partition] = Load(partition, leader_epoch, self._codecs)
-        # An empty Result: unlike LoadIgnored it tells the broker to read the log for this load.
+        # This Result has no effects. But since it is no LoadIgnored, the broker now reads the log.
         return Turn(self._shared, now_us).result
 
     def load_batches(self, partition: int, batches: tuple[RecordBatch, ...]) -> Result:
-        """Read one bounded chunk of the log, in offset order.
+        """Read the next batches of the log into the running load of `partition`.
+
+        The broker passes the log in chunks, in the order of offsets.
 
         Raises: SimulationError if the partition is not loading.
         """
@@ -354,10 +376,10 @@ class GroupCoordinator:
         return Result()  # empty, because the effects of a load are in the Result of finish_load
 
     def finish_load(self, partition: int, now_us: int, *, stopped: str | None = None) -> Result:
-        """Build the groups from what was read, start their session timers, and own `partition`.
+        """Build the groups from what was read, and serve `partition` from now on.
 
-        `stopped` is the reason why the log was not read to its end (for example, this broker no
-        longer leads the partition). It is None if the log was read to its end.
+        Every member gets a full session timeout. `stopped` is None if the log was read to its end.
+        Otherwise it says why not, for example because this broker no longer leads the partition.
 
         Raises: SimulationError if the partition is not loading.
         """
@@ -367,11 +389,12 @@ class GroupCoordinator:
         groups = load.finish(now_us)
         del shards.loading[partition]
 
-        # [S] owns the partition after any load. If the load was stopped early, it serves the groups
-        # read so far; if the load failed, it serves no groups. It answers an OffsetFetch for a
-        # missing group with offset -1, as if no offset had ever been committed. [J]
-        # (`failed_load_refuses`) does not own the partition in these two cases, and clients get
-        # NOT_COORDINATOR.
+        # A load may have been stopped before the end of the log, or have met an unreadable record.
+        # - The Scala coordinator serves the partition all the same: with the groups read so far if
+        #   the load was stopped, without groups if a record was unreadable. It then answers an
+        #   OffsetFetch of a missing group with offset -1, as if nothing had ever been committed.
+        # - The Java coordinator (switch `failed_load_refuses`) does not serve the partition, and
+        #   clients get NOT_COORDINATOR.
         refuses = self._shared.java.failed_load_refuses
         error = load.error
         if refuses and error is None:
@@ -386,8 +409,8 @@ class GroupCoordinator:
         shard = Shard(partition)
         shards.owned[partition] = shard
         for group in groups:
-            # The markers of transactions that are still open come later. Each marker names only
-            # its producer, by which the shard must find the group.
+            # The markers of transactions that are still open will come later. A marker names its
+            # producer but no group, so the shard must know which groups wait for this producer.
             for producer_id in group.offsets.producers():
                 shard.add_producer(producer_id, group)
             _group_loaded(turn, shard.add(group))
@@ -396,9 +419,12 @@ class GroupCoordinator:
     def unload(self, partition: int, leader_epoch: int | None, now_us: int) -> Result | LoadIgnored:
         """Forget `partition`: its groups become Dead, parked requests fail with NOT_COORDINATOR.
 
-        A `leader_epoch` of None means that the replica was deleted: such an unload is always
-        accepted, and the known epoch stays. A request whose append is in flight is answered when
-        the append completes.
+        A request is parked while it waits for the end of a join or sync phase. A request that waits
+        for an append is answered when the append completes.
+
+        The unload is ignored if the coordinator has already seen a newer leader epoch of the
+        partition. `leader_epoch` is None if this broker's replica was deleted. Such an unload is
+        never ignored, and does not change the newest epoch seen.
         """
         if leader_epoch is not None and not self._accepts_epoch(partition, leader_epoch):
             return self._ignored(partition, IgnoredCause.STALE_LEADER_EPOCH)
@@ -458,14 +484,14 @@ class GroupCoordinator:
         )
 
     def sizes(self) -> CoordinatorSizes:
-        """Return the sizes that Kafka's gauges show."""
+        """Count groups, offsets and timers."""
         groups: dict[GroupState, int] = {}
         offsets = 0
         for group in self._shards.groups():
             groups[group.state] = groups.get(group.state, 0) + 1
             offsets += len(group.offsets)
-        # A HeldWriteTimer bounds the wait for the high watermark. It is not counted: it belongs to
-        # no member, and to no join or sync phase.
+        # A HeldWriteTimer ends a request's wait for the high watermark. It belongs neither to a
+        # member nor to a phase of a rebalance, so neither count may include it.
         timers = [
             t for t in self._shared.in_flight.timers.values() if not isinstance(t, HeldWriteTimer)
         ]
@@ -505,10 +531,10 @@ class GroupCoordinator:
         self, turn: Turn, request_id: RequestId, body: GroupRequest, envelope: RequestEnvelope
     ) -> None:
         """Pass a request to the handler of its API."""
-        # The gate of a request (`_gate` or `_gate_of_offsets`) returns the shard of a group, or the
-        # error that says why this broker does not serve it. A handler for one group gets the gate's
-        # result. A handler for several groups gets the gate itself, and calls it once for each
-        # group.
+        # First each request passes a gate (`_gate` or `_gate_of_offsets`): the gate looks up the
+        # shard of a group, or returns the error that says why this broker does not serve the group.
+        # A handler of a request on one group gets what the gate returned. A request on several
+        # groups may pass for one group and fail for another, so its handler gets the gate itself.
         version = envelope.api_version
         match body:
             case JoinGroupRequest():
@@ -541,16 +567,16 @@ class GroupCoordinator:
         return check_group_status(self._shards, group_id, is_active=self._is_active)
 
     def _gate_of_offsets(self, group_id: str) -> Shard | ErrorCode:
-        # This gate also accepts the empty group id, under which simple consumers may store offsets
-        # (BEHAVIOUR 2.0).
+        # Consumers that never join a group may store offsets under the empty group id, so this gate
+        # accepts it (BEHAVIOUR 2.0).
         return check_group_status(
             self._shards, group_id, is_active=self._is_active, allow_empty_id=True
         )
 
     def _mark_answered(self, body: GroupRequest, request_id: RequestId) -> None:
-        """Mark the parked JoinGroup `request_id` as answered, if its handler parked one.
+        """Mark the failed request `request_id` as answered, if it is a JoinGroup that was parked.
 
-        Otherwise the next completed join phase would answer the same request again.
+        Without the mark, the end of the next join phase would answer the request a second time.
         """
         group = self.group(body.group_id) if isinstance(body, JoinGroupRequest) else None
         if group is not None:
@@ -560,10 +586,11 @@ class GroupCoordinator:
                     parked.answered = True
 
     def _accepts_epoch(self, partition: int, leader_epoch: int) -> bool:
-        """Return True, and remember `leader_epoch`, unless it is older than the known epoch.
+        """Return True if a load or unload of this epoch must be carried out.
 
-        If an experiment has switched off `leader_epoch_guard`, an older epoch is accepted, but not
-        remembered.
+        `known_epochs` keeps the newest epoch of each partition. A load or unload of an older epoch
+        has arrived late and must be ignored, unless an experiment has switched off this protection
+        (`leader_epoch_guard`). Even then the newest epoch stays the known one.
         """
         known = self._shards.known_epochs.get(partition)
         if known is None or leader_epoch >= known:
@@ -584,6 +611,8 @@ class GroupCoordinator:
 def _group_loaded(turn: Turn, group: Group) -> None:
     """Trace a loaded group and start a full session timeout for every member.
 
+    A group that has more members than group.max.size begins a rebalance.
+
     Source: Kafka `onGroupLoaded`.
     """
     detail: dict[str, object] = {
@@ -603,8 +632,8 @@ def _group_loaded(turn: Turn, group: Group) -> None:
             detail=detail,
         )
     )
-    # group.max.size may have been lowered since the group was stored. In the rebalance the members
-    # that rejoin first stay, and the others are refused.
+    # Somebody may have lowered group.max.size since the group was stored. In the rebalance the
+    # members that rejoin first keep their places, and the others are refused.
     if len(group.members) > turn.config.group_max_size:
         prepare_rebalance(
             turn,
@@ -631,8 +660,9 @@ def _group_unloaded(turn: Turn, group: Group) -> None:
         trace=turn.result.trace,
     )
     error = ErrorCode.NOT_COORDINATOR
-    # A JoinGroup that is parked in Stable is not answered here. It belongs to a replaced static
-    # member, whose StaticMemberAppend is still in flight and will answer it.
+    # In the state Stable a JoinGroup is parked only while the new id of a restarted static member
+    # is being stored. The end of that append (StaticMemberAppend) answers it, so it is not answered
+    # here.
     for member in group.members.values():
         match previous:
             case GroupState.PREPARING_REBALANCE:

@@ -1,17 +1,14 @@
 """A group: its members, its state, its generation.
 
-Only the methods here change a group's members, counts and state. A group must not know requests,
-timers or logs.
+A rebalance has two phases. In the join phase (state PreparingRebalance) every member sends
+JoinGroup. The coordinator parks these requests: it keeps them without an answer until all members
+have joined. Then the next generation begins, and the parked requests are answered. In the sync
+phase (CompletingRebalance) every member sends SyncGroup to get its partitions.
 
-Terms:
-- Rebalance: members send JoinGroup (the join phase), a new generation begins, then members send
-  SyncGroup and get their partitions (the sync phase).
-- Generation: the number of the rebalance; members name it in their requests.
-- Protocol: a way to assign partitions, with a name; members list those that they support.
-- Static member: a member with a configured `group.instance.id`, which keeps its place through a
-  restart. The restarted client gets a new member id.
-- Parked: of a request, kept without an answer for now. The group keeps only the part of the request
-  that the answer needs.
+This module knows who is in the group and what it waits for, and nothing else: no requests except
+what the answer to a parked one needs, no timers, no logs. Other modules change a group's members,
+counts and state only through the methods here.
+
 Source: Kafka `GroupMetadata` (scala); docs/kafka/BEHAVIOUR.md 4.
 """
 
@@ -36,21 +33,28 @@ from protocol.wire.consumer_protocol import (
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 STORY_LENGTH_MAX = 16
-"""Maximum number of earlier states that the message of an IllegalTransition lists."""
+"""The message of an IllegalTransition lists at most this many earlier states of the group."""
 
 
 @dataclass(frozen=True, slots=True)
 class DelayedJoin:
-    """Completes the join phase when every member has joined, or at the rebalance timeout."""
+    """A value of `Group.delayed_join`: the join phase ends as soon as every member has joined.
+
+    It also ends when the rebalance timeout is over. The name is that of Kafka's class.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitialDelayedJoin:
-    """Completes the first join phase of an Empty group, never before its delay is over.
+    """A value of `Group.delayed_join`: the join phase ends only when a delay is over.
 
-    If a new member joins during a delay, another delay follows, as long as the rebalance timeout
-    leaves time for it. `delay_ms`: length of the running delay. `remaining_ms`: the time that is
-    left for further delays.
+    The first join phase of an Empty group waits in this way, because the members of a new group
+    arrive one after the other. If another member joins during the delay, another delay follows. All
+    delays together are bounded by the rebalance timeout.
+
+    `delay_ms` is the length of the running delay, and `remaining_ms` the time that is left for
+    further delays. Example: with a delay of 3 s and a rebalance timeout of 10 s, the first delay
+    has `delay_ms=3000, remaining_ms=7000`.
     """
 
     delay_ms: int
@@ -73,29 +77,36 @@ class Group:
         self.group_id = group_id
         self.partition = partition  # of __consumer_offsets
         self._state = state
-        # Hard state: stored in the group's record, and rebuilt from it by a load.
+        # These fields survive a change of the coordinator: they are stored in the log, and the next
+        # coordinator reads them from it.
         self.generation_id = 0
-        self.protocol_type: str | None = None  # None for a simple group
+        self.protocol_type: str | None = None  # None for a group that no member has ever joined
         self.protocol_name: str | None = None  # None before the first generation and when Empty
         self.leader_id: str | None = None  # None if and only if the group has no members
         # None after a load of a record in an old version, which has no timestamp.
         self.current_state_timestamp_ms: int | None = now_us // 1_000
         self.members: dict[str, Member] = {}
         self.offsets = GroupOffsets()
-        # Soft state: lost when another coordinator takes over.
+        # The log has no entry for the fields below. The next coordinator starts without them, or
+        # computes them from the members.
         self.static_members: dict[str, str] = {}  # group.instance.id -> member id
-        # The next two dicts are used as sets. A dict keeps the order of insertion, which is the
-        # same in a replay of the run.
-        self.pending_members: dict[str, None] = {}  # ids sent with MEMBER_ID_REQUIRED, unused yet
-        self.pending_sync_members: dict[str, None] = {}  # members that still owe a SyncGroup
+        # The next two dicts are used as sets, because a set has no fixed order: in a dict the order
+        # is that of insertion, and so a repeated run gives the same result.
+        # Member ids that clients got with MEMBER_ID_REQUIRED, and have not joined with so far.
+        self.pending_members: dict[str, None] = {}
+        # Members that have not sent SyncGroup in this generation.
+        self.pending_sync_members: dict[str, None] = {}
+        # Name of a protocol (a way to assign partitions) -> number of members that support it.
         self.supported_protocols: dict[str, int] = {}
         self.members_awaiting_join = 0
-        self.new_member_added = False  # a member joined in the running initial delay
-        # Tells when the join phase completes. None outside a join phase, and after an attempt to
-        # complete it that raised an exception.
+        # True if a member has joined in the running delay of an InitialDelayedJoin.
+        self.new_member_added = False
+        # What the join phase waits for. None outside a join phase, and after an attempt to end the
+        # phase has raised an exception.
         self.delayed_join: DelayedJoin | InitialDelayedJoin | None = None
         self.subscribed_topics: frozenset[str] | None = None  # None: unknown
-        # The last states, each with its cause, for the message of an IllegalTransition.
+        # The last states, each with its cause, such as "Stable (assignment stored)". The message of
+        # an IllegalTransition shows them.
         self._story: list[str] = [state.value]
 
     # -- state --
@@ -119,9 +130,9 @@ class Group:
         trace: list[TraceEvent],
         cause_text: str | None = None,
     ) -> None:
-        """Enter `target`, stamp the time and trace GROUP_STATE.
+        """Enter the state `target`, and write a row GROUP_STATE to the trace.
 
-        `cause_text`: a sentence for people, if `cause` alone says too little.
+        `cause_text` is a sentence for people, given if `cause` alone says too little.
         Raises: IllegalTransition if VALID_PREVIOUS_STATES forbids this transition. The message
             lists the group's last states.
         """
@@ -152,7 +163,7 @@ class Group:
     def add(self, member: Member, parked: ParkedJoin | None = None) -> None:
         """Add a member; the first member sets the protocol type and becomes the leader.
 
-        `parked` is the member's JoinGroup; a load, which restores a stored member, has none.
+        `parked` is the member's JoinGroup. It is None if the member was read from the log.
 
         Raises: IllegalTransition if another member has the instance id, or if the group does not
             support the member's protocols. The callers check both before.
@@ -176,19 +187,21 @@ class Group:
             self.static_members[instance] = member.member_id
         if self.leader_id is None:
             self.leader_id = member.member_id
-        # The same key as `delayed.heartbeat_key` builds; `delayed` imports this module.
+        # `delayed.heartbeat_key` builds the same key. It is not called here, because `delayed`
+        # imports this module.
         member.heartbeat_key = f"heartbeat-{self.group_id}-{member.member_id}"
         self.members[member.member_id] = member
         self._count_protocols(member, 1)
         if parked is not None:
             self.park_join(member, parked)
-        # A client that was answered MEMBER_ID_REQUIRED joins with its pending id.
+        # If the client got its id with MEMBER_ID_REQUIRED, the id is in use from now on.
         self.pending_members.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> Member | None:
         """Remove a member or a pending member id; return the member, None for a pending id.
 
-        If the leader is removed, the first member in the order of `_hash_order` becomes the leader.
+        If the leader is removed, another member becomes the leader: any member in Kafka, the first
+        by `_hash_order` here.
         """
         member = self.members.pop(member_id, None)
         if member is not None:
@@ -204,11 +217,11 @@ class Group:
         return member
 
     def replace_static_member(self, group_instance_id: str, old_id: str, new_id: str) -> Member:
-        """Give the member `old_id` the id `new_id`; the member keeps everything else.
+        """Give the member `old_id` the id `new_id`, because its client has restarted.
 
-        If it was the leader, it stays the leader. The caller has answered the parked requests of
-        the old id. `pending_sync_members` keeps the old id, as in Kafka. So the group does not wait
-        for a SyncGroup of the new id.
+        The member keeps everything else. If it was the leader, it stays the leader. The caller has
+        answered the parked requests of the old id before. `pending_sync_members` keeps the old id,
+        as in Kafka, so the group does not wait for a SyncGroup of the new id.
 
         Raises: IllegalTransition if `old_id` is no member.
         """
@@ -232,10 +245,10 @@ class Group:
         session_timeout_ms: int,
         parked: ParkedJoin | None,
     ) -> None:
-        """Update a member from its new JoinGroup, and park that request unless `parked` is None.
+        """Take over what a member's new JoinGroup says, and park that request.
 
-        `parked` is None when a failed replacement of a static member is undone: the member then
-        gets its old timeouts back, and no request of it waits.
+        The other use is to undo the replacement of a static member, after its append has failed.
+        Then the values are the member's old ones, and `parked` is None because no request waits.
         """
         self._count_protocols(member, -1)
         member.supported_protocols = protocols
@@ -249,8 +262,8 @@ class Group:
 
     def park_join(self, member: Member, parked: ParkedJoin) -> None:
         """Park a JoinGroup of the member, in place of an earlier one."""
-        # The earlier request is never answered, as in Kafka. Its client has given up: it sends
-        # one request at a time on the connection, and sent this one after a timeout.
+        # An earlier parked request is never answered, as in Kafka. The client does not wait for it
+        # any more: it sends one JoinGroup at a time, so it must have given the earlier one up.
         if member.awaiting_join is None:
             self.members_awaiting_join += 1
         member.awaiting_join = parked
@@ -270,7 +283,7 @@ class Group:
         return request_id
 
     def add_pending_member(self, member_id: str) -> None:
-        """Remember a member id that was sent with MEMBER_ID_REQUIRED.
+        """Remember a member id that a client gets with MEMBER_ID_REQUIRED, to join again with it.
 
         Raises: IllegalTransition if a member has this id already.
         """
@@ -296,9 +309,9 @@ class Group:
 
     @property
     def has_all_members_joined(self) -> bool:
-        """True if the join phase may complete: every member is parked, no member id is pending."""
-        # The client of a pending id is about to join. If the phase did not wait for that client,
-        # its JoinGroup would begin another rebalance.
+        """True if every member's JoinGroup is parked, and no member id is pending."""
+        # The client of a pending id is about to join. If the join phase ended without that client,
+        # its JoinGroup would begin another rebalance immediately.
         return len(self.members) == self.members_awaiting_join and not self.pending_members
 
     def is_leader(self, member_id: str) -> bool:
@@ -311,10 +324,10 @@ class Group:
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     def elect_joined_leader(self) -> bool:
-        """Replace a leader that has not rejoined; return True if the group's leader has rejoined.
+        """Make sure that the group's leader is a member that has rejoined, if there is one.
 
-        If no member has rejoined, the leader stays, and the result is False. It is also False
-        without members.
+        A leader that has not rejoined is replaced by a member that has. The result is False if no
+        member has rejoined, and the leader is then the same as before.
 
         Source: Kafka `maybeElectNewJoinedLeader`; BEHAVIOUR 3.2.
         """
@@ -333,13 +346,15 @@ class Group:
 
     def supports_protocols(self, protocol_type: str, names: tuple[str, ...]) -> bool:
         """Return True if the group accepts a member with this type and these protocols."""
-        # An Empty group has no members to agree with: it accepts every type and protocol.
+        # An Empty group has no members that could disagree, so it accepts every type and protocol.
         if self._state is GroupState.EMPTY:
             return bool(protocol_type) and bool(names)
         return self.protocol_type == protocol_type and self._is_common(names)
 
     def select_protocol(self) -> str:
-        """Return the protocol that most members prefer among those that all support.
+        """Let the members vote for one of the protocols that all of them support.
+
+        Each member votes for the one that it prefers most. The protocol with the most votes wins.
 
         Raises: IllegalTransition without members; UnknownServerError if the members have no
             protocol in common.
@@ -347,9 +362,9 @@ class Group:
         if not self.members:
             raise IllegalTransition(f"group {self.group_id} has no members to vote")
         size = len(self.members)
-        # Every JoinGroup was checked for a common protocol, so normally there is a candidate. There
-        # is none if a member lists the common protocol twice: as in Kafka it is counted twice, so
-        # that its count is larger than `size`.
+        # Every JoinGroup was checked for a common protocol, so normally there is a candidate. But
+        # a member may list the common protocol twice. As in Kafka it is then counted twice, its
+        # count is not equal to the number of members, and no candidate may be left.
         # The dict is used as a set.
         candidates = {n: None for n, count in self.supported_protocols.items() if count == size}
         return most_votes(self._vote(member, candidates) for member in self.members.values())
@@ -362,33 +377,35 @@ class Group:
         trace: list[TraceEvent],
         cause_text: str | None = None,
     ) -> None:
-        """Begin the next generation: CompletingRebalance with members, Empty without.
+        """Begin the next generation: enter CompletingRebalance, or Empty if no member is left.
 
-        Raises: UnknownServerError if there is no protocol to select or a subscription cannot be
-            parsed.
+        Raises: UnknownServerError if the members have no protocol in common, or if a subscription
+            cannot be parsed.
         """
-        # The order of the steps is Kafka's. If the second or third raises, the generation id has
-        # advanced and the state has not (BEHAVIOUR 0.1).
+        # The order of these three statements is Kafka's. If the second or third one raises, the
+        # generation id has advanced, but the state is still PreparingRebalance (BEHAVIOUR 0.1).
         self.generation_id += 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.subscribed_topics = self.compute_subscribed_topics()
         target = GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY
         self.transition_to(target, now_us=now_us, cause=cause, cause_text=cause_text, trace=trace)
-        # This changes nothing: the map was cleared when the rebalance began. Kafka clears it again
-        # here, too.
+        # The beginning of the rebalance has cleared the map already. Kafka clears it here again,
+        # and so does this method.
         self.pending_sync_members.clear()
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
         """Return the topics that members subscribe to, None if they are unknown.
 
-        They are unknown in a group that is not of consumers, or that has no protocol yet.
+        They are unknown if the members are no consumers (Kafka Connect uses groups, too), or if no
+        protocol has been selected yet.
 
-        Raises: UnknownServerError if a subscription is corrupt. A truncated one counts as unknown.
+        Raises: UnknownServerError if a subscription is corrupt. If its bytes only end too early,
+            the topics are unknown.
         """
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return None
-        # Without members there are no topics, which is not the same as unknown topics. This check
-        # must come before the next one, because a group without members has no protocol either.
+        # A group without members subscribes to no topic, and this is known. The check must come
+        # before the next one, because a group without members has no protocol either.
         if not self.members:
             return frozenset()
         if self.protocol_name is None:
@@ -400,23 +417,23 @@ class Group:
                 for topic in decode_subscribed_topics(member.metadata(self.protocol_name))
             )
         except TruncatedConsumerProtocol:
-            return None  # real Kafka tolerates it (BEHAVIOUR 0.1)
+            return None  # Kafka raises no error for truncated bytes (BEHAVIOUR 0.1)
         except ConsumerProtocolError as error:
             raise UnknownServerError(f"group {self.group_id}: subscription: {error}") from error
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Return True if a member may consume `topic`.
+        """Return False only if it is known that no member subscribes to `topic`.
 
-        This is also True if the subscriptions are unknown.
+        If the subscriptions are unknown, any topic may be among them.
         """
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     def current_member_metadata(self) -> tuple[JoinGroupResponseMember, ...]:
         """Return every member with its subscription, for the leader's JoinGroup answer.
 
-        Static members that did not rejoin are included: they keep their partitions.
+        Static members that have not rejoined are included, because they keep their partitions.
 
-        Raises: IllegalTransition in Dead and PreparingRebalance, or without a protocol.
+        Raises: IllegalTransition if the group is Dead or in a join phase, or has no protocol.
         """
         if (
             self._state in {GroupState.DEAD, GroupState.PREPARING_REBALANCE}
@@ -436,7 +453,8 @@ class Group:
         )
 
     def _count_protocols(self, member: Member, change: int) -> None:
-        # A name that a member lists twice counts twice, as in Kafka.
+        # `change` is 1 for a member that comes, and -1 for one that goes. If a member lists a name
+        # twice, the name counts twice, as in Kafka.
         counts = self.supported_protocols
         for name in member.protocol_names():
             count = counts.get(name, 0) + change
@@ -459,8 +477,8 @@ class Group:
         return any(self.supported_protocols.get(name, 0) == size for name in names)
 
     def _fits(self, member: Member) -> bool:
-        """Return True if a new member's protocols suit the group."""
-        # As in `supports_protocols`: an Empty group has no members to agree with.
+        """Return True if the group and the new member have a protocol in common."""
+        # As in `supports_protocols`, any protocol will do for an Empty group.
         if self._state is GroupState.EMPTY:
             return bool(member.protocol_type) and bool(member.supported_protocols)
         return self._is_common(member.protocol_names())
@@ -471,12 +489,11 @@ class Group:
 
 
 def _hash_order(member_id: str) -> tuple[int, str]:
-    """Return the sort key of a member id, for the choice of a leader.
+    """Return a sort key of member ids: the smallest id becomes the leader.
 
-    Kafka chooses the first member in the order of a hash map.
+    Kafka takes the first member of a Java hash map, which in practice is any member.
     """
-    # Java's order need not be computed: member ids end in a random uuid, so the order by any hash
-    # is as arbitrary as Java's. The order of insertion would not do: it would always choose the
-    # oldest or the newest member. CRC-32 is used because Python's own hash differs from process to
-    # process.
+    # Member ids end in a random uuid, so an order by any hash is as arbitrary as Java's. The order
+    # in which members joined is not: it would always choose the oldest or the newest member.
+    # Python's own hash of a string differs from process to process, so CRC-32 is used.
     return zlib.crc32(member_id.encode()), member_id

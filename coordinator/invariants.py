@@ -1,18 +1,14 @@
-"""Invariants of groups and shards, which hold between any two inputs.
+"""Invariants of the group coordinator: what must be true whenever it is not handling an input.
 
-The docstring of each check states what holds. If it does not hold, the check raises
-InvariantViolation with the evidence.
+Tests and experiments call these checks after an input. The docstring of each check says what must
+be true. If it is not, the check raises InvariantViolation with the invariant's name and evidence.
+For example, a group whose member count is wrong raises "members_awaiting_join" with the text "g: 1
+members are parked, 2 counted".
 
-- Shard: the groups of one partition of `__consumer_offsets` that this broker owns (has loaded).
-- Parked: of a JoinGroup (`awaiting_join`) or SyncGroup (`awaiting_sync`), kept without an answer.
-- Held: of an answer, waiting for the high watermark, as in Kafka's Java coordinator. The high
-  watermark is the offset below which every in-sync replica has the records. The key of a held
-  answer is also the key of the timer that bounds the wait.
-- Pending member id: an id that a client got with MEMBER_ID_REQUIRED and that no member uses yet.
-- Marker: the record that ends a producer's transaction; until then its offsets wait in the group.
-- `timers`: maps the key of each running timer to data, which says what to do when it fires.
-- `appends`: maps the id of each append in flight to data, which says what to do when it has
-  completed.
+In all checks, `timers` has the running timers by their keys, and `appends` the appends in flight by
+their ids. The values say what the coordinator does when the timer fires or the append completes. A
+request is parked while it waits for the end of a join or sync phase. It is held while it waits for
+the high watermark, as in Kafka's Java coordinator.
 """
 
 from collections.abc import Mapping
@@ -36,7 +32,10 @@ from protocol.ids import AppendId, RequestId
 
 
 def check_group(group: Group) -> None:
-    """Counts agree with members, the leader is one of them, and parked requests fit the state."""
+    """A group's fields agree with each other.
+
+    Its counts and ids agree with its members, and what it waits for fits its state.
+    """
     _check_counts(group)
     _check_ids(group)
     _check_state(group)
@@ -44,9 +43,10 @@ def check_group(group: Group) -> None:
 
 
 def check_shard(shard: Shard) -> None:
-    """Every group is under its own id, in its own partition, and none is Dead.
+    """Every group is stored under its own id, in the shard of its partition, and none is Dead.
 
-    A producer's marker reaches every group in which the producer's transaction committed offsets.
+    If a group waits for the end of a producer's transaction, the shard knows this. Otherwise it
+    could not find the group when the transaction ends.
     """
     for group_id, group in shard.groups.items():
         _require(
@@ -66,10 +66,11 @@ def check_shard(shard: Shard) -> None:
 
 
 def check_shards(shards: Shards, timers: Mapping[str, CoordinatorTimer]) -> None:
-    """A partition is at most one of owned, loading and failed.
+    """Each partition has one state, each wait has a timer, and each timer belongs to a wait.
 
-    Every member that can expire has a timer, and so has every answer that waits for the high
-    watermark. A timer belongs to a group or an answer that still exists.
+    - A partition is loaded (`owned`), being loaded, or has a failed load, but never two of these.
+    - A timer ends every wait of a group, and the wait of every held answer.
+    - A timer's group or answer still exists.
     """
     for partition in (*shards.owned, *shards.loading):
         _require(
@@ -106,13 +107,13 @@ def check_shards(shards: Shards, timers: Mapping[str, CoordinatorTimer]) -> None
 
 
 def check_appends(shards: Shards, appends: Mapping[AppendId, PendingAppend]) -> None:
-    """Every commit that waits for the log has an append in flight.
+    """Every unfinished commit has an append in flight. Otherwise it would never be finished.
 
-    Without the append the commit would stay unfinished for ever. An append without a commit that
-    waits for it is no error: its group may have been unloaded.
+    The reverse need not be true: an append may belong to a group that was unloaded meanwhile.
     """
     for group in shards.groups():
-        # (Producer id, topic partition); the id is None for a commit outside transactions.
+        # What the appends in flight write for this group: pairs of a producer id and a topic
+        # partition. The producer id is None for a commit outside transactions.
         being_written = {
             (append.producer_id if isinstance(append, TransactionalOffsetsAppend) else None, name)
             for append in appends.values()
@@ -140,10 +141,10 @@ def waiting_requests(
     appends: Mapping[AppendId, PendingAppend],
     verifications: Mapping[int, PendingVerification],
 ) -> frozenset[RequestId]:
-    """Return the requests that wait for their answers.
+    """Return the requests that have no answer yet, but will get one.
 
-    A request waits as a parked JoinGroup or SyncGroup, for its append, for the verification of its
-    transaction, or for the high watermark.
+    Such a request is a parked JoinGroup or SyncGroup, or it waits for its append, for the
+    verification of its transaction, or for the high watermark.
     """
     held: list[RequestId] = [verification.request_id for verification in verifications.values()]
     for append in appends.values():
@@ -157,8 +158,8 @@ def waiting_requests(
                 held.append(member.awaiting_join.request_id)
             if member.awaiting_sync is not None:
                 held.append(member.awaiting_sync)
-    # A fetch that asks for several groups is held once for each group. Its id is in the result
-    # once, since the result is a set.
+    # An OffsetFetch of several groups is held once for each group, so its id may come up several
+    # times here. The set that is returned has it once.
     for shard in shards.owned.values():
         for _, write in shard.above_high_watermark.held.values():
             answered = write if isinstance(write, HeldHeartbeat) else write.fetch
@@ -214,7 +215,7 @@ def _check_ids(group: Group) -> None:
 
 
 def _check_state(group: Group) -> None:
-    """Members and waits fit the state.
+    """A group has members, and waits for requests, only in the states that allow it.
 
     - An Empty group has no members; a CompletingRebalance or Stable group has members.
     - Only a CompletingRebalance or Stable group waits for SyncGroups.
@@ -241,8 +242,8 @@ def _check_state(group: Group) -> None:
         "join_phase_in_preparing",
         f"{group.group_id} is {state.value} with {group.delayed_join}",
     )
-    # A DelayedJoin completes as soon as all members have joined, so it is not there any more then.
-    # An initial join phase may still be there: it lasts for its delay.
+    # With a DelayedJoin, the join phase ends as soon as all members have joined, and the group
+    # leaves the state. With an InitialDelayedJoin, the phase may go on: it lasts for its delay.
     _require(
         not (isinstance(group.delayed_join, DelayedJoin) and group.has_all_members_joined),
         "join_phase_waits",
@@ -260,8 +261,8 @@ def _check_parked(group: Group) -> None:
             "parked_sync_in_completing",
             f"{group.group_id} is {state.value}, SyncGroup of {member.member_id} is parked",
         )
-        # A replaced static member is parked in a Stable group, until its new id is stored. The
-        # group may become Dead meanwhile.
+        # When a static member restarts in a Stable group, its JoinGroup is parked until its new
+        # member id is stored. The group may become Dead meanwhile.
         _require(
             member.awaiting_join is None
             or state is GroupState.PREPARING_REBALANCE
@@ -277,7 +278,7 @@ def _check_parked(group: Group) -> None:
 
 
 def _check_held(shard: Shard, timers: Mapping[str, CoordinatorTimer]) -> None:
-    """Every held answer has a timer, and waits for a record that is not committed yet."""
+    """Every held answer has a timer, and the high watermark has not passed its records yet."""
     above = shard.above_high_watermark
     for key in above.held:
         _require(
@@ -293,7 +294,11 @@ def _check_held(shard: Shard, timers: Mapping[str, CoordinatorTimer]) -> None:
 
 
 def _check_timers(group: Group, timers: Mapping[str, CoordinatorTimer]) -> None:
-    """A timer bounds every wait of a group: for a member, a pending id, joins, or SyncGroups."""
+    """A timer ends every wait of a group, so that no wait is endless.
+
+    A group may wait for a member's next request, for a client to use its pending member id, for
+    the end of the join phase, or for SyncGroups.
+    """
     waiting = [m.member_id for m in group.members.values() if not m.outlives_session_timeout]
     for member_id in (*waiting, *group.pending_members):
         _require(

@@ -1,22 +1,18 @@
-"""The join phase of a rebalance: its beginning, its completion, and the removal of members.
+"""The join phase of a rebalance: its beginning, its end, and the removal of members.
 
-A rebalance has two halves. In the join phase (state PreparingRebalance) the members send JoinGroup.
-Then the next generation begins, and in the sync phase (CompletingRebalance) they send SyncGroup to
-get their assignments. `prepare_rebalance` begins the join phase. JoinGroups are then parked: kept
-without an answer. `complete_join` ends the phase, begins the next generation, and answers the
-parked JoinGroups. If the join phase waits only for one member and that member is removed, the
-removal completes the phase. Kafka does each of these steps under the group's lock; here each is
-part of one turn (the handling of one input).
+`prepare_rebalance` begins the join phase: the group enters PreparingRebalance, and the members must
+send JoinGroup. Their requests are parked, that is, kept without an answer. `complete_join` ends the
+phase: it begins the next generation and answers the parked requests. In the sync phase that
+follows, the members send SyncGroup to get their partitions.
 
-- Generation: the number of the rebalance; members name it in their requests.
-- `group.delayed_join`: what may complete the join phase.
-  - DelayedJoin: the JoinGroup of the last missing member, or the timer.
-  - InitialDelayedJoin: only the timer. The first join phase of an Empty group has it.
-  - None: nothing.
-- Pending member id: an id that the coordinator gave a client (MEMBER_ID_REQUIRED). The client has
-  not joined with it yet.
-- Static member: a member with a configured `group.instance.id`; it keeps its place when it
-  restarts.
+What ends a join phase? `group.delayed_join` says so:
+- a DelayedJoin: the JoinGroup of the last missing member, or the timer at the rebalance timeout;
+- an InitialDelayedJoin: only a timer. The first join phase of an Empty group waits in this way for
+  more members to come.
+
+A member may also be removed while the join phase waits for it, because it left or its session
+expired. If it was the last one missing, its removal ends the phase.
+
 Source: Kafka `prepareRebalance`, `tryCompleteJoin`, `onCompleteJoin`,
 `removeMemberAndUpdateGroup`; docs/kafka/BEHAVIOUR.md 2.2.3, 2.5, 3.2.
 """
@@ -53,14 +49,14 @@ from protocol.trace import TraceEvent, TraceKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceReason:
-    """The reason of a rebalance; the content of the trace row REBALANCE_STARTED.
+    """Why a rebalance begins. The trace row REBALANCE_STARTED shows these fields.
 
-    cause: the kind of reason, for programs.
-    text: a sentence for people.
+    cause: the kind of reason, for programs that read the trace.
+    text: a sentence for people, such as "member c-1 joined; client reason: not provided".
     member_id: the member that caused the rebalance, None if no single member did.
     client_reason: the reason in that member's request (KIP-800), None if the request gave none.
-    silent_members: the members that sent no SyncGroup before the deadline.
-    error: the log's error if the cause is an assignment that could not be stored, else None.
+    silent_members: if SyncGroups are missing, the members that did not send any.
+    error: if an assignment could not be stored, the error of the log.
     """
 
     cause: RebalanceCause
@@ -71,7 +67,10 @@ class RebalanceReason:
     error: ErrorCode | None = None
 
     def detail(self) -> dict[str, object] | None:
-        """Return the fields that have no column in the trace, None if all of them are empty."""
+        """Return the trace row's column `detail`: the fields that have no column of their own.
+
+        The result is None if all of them are empty.
+        """
         detail: dict[str, object] = {}
         if self.client_reason is not None:
             detail["client_reason"] = self.client_reason
@@ -85,11 +84,11 @@ def reason_of_client(
 ) -> RebalanceReason:
     """Return the reason of a rebalance that a member's request starts.
 
-    `what` is a clause for people, such as "member m joined".
+    `what` is the first part of the reason's text, such as "member c-1 joined".
     """
     return RebalanceReason(
         cause=cause,
-        # An empty reason is treated as no reason.
+        # A client may also send an empty reason, which counts as none.
         text=f"{what}; client reason: {client_reason or 'not provided'}",
         member_id=member_id,
         client_reason=client_reason or None,
@@ -97,20 +96,18 @@ def reason_of_client(
 
 
 def maybe_prepare_rebalance(turn: Turn, group: Group, reason: RebalanceReason) -> None:
-    """Start a rebalance unless the group is in a join phase already, or Dead.
-
-    `group.can_rebalance` is False in these two states.
-    """
+    """Start a rebalance unless the group is in a join phase already, or Dead."""
     if group.can_rebalance:
         prepare_rebalance(turn, group, reason)
 
 
 def prepare_rebalance(turn: Turn, group: Group, reason: RebalanceReason) -> None:
-    """Start a rebalance: enter PreparingRebalance and set when the join phase completes."""
+    """Start a rebalance: enter PreparingRebalance and say what ends the join phase."""
     if group.state is GroupState.COMPLETING_REBALANCE:
-        # Members that wait for the assignment of this generation must rejoin instead.
+        # Some members may wait for the assignment of this generation. There will be none, so the
+        # error tells them to rejoin.
         reset_assignments(turn, group, ErrorCode.REBALANCE_IN_PROGRESS)
-    # The group no longer waits for SyncGroups of the generation that ends now.
+    # This generation is over, so the group waits for none of its SyncGroups any more.
     clear_sync(turn, group)
 
     was_empty = group.state is GroupState.EMPTY
@@ -135,12 +132,13 @@ def prepare_rebalance(turn: Turn, group: Group, reason: RebalanceReason) -> None
     )
 
     if was_empty:
-        # The group had no members. It first waits for more (group.initial.rebalance.delay.ms).
+        # This is the first member of the group. Others usually follow, so the group waits for them
+        # (group.initial.rebalance.delay.ms).
         initial = initial_join(turn, group)
         schedule_join(turn, group, initial, initial.delay_ms)
     else:
-        # `try_complete_join` completes the phase immediately if nobody is missing. This happens in
-        # a group with one member whose JoinGroup has begun the rebalance.
+        # If nobody is missing, `try_complete_join` ends the phase immediately. For example, the
+        # only member of a group rejoins: its JoinGroup begins the rebalance, and is parked already.
         schedule_join(turn, group, DelayedJoin(), group.rebalance_timeout_ms)
         try_complete_join(turn, group)
 
@@ -152,13 +150,14 @@ def try_complete_join(
     cause: GroupStateCause = GroupStateCause.ALL_JOINED,
     cause_text: str | None = None,
 ) -> None:
-    """Complete the join phase if every member has joined.
+    """End the join phase if every member has joined.
 
-    Only its timer completes an initial join phase, so this function does nothing in that phase. It
-    also does nothing if `complete_join` has raised an exception in this phase: `group.delayed_join`
-    is None since then.
-    `cause`, `cause_text`: why the group changes its state now. They are ignored in a group without
-    members, where the cause is NO_MEMBER_LEFT.
+    This does nothing in the first join phase of an Empty group, which only its timer ends. Nor does
+    it do anything if an earlier call of `complete_join` has raised an exception in this phase: then
+    `group.delayed_join` is None, and nothing ends the phase any more.
+
+    `cause` and `cause_text` say why the phase ends now. If no member is left, the cause is
+    NO_MEMBER_LEFT instead.
     """
     if not isinstance(group.delayed_join, DelayedJoin) or not group.has_all_members_joined:
         return
@@ -171,23 +170,26 @@ def try_complete_join(
 def complete_join(
     turn: Turn, group: Group, *, cause: GroupStateCause, cause_text: str | None = None
 ) -> None:
-    """End the join phase: drop members that did not rejoin, begin the next generation, answer.
+    """End the join phase.
 
-    Raises: UnknownServerError, from `init_next_generation`, if the generation cannot begin. The
-        group then stays in PreparingRebalance with nothing to complete it, as in Kafka (BEHAVIOUR
-        0.1).
+    Members that have not rejoined are dropped, the next generation begins, and the parked requests
+    are answered.
+
+    Raises: UnknownServerError if the generation cannot begin (`init_next_generation`). The group
+        then stays in PreparingRebalance, and nothing ends the phase any more, as in Kafka
+        (BEHAVIOUR 0.1).
     """
     cancel_join(turn, group)
     for member in tuple(group.members.values()):  # a copy: `drop_member` removes members
-        # A static member keeps its place while it restarts; only its session timer removes it.
+        # A static member (one with a group.instance.id) keeps its place while it restarts. Only its
+        # session timer removes it.
         if member.awaiting_join is None and not member.is_static:
             drop_member(turn, group, member, cause=RemovalCause.DID_NOT_REJOIN)
 
-    # `elect_joined_leader` replaces a leader that has not rejoined. It returns False if no member
-    # has rejoined.
+    # The leader must be a member that has rejoined. The result is False if there is none.
     if not group.elect_joined_leader() and group.members:
-        # Only static members are left, and none has rejoined, so no leader could compute an
-        # assignment. The join phase continues until one rejoins or all of them expire.
+        # Only static members are left, and none of them has rejoined. So nobody could compute an
+        # assignment. The join phase goes on until one of them rejoins, or all of them expire.
         schedule_join(turn, group, DelayedJoin(), group.rebalance_timeout_ms)
         return
 
@@ -195,8 +197,8 @@ def complete_join(
         now_us=turn.now_us, cause=cause, cause_text=cause_text, trace=turn.result.trace
     )
     if group.state is GroupState.EMPTY:
-        # No member is left, so the generation began in the state Empty. A group with members is
-        # stored when its leader sends the assignment; this group has no leader and is stored now.
+        # No member is left. A group with members is stored when its leader sends the assignment.
+        # This group has no leader, so it is stored now.
         record = group_record(group, {}, turn.now_ms, turn.versions)
         turn.append(group, (record,), EmptyGroupAppend(group=group))
         return
@@ -214,15 +216,15 @@ def complete_join(
         )
     )
 
-    # Answer the members that have rejoined, and give every member time for its SyncGroup.
+    # Answer the members that have rejoined, and wait for the SyncGroup of every member.
     for member in group.members.values():
         response = current_generation(group, member.member_id)
-        # Answers, and returns True, if the member's JoinGroup is parked.
+        # `answer_parked_join` returns False if there is no JoinGroup to answer.
         if answer_parked_join(turn, group, member, response):
             restart_session(turn, group, member, Api.JOIN_GROUP)
         else:
-            # A static member that has not rejoined. Its timer restarts without a request, so the
-            # trace must not get a row SESSION_RESTARTED, which `restart_session` writes.
+            # This is a static member that has not rejoined. Its timer restarts, too. But it has
+            # sent no request, so the trace must not get the row that `restart_session` writes.
             restart_session_timer(turn, group, member)
         member.is_new = False  # its first join phase is over
         group.add_pending_sync_member(member.member_id)
@@ -239,17 +241,17 @@ def reset_assignments(turn: Turn, group: Group, error: ErrorCode) -> None:
 def answer_sync_and_restart(
     turn: Turn, group: Group, member: Member, response: SyncGroupResponse
 ) -> None:
-    """Answer the member's SyncGroup and restart its session timer, if a SyncGroup is parked."""
+    """Answer the member's parked SyncGroup, if there is one, and restart its session timer."""
     # Without the restart the member might never expire:
     # 1. Its SyncGroup is parked.
-    # 2. Its session timer fires. That is ignored, because a parked member cannot expire.
-    # 3. Its SyncGroup is answered. No timer runs now.
+    # 2. Its session timer fires. That is ignored, because the client rightly waits for an answer.
+    # 3. Its SyncGroup is answered. From now on no timer of the member would run.
     if answer_parked_sync(turn, group, member, response):
         restart_session(turn, group, member, Api.SYNC_GROUP)
 
 
 def drop_member(turn: Turn, group: Group, member: Member, *, cause: RemovalCause) -> None:
-    """Remove a member and its timer; the group's state does not change."""
+    """Remove a member and its timer, without any change of the group's state."""
     group.remove(member.member_id)
     cancel_heartbeat(turn, group, member.member_id)
     turn.trace(
@@ -266,14 +268,18 @@ def drop_member(turn: Turn, group: Group, member: Member, *, cause: RemovalCause
 def remove_member(
     turn: Turn, group: Group, member: Member, *, cause: RemovalCause, reason: RebalanceReason
 ) -> None:
-    """Remove a member; then rebalance, or complete the join phase if it waited for the member."""
-    # A parked JoinGroup must be answered before its member is gone. The answer names no member id
-    # (""), so that the client joins as a new member.
+    """Remove a member, and do what its removal makes necessary.
+
+    In the states Stable and CompletingRebalance, a rebalance begins, for `reason`. If a join phase
+    waited only for this member, the phase ends.
+    """
+    # If the member's JoinGroup is parked, it is answered while the member is still there. The
+    # answer has an empty member id, so that the client joins as a new member.
     fail_parked_join(turn, group, member, "", ErrorCode.UNKNOWN_MEMBER_ID)
     drop_member(turn, group, member, cause=cause)
     match group.state:
         case GroupState.DEAD | GroupState.EMPTY:
-            pass  # not reached, since no member is removed in these states; listed as in Kafka
+            pass  # not reached: groups in these states have no member to remove
         case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
             maybe_prepare_rebalance(turn, group, reason)
         case GroupState.PREPARING_REBALANCE:
@@ -281,13 +287,16 @@ def remove_member(
                 turn,
                 group,
                 cause=GroupStateCause.LAST_MISSING_WENT,
-                # For example "session expiry of the last member that had not joined".
+                # Such as "session expiry of the last member that had not joined".
                 cause_text=f"{cause} of the last member that had not joined",
             )
 
 
 def remove_pending_member(turn: Turn, group: Group, member_id: str, *, cause: RemovalCause) -> None:
-    """Forget a pending member id; complete the join phase if it waited only for this id."""
+    """Forget an id that a client got with MEMBER_ID_REQUIRED and has not joined with.
+
+    If the join phase waited only for this id, the phase ends.
+    """
     group.remove(member_id)
     cancel_heartbeat(turn, group, member_id)
     if group.state is GroupState.PREPARING_REBALANCE:

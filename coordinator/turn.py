@@ -1,11 +1,13 @@
-"""The group coordinator's Turn: the context of one input, and the types of its continuations.
+"""The group coordinator's Turn, and the values that say how to continue in a later turn.
 
-Each handler gets a Turn, changes groups, and requests replies, appends and timers through it. The
-dataclasses here are continuations: data that says how the coordinator continues when a timer fires
-(`...Timer`) or when an append has completed (`...Append`).
+A turn is the handling of one input: a request, a fired timer, a completed append. Each handler
+gets a Turn and asks through it for replies, appends and timers.
 
-- Shard: the groups of one partition of `__consumer_offsets`. Their records go to this partition.
-- High watermark: the offset below which every in-sync replica of a partition has the records.
+When a handler starts a timer or an append, it must say what to do later. There are no callbacks.
+The handler stores one of the dataclasses below instead: a `...Timer` says what to do when the timer
+fires, an `...Append` what to do when the append has completed. For example, when a leader sends its
+assignment, the handler appends the group's record together with an AssignmentAppend. When the log
+has the record, the coordinator finds the AssignmentAppend and hands out the assignment.
 """
 
 from collections.abc import Callable
@@ -40,7 +42,7 @@ class JoinTimer:
 
 @dataclass(frozen=True, slots=True)
 class SyncTimer:
-    """Deadline for the SyncGroup of every member of one generation."""
+    """Deadline by which every member must have sent SyncGroup in generation `generation_id`."""
 
     group: Group
     generation_id: int
@@ -48,7 +50,11 @@ class SyncTimer:
 
 @dataclass(frozen=True, slots=True)
 class SessionTimer:
-    """End of a member's session timeout, or of the time for a new member's first join phase."""
+    """A member has been silent for its session timeout.
+
+    While a new member waits in its first join phase, five minutes take the place of the session
+    timeout.
+    """
 
     group: Group
     member_id: str
@@ -58,7 +64,7 @@ class SessionTimer:
 class PendingMemberTimer:
     """Deadline for the second JoinGroup of a client that was answered MEMBER_ID_REQUIRED.
 
-    The member id is pending: the coordinator has generated it, and no member uses it yet.
+    `member_id` is the id that the answer gave to the client. No member has it yet.
     """
 
     group: Group
@@ -72,7 +78,7 @@ GroupTimer = JoinTimer | SyncTimer | SessionTimer | PendingMemberTimer
 class HeldWriteTimer:
     """Deadline of an answer that waits for the high watermark, as in Kafka's Java coordinator.
 
-    Kafka's Java coordinator calls a request that may change memory a write.
+    The name is from the Java coordinator, which calls a request that may change memory a write.
     """
 
     shard: Shard
@@ -83,7 +89,10 @@ CoordinatorTimer = GroupTimer | HeldWriteTimer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentAppend:
-    """The leader's assignment is being appended; the keys of `assignments` are member ids."""
+    """The leader's assignment is being appended.
+
+    `assignments` maps the id of each member to its part.
+    """
 
     group: Group
     generation_id: int
@@ -102,11 +111,10 @@ class EmptyGroupAppend:
 class StaticMemberAppend:
     """The new member id of a restarted static member is being appended.
 
-    A static member has a configured `group.instance.id`, and keeps its place in the group through a
-    restart; only its member id is new. The group has the new id already, because Kafka's Scala
-    coordinator changes memory before it appends. If the append fails, the `old_...` fields restore
-    the member. `parked` is the JoinGroup that waits for the append.
-    Units: timeouts in milliseconds.
+    A static member, one with a `group.instance.id`, keeps its place in the group when it restarts,
+    but gets a new member id. As in Kafka, the group in memory has the new id before the append
+    begins. If the append fails, the `old_...` fields are used to restore the member.
+    `parked` is the JoinGroup of the restarted process, which is answered after the append.
     """
 
     group: Group
@@ -124,9 +132,13 @@ class StaticMemberAppend:
 class OffsetsAppend:
     """The offsets of an OffsetCommit are being appended.
 
-    With each offset the client may send metadata, a string of its own. `is_too_large` maps every
-    partition of the request, in the request's order, to True if its metadata is too large to store.
-    `values` has only the partitions that are stored.
+    A client may send a string of its own, the metadata, with each offset. If it is too large, that
+    partition is not stored. So `values` has the partitions that are being appended, and
+    `is_too_large` has every partition of the request, in the request's order. Example of a request
+    for partitions 0 and 1 of the topic t, with too large metadata for 1:
+
+        values = {t-0: ...}
+        is_too_large = {t-0: False, t-1: True}
     """
 
     group: Group
@@ -141,8 +153,7 @@ class OffsetsAppend:
 class TransactionalOffsetsAppend:
     """The offsets of a TxnOffsetCommit are being appended.
 
-    A TxnOffsetCommit commits offsets as a part of a producer's transaction. `values` and
-    `is_too_large` are the same as in OffsetsAppend.
+    `values` and `is_too_large` have the same meaning as in OffsetsAppend.
     """
 
     group: Group
@@ -175,9 +186,13 @@ class PendingVerification:
 
 @dataclass(slots=True, kw_only=True)
 class Shared:
-    """State that outlives a turn: settings, switches, continuations and open verifications.
+    """What all turns of a coordinator share: its settings, and what it must continue later.
 
-    The keys of `verifications` are ids that `Turn.verify` numbers from 1.
+    - `in_flight`: running timers and unfinished appends, each with the value that says how to
+      continue.
+    - `verifications`: the requests that wait until the broker has verified their transactions. The
+      key is the number of the verification; the first has number 1.
+    - `versions`: the format versions in which group and offset records are written.
     """
 
     config: BrokerConfig
@@ -201,7 +216,7 @@ class Turn(BaseTurn[CoordinatorTimer, PendingAppend, Result]):
 
     @property
     def guards(self) -> Guards:
-        """Kafka's protections, each of which an experiment may switch off."""
+        """Checks of Kafka that an experiment can switch off, to see what they prevent."""
         return self._shared.guards
 
     @property
@@ -211,14 +226,15 @@ class Turn(BaseTurn[CoordinatorTimer, PendingAppend, Result]):
 
     @property
     def acks_of_commits(self) -> int:
-        """The acks of the append that stores committed offsets: the replicas that it waits for."""
-        # With the switch `commits_apply_on_append` the append waits for the leader only, as in
-        # Kafka's Java coordinator. The answer to the client still waits for the high watermark.
+        """The acks with which committed offsets are appended."""
+        # With the switch `commits_apply_on_append`, the append completes when the leader's log has
+        # the records, as in Kafka's Java coordinator. The answer to the client does not come
+        # earlier for this: it is held until the high watermark has passed the records.
         return ACKS_LEADER if self._shared.java.commits_apply_on_append else ACKS_ALL
 
     @property
     def versions(self) -> ValueVersions:
-        """Versions of the records that are written to the log."""
+        """The format versions in which records are written to the log."""
         return self._shared.versions
 
     def new_uuid(self) -> str:
@@ -226,7 +242,7 @@ class Turn(BaseTurn[CoordinatorTimer, PendingAppend, Result]):
         return self._shared.new_uuid()
 
     def append_unacknowledged(self, group: Group, records: tuple[Record, ...]) -> None:
-        """Append a batch to the group's partition; its outcome is not reported (acks=0)."""
+        """Append a batch to the group's partition without waiting for the outcome (acks=0)."""
         self.result.appends.append(
             Append(
                 append_id=self._in_flight.new_append_id(),
@@ -244,7 +260,10 @@ class Turn(BaseTurn[CoordinatorTimer, PendingAppend, Result]):
         *,
         required_acks: int = ACKS_ALL,
     ) -> AppendId:
-        """Append a batch to the group's partition; `pending` is the append's continuation."""
+        """Append a batch to the group's partition.
+
+        When the append has completed, `pending` says how to continue.
+        """
         append_id = self._in_flight.add_append(pending)
         self.result.appends.append(
             Append(
@@ -266,8 +285,9 @@ class Turn(BaseTurn[CoordinatorTimer, PendingAppend, Result]):
     ) -> None:
         """Append a batch of a producer's transaction to the group's partition.
 
-        `verification_guard`: the number that the log gave out when the transaction's verification
-        began. The log accepts the transaction's first batch only with this number.
+        Before the first batch, the transaction was verified. The log gave out a number when the
+        verification began, and accepts the first batch only with this number:
+        `verification_guard`. It is None if the log has batches of the transaction already.
         """
         self.result.appends.append(
             Append(
@@ -285,9 +305,9 @@ class Turn(BaseTurn[CoordinatorTimer, PendingAppend, Result]):
     def verify(self, pending: PendingVerification, *, tells_abortable: bool) -> None:
         """Ask the broker whether the group's partition is part of the request's transaction.
 
-        The broker's answer arrives as another input, `GroupCoordinator.transaction_verified`.
-        `tells_abortable`: the verification may end with the error TRANSACTION_ABORTABLE, because
-        the version of the request shows that the client knows this error.
+        The broker reports the answer by a call of `GroupCoordinator.transaction_verified`.
+        If `tells_abortable` is True, the answer may be the error TRANSACTION_ABORTABLE, because the
+        request has a version whose clients know this error.
         """
         shared = self._shared
         shared.last_verification_id += 1

@@ -1,20 +1,16 @@
-"""JoinGroup (11), v0 to v9: adds a member to the next generation, or lets a member rejoin.
+"""JoinGroup (11), v0 to v9: a client becomes a member of a group, or a member rejoins.
 
-Versions: v1 adds the rebalance timeout. v4 answers a dynamic member's first request with
-MEMBER_ID_REQUIRED and a member id, with which the client joins again (KIP-394). v5 adds static
-members (KIP-345), v8 the client's reason (KIP-800), v9 lets the leader skip the assignment
-(KIP-814).
+A JoinGroup usually begins a rebalance, or takes part in one. The coordinator then parks the
+request: it keeps it without an answer until the join phase ends, and the answer tells the member
+the new generation. `_join_without_member_id` handles new clients and restarted static members
+(members with a `group.instance.id`), `_join_with_member_id` handles the others. Both change the
+group directly. Replies and timers go through the turn, which is the handling of this one request.
 
-- Turn: the handling of one input. Handlers change groups directly, and add replies, timers and
-  trace rows to the turn's result.
-- Shard: the groups of one partition of `__consumer_offsets`, while this broker coordinates them.
-- Join phase: the first half of a rebalance, in which every member sends JoinGroup. Its end begins a
-  new generation, whose number members name in later requests.
-- Parked: kept without an answer; a JoinGroup is parked until the join phase ends.
-- Pending member id: an id that a client got with MEMBER_ID_REQUIRED and that no member uses yet.
-- Static member: a member with a configured `group.instance.id`, which keeps its place when it
-  restarts. Any other member is dynamic.
-- Protocol: a way to assign partitions; each member lists the protocols that it supports.
+Versions: v1 adds the rebalance timeout. Since v4 a client without an instance id must join twice:
+the first request is answered with MEMBER_ID_REQUIRED and a member id, and the client joins again
+with this id (KIP-394). Until then the id is called pending. v5 adds static members (KIP-345), v8
+the client's reason (KIP-800), and v9 lets the leader skip the assignment (KIP-814).
+
 Source: Kafka `GroupCoordinator.handleJoinGroup`, `doNewMemberJoinGroup`,
 `doCurrentMemberJoinGroup`, `addMemberAndRebalance`; docs/kafka/BEHAVIOUR.md 2.2.
 """
@@ -49,10 +45,11 @@ from protocol.messages.group import JoinGroupRequest
 from protocol.trace import TraceEvent, TraceKind
 
 MEMBER_ID_REQUIRED_VERSION = 4
-"""First version in which a new dynamic member must join twice, the second time with the member id
-that the first answer gave it."""
+"""First version in which a client without an instance id must join twice, the second time with the
+member id from the first answer."""
 _WHAT_MEMBER_DID = {
-    # The text says "leader", since only the leader's rejoin starts a rebalance by itself.
+    # Both texts follow the words "member m". If a follower rejoins unchanged, no rebalance starts,
+    # so a rebalance with the cause REJOIN was started by the leader.
     RebalanceCause.REJOIN: "(leader) rejoined",
     RebalanceCause.CHANGED_METADATA: "changed its metadata",
 }
@@ -70,14 +67,14 @@ class Join:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The member's time limit for rejoining; v0 has only the session timeout."""
+        """How long a rebalance waits for this member. In v0 it is the session timeout."""
         if self.api_version == 0:
             return self.request.session_timeout_ms
         return self.request.rebalance_timeout_ms
 
     @property
     def requires_known_member_id(self) -> bool:
-        """True if a client without a member id must join again, with the id of the first answer."""
+        """True if a request without a member id only gets an id, with which to join again."""
         return (
             self.api_version >= MEMBER_ID_REQUIRED_VERSION
             and self.request.group_instance_id is None
@@ -97,7 +94,9 @@ def handle_join_group(
 ) -> None:
     """Answer or park a JoinGroup.
 
-    `shard`: the group's shard, or the error why it is not served here.
+    `shard` holds the groups of one partition of `__consumer_offsets`. If this broker does not serve
+    the group, `shard` is the error that says why.
+
     Raises: UnknownServerError in the cases in which Kafka's handler throws an exception.
     """
     join = Join(
@@ -122,16 +121,16 @@ def handle_join_group(
 
     group = shard.groups.get(request.group_id)
     if group is None:
-        # A member id shows that the client was in a group that is gone. It must start over without
-        # the id: only a client without a member id creates a group.
+        # Only a client without a member id creates a group. This client has an id, from a group
+        # that is gone. The error makes it drop the id and join again.
         if request.member_id:
             _refuse(turn, join, request.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
             return
         group = shard.create_group(request.group_id, turn.now_us)
 
     if not _accepts(group, request.member_id, config.group_max_size):
-        # The answer names no member id (""), so the client never uses its old id again. A member
-        # with the old id must not stay, because the group would wait for it.
+        # The answer has an empty member id, so the client does not use its old id again. If the
+        # member of the old id stayed in the group, the join phase would wait for it in vain.
         _evict(turn, group, request.member_id)
         _refuse(turn, join, "", ErrorCode.GROUP_MAX_SIZE_REACHED)
     elif request.member_id:
@@ -139,7 +138,7 @@ def handle_join_group(
     else:
         _join_without_member_id(turn, group, join)
 
-    # The join phase may have waited for this request only, or for the member that was evicted.
+    # Perhaps the join phase waited only for this request, or for the member that was evicted.
     if group.state is GroupState.PREPARING_REBALANCE:
         try_complete_join(turn, group)
 
@@ -153,8 +152,9 @@ def _accepts(group: Group, member_id: str, group_max_size: int) -> bool:
         case GroupState.EMPTY | GroupState.DEAD:
             return True  # a Dead group is refused later, with COORDINATOR_NOT_AVAILABLE
         case GroupState.PREPARING_REBALANCE:
-            # Only members that have rejoined (are parked) count here: in a group that is too large,
-            # the first members to rejoin keep their places.
+            # Only members whose JoinGroup is parked take up room here. A group may have become too
+            # large because group.max.size was lowered; then those that rejoin first stay. Example:
+            # of four members and a maximum of two, the third and fourth to rejoin are refused.
             member = group.members.get(member_id)
             is_parked = member is not None and member.awaiting_join is not None
             return is_parked or group.members_awaiting_join < group_max_size
@@ -199,11 +199,12 @@ def _join_without_member_id(turn: Turn, group: Group, join: Join) -> None:
             client_reason=request.reason,
         )
     elif join.requires_known_member_id:
-        # Assume that a client loses the answer to its first JoinGroup, and joins again without a
-        # member id. If the first JoinGroup had added a member, the second one would add another,
-        # and the group would wait in vain for the first. So the first JoinGroup only leaves a
-        # pending id (KIP-394). A join phase waits for a pending id, too, but only for one session
-        # timeout.
+        # Why must the client join twice (KIP-394)? If one request were enough:
+        # 1. A client joins and becomes a member. The answer, with its member id, gets lost.
+        # 2. The client joins again, without a member id, and becomes a second member.
+        # 3. Nobody uses the first member id, but the group waits for that member.
+        # So the first request only leaves a pending id. A join phase waits for a pending id, too,
+        # but only for one session timeout.
         group.add_pending_member(member_id)
         schedule_pending_member_timer(turn, group, member_id, request.session_timeout_ms)
         _refuse(turn, join, member_id, ErrorCode.MEMBER_ID_REQUIRED)
@@ -223,7 +224,7 @@ def _join_with_member_id(turn: Turn, group: Group, join: Join) -> None:
         return
     if member_id in group.pending_members:
         if request.group_instance_id is not None:
-            # Pending ids are sent to dynamic members only; Kafka throws here.
+            # Only clients without an instance id get pending ids. Kafka throws an exception here.
             raise UnknownServerError(f"pending id {member_id} cannot be of a static member")
         _add_member_and_rebalance(turn, group, join, member_id)
         return
@@ -235,7 +236,8 @@ def _join_with_member_id(turn: Turn, group: Group, join: Join) -> None:
     member = group.members[member_id]
     match group.state:
         case GroupState.PREPARING_REBALANCE:
-            # A rebalance runs already, so this only updates the member and parks the request.
+            # A rebalance is running, so this starts none: it updates the member and parks the
+            # request.
             _update_member_and_rebalance(turn, group, join, member, RebalanceCause.REJOIN)
         case GroupState.COMPLETING_REBALANCE:
             if member.matches(request.protocols):
@@ -261,8 +263,8 @@ def _join_with_member_id(turn: Turn, group: Group, join: Join) -> None:
                     join_response(group, member_id, leader_id=group.leader_id, members=()),
                 )
         case GroupState.EMPTY | GroupState.DEAD:
-            # Not reached: Dead was refused first, and an Empty group does not have the member. The
-            # states are listed as in Kafka.
+            # Not reached: Dead was refused above, and an Empty group has no members. The states are
+            # listed because Kafka lists them.
             _refuse(turn, join, member_id, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
@@ -280,9 +282,9 @@ def _add_member_and_rebalance(turn: Turn, group: Group, join: Join, member_id: s
         supported_protocols=request.protocols,
         is_new=True,
     )
-    # A member that joins during the initial delay of a new group extends the delay. A group in
-    # PreparingRebalance without a generation so far is in this delay. For the first member the
-    # group is still Empty here: its JoinGroup begins the delay.
+    # The first join phase of a new group lasts for a delay, and each member that joins during the
+    # delay extends it. A group is in this phase if it prepares its first generation. The first
+    # member does not extend the delay: its JoinGroup finds the group Empty and begins the delay.
     if group.state is GroupState.PREPARING_REBALANCE and group.generation_id == 0:
         group.new_member_added = True
     group.add(member, join.park())
@@ -338,5 +340,5 @@ def _is_supported(group: Group, request: JoinGroupRequest) -> bool:
 
 
 def _refuse(turn: Turn, join: Join, member_id: str, error: ErrorCode) -> None:
-    """Answer with `error`; `member_id` is the id in the answer."""
+    """Answer the request with `error`, and with `member_id` in the answer's field of this name."""
     turn.reply(join.request_id, join_error(member_id, error, join.api_version))

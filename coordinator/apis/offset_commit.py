@@ -1,24 +1,20 @@
 """OffsetCommit (8), v2 to v9: a member, a simple consumer or an admin tool stores offsets.
 
-A commit stores an offset for each partition: the position from which the group continues to read.
-If the request names a member, the coordinator checks that the member is in the group, and that its
-generation (the number of the group's rebalance) is the current one. It does not check that the
-member owns the partition, and accepts an offset below the committed offset. v2 to v4 may carry a
-retention time.
+A simple consumer assigns partitions to itself, without joining a group. If a request does name a
+member, the coordinator checks that the member is in the group and knows the current generation. It
+does not check that the member owns the partitions. It also accepts an offset that is lower than the
+committed one. In v2 to v4 the client may say how long its offsets are kept.
 
-By default, as in Kafka's Scala coordinator, memory changes when the append is acknowledged; a
-failed append changes nothing. With the switch `commits_apply_on_append`, as in Kafka's Java
-coordinator, memory changes when the append is requested, before any follower has the record. The
-answer still waits until the high watermark passes the record: every in-sync replica has it then.
-The wait takes at most offsets.commit.timeout.ms. After that time the client gets an error, although
-the log has the record. Such a commit is called late. It becomes the committed offset once the high
-watermark passes it.
+`handle_offset_commit` appends the offsets to `__consumer_offsets`, and `offsets_stored` answers the
+request when the append has completed. When do the offsets count?
 
-- Turn: the handling of one input; replies and appends go through it. `turn.java` has the switches,
-  `turn.guards` Kafka's checks that an experiment can switch off.
-- Shard: the groups of one partition of `__consumer_offsets`, while this broker coordinates them.
-- `OffsetsAppend`: what to do when the append completes (`offsets_stored`). Its `is_too_large` maps
-  every partition of the request to True if the partition's metadata is too large to be stored.
+- By default, as in Kafka's Scala coordinator: when the append is acknowledged.
+- With the switch `commits_apply_on_append`, as in Kafka's Java coordinator: immediately. The client
+  must still wait until the high watermark has passed the records, at most for
+  offsets.commit.timeout.ms. After this time it gets an error, although the log has the records.
+  Such a commit is called late. Its offsets become the committed ones when the high watermark does
+  pass the records.
+
 Source: Kafka `GroupCoordinator.handleCommitOffsets`, `doCommitOffsets`,
 `GroupMetadataManager.storeOffsets`, Java `CoordinatorContext.append`, `OffsetMetadataManager`;
 docs/kafka/BEHAVIOUR.md 2.6, 4.10, 5.3.
@@ -49,8 +45,8 @@ from protocol.records.offsets import NO_EXPIRE_TIMESTAMP
 from protocol.trace import TraceEvent, TraceKind
 
 RETENTION_VERSIONS = range(2, 5)
-"""Versions in which the client sends the time for which its offsets are kept; -1 means that the
-broker's setting applies."""
+"""Versions in which the client may say how long its offsets are kept. It sends -1 to leave this to
+the broker's setting."""
 
 
 def handle_offset_commit(
@@ -60,11 +56,12 @@ def handle_offset_commit(
     request: OffsetCommitRequest,
     api_version: int,
 ) -> None:
-    """Answer an OffsetCommit immediately if it fails a check, else when its append has completed.
+    """Append the offsets of an OffsetCommit, or answer with an error if it fails a check.
 
-    `shard`: the group's shard, or the error why it is not served here.
+    `shard` holds the groups of one partition of `__consumer_offsets`. If this broker does not serve
+    the group, `shard` is the error that says why.
     """
-    # Kafka's API layer answers a request without partitions, and the coordinator does not see it
+    # In Kafka, a request without partitions is answered before it reaches the coordinator
     # (BEHAVIOUR 2.0).
     if not any(topic.partitions for topic in request.topics):
         turn.reply(request_id, OffsetCommitResponse())
@@ -80,13 +77,16 @@ def handle_offset_commit(
 def offsets_stored(
     turn: Turn, shard: Shard | None, append: OffsetsAppend, completed: AppendCompleted
 ) -> None:
-    """Continue after the append of a commit: update memory, and answer the request.
+    """Answer an OffsetCommit, because its append has completed.
 
-    The commit becomes the committed offset or a late commit, or it is dropped.
-    `shard` is the group's shard. It is None if the partition was unloaded meanwhile; the client
-    still gets an answer. `completed.base_offset` is the offset of the commit's record in the log,
-    None if the log never had the record. If it is not None and there is an error, the log has the
-    commit, but the append was not acknowledged in time.
+    - The append was acknowledged: the offsets are now the committed ones.
+    - It failed, but `completed.base_offset` is the place of the commit in the log: the log has the
+      commit, and the acknowledgement did not come in time. With `commits_apply_on_append` the
+      commit is late; otherwise it is dropped.
+    - It failed, and `completed.base_offset` is None: the log does not have the commit, so it is
+      dropped.
+
+    `shard` is None if the partition was unloaded meanwhile. The client still gets its answer.
 
     Raises: SimulationError if an append is acknowledged without an offset.
     """
@@ -106,10 +106,9 @@ def offsets_stored(
         )
         if error is ErrorCode.NONE:
             if shard is not None:
-                # The append is acknowledged, so the high watermark has passed this batch and all
-                # batches before it. Late commits in those batches become committed offsets first,
-                # because they are earlier in the log. Normally `log_moved` handles late commits,
-                # but the broker may not have called it yet.
+                # The high watermark has passed this commit, so it has passed every commit that is
+                # earlier in the log. If one of those is late, its offsets must become the committed
+                # ones first. Normally `log_moved` does this, but the broker may call it only later.
                 late_commits_committed(turn, shard, completed.base_offset)
             _committed(turn, commit)
         elif shard is not None and turn.java.commits_apply_on_append:
@@ -128,16 +127,16 @@ def offsets_stored(
 
 
 def late_commits_committed(turn: Turn, shard: Shard, high_watermark: int) -> None:
-    """Make the late commits whose records are below `high_watermark` the committed offsets."""
+    """Commit the offsets of late commits whose records are below `high_watermark`."""
     for commit in shard.above_high_watermark.take_late(high_watermark):
         _committed(turn, commit)
 
 
 def _committed(turn: Turn, commit: WrittenCommit) -> None:
-    """Make a commit in the log the committed offsets of its group, and trace it.
+    """Make the offsets of a commit the committed ones of its group, and trace them.
 
-    If the group was deleted or unloaded since, it is Dead. Then only the trace row is written,
-    because the log has the commit all the same.
+    If the group was deleted or unloaded meanwhile, it is Dead and keeps no offsets. The commit is
+    still traced, because it is in the log.
     """
     group, offsets = commit.group, commit.group.offsets
     for partition, value in commit.values.items():
@@ -162,7 +161,7 @@ def _committed(turn: Turn, commit: WrittenCommit) -> None:
 def _drop(turn: Turn, append: OffsetsAppend, completed: AppendCompleted) -> None:
     """Forget a commit whose append has failed."""
     if append.group.state is GroupState.DEAD:
-        return  # deleted or unloaded since: nobody will read its offsets
+        return  # the group was deleted or unloaded meanwhile, so it has nothing to forget
     for partition, value in append.values.items():
         if turn.java.commits_apply_on_append:
             append.group.offsets.write_failed(partition, completed.append_id)
@@ -177,13 +176,13 @@ def _store(
     request: OffsetCommitRequest,
     api_version: int,
 ) -> ErrorCode:
-    """Append the commit and return NONE, or return the error that every partition gets."""
+    """Append the commit and return NONE, or return the error with which to answer."""
     generation_id = request.generation_id_or_member_epoch
     group = shard.groups.get(request.group_id)
     if group is None:
         if generation_id >= 0:
             return ErrorCode.ILLEGAL_GENERATION
-        # A simple group: its consumers assign partitions by hand and only store offsets here.
+        # The client is no member. It only stores offsets, in a group that never has members.
         group = shard.create_group(request.group_id, turn.now_us)
     error = check_offset_commit(
         group,
@@ -196,10 +195,10 @@ def _store(
         return error
     match group.state:
         case GroupState.EMPTY:
-            pass  # no member has sent the request, so there is no session to restart
+            pass  # the request is not from a member, so there is no session to restart
         case GroupState.STABLE | GroupState.PREPARING_REBALANCE:
-            # In a join phase members may still commit, because they may be about to lose the
-            # partitions.
+            # In a join phase members may still commit: it may be their last chance before another
+            # member gets the partitions.
             member = group.members[request.member_id]
             restart_session(turn, group, member, Api.OFFSET_COMMIT)
         case GroupState.COMPLETING_REBALANCE:
@@ -207,7 +206,7 @@ def _store(
             # partitions yet whose offsets it could commit.
             return ErrorCode.REBALANCE_IN_PROGRESS
         case GroupState.DEAD:
-            # Refused by check_offset_commit already; listed here as in Kafka.
+            # Not reached: `check_offset_commit` has refused the request. Kafka lists this state.
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
     _append(turn, group, request_id, request, api_version)
     return ErrorCode.NONE
@@ -220,7 +219,10 @@ def _append(
     request: OffsetCommitRequest,
     api_version: int,
 ) -> None:
-    """Append the offsets whose metadata is not too large; if no offset is left, answer now."""
+    """Append the offsets, except those with too large metadata.
+
+    If no offset is left, the request is answered immediately.
+    """
     values, too_large = values_to_store(
         turn,
         request.topics,
@@ -233,9 +235,9 @@ def _append(
         return
 
     now_ms, versions = turn.now_ms, turn.versions
-    # In the Scala coordinator the offset is pending from here until the append completes. In the
-    # Java coordinator the offset is written as soon as the append is requested: stable fetches
-    # return it. `write` needs the append's id, so it is called after the request of the append.
+    # In the Scala coordinator, the offsets are pending from now until the append completes. In the
+    # Java coordinator, they count from now on: a stable fetch already returns them. `write` says
+    # so. It needs the append's id, so it is called at the end.
     applies_at_once = turn.java.commits_apply_on_append
     records = []
     for partition, value in values.items():
@@ -261,7 +263,10 @@ def _append(
 
 
 def _expire_timestamp_ms(turn: Turn, request: OffsetCommitRequest, api_version: int) -> int:
-    """Return the time at which the offsets expire, if the request limits their retention."""
+    """Return the time at which the offsets expire, if the client says how long they are kept.
+
+    Otherwise return NO_EXPIRE_TIMESTAMP: the broker's setting applies.
+    """
     if api_version in RETENTION_VERSIONS and request.retention_time_ms != -1:
         return turn.now_ms + request.retention_time_ms
     return NO_EXPIRE_TIMESTAMP

@@ -1,18 +1,21 @@
-"""GroupOffsets: the committed offsets of a group, and the unfinished commits.
+"""GroupOffsets: the committed offsets of a group, and the commits that are not finished yet.
 
-A commit of a partition's offset is in one of four places:
-- committed: the log has acknowledged it; a fetch returns it.
-- pending (as in Kafka's Scala coordinator, [S]): its append is in flight.
-- written (as in Kafka's Java coordinator, [J], with the switch `commits_apply_on_append`): its
-  append has begun, and some in-sync replica may lack it. It is committed when the high watermark,
-  the offset below which every in-sync replica has the records, has passed it.
-- transactional: part of a producer's open transaction. It counts once a marker (the record that
-  ends the transaction) commits the transaction.
+By default a commit is handled as in Kafka's Scala coordinator. It is *pending* while its append is
+in flight (`prepare`), and becomes *committed* when the log acknowledges it (`append_succeeded`).
+A fetch returns committed offsets.
 
-Committed and transactional offsets are hard state: a load rebuilds them from the log. The methods
-`prepare` and `append_...` change the pending offsets, `write` and `write_...` the written offsets,
-and `...transactional...` and `complete` the offsets of open transactions.
-This class must not know groups, members or requests.
+With the switch `commits_apply_on_append`, a commit is handled as in Kafka's Java coordinator. It is
+*written* as soon as its append begins (`write`), and a stable fetch already reads it. It becomes
+committed when the high watermark has passed its record (`write_committed`). No commit is pending
+then.
+
+A commit in a producer's transaction is *transactional* (`prepare_transactional`) until the marker
+arrives, the record that ends the transaction. The marker makes it committed, or drops it
+(`complete`).
+
+A load rebuilds the committed and transactional offsets from the log. This class must not know
+groups, members or requests.
+
 Source: Kafka `GroupMetadata` (scala), offsets part; docs/kafka/BEHAVIOUR.md 4.10, 2.8.
 """
 
@@ -28,8 +31,9 @@ from protocol.records.offsets import OffsetCommitValue
 class CommittedOffset(msgspec.Struct, frozen=True, gc=False):
     """A committed offset and its place in the log.
 
-    `appended_batch_offset` is the base offset of the batch with the commit. Of two commits the one
-    that is later in the log is newer, even if its append completed first.
+    `appended_batch_offset` is the base offset of the batch that has the commit's record. Of two
+    commits of one partition the later one in the log is the newer one. The order in which their
+    appends completed says nothing.
     """
 
     appended_batch_offset: int
@@ -51,19 +55,20 @@ class _TransactionalOffset(NamedTuple):
 
 
 class _Written(NamedTuple):
-    """An offset in the log above the high watermark, and the append that wrote it."""
+    """A written offset (see the module), and the append that writes it to the log."""
 
     append_id: AppendId
     value: OffsetCommitValue
 
 
 class RemovedOffsets(NamedTuple):
-    """Partitions whose offsets a deletion has removed.
+    """Partitions whose offsets a deletion has removed from memory.
 
-    - `removed`: they had a committed or written offset, and so need a tombstone.
-    - `only_pending`: they had only commits that were pending or in an open transaction. As in
-      Kafka, such a commit is still acknowledged, and gets no tombstone. So its offset is missing
-      until the next load reads its record.
+    - `removed`: their offsets were committed or written. The log has these offsets, so the caller
+      must append tombstones for them.
+    - `only_pending`: their offsets were only pending or transactional. As in Kafka, no tombstone is
+      appended, and the client is still told that its commit succeeded. The offset is missing
+      until the next load, which reads the commit's record.
     """
 
     removed: tuple[TopicPartition, ...]
@@ -71,16 +76,19 @@ class RemovedOffsets(NamedTuple):
 
 
 class GroupOffsets:
-    """Committed offsets and unfinished commits of one group, by partition."""
+    """Committed offsets and unfinished commits of one group, by partition.
+
+    The module's docstring explains the words committed, pending, written and transactional.
+    """
 
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, CommittedOffset] = {}
-        # One value per partition: as in Kafka, a second commit in flight overwrites the first.
+        # If a partition has two commits in flight, this has only the second one, as in Kafka.
         self._pending: dict[TopicPartition, OffsetCommitValue] = {}
-        # With [J] only: the written offsets of each partition, oldest first. `_pending` stays empty
-        # then.
+        # The written offsets of each partition, oldest first.
         self._written: dict[TopicPartition, list[_Written]] = {}
-        # Offsets of open transactions, by producer id; one value per partition here, too.
+        # Producer id -> the offsets of its open transaction. A later commit of a partition in the
+        # same transaction replaces the earlier one.
         self._transactional: dict[int, dict[TopicPartition, _TransactionalOffset]] = {}
 
     def __len__(self) -> int:
@@ -89,16 +97,16 @@ class GroupOffsets:
 
     @property
     def has_offsets(self) -> bool:
-        """True if the group has any offset, finished or not.
+        """True if the group has any offset: committed, pending, written or transactional.
 
-        A group without members and without offsets is removed.
+        A group that has neither members nor offsets is removed.
         """
         if self._written:
             return True
         return bool(self._committed) or bool(self._pending) or bool(self._transactional)
 
     def committed(self) -> dict[TopicPartition, CommittedOffset]:
-        """Return a copy of the committed offsets, in the order of first commits."""
+        """Return a copy of the committed offsets, in the order of each partition's first commit."""
         return dict(self._committed)
 
     def get(self, partition: TopicPartition) -> OffsetCommitValue | None:
@@ -107,7 +115,7 @@ class GroupOffsets:
         return None if stored is None else stored.value
 
     def latest(self, partition: TopicPartition) -> OffsetCommitValue | None:
-        """Return the offset of `partition` that was written last, committed or not."""
+        """Return the newest offset of `partition` that is written or committed."""
         written = self._written.get(partition)
         return written[-1].value if written else self.get(partition)
 
@@ -120,21 +128,24 @@ class GroupOffsets:
         return tuple(dict.fromkeys((*self._committed, *self._written)))
 
     def is_pending(self, partition: TopicPartition) -> bool:
-        """Return True if `partition` has a pending or written offset. Transactions do not count."""
+        """Return True if `partition` has a pending or written offset.
+
+        Transactional offsets do not count.
+        """
         return partition in self._pending or partition in self._written
 
     def is_unstable(self, partition: TopicPartition) -> bool:
-        """Return True if a commit of `partition` is pending, or in an open transaction.
+        """Return True if `partition` has a pending or transactional offset.
 
-        A fetch with `require_stable` then gets an error. A written offset does not count: with
-        [J] the fetch itself waits for the high watermark.
+        A fetch with `require_stable` then gets an error. A written offset needs no error: the fetch
+        returns it, and its answer is held until the high watermark has passed the record.
         """
         if partition in self._pending:
             return True
         return any(partition in pending for pending in self._transactional.values())
 
     def being_appended(self) -> tuple[TopicPartition, ...]:
-        """Return the partitions with a pending commit; used by the check of invariants."""
+        """Return the partitions with a pending offset. Only the check of invariants needs them."""
         return tuple(self._pending)
 
     def being_appended_in_transactions(self) -> tuple[tuple[int, TopicPartition], ...]:
@@ -147,27 +158,32 @@ class GroupOffsets:
         )
 
     def prepare(self, partition: TopicPartition, value: OffsetCommitValue) -> None:
-        """Make `value` the pending commit of the partition: its append begins."""
+        """Make `value` the pending offset of the partition, because its append begins."""
         self._pending[partition] = value
 
     def append_succeeded(self, partition: TopicPartition, stored: CommittedOffset) -> bool:
-        """Commit an acknowledged offset; return whether it is now the committed offset."""
+        """Finish a pending commit whose append was acknowledged.
+
+        Return True if its offset is now the committed one. The result is False if the offset was
+        deleted meanwhile, or if a newer one is committed already.
+        """
         pending = self._pending.get(partition)
         if pending is None:
             return False  # the offset was deleted while its append was in flight
         current = self._committed.get(partition)
-        # Appends may complete out of order: the older value must not replace the newer one.
+        # Appends may complete in another order than that of the log. An older offset must not
+        # replace a newer one.
         newer = current is None or current.is_older_than(stored)
         if newer:
             self._committed[partition] = stored
-        # The pending value differs if a second commit has replaced it. That commit is still in
-        # flight, so it stays.
+        # If a second commit of the partition is in flight, the pending offset is that of the second
+        # commit. It stays.
         if pending == stored.value:
             del self._pending[partition]
         return newer
 
     def append_failed(self, partition: TopicPartition, value: OffsetCommitValue) -> None:
-        """Forget the pending commit of `value`, unless a later commit has replaced it."""
+        """Forget the pending offset, unless it is that of a later commit than `value`."""
         if self._pending.get(partition) == value:
             del self._pending[partition]
 
@@ -176,17 +192,19 @@ class GroupOffsets:
     def write(
         self, partition: TopicPartition, append_id: AppendId, value: OffsetCommitValue
     ) -> None:
-        """Add an offset whose append has begun. It is the newest, and not committed yet."""
+        """Add an offset whose append begins."""
         self._written.setdefault(partition, []).append(_Written(append_id, value))
 
     def write_committed(
         self, partition: TopicPartition, append_id: AppendId, base_offset: int
     ) -> None:
-        """Commit the offset that an append wrote at `base_offset`, unless a newer one is committed.
+        """Commit a written offset, because the high watermark has passed its batch.
 
-        Does nothing if the offset was deleted meanwhile.
+        The offset is dropped instead if a newer one is committed already. If it was deleted
+        meanwhile, nothing is done. `base_offset` is that of the batch.
         """
-        # No write has failed here. `write_failed` is called because it removes the written offset.
+        # No write has failed here. But `write_failed` does what is needed: it removes the written
+        # offset and returns it.
         value = self.write_failed(partition, append_id)
         if value is None:
             return
@@ -198,10 +216,7 @@ class GroupOffsets:
     def write_failed(
         self, partition: TopicPartition, append_id: AppendId
     ) -> OffsetCommitValue | None:
-        """Remove and return the offset that an append had written, None if it was deleted.
-
-        Called for a failed append, and by `write_committed` for a committed one.
-        """
+        """Remove and return the written offset of an append, None if it was deleted meanwhile."""
         written = self._written.get(partition, [])
         for index, each in enumerate(written):
             if each.append_id == append_id:
@@ -216,14 +231,14 @@ class GroupOffsets:
     def prepare_transactional(
         self, producer_id: int, partition: TopicPartition, value: OffsetCommitValue
     ) -> None:
-        """Add `value` to a producer's open transaction: its append begins."""
+        """Add an offset to a producer's open transaction, because its append begins."""
         pending = self._transactional.setdefault(producer_id, {})
         pending[partition] = _TransactionalOffset(None, value)
 
     def transactional_append_succeeded(
         self, producer_id: int, partition: TopicPartition, stored: CommittedOffset
     ) -> None:
-        """Remember where the log has a transactional offset, so that a marker can complete it.
+        """Note at which place the log has a transactional offset. Now a marker can commit it.
 
         Does nothing if the offset was removed, or replaced by a later commit of the transaction.
         """
@@ -233,9 +248,10 @@ class GroupOffsets:
             pending[partition] = _TransactionalOffset(stored.appended_batch_offset, stored.value)
 
     def transactional_append_failed(self, producer_id: int, partition: TopicPartition) -> None:
-        """Remove a partition's offset from an open transaction.
+        """Remove a partition's offset from an open transaction, because its append has failed.
 
-        As in Kafka, this removes the offset of a later commit, too, if one has replaced it.
+        If a later commit of the transaction has replaced the offset, that one is removed, as in
+        Kafka.
         """
         pending = self._transactional.get(producer_id)
         if pending is not None:
@@ -254,23 +270,25 @@ class GroupOffsets:
     def complete(
         self, producer_id: int, *, is_commit: bool
     ) -> dict[TopicPartition, OffsetCommitValue]:
-        """End a producer's transaction by its marker; return the offsets that are now committed.
+        """End a producer's transaction, because its marker has arrived.
 
-        Does nothing for a producer without an open transaction.
+        If the transaction commits, return the offsets that became committed by it. There are none
+        if the transaction aborts, or if the producer has no open transaction here.
+
         Source: Kafka GroupMetadata.completePendingTxnOffsetCommit.
         """
         pending = self._transactional.pop(producer_id, {})
-        counted: dict[TopicPartition, OffsetCommitValue] = {}  # the offsets that become committed
+        counted: dict[TopicPartition, OffsetCommitValue] = {}  # the result
         if not is_commit:
             return counted
         for partition, waiting in pending.items():
             if waiting.appended_batch_offset is None:
-                # The append is still in flight. Kafka throws here, which drops this offset and all
-                # that follow it in the transaction. The offsets before it are committed.
+                # The append of this offset is still in flight. Kafka throws an exception here: the
+                # offsets before this one stay committed, this one and those after it are lost.
                 break
             stored = CommittedOffset(waiting.appended_batch_offset, waiting.value)
             current = self._committed.get(partition)
-            # A commit outside the transaction, later in the log than this one, stays.
+            # A commit outside the transaction may be later in the log. It is newer, and stays.
             if current is None or current.is_older_than(stored):
                 self._committed[partition] = stored
                 counted[partition] = waiting.value
@@ -279,16 +297,13 @@ class GroupOffsets:
     # -- removal and loading --
 
     def all_partitions(self) -> tuple[TopicPartition, ...]:
-        """Return the partitions with an offset in any of the four places."""
+        """Return the partitions with any offset: committed, pending, written or transactional."""
         pending = (name for each in self._transactional.values() for name in each)
         names = (*self._committed, *self._pending, *self._written, *pending)
         return tuple(dict.fromkeys(names))
 
     def expire(self, partitions: Iterable[TopicPartition]) -> RemovedOffsets:
-        """Remove the committed offsets of `partitions`.
-
-        Commits that are pending, written or in an open transaction stay.
-        """
+        """Remove the committed offsets of `partitions`. All other offsets stay."""
         return RemovedOffsets(
             tuple(name for name in partitions if self._committed.pop(name, None) is not None)
         )
@@ -296,7 +311,8 @@ class GroupOffsets:
     def remove(self, partitions: Iterable[TopicPartition]) -> RemovedOffsets:
         """Remove all offsets of `partitions`, also those of unfinished commits.
 
-        As in Kafka, an open transaction stays here until its marker, even without any offset.
+        An open transaction stays registered until its marker arrives, as in Kafka, even if all its
+        offsets are removed.
         """
         removed, only_pending = [], []
         for partition in partitions:
@@ -304,7 +320,8 @@ class GroupOffsets:
             was_written = self._written.pop(partition, None) is not None
             for pending in self._transactional.values():
                 was_pending = pending.pop(partition, None) is not None or was_pending
-            # A written offset needs a tombstone like a committed one: the log has its record.
+            # The log has the record of a written offset, so it needs a tombstone like a committed
+            # one.
             if self._committed.pop(partition, None) is not None or was_written:
                 removed.append(partition)
             elif was_pending:
@@ -312,12 +329,12 @@ class GroupOffsets:
         return RemovedOffsets(tuple(removed), tuple(only_pending))
 
     def load(self, partition: TopicPartition, stored: CommittedOffset) -> None:
-        """Commit an offset that a load has read."""
+        """Add a committed offset that a load has read from the log."""
         self._committed[partition] = stored
 
     def load_transactional(
         self, producer_id: int, partition: TopicPartition, stored: CommittedOffset
     ) -> None:
-        """Add an offset that a load has read to a transaction without a marker."""
+        """Add an offset that a load has read, in a transaction whose marker is still missing."""
         pending = self._transactional.setdefault(producer_id, {})
         pending[partition] = _TransactionalOffset(stored.appended_batch_offset, stored.value)
