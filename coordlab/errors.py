@@ -36,6 +36,7 @@ def print_error(error: Exception) -> int:
     """
     errors = Console(stderr=True)
     match error:
+        # Mistakes of the user.
         case ExperimentError() | TranscriptError():
             for problem in error.problems:
                 errors.print(escape(str(problem)), highlight=False, soft_wrap=True)
@@ -52,6 +53,7 @@ def print_error(error: Exception) -> int:
         ):
             errors.print(escape(str(error)), highlight=False, soft_wrap=True)
             return EXIT_BAD_ARGUMENTS
+        # What can go wrong on a machine.
         case NotRecorded() | SilentCluster():
             errors.print(escape(str(error)), highlight=False, soft_wrap=True)
         case OSError() if error.filename is not None and is_of_the_disk(error):
@@ -61,6 +63,7 @@ def print_error(error: Exception) -> int:
             errors.print(f"the cluster could not be started: {escape(str(error))}", soft_wrap=True)
         case WorkersFailed():
             errors.print(f"no worker could be kept alive: {escape(str(error))}", soft_wrap=True)
+        # Anything else.
         case _:
             errors.print("coordlab itself failed; this says nothing about Kafka:")
             errors.print(escape(traceback.format_exc()), highlight=False)

@@ -48,8 +48,8 @@ MARGIN_PX = 12
 CRASH = "crash"  # a coordinator is killed
 THREE_MEMBERS = "three"  # the coordinator of a group with three members is killed
 TWO_OWNERS = "overlap"  # partitions have two owners
-LOST_COMMITS = "lost"
-THOUSAND_MEMBERS = "thousand"
+LOST_COMMITS = "lost"  # a group loses acknowledged commits, because a guard of Kafka is off
+THOUSAND_MEMBERS = "thousand"  # ten groups have a thousand members together
 SPLIT_VIEWS = "split"  # members on ZooKeeper have different views of their group
 RUNS: Mapping[str, Recipe] = {
     CRASH: Recipe(experiment="coordinator_crash"),
@@ -173,7 +173,7 @@ def _make_reports(root: Path, names: set[str]) -> dict[str, _Report]:
     reports = {}
     for name, run in runs.items():
         facts = facts_of(PastRun(run))
-        # `or 0` is only for the type checker: this fault was injected.
+        # The fault was injected, so it has a time. `or 0` is only for the type checker.
         first_fault_us = facts.faults[0].injected_at_us or 0
         reports[name] = _Report(build_report(run, facts), first_fault_us / 1e6)
     return reports

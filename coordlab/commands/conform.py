@@ -7,7 +7,7 @@ equal steps of each transcript:
 
       31/31   3.9/join/first_member.json
       12/14   3.9/failover/loading.json
-              JoinGroup: error_code is 0, Kafka answered 14
+              ... (the first difference)
 """
 
 from collections.abc import Sequence
@@ -61,8 +61,8 @@ def conform_command(directory: Path, show_all: bool, json: bool) -> int:
     steps are equal; 1: a step differs; 254: a file is no transcript.
     """
     console = Console()
-    # Some differences do not count, such as an error message in other words. The index file of the
-    # transcripts has a rule for each.
+    # Some differences do not count, such as another order of a list whose order Kafka does not
+    # define. The index file of the transcripts says which.
     rules = read_rules(directory)
     # Playing all files takes a while. A mistake in one of them should be found before that, so all
     # are read first.

@@ -2,7 +2,7 @@
 
 When a worker starts, it gets a SeedJob, which says what to play; it is the same for all workers.
 Then the main process sends it one seed at a time. The worker plays this seed into a run directory,
-computes the summary of the run, and answers with a PlayedSeed. Seed and answer travel as bytes.
+computes the summary of the run, and answers with a PlayedSeed, encoded as bytes.
 """
 
 import traceback

@@ -3,8 +3,9 @@
 The figures look like this:
 
     after crash-0
-    phases                p50                       max
-    detect                8.00 s (7.20 to 9.10 s)   8.00 s (7.20 to 9.10 s)
+    broker chain, per offsets partition
+            p50                      max
+    detect  8.00 s (7.20 to 9.10 s)  8.00 s (7.20 to 9.10 s)
 
 Each line is about one figure, something that every run measures. Each column is a statistic of the
 values within one run. A cell has the median of this statistic over the seeds, and its range: in the
