@@ -1,18 +1,16 @@
 """Checks that the bugs of the space `operations` do not show in another space.
 
 These bugs show only in rollouts, in which the members of a group are replaced, and only the space
-`operations` has rollouts. A seed shows a bug if its run fails with the bug and passes without it.
-All bugs are planted together:
+`operations` has rollouts. This is checked with all of these bugs planted together:
 
-1. For each bug docs/PLANTED_BUGS.md (the record) names a seed of the bug's own space. This seed is
-   played first, and must show the bug. Otherwise the passes of step 2 would prove nothing, because
-   the bug might be planted where no code runs.
+1. For each bug, docs/PLANTED_BUGS.md (the record) names a seed of the space `operations` that shows
+   it. This seed is played first, and must still show the bug. Otherwise step 2 would prove nothing,
+   because the bug might be planted where no code runs.
 2. Then the seeds of the other space are played in order. A seed that passes shows none of the bugs.
-3. A seed that fails is also played without the bugs, because only a failure that needs the bugs
-   counts.
+3. A seed that fails is also played without the bugs. It shows a bug only if it then passes.
 
-The results of the played seeds are kept in a file, so that an interrupted search continues. With
-other code or other bugs the search begins anew.
+The results of the seeds are kept in a file, so that an interrupted search continues. If the code or
+the bugs have changed, it begins anew.
 """
 
 import re
@@ -52,23 +50,21 @@ class ShownBy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Absence(msgspec.Struct, frozen=True, kw_only=True):
-    """The seeds of a space that were played with all `bugs` planted.
-
-    - `code`: the fingerprint of the code that played the seeds.
-    - `seeds`: the number of seeds that were played; these are the seeds 0 to `seeds` - 1.
-    - `shown`: the seeds that fail only with the bugs.
-    - `fails_without_bugs`: the seeds that also fail without the bugs.
-    - `undecided`: the number of seeds without a verdict.
-    """
+    """The results so far of the seeds of a space, which were played with all bugs planted."""
 
     space: str
     bugs: tuple[str, ...]
     code: str
+    """The fingerprint of the code that played the seeds."""
     commit: str
     seeds: int = 0
+    """How many seeds were played, which are the seeds from 0 on."""
     shown: tuple[int, ...] = ()
+    """The seeds that show a bug: they fail only with the bugs."""
     fails_without_bugs: tuple[int, ...] = ()
+    """The seeds that also fail without the bugs."""
     undecided: int = 0
+    """The number of seeds without a verdict."""
 
 
 def shown_in_record(page: str, bugs: Mapping[str, PlantedBug]) -> dict[str, ShownBy]:
@@ -111,9 +107,10 @@ def search_absent(
     progress: Path,
     on_seed: Callable[[Absence], None] = lambda absence: None,
 ) -> Absence:
-    """Play the first `seeds` seeds of `space` with all bugs planted, from the kept results on.
+    """Play the first `seeds` seeds of a space with all bugs planted.
 
-    `on_seed`: is called after each seed, with the results so far.
+    The search continues after the seeds whose results are in the file `progress`. `on_seed` is
+    called after each seed, with the results so far.
     """
     absence = _kept(progress, bugs, space)
     while absence.seeds < seeds:
@@ -128,12 +125,12 @@ def search_absent(
 
 def _kept(progress: Path, bugs: Mapping[str, PlantedBug], space: Space) -> Absence:
     """Return the results in the file; an Absence without seeds if code or bugs have changed."""
-    begun = Absence(space=space.name, bugs=tuple(bugs), code=fingerprint(), commit=commit())
+    anew = Absence(space=space.name, bugs=tuple(bugs), code=fingerprint(), commit=commit())
     if not progress.exists():
-        return begun
+        return anew
     kept = msgspec.json.decode(progress.read_bytes(), type=Absence)
-    same = (kept.space, kept.bugs, kept.code) == (begun.space, begun.bugs, begun.code)
-    return kept if same else begun
+    is_valid = (kept.space, kept.bugs, kept.code) == (anew.space, anew.bugs, anew.code)
+    return kept if is_valid else anew
 
 
 def _keep(progress: Path, absence: Absence) -> None:
@@ -160,7 +157,10 @@ def _with_next_seed(absence: Absence, bugs: Mapping[str, PlantedBug], space: Spa
 
 
 def _play_planted(bugs: Mapping[str, PlantedBug], experiment: Experiment, seed: int) -> PlayedRun:
-    """Play with all bugs, without the nodes' own invariant checks: only the checkers may judge."""
+    """Play a schedule with all bugs.
+
+    The nodes do not check their own invariants, because only the checkers shall judge.
+    """
     with ExitStack() as stack:
         for bug in bugs.values():
             stack.enter_context(bug.planted())

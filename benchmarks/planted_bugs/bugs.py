@@ -4,12 +4,8 @@ A function below plants the bug that has the function's name. Its docstring says
 while the bug is planted. `BUGS`, at the end, also says which rule each bug breaks ("BEHAVIOUR 5.5"
 is a section of docs/kafka/BEHAVIOUR.md).
 
-Most functions wrap the real method, and change only an argument or a result of it. A patched name
-must exist: `patch.object` raises AttributeError otherwise. Ray's workers are other processes, in
-which the bug would not be planted, so `hunt` plays all runs in one process.
-
-A broker that becomes leader of a partition of `__consumer_offsets` loads its groups into memory. It
-unloads them, that is drops them, when it loses the leadership.
+Most functions wrap a method of the real code, and change only an argument or a result of it. If the
+method is renamed one day, `patch.object` raises AttributeError, so no bug is lost unnoticed.
 """
 
 from collections.abc import Callable
@@ -55,15 +51,19 @@ from protocol.records.metadata import PartitionChangeRecord
 
 
 def _unload_without_epoch(stack: ExitStack) -> None:
-    """Carry out an unload with any leader epoch, also an older one."""
+    """Carry out an unload with any leader epoch, also an older one.
+
+    In an unload, a broker that has lost the leadership of a partition of `__consumer_offsets` drops
+    the partition's groups from its memory.
+    """
     unload = GroupCoordinator.unload
 
     def unload_always(
         self: GroupCoordinator, partition: int, leader_epoch: int | None, now_us: int
     ) -> Result | LoadIgnored:
-        # `_accepts_epoch` returns whether the unload may happen, and remembers a newer epoch. The
-        # bug ignores the result; the call is needed so that later loads are checked as usual. In
-        # the call of `unload`, None means any epoch.
+        # `_accepts_epoch` returns whether the unload may happen, which the bug ignores. But it also
+        # remembers a newer epoch, which later loads need. In the call of `unload`, None means any
+        # epoch.
         if leader_epoch is not None:
             self._accepts_epoch(partition, leader_epoch)
         return unload(self, partition, None, now_us)
@@ -114,9 +114,9 @@ def _commit_of_any_generation(stack: ExitStack) -> None:
 def _timer_survives_unload(stack: ExitStack) -> None:
     """Let session timers survive an unload, and expire members after the next load.
 
-    1. After the unload has cancelled all timers, the bug sets the session timers again. They get
-       other keys, because a later load sets timers with the old keys.
-    2. When such an old timer fires, the bug applies it to the group that was loaded again.
+    1. When an unload has cancelled all timers, the bug sets the session timers again. It gives them
+       other keys, because a later load sets new timers with the usual keys.
+    2. When such an old timer fires, the bug applies it to the group that has been loaded again.
     """
     timer_fired = GroupCoordinator.timer_fired
 
@@ -238,9 +238,8 @@ def _keeps_lost_partitions(stack: ExitStack) -> None:
     release_partitions = ConsumerCoordinator.release_partitions
 
     async def give_up_what_may_be_committed(self: ConsumerCoordinator) -> None:
-        # The real method does two things: a member with a generation revokes its partitions, and a
-        # member without a generation loses them. The bug leaves out the loss, so that the member
-        # keeps its partitions.
+        # In the real method, a member with a generation revokes its partitions, and a member
+        # without a generation loses them. The bug leaves out the loss.
         if self._membership.member.has_generation:
             await release_partitions(self)
 
@@ -260,9 +259,9 @@ def _never_asks_again(stack: ExitStack) -> None:
         lookup: RequestFuture[None],
     ) -> None:
         answered(self, asked, future, lookup)
-        # `_found` counts discoveries. The first lookup of all may fail and be repeated. A later
-        # lookup that failed stays in `_lookup`: it counts as in flight, so that no other one is
-        # sent.
+        # `_found` counts discoveries, so the first lookup of all may fail and be repeated. A later
+        # lookup that failed stays in `_lookup`, as if it were still in flight, so that no other one
+        # is sent.
         if lookup.error is not None and self._found:
             self._lookup = lookup
 

@@ -1,16 +1,16 @@
-"""The search for one planted bug: seeds in order, until one fails only with the bug.
+"""The search for one planted bug.
 
-Each seed draws a schedule: an experiment with its faults. The search goes on in three steps:
+Each seed draws a schedule, which is an experiment with its faults. The search has three steps:
 
-1. Seeds are played with the bug, until a checker reports a violation. The same seed is then played
-   without the bug, and must pass. Otherwise the violation has another cause.
+1. Schedules are played with the bug, until a checker reports a violation. The same schedule must
+   pass without the bug; otherwise the violation has another cause.
 2. A few such schedules are collected. The one with the fewest faults before its violation is
    shrunk: faults and other parts are left out as long as the bug still shows. What is left must
-   pass without the bug.
+   again pass without the bug.
 3. If too many faults are left, another one of the collected schedules is shrunk.
 
-All runs are in this process, because only here the bug is planted. The nodes' own invariant checks
-are off, because their failures cannot be shrunk.
+All runs are in this process, because only here the bug is planted. The nodes do not check their own
+invariants in these runs, because failures of such checks cannot be shrunk.
 """
 
 import time
@@ -39,7 +39,6 @@ SCHEDULES = 6
 """Largest number of failing schedules that are collected, to find one with few faults."""
 FEW_FAULTS = 10
 """If a schedule has at most this many faults before its finding, no more schedules are collected.
-
 Faults after the finding do not matter, because the shrinker removes them in its first step.
 """
 TRIES = 3
@@ -49,82 +48,75 @@ FAULTS_MAX = 3
 SHRINK_CPU_S = 28.0
 """CPU seconds after which the shrinking of one schedule ends."""
 REPORTED_AT_ONCE = frozenset({Fencing.name, Generations.name, NeedlessRebalance.name})
-"""Checkers that report a violation as soon as it happens. The checker of ownership waits first."""
+"""Checkers that report a violation as soon as it happens. Others, such as that of ownership, wait.
+"""
 RUN_ON_AFTER_FINDING_US = 6_000_000
-"""A run of a smaller plan ends this long after the time of the whole plan's finding. This limit is
-used only for findings of checkers in REPORTED_AT_ONCE."""
+"""If the finding is of a checker in REPORTED_AT_ONCE, a run of a smaller schedule need not last
+longer than this after the moment of the finding."""
+OTHER_SEEDS = 100
+"""Number of other network seeds with which the shrunk schedule is played, to see how robust it is.
+A network seed only draws the delays of messages."""
 ROBUSTNESS_CPU_S = 45.0
 """CPU seconds from the beginning of the shrinking, after which no more network seeds are tried."""
-OTHER_SEEDS = 100
-"""Number of other network seeds with which the shrunk schedule is played, to see how robust it
-is."""
 
 
 class ShrunkBug(msgspec.Struct, frozen=True, kw_only=True):
-    """The shrunk schedule that shows a bug.
-
-    - `faults`: a line of text for each fault.
-    - `cpu_s`: seconds of CPU, without those for the robustness.
-    - `end`: the reason why the shrinking ended.
-    - `robust_tried`: number of other network seeds that were tried; `robust_fails`: number of those
-      that also show the bug.
-    - `passes_without_bug`: True if the same plan and seed have no finding without the bug.
-    """
+    """The shrunk schedule that shows a bug."""
 
     before: Sizes
     after: Sizes
     faults: tuple[str, ...]
+    """A line of text for each fault that is left."""
     runs: int
     cpu_s: float
+    """The CPU time of the shrinking, without that of the other network seeds."""
     end: str
+    """Why the shrinking ended."""
     robust_fails: int
+    """With how many of the `robust_tried` other network seeds the schedule shows the bug, too."""
     robust_tried: int
     passes_without_bug: bool
+    """True if the schedule has no finding without the bug."""
 
 
 class Hunted(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of the search for one bug.
-
-    - `seed`: the first seed that fails only with the bug; None if none of `seeds_tried` does.
-    - `cpu_s`: seconds of CPU until `seed` had failed.
-    - `fails_without_bug`: number of seeds before `seed` that also failed without the bug, and so
-      prove nothing.
-    - `checks`, `summary`: the checkers with findings of `seed`, and the summary of the first
-      finding.
-    - `shrunk`: the shrunk schedule of `shrunk_seed`. This seed had the last of `tries` schedules
-      that were shrunk.
-    """
+    """The result of the search for one bug."""
 
     bug: str
     seed: int | None
+    """The first seed that fails only with the bug; None if there was none."""
     seeds_tried: int
     cpu_s: float
+    """The CPU time until `seed` had failed."""
     fails_without_bug: int = 0
+    """How many seeds before `seed` also failed without the bug, and so prove nothing."""
     checks: tuple[str, ...] = ()
+    """The checkers that had findings in the run of `seed`."""
     summary: str = ""
+    """The summary of the first of these findings."""
     shrunk_seed: int | None = None
+    """The seed whose schedule was shrunk to `shrunk`."""
     tries: int = 0
+    """How many schedules were shrunk. The last one of them is that of `shrunk_seed`."""
     shrunk: ShrunkBug | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FailingSchedule:
-    """A schedule that fails only with the bug.
-
-    - `faults_before`: the number of faults that were injected before its first finding.
-    - `fails_without_bug`: the number of seeds before it that also failed without the bug.
-    - `cpu_s`: seconds of CPU from the beginning of the search until the schedule had failed.
-    """
+    """A schedule that fails only with the bug."""
 
     seed: int
     experiment: Experiment
     faults_before: int
+    """The number of faults that were injected before the first finding."""
     findings: tuple[PlayedFinding, ...]
     fails_without_bug: int
+    """How many seeds before this one also failed without the bug."""
     cpu_s: float
+    """The CPU time from the beginning of the search until this schedule had failed."""
 
     @property
-    def first(self) -> PlayedFinding:
+    def first_finding(self) -> PlayedFinding:
         """Return the schedule's earliest finding."""
         return min(self.findings, key=lambda finding: finding.time_us)
 
@@ -138,41 +130,39 @@ def hunt(
     other_seeds: int = OTHER_SEEDS,
     play_without_bug: Callable[[Experiment, int], PlayedRun] = play,
 ) -> Hunted:
-    """Search the first `seeds` seeds of `space` for `bug`, and shrink the schedule.
+    """Search the first `seeds` seeds of a space for a bug, and shrink the schedule that shows it.
 
-    `play_without_bug` plays a schedule without the bug. `other_seeds` is the number of other
-    network seeds with which the shrunk schedule is tried; a network seed only draws the delays of
-    messages.
+    The shrunk schedule is also played with `other_seeds` other network seeds. Tests can replace the
+    function that plays a schedule without the bug.
     """
     began_s = time.process_time()
-    # `_failing_schedules` is a generator: it plays seeds only until its caller has the next
-    # schedule.
-    caught = _failing_schedules(bug, space, seeds, play_without_bug, began_s)
-    first_caught = next(caught, None)
-    if first_caught is None:
+    # A generator, which plays seeds only until it has the next schedule that is asked for.
+    failing = _failing_schedules(bug, space, seeds, play_without_bug, began_s)
+    first_failing = next(failing, None)
+    if first_failing is None:
         cpu_s = time.process_time() - began_s
         return Hunted(bug=bug.name, seed=None, seeds_tried=seeds, cpu_s=cpu_s)
     hunted = Hunted(
         bug=bug.name,
-        seed=first_caught.seed,
-        seeds_tried=first_caught.seed + 1,
-        cpu_s=first_caught.cpu_s,
-        fails_without_bug=first_caught.fails_without_bug,
-        checks=tuple(sorted({finding.signature.check for finding in first_caught.findings})),
-        summary=first_caught.first.summary,
+        seed=first_failing.seed,
+        seeds_tried=first_failing.seed + 1,
+        cpu_s=first_failing.cpu_s,
+        fails_without_bug=first_failing.fails_without_bug,
+        checks=tuple(sorted({finding.signature.check for finding in first_failing.findings})),
+        summary=first_failing.first_finding.summary,
     )
     if not shrinks:
         return hunted
 
     # More seeds are played only if `_promising` needs another schedule.
-    schedules = _promising(chain([first_caught], caught))
+    schedules = _promising(chain([first_failing], failing))
     for tries, schedule in enumerate(islice(schedules, TRIES), 1):
         shrunk = shrink_bug(
             bug,
             space,
             schedule.experiment,
             schedule.seed,
-            schedule.first,
+            schedule.first_finding,
             other_seeds=other_seeds,
         )
         hunted = replace(hunted, shrunk_seed=schedule.seed, tries=tries, shrunk=shrunk)
@@ -181,19 +171,18 @@ def hunt(
     return hunted
 
 
-def _promising(caught: Iterator[_FailingSchedule]) -> Iterator[_FailingSchedule]:
-    """Yield the schedules, those with few faults before their finding first.
+def _promising(failing: Iterator[_FailingSchedule]) -> Iterator[_FailingSchedule]:
+    """Yield failing schedules, those with few faults before their finding first.
 
-    To collect a schedule takes time, because seeds must be played. So no more are collected than
-    necessary: as soon as one of them has at most FEW_FAULTS faults, it is yielded. If none has, the
-    best of SCHEDULES schedules is yielded.
+    A schedule must be searched for, which takes time. So as soon as a schedule has at most
+    FEW_FAULTS faults, it is yielded. If none has, the best of SCHEDULES schedules is yielded.
     """
-    caught = islice(caught, SCHEDULES)
-    # Schedules that were collected and not yielded yet.
+    failing = islice(failing, SCHEDULES)
+    # Schedules that were found and not yielded yet.
     waiting: list[_FailingSchedule] = []
     while True:
         while not any(schedule.faults_before <= FEW_FAULTS for schedule in waiting):
-            another = next(caught, None)
+            another = next(failing, None)
             if another is None:
                 break
             waiting.append(another)
@@ -248,11 +237,11 @@ def shrink_bug(
 
     `other_seeds` is the number of network seeds with which the shrunk schedule is played.
     """
-    # A checker of REPORTED_AT_ONCE reports a violation when it happens, so a run can end soon after
-    # that time. Other checkers may report long after the violation, so their runs need their whole
-    # time.
-    is_reported_at_once = finding.signature.check in REPORTED_AT_ONCE
-    limit_us = finding.time_us + RUN_ON_AFTER_FINDING_US if is_reported_at_once else None
+    # Checkers that are not in REPORTED_AT_ONCE may report long after the violation. So their runs
+    # must last their whole time.
+    limit_us = None
+    if finding.signature.check in REPORTED_AT_ONCE:
+        limit_us = finding.time_us + RUN_ON_AFTER_FINDING_US
 
     def play_until(candidate: Experiment, network_seed: int, signature: Signature) -> PlayedRun:
         with bug.planted():
@@ -289,7 +278,7 @@ def shrink_bug(
 
 
 def fault_text(fault: FaultDefinition) -> str:
-    """Return time, kind, target and duration of a fault as text."""
+    """Return a fault as text: `12s: pause broker(0) for 5s`, for example."""
     lasts = "" if fault.duration is None else f" for {fault.duration}"
     # A fault of links has two sides instead of a target: `cut broker(0) from controller`.
     target = fault.target or f"{_ends(fault.from_)} from {_ends(fault.to)}"

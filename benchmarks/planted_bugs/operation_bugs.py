@@ -1,9 +1,9 @@
 """Bugs that only a rollout or a scaling shows, because they are in a consumer's orderly close.
 
-A rollout replaces consumers: it stops each with SIGTERM, upon which the consumer closes without an
-error, and starts a successor. The faults of the space `standard` only kill members, pause them or
-cut them off, so a consumer closes there only because of an error (`ended_by`). Each bug acts only
-on a close without an error, so no seed of `standard` reaches it.
+A rollout replaces consumers: it stops each of them with SIGTERM, and starts a successor. Upon
+SIGTERM, a consumer closes without an error. In the space `standard`, faults only kill members,
+pause them or cut them off, so a consumer closes there only because of an error (`ended_by`). These
+bugs act only on a close without an error, so no seed of `standard` reaches them.
 """
 
 from contextlib import ExitStack
@@ -49,8 +49,8 @@ def _closing_commit_covers_what_was_fetched(stack: ExitStack) -> None:
 def _closing_commit_counts_although_it_failed(stack: ExitStack) -> None:
     """Count the last commit of a closing consumer as acknowledged when it failed."""
     close, failed = GroupConsumer.close, OffsetCommits._fail
-    # Keys: the identities of objects. The values keep the objects alive, so that no other object
-    # gets the identity of one of them.
+    # The OffsetCommits of closing consumers, by identity. As values they stay alive, so that no
+    # other object gets the same identity.
     closing: dict[int, object] = {}
 
     async def close_noted(self: GroupConsumer, ended_by: ClientError | None = None) -> None:
@@ -84,8 +84,9 @@ def _successor_goes_on_where_its_predecessor_was(stack: ExitStack) -> None:
     If the committed offset is later than that, the successor begins at the committed offset.
     """
     close, set_position = GroupConsumer.close, Positions._set
-    # For each run (its loop is the key): the positions after the records that closed members had
-    # fetched. A successor has the node name of its predecessor, by which it finds these positions.
+    # The positions after the records that closed members had fetched, by run (each run has its own
+    # loop), then by node and partition. A successor has the node name of its predecessor, so it
+    # finds its predecessor's positions.
     positions: WeakKeyDictionary[VirtualLoop, dict[tuple[NodeName, object], Position]] = (
         WeakKeyDictionary()
     )
@@ -103,10 +104,12 @@ def _successor_goes_on_where_its_predecessor_was(stack: ExitStack) -> None:
     def set_later(
         self: Positions, state: AssignedPartition, position: Position, cause: PositionCause
     ) -> None:
-        # If the predecessor has left no position, `former` is `position` itself.
-        former = positions_in_run(self._host).pop((self._host.name, state.partition), position)
-        later = max(position, former, key=lambda candidate: candidate.offset)
-        set_position(self, state, later, cause)
+        left_by_predecessor = positions_in_run(self._host).pop(
+            (self._host.name, state.partition), None
+        )
+        if left_by_predecessor is not None and left_by_predecessor.offset > position.offset:
+            position = left_by_predecessor
+        set_position(self, state, position, cause)
 
     stack.enter_context(patch.object(GroupConsumer, "close", close_noted))
     stack.enter_context(patch.object(Positions, "_set", set_later))

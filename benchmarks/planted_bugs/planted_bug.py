@@ -7,22 +7,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlantedBug:
-    """One bug.
-
-    - `where`: the part of the code that has the bug.
-    - `what`: the changed behaviour.
-    - `rule`: the broken rule. It begins with its section of docs/kafka/BEHAVIOUR.md, or with its id
-      in docs/kafka/ZOOKEEPER_CONSUMER.md.
-    - `plant`: a function that enters patches of the code on a given stack.
-    - `space`: name of the file from which seeds draw schedules; some of these must show the bug.
-    """
+    """One bug."""
 
     name: str
     where: str
+    """The part of the code that has the bug, such as "coordinator"."""
     what: str
+    """The changed behaviour, as a sentence."""
     rule: str
+    """The broken rule. It begins with its section of docs/kafka/BEHAVIOUR.md, or with its id in
+    docs/kafka/ZOOKEEPER_CONSUMER.md."""
     plant: Callable[[ExitStack], None]
+    """Patches the code, and enters the patches on a given stack, which later undoes them."""
     space: str = "standard"
+    """The space from which seeds draw clusters and faults. Some of them must show the bug."""
 
     @contextmanager
     def planted(self) -> Iterator[None]:

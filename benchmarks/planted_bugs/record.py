@@ -1,12 +1,11 @@
-"""docs/PLANTED_BUGS.md: the result of each planted bug, as a table.
+"""Writes docs/PLANTED_BUGS.md, which says of each planted bug whether the search has found it.
 
-The page has three parts, in this order:
+The page has three parts, which are written separately:
 
 1. A table of all BUGS, and a section for each of them.
-2. OPERATIONS: the same for OPERATION_BUGS. These bugs show only when a rollout closes a consumer in
-   an orderly way, and only the space `operations` has rollouts.
-3. ABSENT: the seeds of another space, without rollouts, with OPERATION_BUGS planted. No seed should
-   show one of these bugs.
+2. The same for OPERATION_BUGS, which show only when a rollout closes a consumer in an orderly way.
+3. A control: seeds of a space without rollouts are played with OPERATION_BUGS planted, and none of
+   them should show one of these bugs.
 """
 
 from collections.abc import Sequence
@@ -29,16 +28,14 @@ from benchmarks.recorded_page import replace_section
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "PLANTED_BUGS.md"
 SHRINK_CPU_MAX_S = 30.0
-"""A bug counts as found only if its shrinking used less CPU than this.
-
-The limit is higher than SHRINK_CPU_S, because after that time the shrinker still ends its present
-run.
+"""A bug counts as found only if its shrinking used less CPU than this. The limit is higher than
+SHRINK_CPU_S, because after that time the shrinker still ends its present run.
 """
 OPERATIONS = "Bugs that only rollouts show"
 """Heading of the page's second part."""
 ABSENT = "The same bugs in another space"
 """Heading of the page's third part."""
-_KNOWN = {**BUGS, **OPERATION_BUGS}
+_ALL_BUGS = {**BUGS, **OPERATION_BUGS}
 _TABLE_HEAD = (
     "| bug | where | seeds needed | found by | faults | CPU of shrinking | robustness |",
     "|---|---|---|---|---|---|---|",
@@ -62,7 +59,7 @@ than those of its own seed; the column says with how many of them it fails, too.
 
 
 def is_found(hunted: Hunted) -> bool:
-    """Return True if a bug was found and its plan became small enough."""
+    """Return whether a bug was found, and its plan became small enough."""
     shrunk = hunted.shrunk
     return (
         shrunk is not None
@@ -116,23 +113,22 @@ def write_operations(hunts: Sequence[Hunted]) -> None:
         # Here the section of a bug is inside another section, so its heading is one level lower.
         lines += [line.replace("## ", "### ", 1) for line in _bug_section(hunted)]
     section = "\n".join(lines).rstrip() + "\n"
-    # This fails if there is no page. `write_page` makes the page, and the part about BUGS comes
-    # first.
+    # This fails if there is no page yet, because `write_page` must write the first part before.
     written = replace_section(PAGE.read_text(encoding="utf-8"), OPERATIONS, section)
     PAGE.write_text(written, encoding="utf-8")
 
 
 def write_absence(absence: Absence) -> None:
-    """Write the section about seeds that were played with the bugs of OPERATIONS planted."""
+    """Write the section about seeds that must not show OPERATION_BUGS; the rest is kept."""
     section = "\n".join(absence_lines(absence)).rstrip() + "\n"
     written = replace_section(PAGE.read_text(encoding="utf-8"), ABSENT, section)
     PAGE.write_text(written, encoding="utf-8")
 
 
 def absence_lines(absence: Absence) -> list[str]:
-    """Return the lines of the section about an Absence.
+    """Return the lines of the section about seeds that must not show OPERATION_BUGS.
 
-    They name the commit of the measurement, not the present commit.
+    They name the commit with which the seeds were played, not the present one.
     """
     verdict = "**No seed shows one of them.**"
     if absence.shown:
@@ -163,14 +159,14 @@ def _seeds_text(seeds: Sequence[int]) -> str:
 
 def _row(hunted: Hunted) -> str:
     """Return the row of a bug in the table."""
-    bug, shrunk = _KNOWN[hunted.bug], hunted.shrunk
+    bug, shrunk = _ALL_BUGS[hunted.bug], hunted.shrunk
     if hunted.seed is None:
         return f"| {bug.name} | {bug.where} | **not found in {hunted.seeds_tried}** | | | | |"
     if shrunk is None:
         checks = ", ".join(hunted.checks)
         return f"| {bug.name} | {bug.where} | {hunted.seeds_tried} | {checks} | not shrunk | | |"
     # If too many faults were left of the first schedule, others were shrunk. The row is about the
-    # last of them.
+    # last one of them.
     nth = "" if hunted.tries == 1 else f", of schedule {hunted.tries}"
     return (
         f"| {bug.name} | {bug.where} | {hunted.seeds_tried} | {', '.join(hunted.checks)} | "
@@ -181,7 +177,7 @@ def _row(hunted: Hunted) -> str:
 
 def _bug_section(hunted: Hunted) -> list[str]:
     """Return the section of a bug: changed behaviour, broken rule, faults of the shrunk plan."""
-    bug, shrunk = _KNOWN[hunted.bug], hunted.shrunk
+    bug, shrunk = _ALL_BUGS[hunted.bug], hunted.shrunk
     lines = [f"## {bug.name}", "", f"Planted: {bug.what}. Rule: {bug.rule}.", ""]
     if hunted.seed is not None:
         lines += [f"Seed {hunted.seed}: {hunted.summary}.", ""]

@@ -4,10 +4,12 @@ A function below plants the bug that has the function's name. Its docstring says
 while the bug is planted. `ZOOKEEPER_BUGS`, at the end, also says which rule each bug breaks; rules
 such as ZK-20 are in docs/kafka/ZOOKEEPER_CONSUMER.md.
 
-A consumer on ZooKeeper rebalances by itself, in one or more attempts: it releases its partitions,
-reads the members of its group, computes its share, and claims each partition of it with an
-ephemeral znode, which vanishes when the consumer's session ends. The consumer's `registry` holds
-the partitions that it owns.
+A consumer on ZooKeeper rebalances by itself. In one attempt it does this:
+
+1. It releases its partitions.
+2. It reads the members of its group, and computes its share of the partitions.
+3. It claims each partition of this share with an ephemeral znode, which ZooKeeper removes when the
+   consumer's session ends. Then `registry` has the partitions that the consumer owns.
 """
 
 from contextlib import ExitStack
@@ -50,7 +52,7 @@ def _watch_lost_at_reconnection(stack: ExitStack) -> None:
         connection: Connection,
         answer: AnyResponse | Disconnected | RequestTimedOut,
     ) -> None:
-        # The client would set these watches again when its session is accepted. Now there are none.
+        # The client would now set these watches again, because its session has been accepted.
         for watches in (self._data_watches, self._exist_watches, self._child_watches):
             watches.clear()
         connect_answered(self, connection, answer)
@@ -86,8 +88,8 @@ def _server_takes_anyone_up(stack: ExitStack) -> None:
         now_us: int,
         result: ServerResult,
     ) -> None:
-        # The bug is that zxids are not compared. The leader must not be asked, either: its answer
-        # would arrive after all transactions that were committed before, and so hide the bug.
+        # The bug is that the server does not compare zxids. It must not ask the leader, either: the
+        # answer would arrive after all earlier transactions, so the server would be up to date.
         timeout_ms = self._database.sessions.get(request.session_id)
         if timeout_ms is None:
             connect(self, connection, request_id, request, role, now_us, result)
@@ -119,7 +121,7 @@ def _claims_before_release(stack: ExitStack) -> None:
     kept: dict[Rebalancer, tuple[TopicPartition, ...]] = {}
 
     # A rebalance calls `_release` before `_claim`. The bug replaces `_release` by this function,
-    # which does not delete the znodes that say who owns the partitions.
+    # which leaves the znodes that say who owns the partitions.
     async def keep(self: Rebalancer) -> None:
         kept[self] = tuple(self.registry)
         self.registry = {}

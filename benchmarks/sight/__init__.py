@@ -1,9 +1,8 @@
-"""Sight: the share of small changes of the code (mutants) that `explore` would report.
+"""Sight: measures how many bugs `explore` would find, with bugs that a program makes.
 
-A good search finds bugs. To measure how good `explore` is, small bugs are made by a program: a
-mutant is one changed expression or statement, such as `<` in place of `<=`. A sample of mutants is
-drawn once. Then seeds are played, each without a mutant ("sound") and with each mutant of the
-sample, and it is seen which mutants lead to a finding.
+Such a bug is called a mutant: one changed expression or statement, such as `<` in place of `<=`. A
+sample of mutants is drawn once. Then each seed is played without a mutant (the sound run) and with
+each mutant of the sample. A mutant is found if it leads to a finding that the sound run lacks.
 
 This takes many hours, so it is done in several sittings. All mutants are in one copy of the
 packages, and a switch turns one of them on.

@@ -1,7 +1,7 @@
-"""Digest of the code as it runs: without docstrings, comments and line numbers.
+"""A digest of the code that does not change with docstrings, comments and line numbers.
 
-The seeds of a record are played in several sittings. In between, docstrings and comments are often
-changed. This alters no run, so the seeds that were played before must stay valid.
+The seeds of a record are played in several sittings. In between, people often change docstrings and
+comments. This changes no run, so the seeds that were played before must stay valid.
 """
 
 import ast
@@ -15,9 +15,9 @@ _DIGITS = 16
 
 
 def running_code_digest(root: Path, packages: Iterable[str] = NODE_PACKAGES) -> str:
-    """Return a digest that changes of docstrings, comments and line numbers do not alter.
+    """Return the digest of the packages in the folder `root`.
 
-    `root` is the folder of the packages. The digest includes the path of each module.
+    The path of each module is part of it, so it changes if a module is moved.
     """
     digest = sha256()
     for package in packages:
@@ -29,13 +29,12 @@ def running_code_digest(root: Path, packages: Iterable[str] = NODE_PACKAGES) -> 
 
 
 def remove_docstrings(tree: ast.AST) -> None:
-    """Remove every statement that is only a text: docstrings, also those after a field."""
+    """Remove all docstrings, also those after a field: every statement that is only a text."""
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):
             kept = [statement for statement in body if not _is_text(statement)]
-            # A body must not be empty.
-            body[:] = kept or [ast.Pass()]
+            body[:] = kept or [ast.Pass()]  # a body must not be empty
 
 
 def _is_text(statement: ast.stmt) -> bool:

@@ -1,11 +1,11 @@
-"""The record of a journal: the results of each mutant, including those of an earlier record.
+"""Makes the record of a journal.
 
-A journal has a line (an order) for each seed: how the run without a mutant ended (the sound run),
-which mutants it reached, and how the runs with these mutants ended. A mutant is a small change of
-the code, and a run reaches it if it evaluates the changed place. A record turns this around: it has
-a fate for each mutant, with the results of all seeds. A mutant's number is its index in the sample.
+A journal has an entry (an order) for each seed: how the run without a mutant ended, which mutants
+it reached, and how the runs with these mutants ended. A run reaches a mutant if it evaluates the
+place that the mutant changes. A record has an entry (a fate) for each mutant, with the results of
+all seeds. If the journal continues an earlier record, the results of its seeds count, too.
 
-If a journal continues an earlier record, its fates begin with those of that record.
+The number of a mutant is its index in the sample.
 """
 
 from collections.abc import Sequence
@@ -64,8 +64,8 @@ def _before_any_seed(mutant: SampledMutant, head: JournalHead) -> Fate:
 def _after_seeds(number: int, fate: Fate, orders: Sequence[PlayedOrder]) -> Fate:
     """Return the results of mutant `number` after the seeds of `orders`."""
     for order in orders:
-        # A mutant that is gone or not switchable is never played. A settled mutant is not played
-        # any more, so later seeds say nothing about it.
+        # A mutant that is gone or not switchable is never played, and a settled one is no longer
+        # played.
         if fate.sight in (Sight.GONE, Sight.NOT_SWITCHABLE) or fate.is_settled:
             break
         fate = _after_one_seed(number, fate, order)
@@ -73,12 +73,9 @@ def _after_seeds(number: int, fate: Fate, orders: Sequence[PlayedOrder]) -> Fate
 
 
 def _after_one_seed(number: int, fate: Fate, order: PlayedOrder) -> Fate:
-    """Return the results of mutant `number` after one more seed.
-
-    In the sound run, `reached` holds the mutants whose places the run evaluated, and `at_import`
-    the mutants whose places the import of the code evaluated already.
-    """
+    """Return the results of mutant `number` after one more seed."""
     seed = order.seed
+    # Some places are evaluated already when the code is imported.
     at_import = number in order.sound.at_import
     if at_import or number in order.sound.reached:
         first = seed if fate.first_reached is None else fate.first_reached
@@ -89,8 +86,8 @@ def _after_one_seed(number: int, fate: Fate, order: PlayedOrder) -> Fate:
             at_import=fate.at_import or at_import,
         )
     played = next((play for play in order.mutants if play.mutant == number), None)
-    # If a mutant does not change the run of a seed, the seed was not played with it. The seed still
-    # counts with the cost of the sound run: a user of the mutated code would have to play it, too.
+    # A seed is not played with a mutant that its run does not reach. But a user of the mutated code
+    # would have to play this seed, too, so it counts with the cost of the run without a mutant.
     spent_s = fate.spent_s + (order.sound.cpu_s if played is None else played.cpu_s)
     if played is None:
         return replace(fate, spent_s=spent_s)
@@ -107,12 +104,13 @@ def _after_one_seed(number: int, fate: Fate, order: PlayedOrder) -> Fate:
             what=played.what,
             cpu_s=round(spent_s, 2),
         )
-    unknown = fate.unknown + (1 if played.result == "unknown" else 0)
-    return replace(fate, unknown=unknown, spent_s=spent_s)
+    if played.result == "unknown":
+        fate = replace(fate, unknown=fate.unknown + 1)
+    return replace(fate, spent_s=spent_s)
 
 
 def _last_stage(fate: Fate) -> Sight:
-    """Return the last stage that a mutant has reached; GONE and NOT_SWITCHABLE never change."""
+    """Return how far the search came with a mutant. GONE and NOT_SWITCHABLE never change."""
     if fate.sight in (Sight.GONE, Sight.NOT_SWITCHABLE):
         return fate.sight
     if fate.found_seed is not None:

@@ -1,10 +1,7 @@
 """Records: the results of each mutant of a sample, as files.
 
-A record says for each mutant (a small change of the code) whether the search has found it, and how.
-It also says how many seeds were played, so that a later sitting of the same code can go on after
-them.
-
-`fates` makes the records, `sitting` continues them, and `sight_page` shows them.
+A record says of each mutant (a small change of the code) whether the search has found it, and how.
+`fates` makes the records, `sitting` continues them with more seeds, and `sight_page` shows them.
 """
 
 from enum import StrEnum
@@ -20,7 +17,7 @@ FIRST = "before"
 
 
 class Sight(StrEnum):
-    """The last stage that a mutant has reached in a search. The values are stored in records.
+    """How far the search came with a mutant. The values are stored in records.
 
     If a mutant DIFFERS, the trace of some run has changed, but no checker has reported anything.
     """
@@ -37,46 +34,44 @@ class Sight(StrEnum):
 class Fate(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one mutant.
 
-    - `reached`: the number of seeds whose run evaluated the mutant's place.
-    - `differs`: the number of seeds whose trace differed from the trace without the mutant.
-    - `unknown`: the number of seeds whose run had the result UNKNOWN.
-    - `at_import`: True if the import of the packages reaches the place, so that every seed does.
-    - `found_by`: the checkers that had a finding at `found_seed`.
-    - `spent_s`: the CPU time of all seeds so far, with the mutant on.
-    - `cpu_s`: the CPU time up to the first finding; None if there is none.
-
-    After `found_seed`, or after too many `stopped_seeds`, the mutant is no longer played.
+    After the seed that found it, or after too many seeds whose runs were stopped, the mutant is no
+    longer played.
     """
 
     id: str
     sight: Sight
     reached: int = 0
+    """How many seeds had a run that evaluated the mutant's place."""
     first_reached: int | None = None
+    """The first such seed."""
     differs: int = 0
+    """How many seeds had another trace with the mutant than without it."""
     first_differs: int | None = None
+    """The first such seed."""
     unknown: int = 0
+    """How many seeds had a run with the result UNKNOWN."""
     at_import: bool = False
+    """True if the place is evaluated when the packages are imported, and so by every seed."""
     stopped_seeds: tuple[int, ...] = ()
+    """The seeds whose runs were stopped, because they took too long."""
     found_seed: int | None = None
     found_by: tuple[str, ...] = ()
+    """The checkers that had a finding at `found_seed`."""
     what: str = ""
+    """The finding; or the reason why the mutant is not switchable."""
     cpu_s: float | None = None
+    """The CPU time up to the finding; None if there is none."""
     spent_s: float = 0.0
+    """The CPU time of all seeds so far."""
 
     @property
     def is_settled(self) -> bool:
-        """Return True if the mutant is no longer played."""
+        """True if the mutant is no longer played."""
         return self.found_seed is not None or len(self.stopped_seeds) >= STOPS_MAX
 
 
 class RecordHead(msgspec.Struct, frozen=True, kw_only=True):
-    """First line of a record's file.
-
-    - `cpu_s`: the CPU time of all runs.
-    - `sound_not_pass`: seeds whose run without a mutant did not pass.
-    - `origin`: the digests of code, sample and space. A sitting with other digests cannot continue
-      the record.
-    """
+    """The first line of a record's file."""
 
     name: str
     sample: int
@@ -84,9 +79,13 @@ class RecordHead(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     machine: str
     seeds: int
+    """How many seeds were played. A later sitting of the same code can go on after them."""
     cpu_s: float
+    """The CPU time of all runs."""
     sound_not_pass: tuple[int, ...] = ()
+    """The seeds whose run without a mutant did not pass."""
     origin: dict[str, str] = {}
+    """The digests of code, sample and spaces, with which a sitting must agree to go on."""
 
 
 class SightRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +96,7 @@ class SightRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_record(record: SightRecord, folder: Path = RECORDS) -> Path:
-    """Write a record, a line for each mutant; return its file."""
+    """Write a record, with a line for each mutant, and return its file."""
     folder.mkdir(exist_ok=True)
     path = folder / f"{record.head.name}-sample-{record.head.sample}.jsonl"
     lines = [msgspec.json.encode(entry) for entry in (record.head, *record.fates)]
@@ -106,19 +105,20 @@ def write_record(record: SightRecord, folder: Path = RECORDS) -> Path:
 
 
 def read_record(name: str, sample: int, folder: Path = RECORDS) -> SightRecord | None:
-    """Return one record, None if there is none."""
+    """Return one record; None if there is none."""
     path = folder / f"{name}-sample-{sample}.jsonl"
     return _read(path) if path.exists() else None
 
 
 def read_records(folder: Path = RECORDS) -> tuple[SightRecord, ...]:
-    """Return every record: by sample, then FIRST before the other names."""
+    """Return every record, sorted by sample; of each sample, the record FIRST is the first one."""
 
     def order(record: SightRecord) -> tuple[int, bool, str]:
         head = record.head
         return (head.sample, head.name != FIRST, head.name)
 
-    return tuple(sorted(map(_read, folder.glob("*.jsonl")), key=order))
+    records = [_read(path) for path in folder.glob("*.jsonl")]
+    return tuple(sorted(records, key=order))
 
 
 def _read(path: Path) -> SightRecord:

@@ -1,13 +1,13 @@
 """Samples of mutants: drawn once by a seed, stored as files, and found again in later code.
 
 A mutant is a change of one small expression or statement, such as `<` in place of `<=`. A sample is
-drawn once and used for months, while the code changes: a function moves to another file or to
-another line. So a mutant is found again in one of two ways:
+drawn once and used for months. Meanwhile the code changes: a function moves to another file, for
+example. So a mutant is found again in one of two ways:
 
-1. by the name of its function, and the text of its line before and after the change. If several
-   mutants have all of these in common, they are counted in the order of the code, and the mutant is
-   the one with the same number as before;
-2. if later code has no such line, by the function and the smallest changed expression.
+1. By the name of its function, and the text of its line without and with the change. If several
+   mutants have all of these in common, the mutant is the one with the same number among them, in
+   the order of the code.
+2. If the code has no such line any more, by the function and the smallest expression that differs.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ PER_PACKAGE = 30
 
 
 class SampleHead(msgspec.Struct, frozen=True, kw_only=True):
-    """First line of a sample's file: how the sample was drawn, and from which commit."""
+    """The first line of a sample's file: how the sample was drawn, and from which commit."""
 
     sample: int
     seed: int
@@ -44,52 +44,51 @@ class SampleHead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SampledMutant(msgspec.Struct, frozen=True, kw_only=True):
-    """One mutant of a sample.
-
-    - `file`: the path in `package` at the time when the sample was drawn.
-    - `scope`: the qualified name of the function or class.
-    - `before`, `after`: the line without and with the change.
-    - `segment`, `mutation`: the smallest expression or statement that differs, without and with the
-      change.
-    - `nth`: the mutant's number, from 0, among the package's mutants with the same `scope`,
-      `before` and `after`.
-    - `segment_nth`: its number, from 0, among the `segment_count` mutants with the same `scope`,
-      `segment` and `mutation`.
-    """
+    """One mutant of a sample."""
 
     id: str
     package: str
     file: str
+    """The path in the package at the time when the sample was drawn."""
     scope: str
+    """The qualified name of the function or class."""
     before: str
+    """The line without the change."""
     after: str
+    """The line with the change."""
     nth: int
+    """The number of the mutant, from 0, among those of the package with the same `scope`, `before`
+    and `after`."""
     segment: str
+    """The smallest expression or statement that differs, such as `a < b`."""
     mutation: str
+    """What it is changed to, such as `a <= b`."""
     segment_nth: int
+    """The number of the mutant, from 0, among those of the package with the same `scope`, `segment`
+    and `mutation`."""
     segment_count: int
+    """How many such mutants there are."""
 
     @property
     def place(self) -> str:
-        """Return file and function, for people."""
+        """File and function, for people."""
         return f"{self.package}/{self.file} {self.scope}".rstrip()
 
     @property
     def change(self) -> str:
-        """Return the change in one line, for people."""
+        """The change in one line, for people."""
         return f"`{self.segment}` -> `{self.mutation}`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundMutant:
-    """A mutant of a sample in the present code.
-
-    `path` is its file, relative to the root; `source` is the whole source with the change.
-    """
+    """A mutant of a sample, with its place in the present code."""
 
     mutant: SampledMutant
     path: str
+    """Its file, relative to the root."""
     source: str
+    """The whole source of this file, with the change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +122,7 @@ def draw_sample(
     mutants: list[SampledMutant] = []
     for package_name in packages:
         package = _package(root, package_name)
-        # `sample` draws from all mutants of the package, so each drawn mutant is also in
-        # `package.mutants`.
+        # `package.mutants` has all mutants of the package, also those that are drawn here.
         for drawn in sample(root / package.name, count, seed):
             index = package.mutants.index(drawn)
             same_lines = _with_lines(package, _scope_and_lines(drawn))
@@ -201,13 +199,15 @@ def _index_of(mutant: SampledMutant, package: _Package, root: Path) -> int | Non
     if mutant.nth < len(same_lines):
         return same_lines[mutant.nth]
     same_text = _with_text(package, root, mutant.scope, (mutant.segment, mutant.mutation))
-    # An expression is short, so several mutants can have the same one. If their number has changed
-    # since the sample was drawn, it is not known which of them is meant.
-    return same_text[mutant.segment_nth] if len(same_text) == mutant.segment_count else None
+    # Several mutants can have the same short expression. If there are more or fewer of them than
+    # when the sample was drawn, it is not known which of them is meant.
+    if len(same_text) != mutant.segment_count:
+        return None
+    return same_text[mutant.segment_nth]
 
 
 def _with_lines(package: _Package, lines: tuple[str, str, str]) -> list[int]:
-    """Return the indexes of the mutants with these lines (a result of `_scope_and_lines`)."""
+    """Return the indexes of the mutants that have these results of `_scope_and_lines`."""
     return [
         index for index, drawn in enumerate(package.mutants) if _scope_and_lines(drawn) == lines
     ]

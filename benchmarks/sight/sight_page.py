@@ -1,11 +1,11 @@
-"""docs/SIGHT.md: the score of each package, and the lists of mutants by their results.
+"""Writes docs/SIGHT.md, which says how many mutants the search finds, and lists them.
 
-The search has been measured with several versions of the code, and each of them has a record. A
-record has a fate for each mutant (a small change of the code), whose `sight` is how far the search
-came with it: not reached, reached but nothing different, found, and so on.
+A mutant is a small change of the code. The search was measured with several versions of the code,
+and there is a record for each version. For each mutant, a record says how far the search came with
+it (its fate): its place was not reached, or it was reached and nothing changed, or it was found.
 
-Two more sources are shown. `killed` says whether a unit test fails with a mutant; mutants without
-an entry were not tried. sentences.toml has hand-written reasons why mutants are not found.
+The page also says which mutants the unit tests kill (`killed`), and why some mutants are not found
+(sentences.toml, written by hand).
 """
 
 import statistics
@@ -75,24 +75,17 @@ _NOT_REACHED = frozenset({Sight.UNREACHED, Sight.NOT_SWITCHABLE, Sight.GONE})
 
 
 class Sentence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A hand-written reason why a mutant is not found.
-
-    `equivalent` is True if the mutant changes no behaviour.
-    """
+    """A reason why a mutant is not found, written by hand."""
 
     id: str
     sentence: str
     equivalent: bool = False
+    """True if the mutant changes no behaviour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """Counts of the mutants of a record, or of one package of it.
-
-    - `killed_reached`: number of mutants that unit tests kill and seeds reach; `killed_found`:
-      number of those that are found. Both are None until the unit tests were run with each mutant.
-    - `cpu_s`: the median CPU time to the first finding; None if nothing is found.
-    """
+    """Counts of the mutants of a record, or of one package of it."""
 
     mutants: int
     reached: int
@@ -100,8 +93,12 @@ class Score:
     found: int
     equivalent: int
     killed_reached: int | None
+    """How many mutants unit tests kill and seeds reach. None until the unit tests have been run
+    with each mutant."""
     killed_found: int | None
+    """How many of those the search finds."""
     cpu_s: float | None
+    """The median CPU time to the first finding; None if nothing is found."""
 
 
 def read_sentences(path: Path = SENTENCES) -> dict[str, Sentence]:
@@ -115,7 +112,7 @@ def score_of(fates: Sequence[Fate], killed: Killed, sentences: Mapping[str, Sent
     """Return the counts of these mutants."""
     reached = [fate for fate in fates if fate.sight not in _NOT_REACHED]
     found = [fate for fate in fates if fate.sight is Sight.FOUND]
-    # A mutant whose place is gone cannot be tried; it counts neither as reached nor as found.
+    # A mutant whose place is gone cannot be tried. It counts neither as reached nor as found.
     all_tried = all(fate.id in killed or fate.sight is Sight.GONE for fate in fates)
     times = [fate.cpu_s for fate in found if fate.cpu_s is not None]
     return Score(
@@ -208,7 +205,7 @@ def _scores(
 
 
 def _killed_text(score: Score) -> str:
-    """Return how many of the mutants that unit tests kill and seeds reach are found, as a cell."""
+    """Return a cell about the mutants that unit tests kill and seeds reach: `31 of 40, 78 %`."""
     if score.killed_reached is None or score.killed_found is None:
         return "not run"
     percent = _percent_cell(score.killed_found, score.killed_reached)
@@ -216,7 +213,7 @@ def _killed_text(score: Score) -> str:
 
 
 def _seconds_cell(cpu_s: float | None) -> str:
-    """Return a CPU time as a cell; "-" for None."""
+    """Return a CPU time as a cell: `0.52 s`, `13.1 s`, or `-` for None."""
     if cpu_s is None:
         return "-"
     return f"{cpu_s:.2f} s" if cpu_s < 1 else f"{cpu_s:.1f} s"
@@ -232,7 +229,7 @@ def _lists(
     killed: Killed,
     sentences: Mapping[str, Sentence],
 ) -> list[str]:
-    """Return the lists of the last record; each mutant also has its results in earlier records."""
+    """Return the lists of the mutants of the last record, with their results in earlier records."""
     if not records:
         return []
     *earlier, last = records
@@ -298,7 +295,7 @@ def _earlier_cells(mutant_id: str, earlier: Sequence[SightRecord]) -> str:
 
 
 def _result_cell(fate: Fate) -> str:
-    """Return the result of a mutant that was not found, as a cell."""
+    """Return the result of a mutant that was not found: `reached 41 seeds; stopped 2`."""
     if fate.sight in {Sight.GONE, Sight.UNREACHED}:
         return "-"
     if fate.sight is Sight.NOT_SWITCHABLE:
@@ -326,7 +323,8 @@ def _reason_cell(mutant_id: str, sentences: Mapping[str, Sentence]) -> str:
     sentence = sentences.get(mutant_id)
     if sentence is None:
         return ""
-    return f"{'Equivalent: ' if sentence.equivalent else ''}{_cell(sentence.sentence, 400)}"
+    reason = _cell(sentence.sentence, 400)
+    return f"Equivalent: {reason}" if sentence.equivalent else reason
 
 
 def _change_cell(mutant: SampledMutant) -> str:

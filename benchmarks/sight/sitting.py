@@ -1,12 +1,12 @@
 """A sitting: plays some seeds with all mutants of a sample, and appends the results to a journal.
 
-To play all seeds takes many hours, so it is done in several sittings, each of which continues the
-journal of the one before. At the end a journal is summarized as a record (`fates`).
+To play all seeds takes many hours. So this is done in several sittings, each of which continues the
+journal of the one before. `fates` makes a record of the journal.
 
-A mutant is a small change of the code, and its number is its index in the sample. The seeds are
-played by another process (`player`), in a copy of the sources that contains every mutant
-(`switched_tree`). It gets an Order, which has a seed and the numbers of the mutants to play, and
-answers with a PlayedOrder.
+The seeds are played by another process (`player`), in a copy of the sources that contains every
+mutant (`switched_tree`). For each seed, the process gets an Order, which has the seed and the
+numbers of the mutants to play, and answers with a PlayedOrder. The number of a mutant is its index
+in the sample.
 
 A journal is only valid for the code, the sample and the spaces with which it began. If one of these
 has changed, its file is renamed, and a new journal begins.
@@ -36,44 +36,43 @@ JOURNALS = ROOT / ".soak" / "sight"
 SEEDS = 500
 """Number of seeds of a complete record."""
 SPACES = ("standard", "zookeeper")
-"""Spaces of the seeds. Every tenth seed is drawn from the second one (`player.space_of`).
-
-Only in the second space consumers use ZooKeeper.
+"""The spaces from which seeds draw. Every tenth seed draws from the second one, in which consumers
+use ZooKeeper (`player.space_of`).
 """
 _MACHINERY = ("rewriting.py", "probes.py", "player.py")
-"""Files that rewrite the sources and play the seeds; a change of one of them can change results."""
+"""Files that rewrite the sources and play the seeds. If one of them changes, results can change."""
 
 
 class JournalHead(msgspec.Struct, frozen=True, kw_only=True):
-    """First line of a journal.
-
-    - `code`: the digest of the packages without docstrings and comments (`code_digest`).
-    - `machinery`: the digest of _MACHINERY.
-    - `sample`, `space`: digests of the sample and of the files of the spaces.
-    - `commit`, `machine`: information for people. A journal continues even if they have changed.
-    - `gone`, `not_switchable`: mutants that are not in the tree; `not_switchable` has the reasons.
-    - `base`: the record that the journal continues after the record's last seed.
-    """
+    """The first line of a journal."""
 
     code: str
+    """The digest of the packages, without docstrings and comments (`code_digest`)."""
     python: str
     machinery: str
+    """The digest of the files in _MACHINERY."""
     sample: str
+    """The digest of the sample."""
     space: str
+    """The digest of the files of the spaces."""
     commit: str
+    """Information for people, as is `machine`. A journal continues even if these have changed."""
     machine: str
     gone: tuple[str, ...] = ()
+    """The mutants whose places the code no longer has."""
     not_switchable: dict[str, str] = {}
+    """The mutants that cannot become a switch, with the reasons."""
     base: SightRecord | None = None
+    """A record whose seeds precede those of the journal; None if the journal begins at seed 0."""
 
     @property
     def seeds_before(self) -> int:
-        """Return the number of seeds played before the journal begins."""
+        """The number of seeds that were played before the journal begins."""
         return 0 if self.base is None else self.base.head.seeds
 
     @property
     def decisive(self) -> dict[str, str]:
-        """Return the fields that must be equal to continue a journal, under names for people."""
+        """What must not have changed if a journal is to be continued, under names for people."""
         return {
             "the code": self.code,
             "Python": self.python,
@@ -90,9 +89,9 @@ class Journal:
         self.path = path
 
     def read(self) -> tuple[JournalHead, list[PlayedOrder]] | None:
-        """Return the head and the finished seeds; None without a journal.
+        """Return the head and the finished seeds; None if there is no journal.
 
-        An incomplete last line is left out.
+        The last line is left out if it is incomplete, because a sitting was killed.
         """
         if not self.path.exists():
             return None
@@ -106,10 +105,10 @@ class Journal:
     def begin(
         self, head: JournalHead, say: Callable[[str], None]
     ) -> tuple[JournalHead, list[PlayedOrder]]:
-        """Continue the journal if its head has the same `decisive` fields; else begin a new one.
+        """Continue the journal if nothing `decisive` has changed, or else begin a new one.
 
-        Returns the head and the finished seeds. The file of the old journal is renamed and kept,
-        because playing its seeds can have taken hours.
+        Returns the head and the finished seeds. If a new journal begins, the file of the old one is
+        renamed and kept, because it took hours to play its seeds.
         """
         existing = self.read()
         if existing is not None:
@@ -121,21 +120,21 @@ class Journal:
                 self._drop_torn_line()
                 return existing
 
-            # The time makes the name unique: several journals of one commit may be kept.
-            aside = self.path.with_name(
+            # The time makes the name unique, because several journals of one commit may be kept.
+            new_path = self.path.with_name(
                 f"{self.path.stem}-until-{old_head.commit}-{time.time_ns()}{self.path.suffix}"
             )
-            self.path.rename(aside)
+            self.path.rename(new_path)
             say(
                 f"{len(old_orders)} played seeds are no longer valid, because these have changed: "
-                f"{', '.join(changed)}; their journal is renamed to {aside.name}"
+                f"{', '.join(changed)}; their journal is renamed to {new_path.name}"
             )
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_bytes(msgspec.json.encode(head) + b"\n")
         return head, []
 
     def append(self, line: bytes) -> None:
-        """Append the line of one seed; after the return, the line survives a power loss."""
+        """Append the line of one seed, and wait until it would survive a power loss."""
         with self.path.open("ab") as file:
             file.write(line)
             file.flush()
@@ -166,8 +165,8 @@ def sit(
 ) -> bool:
     """Play the seeds below `seeds` that are not in the journal; return True if all are done.
 
-    A new journal continues `record` if the record has the same code, sample and spaces. After each
-    seed `until` is called; the sitting ends when it returns True.
+    `until` is called after each seed. When it returns True, the sitting ends. A new journal
+    continues `record`, if the record is of the same code, sample and spaces.
     Raises: RuntimeError if the player ended.
     """
     with tempfile.TemporaryDirectory(prefix="sight-") as folder:
@@ -180,8 +179,8 @@ def sit(
         if not left:
             return True
 
-        # The numbers of the mutants to play: those that are in the tree, without those that the
-        # journal or the record has settled already.
+        # The mutants to play are those that are in the tree, without those that are settled by the
+        # journal, or by the record that it continues.
         absent = {mutant.id for mutant in tree.gone} | tree.not_switchable.keys()
         to_play = {number for number, mutant in enumerate(mutants) if mutant.id not in absent}
         to_play -= settled(done)
@@ -200,8 +199,8 @@ def sit(
                         is_last = seed + 1 == seeds
                         return is_last
             finally:
-                # `with` waits until the process ends. An interrupted player would first play its
-                # present seed to the end.
+                # The `with` statement waits until the process ends. Without the kill, an
+                # interrupted player would play its present seed to the end.
                 player.kill()
     return True
 
@@ -250,17 +249,17 @@ def settled(orders: Sequence[PlayedOrder]) -> set[int]:
 def _terminal_line(order: PlayedOrder, mutants: Sequence[SampledMutant], left: int) -> str:
     """Return a line for the terminal about a played seed."""
     cpu_s = order.sound.cpu_s + sum(play.cpu_s for play in order.mutants)
-    news = [
-        f"{mutants[play.mutant].id} found by {', '.join(play.found_by)}"
-        if play.found_by
-        else f"{mutants[play.mutant].id} stopped"
-        for play in order.mutants
-        if play.found_by or play.is_stopped
-    ]
-    return (
+    clauses = [
         f"seed {order.seed}: {order.sound.result}, {len(order.mutants)} mutants played in "
-        f"{cpu_s:.0f} s of CPU, {left} left{'; ' if news else ''}{'; '.join(news)}"
-    )
+        f"{cpu_s:.0f} s of CPU, {left} left"
+    ]
+    for play in order.mutants:
+        mutant_id = mutants[play.mutant].id
+        if play.found_by:
+            clauses.append(f"{mutant_id} found by {', '.join(play.found_by)}")
+        elif play.is_stopped:
+            clauses.append(f"{mutant_id} stopped")
+    return "; ".join(clauses)
 
 
 def _digest(*contents: bytes) -> str:

@@ -1,7 +1,8 @@
-"""A copy of the packages with every mutant of a sample in it; the switch of `probes` selects one.
+"""A copy of the packages with every mutant of a sample in it.
 
-A mutant is a small change of the code. To play seeds with all mutants takes hours. The checkout may
-change in this time, but the copy does not. `player` is the process that plays seeds in the copy.
+A mutant is a small change of the code. The switch of `probes` turns one of them on, and `player` is
+the process that plays seeds in the copy. This takes hours, and people may change the checkout
+meanwhile, but not the copy.
 """
 
 import os
@@ -33,17 +34,15 @@ COPIED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchedTree:
-    """The copy.
-
-    - `mutants`: the whole sample; the index of a mutant is its number in the copy.
-    - `gone`: mutants whose place the present code no longer has.
-    - `not_switchable`: mutants that cannot become a switch, by id, with the reason.
-    """
+    """The copy."""
 
     folder: Path
     mutants: tuple[SampledMutant, ...]
+    """The whole sample. The index of a mutant is its number in the copy."""
     gone: tuple[SampledMutant, ...]
+    """The mutants whose place the present code no longer has."""
     not_switchable: dict[str, str]
+    """The mutants that cannot become a switch: their ids, with the reasons."""
 
 
 def build_tree(folder: Path, mutants: Sequence[SampledMutant]) -> SwitchedTree:
@@ -60,8 +59,8 @@ def build_tree(folder: Path, mutants: Sequence[SampledMutant]) -> SwitchedTree:
         placed = []
         for found_mutant in in_file:
             change = (numbers[found_mutant.mutant.id], found_mutant.source)
-            # Each mutant is tried alone. Otherwise one that cannot be placed would make the whole
-            # file fail.
+            # Each mutant is tried alone, because one that cannot become a switch would make the
+            # whole file fail.
             try:
                 compile(switched_source(source, [change]), path, "exec", dont_inherit=True)
             except (NotSwitchable, SyntaxError) as error:
@@ -77,7 +76,7 @@ def build_tree(folder: Path, mutants: Sequence[SampledMutant]) -> SwitchedTree:
 def start_player(
     tree: SwitchedTree, spaces: Sequence[str], workers: int
 ) -> subprocess.Popen[bytes]:
-    """Start the process that plays seeds in the copy; it reads orders and writes answers."""
+    """Start the process that plays seeds in the copy. It reads orders, and writes answers."""
     # With PYTHONPATH, the player could import modules of the checkout that the copy lacks.
     environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
     # Compiled modules are made of the checkout's code, which has no mutants.

@@ -1,8 +1,8 @@
-"""Finds out which mutants of a sample the unit tests kill: a column of docs/SIGHT.md.
+"""Finds out which mutants of a sample the unit tests kill, for a column of docs/SIGHT.md.
 
 A mutant is a small change of the code, and a test kills it if the test fails with the changed code.
-The page shows for comparison which mutants the unit tests kill and which the search finds. To find
-this out takes hours, and can be continued after an interruption.
+The page compares the mutants that the unit tests kill with those that the search finds. It takes
+hours to try all mutants, and can be continued after an interruption.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,8 @@ from tests.support.mutation.draw import Drawn
 from tests.support.mutation.recorded_mutants import Place, run_mutants
 
 Killed = dict[str, bool]
-"""By id of a mutant, True if a test fails with it. Mutants that were not tried are missing."""
+"""Whether a test fails with a mutant, by the mutant's id. Mutants that were not tried are missing.
+"""
 
 
 def killed_path(sample: int) -> Path:
@@ -35,11 +36,11 @@ def try_unit_tests(
     run: Callable[[str, Sequence[Place]], list[bool]] = run_mutants,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Run the unit tests with each mutant that was not tried yet; write the results to `path`.
+    """Run the unit tests with each mutant that was not tried yet, and write the results to `path`.
 
     A mutant is tried with the tests of its top-level package. The file is written after each
-    package. `run` itself stores the result of each mutant immediately, so an interruption loses
-    only one result.
+    package. But `run` stores the result of each mutant at once in a place of its own, so an
+    interruption loses only one result.
     """
     killed = read_killed(path)
     untried = [mutant for mutant in mutants if mutant.id not in killed]
