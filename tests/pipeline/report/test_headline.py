@@ -66,6 +66,28 @@ def _failover(facts: RunFacts) -> ReportInput:
     return report_input(facts, run_summary(faults=(fault_summary(tables),)), tables)
 
 
+def _owners(**changes: object) -> Owners:
+    """Return the entry about partitions with two owners at once; `changes` replace its fields.
+
+    By default two members own twelve partitions from 10 s to 39 s, each assigned by another
+    coordinator.
+    """
+    fields: dict[str, object] = {
+        "group": GROUP,
+        "partitions": 12,
+        "first_coordinator": ("broker-2", 0),
+        "first_consumers": ("consumer-0",),
+        "second_coordinator": ("broker-0", 1),
+        "second_consumers": ("consumer-1",),
+        "from_us": 10 * S,
+        "to_us": 39 * S,
+        "longest_us": 29 * S,
+        "records_both": 7,
+        "healed_us": None,
+    }
+    return Owners(**(fields | changes))  # type: ignore[arg-type]  # a test's own words
+
+
 def _screens(*screens: Headline) -> str:
     """Return the words of first screens, from top to bottom.
 
@@ -91,14 +113,14 @@ def _screens(*screens: Headline) -> str:
 
 def page_failover_answers_every_question() -> str:
     """The answers name target, members, duration, phase, and that no promise was broken."""
-    first = headline(_failover(run_facts(faults=(CRASH,), checks=(PASSED,))))
-    return _screens(first)
+    screen = headline(_failover(run_facts(faults=(CRASH,), checks=(PASSED,))))
+    return _screens(screen)
 
 
 def test_headline_links_times_into_the_lanes() -> None:
     """A sentence that names a time is a link to the chart that shows what happened at that time."""
-    first = headline(_failover(run_facts(faults=(CRASH,), checks=(PASSED,))))
-    answer = dict(first.answers)["What broke?"]
+    screen = headline(_failover(run_facts(faults=(CRASH,), checks=(PASSED,))))
+    answer = dict(screen.answers)["What broke?"]
     assert '<a href="#lane-faults" data-from="10.0" data-to="10.0">' in answer
 
 
@@ -110,48 +132,38 @@ def page_violation_names_the_promise_and_the_guard_that_was_off() -> str:
     facts = run_facts(
         faults=(CRASH,), checks=(PASSED, BROKEN), verdict=Verdict.VIOLATED, settings=(guard,)
     )
-    first = headline(_failover(facts))
-    return _screens(first)
+    screen = headline(_failover(facts))
+    return _screens(screen)
 
 
 def page_two_owners_says_who_and_that_kafka_allows_it() -> str:
     """Two owners are measured; Kafka promises only that one of them can commit."""
-    owners = Owners(
-        group=GROUP,
-        partitions=12,
-        first_coordinator=("broker-2", 0),
+    owners = _owners(
         first_consumers=("consumer-readers-0", "consumer-readers-1"),
-        second_coordinator=("broker-0", 1),
         second_consumers=("consumer-readers-6",),
         from_us=64 * S,
         to_us=93 * S,
-        longest_us=29 * S,
         records_both=100,
         healed_us=91 * S,
     )
     run = _failover(run_facts(faults=(CRASH,), checks=(PASSED,)))
     summary = run_summary(faults=run.summary.faults, owners=(owners,))
-    first = headline(report_input(run.facts, summary))
-    return _screens(first)
+    screen = headline(report_input(run.facts, summary))
+    return _screens(screen)
 
 
 def page_leaves_out_owners_within_the_clocks_error() -> str:
     """If the clocks of two machines differ, two owners in turn may look like two at once."""
-    owners = Owners(
-        group=GROUP,
+    owners = _owners(
         partitions=1,
-        first_coordinator=("broker-2", 0),
-        first_consumers=("consumer-readers-0",),
-        second_coordinator=("broker-2", 0),
-        second_consumers=("consumer-readers-1",),
+        second_coordinator=("broker-2", 0),  # the same coordinator assigned both
         from_us=64 * S,
         to_us=64 * S + 300,
         longest_us=300,
         records_both=0,
-        healed_us=None,
     )
-    first = headline(report_input(summary=run_summary(owners=(owners,), clock_error_us=1_000)))
-    return _screens(first)
+    screen = headline(report_input(summary=run_summary(owners=(owners,), clock_error_us=1_000)))
+    return _screens(screen)
 
 
 def page_explains_two_coordinators() -> str:
@@ -175,15 +187,15 @@ def page_explains_two_coordinators() -> str:
     )
     run = _failover(run_facts(faults=(CRASH,), checks=(PASSED,)))
     summary = run_summary(faults=run.summary.faults, coordinators=(both,))
-    first = headline(report_input(run.facts, summary))
-    return _screens(first)
+    screen = headline(report_input(run.facts, summary))
+    return _screens(screen)
 
 
 def page_without_faults_claims_no_gap() -> str:
     """Without a fault there is no gap to measure; the figures count the work of the run."""
     facts = run_facts(checks=(PASSED, IDLE), commits_acknowledged=500, records_produced=1_000)
-    first = headline(report_input(facts, None, {"groups": [{"group": GROUP, "consumers": 3}]}))
-    return _screens(first)
+    screen = headline(report_input(facts, None, {"groups": [{"group": GROUP, "consumers": 3}]}))
+    return _screens(screen)
 
 
 def page_missed_fault_is_unknown_and_says_why() -> str:
@@ -195,8 +207,8 @@ def page_missed_fault_is_unknown_and_says_why() -> str:
     facts = run_facts(
         faults=(missed,), verdict=Verdict.UNKNOWN, reasons=(reason,), checks=(PASSED,)
     )
-    first = headline(report_input(facts))
-    return _screens(first)
+    screen = headline(report_input(facts))
+    return _screens(screen)
 
 
 def page_tool_failure_says_nothing_about_kafka() -> str:
@@ -208,8 +220,8 @@ def page_tool_failure_says_nothing_about_kafka() -> str:
         verdict=Verdict.VIOLATED,
         reasons=("our bug",),
     )
-    first = headline(_failover(facts))
-    return _screens(first)
+    screen = headline(_failover(facts))
+    return _screens(screen)
 
 
 @pytest.mark.parametrize(
@@ -236,23 +248,11 @@ def test_verdict_of_a_run_that_did_not_complete_is_no_pass(
 
 def page_pass_above_two_owners_says_so_at_the_head() -> str:
     """A run that passed has the words of the terminal; a violated run shows its violation."""
-    owners = Owners(
-        group=GROUP,
-        partitions=12,
-        first_coordinator=("broker-2", 0),
-        first_consumers=("consumer-0",),
-        second_coordinator=("broker-0", 1),
-        second_consumers=("consumer-1",),
-        from_us=10 * S,
-        to_us=39 * S,
-        longest_us=29 * S,
-        records_both=7,
-        healed_us=None,
-    )
-    summary = run_summary(owners=(owners,))
+    summary = run_summary(owners=(_owners(),))
     passed = headline(report_input(run_facts(verdict=Verdict.PASS, checks=(PASSED,)), summary))
-    broken = headline(report_input(run_facts(verdict=Verdict.VIOLATED, checks=(BROKEN,)), summary))
-    return _screens(passed, broken)
+    facts_of_violated = run_facts(verdict=Verdict.VIOLATED, checks=(BROKEN,))
+    violated = headline(report_input(facts_of_violated, summary))
+    return _screens(passed, violated)
 
 
 def page_interrupted_run_says_where_its_trace_ends() -> str:
@@ -261,8 +261,8 @@ def page_interrupted_run_says_where_its_trace_ends() -> str:
         status="interrupted", verdict=Verdict.UNKNOWN, ended_at_us=0, losses=("a file",)
     )
     tables = {"runs": [{"end_us": 5_250_000}]}
-    first = headline(report_input(facts, run_summary(completed=False), tables))
-    return _screens(first)
+    screen = headline(report_input(facts, run_summary(completed=False), tables))
+    return _screens(screen)
 
 
 def page_tells_a_rebalance_with_the_timeout_that_made_it() -> str:
@@ -274,8 +274,8 @@ def page_tells_a_rebalance_with_the_timeout_that_made_it() -> str:
     run = _failover(run_facts(faults=(CRASH,), checks=(PASSED,), settings=(timeout,)))
     (fault,) = run.summary.faults
     summary = run_summary(faults=(replace(fault, rebalances=(expiry,)),))
-    first = headline(report_input(run.facts, summary))
-    return _screens(first)
+    screen = headline(report_input(run.facts, summary))
+    return _screens(screen)
 
 
 def page_cut_off_claims_nothing_of_what_it_did_not_see() -> str:
@@ -300,8 +300,8 @@ def page_cut_off_claims_nothing_of_what_it_did_not_see() -> str:
         ],
     }
     summary = run_summary(faults=(fault_summary(tables),), completed=False)
-    first = headline(report_input(facts, summary, tables))
-    return _screens(first)
+    screen = headline(report_input(facts, summary, tables))
+    return _screens(screen)
 
 
 def page_cut_between_servers_says_that_clients_still_reach_it() -> str:
@@ -311,11 +311,13 @@ def page_cut_between_servers_says_that_clients_still_reach_it() -> str:
         fault="cut",
         links=LinkEnds(from_=("broker-2",), to=("broker-0", "controller-100")),
     )
-    # This cut separates the coordinator from one of its clients.
-    member = structs.replace(cut, links=LinkEnds(from_=("broker-2",), to=("consumer-readers-0",)))
+    # The second cut separates the coordinator from one of its clients instead.
+    cut_from_member = structs.replace(
+        cut, links=LinkEnds(from_=("broker-2",), to=("consumer-readers-0",))
+    )
     return _screens(
         headline(report_input(run_facts(faults=(cut,)))),
-        headline(report_input(run_facts(faults=(member,)))),
+        headline(report_input(run_facts(faults=(cut_from_member,)))),
     )
 
 
@@ -324,16 +326,16 @@ def page_counts_members_that_came_later_apart() -> str:
     run = _failover(run_facts(faults=(CRASH,), checks=(PASSED,)))
     groups = [{"group": GROUP, "partition": "__consumer_offsets-2", "consumers": 3}]
     tables = {"groups": groups, "client_phases": run.tables.rows("client_phases")}
-    first = headline(report_input(run.facts, run.summary, tables))
-    return _screens(first)
+    screen = headline(report_input(run.facts, run.summary, tables))
+    return _screens(screen)
 
 
 def page_says_whose_the_longest_gap_is_if_it_was_hit_itself() -> str:
     """A member that was dead for a minute shows nothing about its group's service."""
     run = _failover(run_facts(faults=(CRASH,), checks=(PASSED,)))
     dead = structs.replace(CRASH, nodes=("consumer-readers-1",))
-    first = headline(replace(run, facts=run_facts(faults=(dead,), checks=(PASSED,))))
-    return _screens(first)
+    screen = headline(replace(run, facts=run_facts(faults=(dead,), checks=(PASSED,))))
+    return _screens(screen)
 
 
 def test_headline_counts_each_reason_of_rebalances() -> None:
@@ -359,8 +361,8 @@ def page_names_the_fault_where_there_were_several() -> str:
     (fault,) = run.summary.faults
     other = replace(fault, fault="crash-1", measures=())
     tables = {"broker_phases": run.tables.rows("broker_phases")}
-    first = headline(report_input(run.facts, run_summary(faults=(fault, other)), tables))
-    return _screens(first)
+    screen = headline(report_input(run.facts, run_summary(faults=(fault, other)), tables))
+    return _screens(screen)
 
 
 def page_says_that_other_values_were_run_than_expected() -> str:
@@ -372,8 +374,8 @@ def page_says_that_other_values_were_run_than_expected() -> str:
 def test_headline_escapes_names_that_came_from_the_run() -> None:
     """The name of a group is free text, so it may contain characters with a meaning in HTML."""
     crash = journal_entry(groups=("<b>",))
-    first = headline(report_input(run_facts(faults=(crash,))))
-    assert "&lt;b&gt;" in dict(first.answers)["What broke?"]
+    screen = headline(report_input(run_facts(faults=(crash,))))
+    assert "&lt;b&gt;" in dict(screen.answers)["What broke?"]
 
 
 def page_run_with_a_disturbed_machine_says_which_figures_prove_nothing() -> str:
