@@ -22,18 +22,21 @@ LARGE_PX, LARGE_BOLD_PX, BOLD = 24.0, 18.66, 700
 # JavaScript that runs in the page. It returns for each style of text: some words, the colour of the
 # text, its size and weight, and the colours of the backgrounds behind it.
 _PAINTS = """(selector) => {
-  const behind = new Map();  // the backgrounds of an element and of all around it, outermost last
+  // Element -> the backgrounds of the element and of all elements around it, the outermost last.
+  const behind = new Map();
   const paintedBehind = (element) => {
     if (!element) return [];
     if (!behind.has(element)) {
-      const own = element instanceof SVGElement ? [] : [getComputedStyle(element).backgroundColor];
-      behind.set(element, [...own, ...paintedBehind(element.parentElement)]);
+      const backgrounds = element instanceof SVGElement
+        ? [] : [getComputedStyle(element).backgroundColor];
+      behind.set(element, [...backgrounds, ...paintedBehind(element.parentElement)]);
     }
     return behind.get(element);
   };
   const hasWords = (element) => [...element.childNodes].some(
     (node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim() !== "");
-  const looks = new Map();  // one element stands for all that look the same
+  // Of all elements that look the same, one is enough.
+  const looks = new Map();
   for (const element of document.querySelectorAll(selector)) {
     if (!hasWords(element) || !element.getClientRects().length) continue;
     const style = getComputedStyle(element);

@@ -199,7 +199,7 @@ class CrashingDisk:
             files.lose_power()
         self._report.ends[end] += 1
         self._report.steps[step] += 1
-        self._check(end, cuts, hit=f"seed {self._seed}, life {self._life}: {end} in {step}")
+        self._check(end, cuts, crash_point=f"seed {self._seed}, life {self._life}: {end} in {step}")
 
     def _work(self) -> Step:
         """Open the disk and do random steps; return the step in which or after which it crashes."""
@@ -304,26 +304,26 @@ class CrashingDisk:
 
     # -- checks of the next life --
 
-    def _check(self, end: End, cuts: Sequence[LogRecovery], *, hit: str) -> None:
+    def _check(self, end: End, cuts: Sequence[LogRecovery], *, crash_point: str) -> None:
         """Open a copy of the disk, and compare its content with what was written.
 
-        `cuts` says what `cut_to_flush_marks` has removed. `hit` names the crash point in messages:
-        "seed 7, life 2: power loss in flush".
+        `cuts` says what `cut_to_flush_marks` has removed. `crash_point` is a text for messages, such
+        as "seed 7, life 2: power loss in flush".
         """
         copy = self.directory.with_name(f"{self.directory.name}-copy")
         shutil.copytree(self.directory, copy)
         storage = FileStorage(copy)
         recoveries = storage.take_recoveries()
-        assert storage.take_recoveries() == (), f"{hit}: reported twice"
+        assert storage.take_recoveries() == (), f"{crash_point}: reported twice"
         for partition, expected in self._logs.items():
             log = storage.log(partition)
             log_recoveries = [
                 recovery for recovery in recoveries if recovery.partition == partition
             ]
-            _check_log(log, expected, end, log_recoveries, f"{hit}: {partition}")
+            _check_log(log, expected, end, log_recoveries, f"{crash_point}: {partition}")
             for cut in cuts:
                 if cut.partition == partition:
-                    _check_cut(cut, log, expected, f"{hit}: {partition}")
+                    _check_cut(cut, log, expected, f"{crash_point}: {partition}")
             batches = _batches_of(log)
             self._report.batches_kept += len(batches)
             self._report.batches_lost += max(0, len(expected.batches) - len(batches))
@@ -341,12 +341,14 @@ class CrashingDisk:
                 # to the old file, and the new file has fewer batches below it.
                 durable_mark=min(expected.durable_mark, log.flushed_length),
             )
-        assert all(cut in recoveries for cut in cuts), f"{hit}: not reported"
+        assert all(cut in recoveries for cut in cuts), f"{crash_point}: not reported"
         checkpoint = storage.read_checkpoint(CHECKPOINT)
         if end is End.POWER_LOSS:
-            assert checkpoint is None or checkpoint in self._old_checkpoints, f"{hit}: checkpoint"
+            assert checkpoint is None or checkpoint in self._old_checkpoints, (
+                f"{crash_point}: checkpoint"
+            )
         else:
-            assert checkpoint in self._checkpoints, f"{hit}: checkpoint"
+            assert checkpoint in self._checkpoints, f"{crash_point}: checkpoint"
         self._checkpoints = [checkpoint]
         storage.close()
         shutil.rmtree(copy)
@@ -374,45 +376,45 @@ def _check_log(
     expected: ExpectedLog,
     end: End,
     recoveries: Sequence[LogRecovery],
-    hit: str,
+    crash_point: str,
 ) -> None:
     """Compare a log with what was written to it, and with the losses that its opening reported."""
     batches = _batches_of(found)
     before, after = expected.batches, expected.batches_after
     if expected.is_cleaning and batches == after:
         # The new file has replaced the old one, but the mark may still be that of the old one.
-        assert found.flushed_length <= len(batches), f"{hit}: mark"
+        assert found.flushed_length <= len(batches), f"{crash_point}: mark"
         return
     match end:
         case End.KILL:
-            assert batches in (before, after), f"{hit}: not what was written"
-            _check_marked(found, expected, hit)
+            assert batches in (before, after), f"{crash_point}: not what was written"
+            _check_marked(found, expected, crash_point)
         case End.CUT_TO_MARKS:
             written = _written(batches, expected)
-            assert batches == written[: len(batches)], f"{hit}: no prefix"
-            assert found.flushed_length == len(batches), f"{hit}: not cut to the mark"
-            _check_marked(found, expected, hit)
+            assert batches == written[: len(batches)], f"{crash_point}: no prefix"
+            assert found.flushed_length == len(batches), f"{crash_point}: not cut to the mark"
+            _check_marked(found, expected, crash_point)
         case End.POWER_LOSS:
             written = _written(batches, expected)
-            assert batches == written[: len(batches)], f"{hit}: no prefix"
-            assert len(batches) >= expected.durable, f"{hit}: flushed batches are gone"
-            assert expected.durable_mark <= found.flushed_length, f"{hit}: mark"
+            assert batches == written[: len(batches)], f"{crash_point}: no prefix"
+            assert len(batches) >= expected.durable, f"{crash_point}: flushed batches are gone"
+            assert expected.durable_mark <= found.flushed_length, f"{crash_point}: mark"
     torn = [loss for loss in recoveries if loss.cause is RecoveryCause.TORN_TAIL]
     # A log that was cut to its flush mark has no incomplete batch at its end.
     torn_max = 0 if end is End.CUT_TO_MARKS else 1
-    assert len(torn) <= torn_max, f"{hit}: {torn}"
+    assert len(torn) <= torn_max, f"{crash_point}: {torn}"
     for recovery in torn:
-        assert recovery.log_end_offset == _end_offset(batches), hit
-        assert recovery.cut_bytes > 0, hit
-        assert recovery.cut_batches is None, hit
+        assert recovery.log_end_offset == _end_offset(batches), crash_point
+        assert recovery.cut_bytes > 0, crash_point
+        assert recovery.cut_batches is None, crash_point
 
 
 def _written(batches: list[RecordBatch], expected: ExpectedLog) -> list[RecordBatch]:
     """Return the written batches. A crashed log must be a prefix of them.
 
     If a cleaning was interrupted, these are the batches of the old file or those of the new one.
-    Otherwise they are the batches before the interrupted step or after it, whichever are more: all
-    others are prefixes of these.
+    Otherwise they are the batches before the interrupted step or after it, whichever are more. The
+    shorter list is a prefix of the longer one.
     """
     before, after = expected.batches, expected.batches_after
     if expected.is_cleaning:
@@ -420,20 +422,22 @@ def _written(batches: list[RecordBatch], expected: ExpectedLog) -> list[RecordBa
     return before if len(before) >= len(after) else after
 
 
-def _check_cut(cut: LogRecovery, found: FileLogStorage, expected: ExpectedLog, hit: str) -> None:
+def _check_cut(
+    cut: LogRecovery, found: FileLogStorage, expected: ExpectedLog, crash_point: str
+) -> None:
     """Check what `cut_to_flush_marks` reports about one log."""
     batches = _batches_of(found)
-    assert cut.cause is RecoveryCause.POWER_LOSS, hit
-    assert cut.log_end_offset == _end_offset(batches), hit
+    assert cut.cause is RecoveryCause.POWER_LOSS, crash_point
+    assert cut.log_end_offset == _end_offset(batches), crash_point
     if expected.is_cleaning:
         # We cannot know whether the old file or the new one was cut, nor to the mark of which one.
         return
     lengths_before_cut = (len(expected.batches), len(expected.batches_after))
-    assert cut.cut_bytes > 0, hit
-    assert cut.cut_batches in [length - len(batches) for length in lengths_before_cut], hit
+    assert cut.cut_bytes > 0, crash_point
+    assert cut.cut_batches in [length - len(batches) for length in lengths_before_cut], crash_point
 
 
-def _check_marked(found: FileLogStorage, expected: ExpectedLog, hit: str) -> None:
+def _check_marked(found: FileLogStorage, expected: ExpectedLog, crash_point: str) -> None:
     """Check the flush mark of a log after its process was killed.
 
     If the write of the mark itself was interrupted, an older mark may be left, but none that is
@@ -441,11 +445,11 @@ def _check_marked(found: FileLogStorage, expected: ExpectedLog, hit: str) -> Non
     """
     marks = (expected.mark, expected.mark_after)
     if expected.is_cleaning:
-        assert found.flushed_length <= len(found), f"{hit}: mark"
+        assert found.flushed_length <= len(found), f"{crash_point}: mark"
     elif expected.mark_is_torn:
-        assert expected.durable_mark <= found.flushed_length <= max(marks), f"{hit}: mark"
+        assert expected.durable_mark <= found.flushed_length <= max(marks), f"{crash_point}: mark"
     else:
-        assert found.flushed_length in marks, f"{hit}: mark"
+        assert found.flushed_length in marks, f"{crash_point}: mark"
 
 
 def _end_offset(batches: Sequence[RecordBatch]) -> int:

@@ -235,23 +235,27 @@ def _member(
     commits = [row for row in member_rows if row.kind == TraceKind.OFFSETS_COMMITTED]
     # A commit that the victim has acknowledged is from before the kill, even if the acknowledgement
     # has arrived only after it.
-    before = [row.time_us for row in commits if row.time_us <= killed_us or row.peer == victim]
-    after = [row.time_us for row in commits if row.time_us > killed_us and row.peer != victim]
-    unknown = [
+    before_kill_us = [
+        row.time_us for row in commits if row.time_us <= killed_us or row.peer == victim
+    ]
+    after_kill_us = [
+        row.time_us for row in commits if row.time_us > killed_us and row.peer != victim
+    ]
+    marked_unknown_us = [
         row.time_us
         for row in member_rows
         if row.kind == TraceKind.COORDINATOR_UNKNOWN and row.time_us >= killed_us
     ]
     return MemberFailover(
         node=node,
-        noticed_us=min(unknown, default=None),
+        noticed_us=min(marked_unknown_us, default=None),
         answers_before_detection=tuple(
             row.peer or ""
             for row in member_rows
             if row.kind == TraceKind.COORDINATOR_FOUND and killed_us < row.time_us <= fenced_us
         ),
-        last_commit_before_us=max(before, default=None),
-        first_commit_after_us=min(after, default=None),
+        last_commit_before_us=max(before_kill_us, default=None),
+        first_commit_after_us=min(after_kill_us, default=None),
         # A dict has each pair once, in the order of the commits.
         identities=tuple(dict.fromkeys((row.member, row.generation) for row in commits)),
     )

@@ -98,8 +98,8 @@ def survive_faults(family: str, bootstrap: str, command_line: CommandLine) -> No
             assert ordered.returncode == 0, ordered.stdout + ordered.stderr
 
         # After the last fault the producer must go on: wait for the records of another second.
-        before = len(producer.acknowledged())
-        wait_until(lambda: len(producer.acknowledged()) > before + RATE, "records flow", producer)
+        enough = len(producer.acknowledged()) + RATE
+        wait_until(lambda: len(producer.acknowledged()) > enough, "records flow", producer)
         assert producer.stop(timeout_s=90.0) == 0, producer.story()
         acknowledged = producer.acknowledged()
         # Every record that was sent is acknowledged.
