@@ -19,6 +19,7 @@ from tests.support.builders.report_inputs import report_input, run_facts
 S = 1_000_000
 """One second in microseconds."""
 STEADY_US, JOIN_US, DEATH_US, END_US = 10 * S, 15 * S, 35 * S, 60 * S
+# The tables that the comparison of the two designs reads.
 TABLES = (
     "runs",
     "faults",

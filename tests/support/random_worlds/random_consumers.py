@@ -153,8 +153,8 @@ class Consumers:
         correlation_id = consumer.next_ids.setdefault(connection, 0)
         consumer.next_ids[connection] += 1
         ids: Columns = {"api": api, "correlation_id": correlation_id}
-        # FindCoordinator names neither member nor generation, JoinGroup and LeaveGroup no
-        # generation.
+        # FindCoordinator has neither a member nor a generation. JoinGroup and LeaveGroup have a
+        # member, but no generation.
         identity: Columns = {"group": consumer.group, "member": None, "generation": None}
         if api != "FindCoordinator":
             identity["member"] = consumer.member
@@ -180,6 +180,7 @@ class Consumers:
             world.add(consumer.name, TraceKind.RESPONSE_RECEIVED, client_columns, error=error)
             done(error)
 
+        # A dead broker ends the connection at once, and some requests time out.
         if not world.lives[peer].alive:
             world.node_later(consumer.name, world.delay_us(2_000), lambda: fail("DISCONNECTED"))
         elif world.chance(0.05):
@@ -195,7 +196,14 @@ class Consumers:
         if partition not in broker.served:
             return "NOT_COORDINATOR"
         coordinated = broker.groups.get(consumer.group)
-        if coordinated is None or (consumer.member and consumer.member not in coordinated.members):
+        is_unknown_group = coordinated is None
+        is_unknown_member = (
+            coordinated is not None
+            and consumer.member != ""
+            and consumer.member not in coordinated.members
+        )
+        if is_unknown_group or is_unknown_member:
+            # A real broker would always refuse the request. Here it answers 70 % without an error.
             return "UNKNOWN_MEMBER_ID" if self._world.chance(0.3) else "NONE"
         return "NONE" if self._world.chance(0.95) else self._world.rng.choice(_MEMBER_ERRORS)
 

@@ -307,8 +307,8 @@ class CrashingDisk:
     def _check(self, end: End, cuts: Sequence[LogRecovery], *, crash_point: str) -> None:
         """Open a copy of the disk, and compare its content with what was written.
 
-        `cuts` says what `cut_to_flush_marks` has removed. `crash_point` is a text for messages, such
-        as "seed 7, life 2: power loss in flush".
+        `cuts` says what `cut_to_flush_marks` has removed. `crash_point` is for messages: "seed 7,
+        life 2: power loss in flush".
         """
         copy = self.directory.with_name(f"{self.directory.name}-copy")
         shutil.copytree(self.directory, copy)

@@ -25,6 +25,7 @@ from cluster.virtual.runtime import VirtualRuntime
 
 SEED = 7
 THOUSAND_GROUPS, THOUSAND_MEMBERS_EACH = 10, 100
+"""The number of groups of the run with 1,000 members, and of the members of each group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +60,8 @@ RECIPES: Mapping[str, Recipe] = {
             "producers[0].records_per_second=12",
         ),
     ),
-    # A broker is killed 5 s after the steady state, and Ctrl-C comes 4 s later. At this time no
-    # node has noticed yet that the broker is dead.
+    # A broker is killed 5 s after the steady state, and Ctrl-C comes 4 s later, after 9 s. At this
+    # time no node has noticed yet that the broker is dead.
     "interrupted": Recipe(
         experiment="coordinator_crash",
         overrides=("groups.orders-readers.members=3", "producers[0].records_per_second=20"),
@@ -83,7 +84,9 @@ def make_run(root: Path, recipe: Recipe) -> Path:
 
     Raises: ExperimentError; RuntimeError if the lab itself failed.
     """
-    name = recipe.experiment or str(write_thousand_members(root / "thousand_members.yaml"))
+    name = recipe.experiment
+    if name is None:
+        name = str(write_thousand_members(root / "thousand_members.yaml"))
     loaded = load_experiment(name, recipe.overrides)
     experiment, plan = loaded.experiment, plan_of(loaded.experiment)
     directory = create_run_directory(
