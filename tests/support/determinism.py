@@ -201,7 +201,7 @@ def drawn_schedule(name: str) -> Experiment:
 
 
 def digest_of_drawn(name: str, seed: int) -> str:
-    """Play such an experiment as the search does, and return the run's digest."""
+    """Play an experiment of tests/schedules as the search does, and return the run's digest."""
     played = play(drawn_schedule(name), seed)
     return f"{played.digest} of {played.rows} rows, {played.result}"
 
@@ -214,10 +214,10 @@ def digest_of_violated() -> str:
 
 
 def digest_with_messages(name: str, seed: int) -> str:
-    """Play such an experiment with rows about messages; return the digest of all other rows.
+    """Play an experiment of tests/schedules with rows about messages.
 
-    It must be the same digest as without rows about messages, because these must change nothing
-    else.
+    Return the digest of all other rows. It must be the same as without rows about messages, because
+    these must change nothing else.
     """
     experiment = drawn_schedule(name)
     # Checkers read the rows, as they do in `play`.
@@ -235,8 +235,8 @@ def digest_with_messages(name: str, seed: int) -> str:
     return f"{observer.hexdigest()} of {observer.rows} rows"
 
 
-# `digest` for the two clusters. The scenarios add the builder of the nodes, the seed, and perhaps
-# `copy_messages`.
+# The function `digest` for the two clusters. The scenarios below add the builder of the nodes, the
+# seed, and perhaps `copy_messages`.
 fake = partial(digest, fake_spec(), run_us=FAKE_RUN_US)
 real = partial(digest, real_spec(), run_us=REAL_RUN_US)
 SOURCES = (set_of_strings, set_of_objects, global_random)
@@ -283,6 +283,7 @@ SCENARIOS: dict[str, Callable[[], str]] = {
         for source in SOURCES
     },
 }
+"""The name of a scenario -> a function that plays it and returns the digest of the run."""
 
 
 def fill_heap(count: int) -> None:
