@@ -1,8 +1,10 @@
 """docs/ARCHITECTURE.md lists the places at which a fault, a check, an API and so on are added.
 
-The page has a table. Each row is one kind of addition, with links to its places: the files or
-folders to change. The tests take one existing addition of each kind, the example. Each file that
-mentions the example must belong to a place of the row, or only use the example.
+A developer who wants to add a fault looks into a table of that page: the row "a fault" has links to
+all files and folders that must be changed, which are called places here. The tests check the rows
+with an example for each kind of addition, something that exists already, such as the fault
+`preferred_leader_election`. Every file that mentions the example must be in a place of the row. And
+every place of the row must mention the example.
 """
 
 import re
@@ -13,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "ARCHITECTURE.md"
-# All code and data except tests, and the one page that lists every table.
+# Where files are looked for that mention an example: all code and data except tests, and one page.
 SEARCHED = (
     "protocol",
     "partition_log",
@@ -34,9 +36,9 @@ SUFFIXES = frozenset({".py", ".txt", ".j2", ".yaml", ".toml", ".md"})
 class Example:
     """An addition of one kind that exists already.
 
-    - `row`: the first cell of the page's row.
-    - `pattern`: a regular expression for the addition's names.
-    - `users`: files that mention the addition, but which a new addition need not change.
+    - `row`: the first cell of the row.
+    - `pattern`: a regular expression that finds the addition in a text.
+    - `users`: files that mention the addition only because they use it.
     - `only_if_needed`: places of the row that this addition did not need.
     """
 
@@ -51,8 +53,7 @@ EXAMPLES = (
         row="a fault",
         pattern="preferred_leader_election|PreferredLeaderElection",
         only_if_needed=frozenset({"cluster/runtime.py"}),
-        # The file judges the elections that the fault causes.
-        users=frozenset({"chaos/checkers/administration.py"}),
+        users=frozenset({"chaos/checkers/administration.py"}),  # judges such elections
     ),
     Example(row="a check", pattern=r"\b[Ss]tability\b"),
     Example(
@@ -86,13 +87,13 @@ EXAMPLES = (
 
 
 def linked_places(row: str) -> list[str]:
-    """Return the places that the page's row links to, as paths below the root.
+    """Return the places to which a row links, as paths below the root.
 
     A link to a folder's `__init__.py` stands for the folder.
     """
-    # Exactly one line of the page must begin with the row's first cell.
-    (line,) = [text for text in PAGE.read_text().splitlines() if text.startswith(f"| {row} |")]
-    links = re.findall(r"\]\(([^)#]+)\)", line)
+    lines = PAGE.read_text().splitlines()
+    (line_of_row,) = [line for line in lines if line.startswith(f"| {row} |")]
+    links = re.findall(r"\]\(([^)#]+)\)", line_of_row)
     places = [(PAGE.parent / link).resolve().relative_to(ROOT).as_posix() for link in links]
     return [place.removesuffix("/__init__.py") for place in places]
 
@@ -116,16 +117,16 @@ def files_with(pattern: str, places: tuple[str, ...]) -> list[str]:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.row)
 def test_page_names_every_place_of_an_addition(example: Example) -> None:
-    """A developer who follows the page must find every place that the existing example has."""
+    """Otherwise a developer who follows the page would forget something."""
     places = linked_places(example.row)
-    mentioned = files_with(example.pattern, SEARCHED)
 
-    # Files that only use the example, and files in a place, are fine.
+    def is_in_a_place(path: str) -> bool:
+        return any(path == place or path.startswith(f"{place}/") for place in places)
+
     unnamed = [
         path
-        for path in mentioned
-        if path not in example.users
-        and not any(path == place or path.startswith(f"{place}/") for place in places)
+        for path in files_with(example.pattern, SEARCHED)
+        if path not in example.users and not is_in_a_place(path)
     ]
 
     assert unnamed == []
@@ -133,10 +134,7 @@ def test_page_names_every_place_of_an_addition(example: Example) -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.row)
 def test_page_names_no_needless_place(example: Example) -> None:
-    """Each place of the row mentions the existing example, because the example was added there.
-
-    Places in `tests` count, too; places in `only_if_needed` are left out.
-    """
+    """Each place of the row must mention the example, also places in `tests`."""
     needless = [
         place
         for place in linked_places(example.row)

@@ -11,19 +11,19 @@ from coordlab.cli import COMMANDS, SUMMARIES, load_command
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("pyarrow", "numpy", "ray", "pyspark", "altair", "jinja2")
 """Packages that are slow to import. `coordlab list` takes less time than the import of one."""
-# A program that runs a command line, and prints its exit code and the modules that it imported.
-_PRINT_MODULES = """
+_RUN_AND_PRINT_MODULES = """
 import sys
 from coordlab.cli import run_cli
 code = run_cli(sys.argv[1:])
 print("exit", code, "modules", *sys.modules)
 """
+"""A program that runs a command of coordlab, and prints the modules that were imported for it."""
 
 
 def imported_by(*arguments: str, folder: Path) -> list[str]:
-    """Run `coordlab` with `arguments` in a process; return the modules that it has imported."""
+    """Run `coordlab` with `arguments` in a process, and return the modules that it imported."""
     answer = subprocess.run(
-        [sys.executable, "-c", _PRINT_MODULES, *arguments],
+        [sys.executable, "-c", _RUN_AND_PRINT_MODULES, *arguments],
         cwd=folder,
         env={"PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -45,14 +45,17 @@ def test_commands_that_list_import_nothing_heavy(argument: str, tmp_path: Path) 
 
 @pytest.mark.slow
 def test_help_imports_no_command(tmp_path: Path) -> None:
-    """The help has the commands' summaries from SUMMARIES; to import all commands took a second."""
+    """The help shows a summary of each command. To import all commands for this took a second.
+
+    So the summaries are in a table, SUMMARIES.
+    """
     modules = imported_by("--help", folder=tmp_path)
     assert [name for name in modules if name.startswith("coordlab.commands")] == []
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_summary_of_a_command_is_the_first_sentence_of_its_help(name: str) -> None:
-    """SUMMARIES repeats text of the commands' own help, so the two must be kept equal."""
+    """SUMMARIES repeats texts of the commands, so they must be kept equal."""
     assert list(SUMMARIES) == list(COMMANDS)
     assert SUMMARIES[name] == load_command(name).get_short_help_str(limit=1_000)
 
@@ -60,10 +63,10 @@ def test_summary_of_a_command_is_the_first_sentence_of_its_help(name: str) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["up", "inject", "heal", "status", "down"])
 def test_commands_of_a_standing_cluster_import_nothing_heavy(command: str, tmp_path: Path) -> None:
-    """The commands should work on the cluster without a delay by imports.
+    """`up` starts a cluster that runs until `down`. The other commands find it and work on it.
 
-    `up` starts a cluster that runs until `down`; the others find it and tell it what to do. Only
-    `up` needs the brokers (`cluster.broker`) and the code that runs experiments (`chaos.run`).
+    They should do this without a delay. Only `up` needs the code of the brokers and of experiments,
+    `cluster.broker` and `chaos.run`.
     """
     modules = imported_by(command, "--help", folder=tmp_path)
     assert [name for name in HEAVY if name in modules] == []

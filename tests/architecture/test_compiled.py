@@ -1,10 +1,10 @@
 """Compiled and interpreted modules give equal runs; an outdated library is not loaded.
 
-`make fast` compiles the hot modules (those with most of the running time) with mypyc into one
-library. The finder (`cluster.compiled`), an import hook, loads the library if it fits the sources
-and this Python; otherwise Python interprets the sources. SWITCH is the environment variable
-COORDLAB_COMPILED. RECORD is the file that says for which sources and which Python a library was
-made. A digest is a hash over all rows of a run's trace (recorded events).
+Some modules are hot, which means that runs spend most of their time there. `make fast` compiles
+them with mypyc into one library. When such a module is imported, an import hook, the CompiledFinder
+of `cluster.compiled`, decides what to load. If the library fits the sources and this Python, it is
+the library, otherwise the source. To decide this, the finder reads a file beside the library, the
+RECORD. A user can switch the library off with an environment variable, whose name is SWITCH.
 """
 
 import ast
@@ -25,11 +25,15 @@ from tests.architecture.test_layers import ROOT, tracked_files
 SEEDS = 20
 """Number of seeds that are played both with compiled and with interpreted modules."""
 SOURCE = ("protocol", "hot.py")
-"""Path of the made-up hot module of a small checkout."""
+"""Path of the only hot module in the small checkout with which the finder is tested."""
 
 
-def _explored(switch: str) -> dict[str, object]:
-    """Play SEEDS seeds in another process, in which SWITCH is "1" (compiled) or "0"."""
+def _play_seeds(switch: str) -> dict[str, object]:
+    """Play SEEDS seeds in another process, in which SWITCH is "1" (compiled) or "0".
+
+    The result has the state of the finder, and what is known of each run: its digest (a hash over
+    all rows of its trace), its verdict, and so on.
+    """
     done = subprocess.run(
         (sys.executable, "-m", "tests.support.explored_digests", str(SEEDS)),
         cwd=ROOT,
@@ -39,28 +43,31 @@ def _explored(switch: str) -> dict[str, object]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    explored: dict[str, object] = json.loads(done.stdout)
-    return explored
+    result: dict[str, object] = json.loads(done.stdout)
+    return result
 
 
 @pytest.mark.slow
 def test_compiled_modules_give_the_digests_of_interpreted_ones() -> None:
-    """The same seeds give the same digests, verdicts, counts of events and coverage marks."""
+    """The same seeds give the same runs.
+
+    The test is skipped if nothing is compiled, or if the sources have changed since then. But in
+    the automatic checks (CI) the library must be there and must be used.
+    """
     if not (BUILD / RECORD).is_file():
         if os.environ.get("CI") == "true" and missing_for_build() is None:
             pytest.fail("nothing is compiled: .ci/run runs `make fast` before the tests")
         pytest.skip(f"`make fast` was not run; a build lacks: {missing_for_build() or 'nothing'}")
-    with_library = _explored("1")
+    with_library = _play_seeds("1")
     if with_library["state"] == CompiledState.STALE.name and os.environ.get("CI") != "true":
         pytest.skip("the sources changed since `make fast`")
-    interpreted = _explored("0")
+    without_library = _play_seeds("0")
     assert with_library["state"] == CompiledState.COMPILED.name
-    assert interpreted["state"] == CompiledState.SWITCHED_OFF.name
-    assert with_library["runs"] == interpreted["runs"]
+    assert without_library["state"] == CompiledState.SWITCHED_OFF.name
+    assert with_library["runs"] == without_library["runs"]
 
 
-# A program that pickles values of compiled modules.
-PICKLED = """
+PICKLING_PROGRAM = """
 import coordlab, importlib, pickle
 from cluster.compiled import compiled_state
 from scripts.compiled import hot_sources
@@ -77,6 +84,7 @@ assert pickle.loads(pickle.dumps(Deliver(3))) == Deliver(3)
 assert pickle.loads(pickle.dumps(NodeName)) is NodeName
 print(compiled_state().name)
 """
+"""A program that looks at all names of the compiled modules, and pickles two of their values."""
 
 
 @pytest.mark.slow
@@ -85,12 +93,12 @@ def test_types_of_compiled_modules_can_be_pickled_for_ray() -> None:
 
     The compiler could break this in two ways: a class or NewType of a compiled module could name
     the finder's module instead, and a frozen dataclass could refuse to be built again from its
-    pickled form. The program PICKLED checks both.
+    pickled form.
     """
     if not (BUILD / RECORD).is_file():
         pytest.skip("`make fast` was not run")
     done = subprocess.run(
-        (sys.executable, "-c", PICKLED),
+        (sys.executable, "-c", PICKLING_PROGRAM),
         cwd=ROOT,
         env={**os.environ, SWITCH: "1"},
         capture_output=True,
@@ -103,72 +111,79 @@ def test_types_of_compiled_modules_can_be_pickled_for_ray() -> None:
 
 @pytest.mark.slow
 def test_a_class_outside_the_library_inherits_from_none_inside() -> None:
-    """No interpreted class inherits from a compiled one, which mypyc does not allow.
+    """No interpreted class may inherit from a compiled one: mypyc does not allow it.
 
     Python notices it only when an instance is created.
     """
     hot = {ROOT / source for source in hot_sources()}
     assert all(path.is_file() for path in hot)
-    trees = {
-        path: ast.parse(path.read_text(encoding="utf-8"))
+    classes_of_modules = {
+        path: [
+            node
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.ClassDef)
+        ]
         for path in tracked_files(".py")
         if path.relative_to(ROOT).parts[0] in compiled.COMPILED_AGAINST
     }
-    compiled_classes = {
-        node.name
-        for path in hot
-        for node in ast.walk(trees[path])
-        if isinstance(node, ast.ClassDef)
-    }
+    compiled_classes = {node.name for path in hot for node in classes_of_modules[path]}
     offenders = [
-        f"{path.relative_to(ROOT)}: {node.name}({base.id})"
-        for path, tree in trees.items()
+        f"{path.relative_to(ROOT)}: {node.name}({base})"
+        for path, classes in classes_of_modules.items()
         if path not in hot
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef)
-        for written in node.bases
-        # `Base[T]` inherits from `Base`.
-        for base in (written.value if isinstance(written, ast.Subscript) else written,)
-        if isinstance(base, ast.Name) and base.id in compiled_classes
+        for node in classes
+        for base in _names_of_bases(node)
+        if base in compiled_classes
     ]
     assert offenders == []
 
 
-def _own_nodes(statements: Iterable[ast.AST]) -> Iterator[ast.AST]:
+def _names_of_bases(node: ast.ClassDef) -> Iterator[str]:
+    """Yield the names of a class's bases; the base `Base[T]` has the name `Base`."""
+    for base in node.bases:
+        unsubscripted = base.value if isinstance(base, ast.Subscript) else base
+        if isinstance(unsubscripted, ast.Name):
+            yield unsubscripted.id
+
+
+def _nodes_outside_inner_functions(statements: Iterable[ast.AST]) -> Iterator[ast.AST]:
     """Yield the nodes of statements, except those inside functions that the statements define."""
     for node in statements:
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             yield node
-            yield from _own_nodes(ast.iter_child_nodes(node))
+            yield from _nodes_outside_inner_functions(ast.iter_child_nodes(node))
 
 
 def test_hot_module_does_not_wait_in_a_handler() -> None:
     """No `await` or `yield` stands in an `except` or `finally` block of a hot module.
 
-    While a handler treats an exception, interpreted Python keeps the exception in the coroutine;
-    mypyc keeps it in the thread. So this can happen:
+    While such a block runs, there is an exception that is being handled. Interpreted Python keeps
+    it with the coroutine, but mypyc keeps it with the thread. So this can happen:
 
-    1. A compiled coroutine waits in its handler. Its run ends, and it is never resumed.
-    2. Its exception remains the one that the thread treats.
-    3. Each later exception of the process refers to it, as its context. The chain of contexts grows
-       with every such run, and each `raise` walks along it: after 600 runs a search took four times
-       as long.
+    1. A compiled coroutine waits in such a block. The run ends, and the coroutine is never resumed.
+    2. For the thread its exception is still the one that is being handled.
+    3. So Python makes it the context of each later exception. The chain of contexts grows with
+       every such run, and each `raise` walks along it: after 600 runs a search took four times as
+       long.
     """
     waiting = (ast.Await, ast.Yield, ast.YieldFrom, ast.AsyncFor, ast.AsyncWith)
     offenders = [
         f"{source}:{node.lineno}"
         for source in hot_sources()
-        for handled in ast.walk(ast.parse((ROOT / source).read_bytes()))
-        if isinstance(handled, ast.Try)
-        for block in (*(handler.body for handler in handled.handlers), handled.finalbody)
-        for node in _own_nodes(block)
+        for statement in ast.walk(ast.parse((ROOT / source).read_bytes()))
+        if isinstance(statement, ast.Try)
+        for block in (*(handler.body for handler in statement.handlers), statement.finalbody)
+        for node in _nodes_outside_inner_functions(block)
         if isinstance(node, waiting)
     ]
     assert offenders == []
 
 
 def _finder(folder: Path, **record: object) -> CompiledFinder:
-    """Return a finder for a library compiled from `folder`; `record` changes fields of RECORD."""
+    """Return a finder for a library that was compiled from `folder`.
+
+    No library is needed, only its RECORD. `record` replaces some of its facts.
+    """
     facts = {
         "fingerprint": compiled.fingerprint(folder),
         "python": compiled.python_tag(),
@@ -204,9 +219,9 @@ def test_a_changed_source_leaves_all_modules_interpreted_with_a_message(
 
 
 def test_a_new_source_leaves_all_modules_interpreted(checkout: Path) -> None:
-    """Compiled modules can import any source of their package.
+    """The finder recognises the sources by a fingerprint, a hash over them.
 
-    So the fingerprint, a hash by which the finder recognises the sources, covers all of them.
+    It covers all sources of the packages, because compiled modules can import any of them.
     """
     finder = _finder(checkout)
     (checkout / "protocol" / "new.py").write_text("", encoding="utf-8")
@@ -215,19 +230,23 @@ def test_a_new_source_leaves_all_modules_interpreted(checkout: Path) -> None:
 
 def test_a_library_for_another_python_is_not_loaded(checkout: Path) -> None:
     """A library fits only the version of Python for which it was compiled."""
-    # The tag of a Python: its version, and the suffix of its libraries.
-    assert _finder(checkout, python="3.0 .so").decide() is CompiledState.STALE
+    tag_of_another_python = "3.0 .so"  # its version, and the suffix of its libraries
+    assert _finder(checkout, python=tag_of_another_python).decide() is CompiledState.STALE
 
 
 def test_a_hot_module_imported_earlier_leaves_the_others_interpreted(checkout: Path) -> None:
-    """Compiled code reads fields by their place in memory, so interpreted classes do not fit it."""
+    """Compiled code does not work with instances of interpreted classes.
+
+    It reads their fields by their place in memory. So if a hot module was imported before the
+    finder was there, none is loaded from the library.
+    """
     finder = _finder(checkout, modules={"protocol.ids": "protocol/ids.py"})
     assert "protocol.ids" in sys.modules
     assert finder.decide() is CompiledState.TOO_LATE
 
 
 def test_the_switch_installs_no_finder(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the switch at 0 no finder is installed; without the switch, there is one."""
+    """With SWITCH at 0 no finder is installed. If the variable is not set, there is one."""
     _finder(checkout)
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     monkeypatch.setenv(SWITCH, "0")

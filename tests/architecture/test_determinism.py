@@ -1,10 +1,11 @@
 """The same code, configuration, plan and seed give the same trace, byte for byte, in any process.
 
-Three processes play the same scenarios: small clusters, and schedules of tests/schedules. The
-processes differ in hash seed, heap layout, garbage collection, optimisation, and the order of the
-scenarios. Different values of PYTHONHASHSEED alone would not suffice, because an order may also
-depend on addresses. Some scenarios have a planted source of nondeterminism, which the comparison
-must notice. A digest is a hash over all rows of a trace.
+Three processes play the same scenarios: small clusters, and schedules of tests/schedules. For each
+scenario they give a digest, a hash over all rows of its trace, and the three digests must be equal.
+
+The processes differ in everything that could make a difference: the hashes of strings, the layout
+of memory, garbage collection, optimisation, and the order of the scenarios. To show that the
+comparison would notice a difference, some scenarios have a planted source of nondeterminism.
 """
 
 import json
@@ -13,32 +14,43 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+class Process(NamedTuple):
+    """How a process differs from the others."""
+
+    hash_seed: str
+    """PYTHONHASHSEED: the order of sets of strings depends on it."""
+    interpreter_options: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    """Options of `tests.support.determinism`. Other objects on the heap change addresses."""
+
+
 PROCESSES = (
-    ("0", ()),
-    ("random", ("--heap", "50001", "--order", "reversed")),
-    ("4294967295", ("-O", "--heap", "1234", "--gc", "off", "--order", "reversed")),
+    Process("0"),
+    Process("random", options=("--heap", "50001", "--order", "reversed")),
+    Process("4294967295", ("-O",), ("--heap", "1234", "--gc", "off", "--order", "reversed")),
 )
-"""PYTHONHASHSEED and the options of each process; -O is an option of the interpreter."""
 
 
-def _run(process: tuple[str, tuple[str, ...]]) -> dict[str, str]:
-    """Play all scenarios in one of PROCESSES, and return the digest of each."""
-    hash_seed, options = process
+def _play_scenarios(process: Process) -> dict[str, str]:
+    """Play all scenarios in a process, and return the digest of each."""
     command = [
         sys.executable,
-        *(option for option in options if option == "-O"),
+        *process.interpreter_options,
         "-m",
         "tests.support.determinism",
-        *(option for option in options if option != "-O"),
+        *process.options,
     ]
     done = subprocess.run(
         command,
         cwd=ROOT,
-        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        env={**os.environ, "PYTHONHASHSEED": process.hash_seed},
         capture_output=True,
         text=True,
         check=False,
@@ -53,7 +65,7 @@ def _run(process: tuple[str, tuple[str, ...]]) -> dict[str, str]:
 def digests() -> dict[str, list[str]]:
     """Return the digests of each scenario, one for each process."""
     with ThreadPoolExecutor(max_workers=2) as pool:
-        results = list(pool.map(_run, PROCESSES))
+        results = list(pool.map(_play_scenarios, PROCESSES))
     return {name: [result[name] for result in results] for name in results[0]}
 
 
@@ -61,33 +73,31 @@ def digests() -> dict[str, list[str]]:
 def test_a_seed_gives_one_trace_in_every_process(digests: dict[str, list[str]]) -> None:
     """All processes give a scenario the same digest, and no two scenarios have the same digest.
 
-    The second comparison leaves out the variants "through the codec" and "with messages", because
-    each of them repeats a scenario and has its digest.
+    Only the variants "through the codec" and "with messages" have the digest of another scenario,
+    which they repeat.
     """
-    # Scenario -> its different digests.
-    different = {
-        name: set(by_process)
-        for name, by_process in digests.items()
-        if not name.startswith("planted")
+    sound = {
+        name: by_process for name, by_process in digests.items() if not name.startswith("planted")
     }
-    assert different
-    assert {name: len(values) for name, values in different.items()} == dict.fromkeys(different, 1)
-    digests_of_scenarios = [
-        next(iter(values))
-        for name, values in different.items()
+    assert sound
+    not_equal = {name: by_process for name, by_process in sound.items() if len(set(by_process)) > 1}
+    assert not_equal == {}
+    digests_of_originals = [
+        by_process[0]
+        for name, by_process in sound.items()
         if not name.endswith(("through the codec", "with messages"))
     ]
-    assert len(set(digests_of_scenarios)) == len(digests_of_scenarios)
+    assert len(set(digests_of_originals)) == len(digests_of_originals)
 
 
 @pytest.mark.slow
 def test_a_trace_is_the_same_when_every_message_passes_through_the_codec(
     digests: dict[str, list[str]],
 ) -> None:
-    """Nodes exchange objects in virtual time and bytes on Ray: both must give the same trace."""
-    pairs = [name for name in digests if name.endswith(" through the codec")]
-    assert len(pairs) == 2
-    for name in pairs:
+    """In virtual time nodes get the message objects themselves, and on Ray they get bytes."""
+    variants = [name for name in digests if name.endswith(" through the codec")]
+    assert len(variants) == 2
+    for name in variants:
         assert digests[name] == digests[name.removesuffix(" through the codec")]
 
 
@@ -95,17 +105,17 @@ def test_a_trace_is_the_same_when_every_message_passes_through_the_codec(
 def test_a_drawn_schedule_is_the_same_run_with_and_without_message_tracing(
     digests: dict[str, list[str]],
 ) -> None:
-    """The search plays without message tracing, `replay` with it: both must be the same run.
+    """A search plays without message tracing, and `replay` with it. It must be the same run.
 
-    The digest of the run with messages leaves their rows out. The text of the run without messages
-    has the verdict behind the digest, so the comparison uses `startswith`.
+    The digest of the run with messages leaves the rows of messages out. For the other run the text
+    is the digest, followed by the verdict, so the comparison uses `startswith`.
     """
-    pairs = [name for name in digests if name.endswith(" with messages")]
-    assert len(pairs) == 1
-    for name in pairs:
-        (played,) = set(digests[name.removesuffix(" with messages")])
-        (written,) = set(digests[name])
-        assert played.startswith(written)
+    variants = [name for name in digests if name.endswith(" with messages")]
+    assert len(variants) == 1
+    for name in variants:
+        (digest_and_verdict,) = set(digests[name.removesuffix(" with messages")])
+        (digest_with_messages,) = set(digests[name])
+        assert digest_and_verdict.startswith(digest_with_messages)
 
 
 @pytest.mark.slow
@@ -115,8 +125,7 @@ def test_a_planted_source_of_nondeterminism_is_noticed(
 ) -> None:
     """A check that cannot fail proves nothing, so each planted source must give several digests.
 
-    The source is planted in a cluster of simple test nodes ("fake") and in one of the lab's own
-    nodes ("real").
+    The source is planted in a cluster of simple test nodes, and in one of real brokers and clients.
     """
     for cluster in ("fake", "real"):
         assert len(set(digests[f"planted in {cluster}: {source}"])) > 1

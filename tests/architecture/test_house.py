@@ -10,9 +10,9 @@ from scripts.house import House, measure
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES_MAX = 20
-"""Most modules that one folder may have: a reader takes such a list in at a glance."""
+"""How many modules a folder may have, so that a reader takes the list in at a glance."""
 REPEATED_NAMES_MAX = 14
-"""Most public names that may have two definitions. Lower it when a name becomes unique."""
+"""How many public names may have two definitions. Lower it when a name becomes unique."""
 
 
 @pytest.fixture(scope="module")
@@ -28,38 +28,47 @@ def test_no_folder_has_more_modules_than_a_reader_takes_in(house: House) -> None
 
 
 def test_a_public_name_is_found_in_one_module(house: House) -> None:
-    """A search for a public name must lead to one definition; a few names may repeat."""
+    """A search for a public name must lead to one definition. A few names are exceptions."""
     assert len(house.repeated_names) <= REPEATED_NAMES_MAX, house.repeated_names
 
 
 def test_no_module_reads_back_the_sentence_of_a_cause(house: House) -> None:
-    """Code must compare causes, which are enums; the sentence beside a cause is for people."""
+    """A row of the trace has a cause, which is a member of an enum, and a sentence for people.
+
+    Code must compare causes, and must not look for words in the sentence.
+    """
     assert house.parsed_causes == ()
 
 
 def test_path_of_a_crash_is_what_the_code_calls(house: House) -> None:
-    """Each function of the listed path calls the next, directly or as a method of a Ray actor."""
+    """The figures list the functions through which a crash passes, from the command to the node.
+
+    Each of them must call the next one, directly, or as a method of a Ray actor:
+    `actor.method.remote(...)`.
+    """
     for caller, called in pairwise(house.crash_path):
         name = called.rpartition(".")[2]
-        calls = {
+        nodes = list(ast.walk(_function(caller)))
+        direct_calls = {
             node.func.attr
-            for node in ast.walk(_function(caller))
+            for node in nodes
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
         }
-        # `actor.method.remote(...)` is an attribute (`remote`) of an attribute (`method`).
-        remote = {
+        # Here `remote` is an attribute of the attribute `method`.
+        remote_calls = {
             node.value.attr
-            for node in ast.walk(_function(caller))
+            for node in nodes
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute)
         }
-        assert name in calls | remote, f"{caller} does not call {name}"
+        assert name in direct_calls | remote_calls, f"{caller} does not call {name}"
 
 
 def _function(place: str) -> ast.AST:
     """Return the function that `place` names, such as `package.module:Class.method`."""
-    module, _, qualified = place.partition(":")
-    node: ast.AST = ast.parse((ROOT / (module.replace(".", "/") + ".py")).read_text())
-    for part in qualified.split("."):
+    module, _, qualified_name = place.partition(":")
+    file = ROOT / f"{module.replace('.', '/')}.py"
+    node: ast.AST = ast.parse(file.read_text())
+    for part in qualified_name.split("."):
         node = next(
             child
             for child in ast.iter_child_nodes(node)

@@ -1,9 +1,10 @@
 """Citations about Kafka in code, tests and documents have a target in docs/kafka.
 
-docs/kafka/README.md describes the form of a citation: the name of a file without `.md`, then a
-section of the file. "BEHAVIOUR 6.6 f" is row f of the table in section 6.6; "BEHAVIOUR [S]" is the
-Scala coordinator as a whole, [J] the Java coordinator. An id such as GC-010 names a scenario: a
-case of Kafka's own tests.
+Code, tests and documents cite what is known about Kafka. For example, "BEHAVIOUR 2.6" is section
+2.6 of docs/kafka/BEHAVIOUR.md, "BEHAVIOUR 6.6 f" is row f of the table in its section 6.6, and
+"BEHAVIOUR [S]" is what it says about the Scala coordinator as a whole ([J] is the Java one). An id
+such as GC-010 names a scenario, which is a case of Kafka's own tests. docs/kafka/README.md
+describes these forms. The tests here find all citations, and look for their targets.
 """
 
 import json
@@ -20,12 +21,11 @@ from tests.architecture.test_layers import ROOT, tracked_files
 KAFKA = ROOT / "docs" / "kafka"
 FAMILIES = ("GC", "GM", "MM", "CO", "JC", "JX", "RT", "LD", "SV", "CL", "AS", "FO", "SB")
 """Prefixes of the ids of scenarios, which are in section 10 of BEHAVIOUR.md."""
-# An id, whose second part may be a letter, or a range of ids such as `GM-05..07` or `GM-05 to
-# GM-07`.
+# Matches an id such as `GM-05` or `SV-a`, and a range such as `GM-05..07` or `GM-05 to GM-07`.
 ID = re.compile(rf"\b({'|'.join(FAMILIES)})-(\d+|[a-j]\d?\b)(?:(?:\.\.| to \1-)(\d+))?")
-# A section is a number, or a number with the letter of a row, or [S] or [J].
+# Matches a section: `2.6`, `6.6 f`, `[S]` or `[J]`.
 SECTION = r"(?:\d+(?:\.\d+)*(?: [a-j]\d?(?=[):.,;]|$))?|\[[SJ]\])"
-# For each file of docs/kafka, what may follow its name in a citation.
+# File of docs/kafka -> what may follow its name in a citation.
 CITATION = {
     "BEHAVIOUR": SECTION,
     "FAILOVER_FACTS": SECTION,
@@ -47,12 +47,16 @@ EXAMPLES = {
 
 @cache
 def texts() -> dict[str, str]:
-    """Return the text of every file that may cite, by file name; each paragraph is one line."""
-    return {
-        name: re.sub(r"\n[ #]*", " ", path.read_text(encoding="utf-8"))
-        for path in tracked_files(".py", ".md", ".toml", ".yaml", ".txt")
-        if (name := path.relative_to(ROOT).as_posix()) not in EXAMPLES
-    }
+    """Return the text of every file that may cite, by file name.
+
+    Line breaks are replaced by spaces, because a citation may extend over two lines.
+    """
+    text_by_file = {}
+    for path in tracked_files(".py", ".md", ".toml", ".yaml", ".txt"):
+        name = path.relative_to(ROOT).as_posix()
+        if name not in EXAMPLES:
+            text_by_file[name] = re.sub(r"\n[ #]*", " ", path.read_text(encoding="utf-8"))
+    return text_by_file
 
 
 def sections_of(name: str) -> set[str]:
@@ -77,25 +81,29 @@ def sections_of(name: str) -> set[str]:
 
 
 def citations(name: str, text: str) -> Iterator[tuple[str, str]]:
-    """Yield (place, citation) for each place where a text names a file of docs/kafka.
+    """Yield (place, section) for each section that a text cites of a file of docs/kafka.
 
-    A place is the text around the file's name. The citation is a section such as `2.6`. It is ""
-    for a link to the whole file, and "nothing" if no section follows the name.
+    A place is the text around the file's name, for an error message. For example, "BEHAVIOUR 2.6
+    and 5.3" gives the sections `2.6` and `5.3`. The section is "" for a link to the whole file, and
+    "nothing" if no section follows the name.
     """
-    one = CITATION[name]
-    # In order: a path or link to the file; the name with one or several sections; one section.
-    link = re.compile(rf"[`\[(\w/.]*\b{name}\.md\)?`?")
-    several = re.compile(rf"{name}\]? ({one}(?:(?:, | and |, and | to ){one})*)")
-    numbered = re.compile(one)
+    one_section = CITATION[name]
+    section = re.compile(one_section)
+    name_with_sections = re.compile(
+        rf"{name}\]? ({one_section}(?:(?:, | and |, and | to ){one_section})*)"
+    )
+    link_to_file = re.compile(rf"[`\[(\w/.]*\b{name}\.md\)?`?")
     for match in re.finditer(rf"\b{name}\b", text):
         place = text[max(0, match.start() - 40) : match.end() + 40]
-        cited = several.match(text, match.start())
-        if cited is None:
-            linked = any(m.start() <= match.start() < m.end() for m in link.finditer(text))
-            yield place, "" if linked else "nothing"
+        cited = name_with_sections.match(text, match.start())
+        if cited is not None:
+            for cited_section in section.findall(cited[1]):
+                yield place, cited_section
             continue
-        for item in numbered.findall(cited[1]):
-            yield place, item
+        is_in_a_link = any(
+            link.start() <= match.start() < link.end() for link in link_to_file.finditer(text)
+        )
+        yield place, "" if is_in_a_link else "nothing"
 
 
 @pytest.mark.parametrize("name", sorted(CITATION))
@@ -125,12 +133,12 @@ def test_citation_names_a_section_that_exists(name: str) -> None:
     ],
 )
 def test_citation_is_read_from_a_text(name: str, text: str, cited: list[str]) -> None:
-    """If `citations` missed a form, the test that each cited section exists would prove less."""
+    """If `citations` missed a form, wrong citations of this form would not be noticed."""
     assert [citation for _, citation in citations(name, text)] == cited
 
 
 def ids_in(text: str) -> Iterator[str]:
-    """Yield the ids that a text names; `GM-05..07` and `GM-05 to GM-07` name three each."""
+    """Yield the ids that a text names. `GM-05..07` and `GM-05 to GM-07` name three each."""
     for family, first, last in ID.findall(text):
         if not first.isdigit():
             yield f"{family}-{first}"
@@ -143,13 +151,15 @@ def ids_in(text: str) -> Iterator[str]:
 def scenarios_of_kafka() -> dict[str, str]:
     """Return the text of each of the sections 10.1 to 10.9 of BEHAVIOUR.md, by its number."""
     text = (KAFKA / "BEHAVIOUR.md").read_text(encoding="utf-8")
-    # The split gives a text, then a number and a text for each section.
-    parts = re.split(r"^#+ (10\.\d(?:\.\d)?) ", text.split("\n# 10. ")[1], flags=re.MULTILINE)
-    return dict(zip(parts[1::2], parts[2::2], strict=True))
+    section_10 = text.split("\n# 10. ")[1]
+    # The split gives the text before the first heading, and then a number and a text in turn.
+    parts = re.split(r"^#+ (10\.\d(?:\.\d)?) ", section_10, flags=re.MULTILINE)
+    numbers, section_texts = parts[1::2], parts[2::2]
+    return dict(zip(numbers, section_texts, strict=True))
 
 
 def test_id_of_a_scenario_exists() -> None:
-    """An id (a prefix of FAMILIES and a number) must stand in section 10 of BEHAVIOUR.md."""
+    """Each id that is cited must stand in section 10 of BEHAVIOUR.md."""
     known = {scenario for text in scenarios_of_kafka().values() for scenario in ids_in(text)}
     recordings = json.loads((CONFORMANCE / "transcripts" / "index.json").read_text())
     cited = {**texts(), "index.json": json.dumps(recordings)}
@@ -176,53 +186,65 @@ def test_rule_of_the_consumer_on_zookeeper_exists() -> None:
 
 
 def test_recording_that_is_named_exists() -> None:
-    """A recording is a transcript of a real Kafka; an index lists the names of all recordings."""
+    """A recording is a transcript of a real Kafka. An index lists the names of all recordings.
+
+    A text cites one as "recording `vote-tie`", or several as "recordings `a` and `b`".
+    """
     index = json.loads((CONFORMANCE / "transcripts" / "index.json").read_text())
     known = {scenario["id"] for scenario in index["scenarios"]}
-    one = r"`[a-z0-9-]+`"
+    one_name = r"`[a-z0-9-]+`"
+    citation = re.compile(rf"\b[Rr]ecordings? ({one_name}(?:(?:, | and |, and ){one_name})*)")
     unknown = [
         f"{file}: {name}"
         for file, text in texts().items()
-        for names in re.findall(rf"\b[Rr]ecordings? ({one}(?:(?:, | and |, and ){one})*)", text)
-        for name in re.findall(one, names)
+        for names in citation.findall(text)
+        for name in re.findall(one_name, names)
         if name.strip("`") not in known
     ]
     assert unknown == []
 
 
 def test_graded_scenarios_are_those_of_the_specification() -> None:
-    """The page of scenarios has all of sections 10.1 to 10.5.2; 10.5.1 lists repetitions.
+    """The project has a list of the scenarios for which it shows whether a test covers them.
 
-    A repetition is a scenario of the Java coordinator (JC) that equals one or more of the Scala
-    coordinator (GC).
+    These are the scenarios of sections 10.1 to 10.5.2. Section 10.5.1 has only repetitions: a
+    scenario of the Java coordinator that equals one or more of the Scala coordinator.
     """
     sections = scenarios_of_kafka()
-    graded = ("10.1", "10.2", "10.3", "10.4", "10.5.1", "10.5.2")
-    own = {scenario for name in graded if name != "10.5.1" for scenario in ids_in(sections[name])}
-    repeats = {
-        scenario: tuple(same.split(" + "))
-        for scenario, same in re.findall(r"(JC-\d+) = (GC-[^·]+?)(?: ·|\s*$)", sections["10.5.1"])
-        if scenario not in own
+    without_repetitions = ("10.1", "10.2", "10.3", "10.4", "10.5.2")
+    graded = {scenario for number in without_repetitions for scenario in ids_in(sections[number])}
+    # Such as "JC-045 = GC-010 + GC-011".
+    repetition = re.compile(r"(JC-\d+) = (GC-[^·]+?)(?: ·|\s*$)")
+    same_as = {
+        scenario: tuple(originals.split(" + "))
+        for scenario, originals in repetition.findall(sections["10.5.1"])
+        if scenario not in graded
     }
     scenarios = read_scenarios()
-    assert set(scenarios.meaning) == own
-    assert scenarios.same_as == repeats
+    assert set(scenarios.meaning) == graded
+    assert scenarios.same_as == same_as
 
 
 def test_section_that_the_specification_refers_to_exists() -> None:
-    """The sign § in BEHAVIOUR.md refers to another section of that file."""
+    """In BEHAVIOUR.md "§2.6" refers to section 2.6 of the same file."""
     text = (KAFKA / "BEHAVIOUR.md").read_text(encoding="utf-8")
     assert set(re.findall(r"§(\d+(?:\.\d+)*)", text)) <= sections_of("BEHAVIOUR")
 
 
 def test_docstring_names_the_file_of_a_section() -> None:
-    """A number alone, as in `3.5: sessions`, does not say in which document the section is."""
-    # A docstring that begins with `3.5: `, or a number and an id in brackets, such as (3.5, GC-1.
-    bare = re.compile(r'"""\d{1,2}\.\d{1,2}[:,.] |\((?:\d\.\d{1,2}, )+[A-Z]{2}-\d')
-    numbers_alone = [
-        f"{file}: {match[0]}" for file, text in texts().items() for match in bare.finditer(text)
+    """A number alone does not say in which document the section is.
+
+    The test finds a number at the beginning of a docstring, as in "3.5: sessions", and a number
+    before the id of a scenario.
+    """
+    # The second half finds "(3.5, GC-010", for example.
+    number_alone = re.compile(r'"""\d{1,2}\.\d{1,2}[:,.] |\((?:\d\.\d{1,2}, )+[A-Z]{2}-\d')
+    found = [
+        f"{file}: {match[0]}"
+        for file, text in texts().items()
+        for match in number_alone.finditer(text)
     ]
-    assert numbers_alone == []
+    assert found == []
 
 
 def test_nothing_outside_the_project_is_cited() -> None:

@@ -1,7 +1,4 @@
-"""Rules of the whole project: layers, formatting, links, deviations, and forbidden text.
-
-A deviation is a known difference from Kafka; a comment DEVIATION marks it in the code.
-"""
+"""Rules of the whole project: layers, formatting, links, deviations, and forbidden text."""
 
 import re
 import subprocess
@@ -66,13 +63,12 @@ def test_types_are_strict() -> None:
 
 def test_exactly_one_module_imports_ray_for_nodes_and_one_for_fan_out() -> None:
     """Only the module that starts nodes and the module that distributes work use Ray."""
+    packages = {"protocol", "cluster", "results_schema", "chaos", "pipeline", "coordlab"}
+    import_of_ray = re.compile(r"^\s*(import ray|from ray)\b", re.MULTILINE)
     importers = [
         path.relative_to(ROOT).as_posix()
         for path in tracked_files(".py")
-        # The first folder below the root.
-        if path.parts[len(ROOT.parts)]
-        in {"protocol", "cluster", "results_schema", "chaos", "pipeline", "coordlab"}
-        and re.search(r"^\s*(import ray|from ray)\b", path.read_text(), re.MULTILINE)
+        if path.relative_to(ROOT).parts[0] in packages and import_of_ray.search(path.read_text())
     ]
     assert sorted(importers) == ["cluster/ray/actors.py", "cluster/ray/tasks.py"]
 
@@ -83,7 +79,7 @@ def test_our_packages_are_imported_from_here() -> None:
 
 
 def test_documents_link_only_to_files_that_exist() -> None:
-    """Links are relative to their page; addresses of the web are not checked."""
+    """Links are relative to their page. Addresses of the web are not checked."""
     missing = [
         f"{page.relative_to(ROOT)} -> {target}"
         for page in tracked_files(".md")
@@ -94,20 +90,28 @@ def test_documents_link_only_to_files_that_exist() -> None:
 
 
 def test_documents_link_only_to_headings_that_exist() -> None:
-    """GitHub makes an anchor of each heading: lower case, no punctuation, hyphens for spaces."""
+    """A link such as FIDELITY.md#deviations leads to the heading "Deviations" of that page."""
     missing = []
     for page in tracked_files(".md"):
         for target, anchor in re.findall(r"\]\(([^)#:\s]*)#([^)]*)\)", page.read_text()):
-            linked = page.parent / target if target else page
-            headings = re.findall(r"^#+ (.*)$", linked.read_text(), re.MULTILINE)
-            plain = (re.sub(r"[^\w\- ]", "", heading.strip().lower()) for heading in headings)
-            if anchor not in {heading.replace(" ", "-") for heading in plain}:
+            linked_page = page.parent / target if target else page
+            headings = re.findall(r"^#+ (.*)$", linked_page.read_text(), re.MULTILINE)
+            if anchor not in {anchor_of(heading) for heading in headings}:
                 missing.append(f"{page.relative_to(ROOT)} -> {target}#{anchor}")
     assert missing == []
 
 
+def anchor_of(heading: str) -> str:
+    """Return the anchor that GitHub makes of a heading: `What's new?` -> `whats-new`."""
+    without_punctuation = re.sub(r"[^\w\- ]", "", heading.strip().lower())
+    return without_punctuation.replace(" ", "-")
+
+
 def test_every_deviation_is_listed_in_fidelity() -> None:
-    """docs/FIDELITY.md names each file that has a comment DEVIATION (a known difference)."""
+    """A comment DEVIATION in the code marks a known difference from Kafka.
+
+    docs/FIDELITY.md must name each file that has such a comment.
+    """
     fidelity = (ROOT / "docs" / "FIDELITY.md").read_text()
     unlisted = []
     for path in tracked_files(".py"):
@@ -120,12 +124,13 @@ def test_every_deviation_is_listed_in_fidelity() -> None:
 
 
 def test_fidelity_lists_no_removed_deviation() -> None:
-    """A listed difference that the code no longer has would mislead a reader."""
+    """docs/FIDELITY.md must name no file that has no such comment any more."""
     fidelity = (ROOT / "docs" / "FIDELITY.md").read_text()
-    table = fidelity.split("## Deviations", 1)[1].split("\n## ", 1)[0]
+    section = fidelity.split("## Deviations", 1)[1].split("\n## ", 1)[0]
+    listed_files = set(re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.py)`", section))
     stale = [
         name
-        for name in dict.fromkeys(re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.py)`", table))
+        for name in sorted(listed_files)
         if not (ROOT / name).is_file() or "DEVIATION" not in (ROOT / name).read_text()
     ]
     assert stale == []

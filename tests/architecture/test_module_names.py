@@ -1,7 +1,10 @@
 """Texts name modules and files that exist, and a door sign lists its folder's modules.
 
-A door sign is the docstring of a folder's `__init__.py`, which tells what the folder has. Its
-members are the modules and folders beside it.
+Docstrings and documents name modules, such as `cluster.host.host`, and files, such as
+docs/kafka/BEHAVIOUR.md. If a module or file is moved, these texts must change, too.
+
+The docstring of a folder's `__init__.py` is its door sign: it tells a reader what the folder has.
+The modules and folders beside the `__init__.py` are called its members here.
 """
 
 import ast
@@ -28,7 +31,7 @@ PATH = re.compile(
 )
 """The two forms in which a text names a module: its dotted name in backticks, or its path."""
 SHORT = 60
-"""A string literal of fewer characters is no prose, so its words count as known names."""
+"""A string in the code with fewer characters is no prose, so its words count as known names."""
 EXAMPLES = {"experiments/NAME.yaml", "experiments/mine.yaml"}
 """Files that a user creates."""
 SETTINGS = {f"cluster.{field.encode_name}" for field in msgspec.structs.fields(ClusterDefinition)}
@@ -41,15 +44,18 @@ UNNAMED = {"__init__", "__main__"}
 
 @cache
 def modules() -> dict[str, Path]:
-    """Return the file of every module and the folder of every package, by dotted name."""
-    place_by_name = {}
-    for path in tracked_files(".py"):
-        for place in (path, *path.parents):
-            if place == ROOT:
+    """Return the file of every module and the folder of every package, by dotted name.
+
+    Example: `cluster.host.host` -> cluster/host/host.py, `cluster.host` -> cluster/host.
+    """
+    path_by_name = {}
+    for file in tracked_files(".py"):
+        for path in (file, *file.parents):
+            if path == ROOT:
                 break
-            parts = place.relative_to(ROOT).with_suffix("").parts
-            place_by_name[".".join(parts)] = place
-    return place_by_name
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            path_by_name[".".join(parts)] = path
+    return path_by_name
 
 
 def exists(name: str) -> bool:
@@ -60,8 +66,8 @@ def exists(name: str) -> bool:
     path = modules().get(module)
     if path is None or path.is_dir():
         return False
-    named = rf"^(?:async def|def|class) {attribute}\b|^{attribute}\b.*="
-    return re.search(named, path.read_text(encoding="utf-8"), re.MULTILINE) is not None
+    definition = rf"^(?:async def|def|class) {attribute}\b|^{attribute}\b.*="
+    return re.search(definition, path.read_text(encoding="utf-8"), re.MULTILINE) is not None
 
 
 def door_signs() -> Iterator[tuple[str, str, set[str]]]:
@@ -73,14 +79,14 @@ def door_signs() -> Iterator[tuple[str, str, set[str]]]:
         sign = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
         members = {
             name.rpartition(".")[2]
-            for name, place in modules().items()
-            if place.parent == path.parent
+            for name, member_path in modules().items()
+            if member_path.parent == path.parent
         }
         yield folder.as_posix(), sign, members - UNNAMED
 
 
 def test_dotted_name_of_a_module_exists() -> None:
-    """If a module has moved, its old name in a text leads a reader to nothing."""
+    """The old name of a module that has moved leads a reader to nothing."""
     missing = [
         f"{path.relative_to(ROOT)}: {name}"
         for path in tracked_files(".py", ".md")
@@ -103,23 +109,23 @@ def test_path_of_a_file_exists() -> None:
 
 @pytest.mark.slow
 def test_name_in_a_docstring_exists() -> None:
-    """A lower-case name in backticks is a module, or a name or short string of some module.
+    """A lower-case name in backticks in a docstring must occur somewhere in the code.
 
-    Kafka's names are in camel case, and are not checked.
+    It may be a module, a class, a function, a variable, an argument, or a word in a short string.
+    Kafka's own names are in camel case, and are not checked.
     """
     known = {part for name in modules() for part in name.split(".")} | set(keyword.kwlist)
     known |= {path.stem for path in (ROOT / "tests" / "corpus").iterdir()}
-    named: dict[str, str] = {}
+    named: dict[str, str] = {}  # name in a docstring -> file
     for path in tracked_files(".py"):
-        # Words of docstrings are no known names. The walk reaches a statement before the text in
-        # it. So a text that is a statement of its own (a docstring) is already in `prose` when the
-        # walk reaches the text.
-        prose = set()
+        # Docstrings are strings, too, but their words do not count as known. A docstring is a
+        # statement of its own, and the walk reaches the statement before the string.
+        docstrings = set()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Expr):
-                prose.add(node.value)
+                docstrings.add(node.value)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                if len(node.value) < SHORT and node not in prose:
+                if len(node.value) < SHORT and node not in docstrings:
                     known.update(re.findall(r"\w+", node.value))
             elif isinstance(node, ast.Name):
                 known.add(node.id)
@@ -133,19 +139,18 @@ def test_name_in_a_docstring_exists() -> None:
                 known.add(getattr(node, "name", ""))
                 for name in re.findall(r"`([a-z_][a-z_0-9]*)`", ast.get_docstring(node) or ""):
                     named[name] = path.relative_to(ROOT).as_posix()
-    assert {name: place for name, place in named.items() if name not in known} == {}
+    assert {name: file for name, file in named.items() if name not in known} == {}
 
 
 def test_door_sign_has_the_reading_order_of_existing_members() -> None:
-    """Each name after "Reading order:" is a module or folder beside the door sign."""
-    wrong = [
-        f"{folder}: no `{name}`"
-        for folder, sign, members in door_signs()
-        for name in re.findall(
-            r"`([a-z]\w*)`", sign.partition("Reading order:")[2].split("\n\n")[0]
-        )
-        if name not in members | set(PACKAGES) and not (ROOT / folder / name).is_dir()
-    ]
+    """Some door signs have a paragraph "Reading order: ...". The names in it must be members."""
+    wrong = []
+    for folder, sign, members in door_signs():
+        reading_order = sign.partition("Reading order:")[2].split("\n\n")[0]
+        for name in re.findall(r"`([a-z]\w*)`", reading_order):
+            is_known = name in members or name in PACKAGES or (ROOT / folder / name).is_dir()
+            if not is_known:
+                wrong.append(f"{folder}: no `{name}`")
     assert wrong == []
 
 

@@ -1,10 +1,10 @@
 """Forbidden constructs of node code, found by `unordered` and by ruff's banned names (TID251).
 
-Node code is the code of brokers, clients and controllers. It must behave the same in every process:
-in virtual time (a simulated clock) one seed must give one trace. `unordered` reports constructs
-whose result differs between processes, such as the iteration of a set, as `file:line: problem`.
-Ruff's rule refuses real clocks and randomness; it also covers code that judges runs, such as
-`chaos/checkers`.
+Node code is the code of brokers, clients and controllers. In virtual time one seed must give one
+trace, whatever process plays it. So node code must not depend on anything that differs between
+processes. `unordered` finds such constructs in sources, such as the iteration of a set, and returns
+them as texts: `file:line: problem`. Ruff finds real clocks and real randomness, by their names. It
+also looks at code that judges runs, such as `chaos/checkers`.
 """
 
 import subprocess
@@ -20,10 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.slow
 def test_node_code_never_depends_on_addresses_hashes_or_the_order_of_sets() -> None:
-    """Addresses, hashes of strings and the order of a set differ in another process.
-
-    A trace that depended on one of them could not be repeated.
-    """
+    """These differ from process to process, so a trace could not be repeated if it used them."""
     sources = {path.relative_to(ROOT).as_posix(): path.read_text() for path in node_files(ROOT)}
 
     assert len(sources) > 100  # the search has found the packages
@@ -39,19 +36,18 @@ def test_node_code_never_depends_on_addresses_hashes_or_the_order_of_sets() -> N
         ("names = set(y)\nz = [n for n in names]", "iterates a set"),
         ("def f(names: frozenset[str]) -> None:\n    g(*names)", "unpacks a set"),
         ("def f(names: set[str] | None): return tuple(names)", "gives a set to tuple()"),
-        # The type of `a` is unknown, so an attribute of that name in any class of the module
-        # counts.
+        # The type of `a` is unknown. But a class of the module has a set with the name `seen`.
         ("class A:\n    seen: set[int]\n\ndef f(a): return list(a.seen)", "gives a set to list()"),
         ("self.seen = {1}\nfor x in self.seen - {2}: pass", "iterates a set"),
         ("x = ','.join({n for n in y})", "gives a set to join()"),
         ("x = dict.fromkeys(set(y) & z)", "gives a set to fromkeys()"),
         ("s = set()\ns.pop()", "pops from a set"),
-        # The one finding is the argument of g, whose result may depend on the order.
+        # The order has no effect on max, but it may have an effect on g.
         ("x = max((n for n in {1, 2}), key=f) if g((n for n in {1})) else 0", "iterates a set"),
     ],
 )
 def test_planted_dependence_is_found(source: str, expected: str) -> None:
-    """Each source has exactly one dependence on addresses, hashes or the order of a set."""
+    """Each source depends on an address, a hash or the order of a set in exactly one place."""
     (problem,) = unordered({"planted.py": source})
     assert expected in problem
 
@@ -86,9 +82,9 @@ def test_banned_names_are_refused_in_node_code_and_allowed_beside_it(
 ) -> None:
     """Ruff refuses clocks, randomness and sleeping in node code, even under another name.
 
-    The planted module uses each banned name once; it imports `time` as `t`.
+    The planted module uses each banned name once. It imports `time` under the name `t`.
     """
-    planted = (
+    planted_module = (
         "import asyncio\nimport time as t\nfrom datetime import datetime\n"
         "from random import choice\nfrom uuid import uuid4\n\n"
         "from tenacity import stop_after_delay\n\n"
@@ -102,13 +98,20 @@ def test_banned_names_are_refused_in_node_code_and_allowed_beside_it(
             *("--stdin-filename", f"{folder}/planted.py", "-"),
         ],
         cwd=ROOT,
-        input=planted,
+        input=planted_module,
         capture_output=True,
         text=True,
         check=False,
     ).stdout
 
-    names = ("time.monotonic", "datetime.now", "random.choice", "uuid.uuid4", "asyncio.sleep")
-    for name in (*names, "asyncio.TaskGroup", "tenacity.stop_after_delay"):
+    for name in (
+        "time.monotonic",
+        "datetime.now",
+        "random.choice",
+        "uuid.uuid4",
+        "asyncio.sleep",
+        "asyncio.TaskGroup",
+        "tenacity.stop_after_delay",
+    ):
         is_refused = f"{name}` is banned" in findings
         assert is_refused is not allowed

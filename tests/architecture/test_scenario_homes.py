@@ -1,8 +1,10 @@
 """A scenario of Kafka's coordinators has one home: the one test file that quotes its sentence.
 
-A scenario is a case of Kafka's own tests, with an id such as GC-004. The id alone tells a reader
-nothing, so a test quotes the scenario's sentence. If two files tested one scenario, a change could
-be made in one of them and forgotten in the other.
+A scenario is a case of Kafka's own tests, with an id such as GC-004. There is a list that has a
+sentence about each scenario. A test that covers a scenario names the id in its docstring. Because
+the id alone tells a reader nothing, the docstring also quotes the sentence: after the id and a
+colon it says, for example, "a full group refuses one more member". If two files covered the same
+scenario, a change could be made in one of them and forgotten in the other.
 """
 
 import re
@@ -16,19 +18,30 @@ WORDS_AT_LEAST = 3
 
 
 def sentence(scenario: str, scenarios: ScenarioList) -> str:
-    """Return the sentence that the list has for a scenario."""
-    repeated = ", ".join(scenarios.same_as.get(scenario, ()))
-    return scenarios.meaning.get(scenario) or f"as {repeated}"
+    """Return the sentence that the list has for a scenario.
+
+    A scenario that repeats others has none. Its sentence is "as" and the ids of the others.
+    """
+    if scenario in scenarios.meaning:
+        return scenarios.meaning[scenario]
+    return f"as {', '.join(scenarios.same_as.get(scenario, ()))}"
 
 
 def quotes(text: str, scenario: str, meaning: str) -> bool:
-    """Return True if a line of `text` quotes the sentence: all words, or some in their order."""
-    match = re.search(rf"^{scenario}: (.+)$", text, flags=re.MULTILINE)
-    if match is None:
+    """Return True if a line of `text` has the id and quotes the sentence `meaning`.
+
+    A quotation has all words of the sentence, or some of them in the same order.
+    """
+    line = re.search(rf"^{scenario}: (.+)$", text, flags=re.MULTILINE)
+    if line is None:
         return False
-    # `w in rest` consumes the iterator `rest` up to the word, so the words must be in its order.
-    words, rest = match[1].removesuffix(".").split(), iter(meaning.split())
-    return len(words) >= min(WORDS_AT_LEAST, len(meaning.split())) and all(w in rest for w in words)
+    quoted_words = line[1].removesuffix(".").split()
+    words = meaning.split()
+    if len(quoted_words) < min(WORDS_AT_LEAST, len(words)):
+        return False
+    # `in` takes words from the iterator up to and including the one that it finds.
+    remaining_words = iter(words)
+    return all(word in remaining_words for word in quoted_words)
 
 
 def test_scenario_has_one_home() -> None:
@@ -43,13 +56,13 @@ def test_scenario_has_one_home() -> None:
 def test_citation_quotes_the_sentence_of_its_scenario() -> None:
     """The quoted sentence tells a reader of the test what the id means."""
     scenarios = read_scenarios()
-    bare = [
+    without_quotation = [
         f"{scenario} in {place.path}: {place.name}; the list says: {sentence(scenario, scenarios)}"
         for scenario, places in places_by_scenario().items()
         for place in places
         if place.text and not quotes(place.text, scenario, sentence(scenario, scenarios))
     ]
-    assert bare == []
+    assert without_quotation == []
 
 
 @pytest.mark.parametrize(
@@ -65,6 +78,6 @@ def test_citation_quotes_the_sentence_of_its_scenario() -> None:
     ],
 )
 def test_quotation_may_be_shortened_and_not_reworded(text: str, is_quoted: bool) -> None:
-    """Words may be left out; words in another order, or other words, are no quotation."""
+    """Words may be left out, but the others must be those of the sentence, in its order."""
     meaning = "a full group refuses one more member at once"
     assert quotes(text, "GC-004", meaning) is is_quoted

@@ -1,8 +1,9 @@
 """Schedules that tests depend on are files, so that a change of drawing does not affect them.
 
-A space is a file that says what may vary. From it a seed (a number) draws a schedule: an experiment
-with its faults. The corpus (tests/corpus) has schedules that once showed a bug; tests/schedules has
-other fixed ones.
+The search for bugs plays schedules, which are experiments with their faults. It draws each one at
+random from a seed, a number; a file that is called a space says what may vary. If the drawing
+changes, the same seed gives another schedule. So a test must not depend on a seed, but on a file:
+tests/corpus has the schedules that once showed a bug, and tests/schedules has other ones.
 """
 
 import ast
@@ -54,17 +55,17 @@ def draws(path: Path) -> bool:
 
 
 def test_only_tests_of_the_search_draw_schedules() -> None:
-    """A change of drawing gives a seed another schedule, which could break a test that draws it."""
-    drawing = {
-        name
+    """A change of the drawing could break any other test that draws."""
+    modules_that_draw = {
+        path.relative_to(ROOT).as_posix()
         for path in tracked_files(".py")
-        if (name := path.relative_to(ROOT).as_posix()).startswith("tests/") and draws(path)
+        if path.is_relative_to(ROOT / "tests") and draws(path)
     }
-    assert drawing <= set(MAY_DRAW)
+    assert modules_that_draw <= set(MAY_DRAW)
 
 
 def test_no_text_names_a_seed_for_its_schedule() -> None:
-    """The seed may draw another schedule after the next change; a file of the corpus stays."""
+    """After the next change the seed may give another schedule, but a file of the corpus stays."""
     citations = [
         f"{path.relative_to(ROOT)}: {match[0]}"
         for path in tracked_files(".py")
@@ -75,7 +76,7 @@ def test_no_text_names_a_seed_for_its_schedule() -> None:
 
 
 def test_file_of_the_corpus_that_is_named_exists() -> None:
-    """A docstring cites a file of the corpus as the word `Corpus`, a colon and the file's name."""
+    """A docstring cites a file of the corpus by the word `Corpus`, a colon and the file's name."""
     missing = [
         f"{path.relative_to(ROOT)}: {name}"
         for path in tracked_files(".py")
@@ -87,8 +88,8 @@ def test_file_of_the_corpus_that_is_named_exists() -> None:
 
 @pytest.mark.parametrize("path", SCHEDULES, ids=lambda path: path.stem)
 def test_schedule_has_a_description_and_is_played(path: Path) -> None:
-    """A schedule begins with a comment and is valid, and some test names it."""
-    tests = [file for file in tracked_files(".py") if file.is_relative_to(ROOT / "tests")]
+    """A schedule begins with a comment, can be loaded, and is named by some test."""
     assert path.read_text(encoding="utf-8").startswith("# ")
     assert load_experiment(str(path)).experiment.name == path.stem
+    tests = [file for file in tracked_files(".py") if file.is_relative_to(ROOT / "tests")]
     assert any(path.stem in file.read_text(encoding="utf-8") for file in tests)

@@ -1,7 +1,7 @@
 """Tests that share a Ray, a Spark or a module's fixtures run in one process of `pytest -n`.
 
-Such tests are a group of xdist, the plugin that runs tests in several processes. A group stays in
-one of these processes.
+With `pytest -n` the plugin xdist runs the tests in several processes. Tests can be put into a
+group, and all tests of a group run in the same process.
 """
 
 import pytest

@@ -1,9 +1,12 @@
 """Rows of real runs conform to the table of trace kinds (`protocol.trace_schema`).
 
-The trace of a run is a table of recorded events, its rows. The table of kinds names the columns
-that a row of each kind may have; docs/generated/trace.md shows it. `run_ensemble` and `GroupLab`
-play servers and consumers of ZooKeeper. A coroutine given to one of them disturbs the cluster; the
-result's `rows` are the trace.
+The trace of a run has a row for each event, and each row has a kind, such as "member_removed". A
+table says for each kind which columns and which causes its rows may have; docs/generated/trace.md
+shows it. The test plays runs that together have every kind of fault and nearly every kind of row,
+and compares all their rows with the table.
+
+Most runs are schedules from files. The others are made by the functions below: `run_ensemble` and
+`GroupLab` play servers and consumers of ZooKeeper, and a coroutine disturbs them.
 """
 
 import json
@@ -36,11 +39,7 @@ RUNS = {
     "schedules/moves_resets_and_deleted_offsets": 2,
     "schedules/lost_responses_and_lost_nodes": 1,
 }
-"""Files of schedules, each with the seed of its run.
-
-Together they have every kind of fault except a rollout, a scaling and faults of machines, which
-other runs below have.
-"""
+"""Files of schedules, each with the seed of its run."""
 RARE = {
     TraceKind.LOAD_FAILED: "needs a java switch",
     TraceKind.LOG_CLEANED: "needs a run of minutes",
@@ -51,12 +50,12 @@ RARE = {
     TraceKind.VIOLATION: "needs a promise that is broken",
     TraceKind.TASK_FAILED: "a bug of the lab",
 }
-"""Kinds of rows that none of the runs writes, with the reason."""
+"""Kinds of rows that none of the runs has, with the reason."""
 
 
 @pytest.mark.slow
 def test_rows_of_runs_with_every_fault_conform_to_the_table() -> None:
-    """The runs include transactions and static members; only the rare kinds may be missing."""
+    """The test also checks that the runs have every kind of fault, and all but the rare kinds."""
     rows: list[TraceRow] = []
     for name, seed in RUNS.items():
         experiment = load_experiment(str(TESTS / f"{name}.yaml")).experiment
@@ -69,18 +68,20 @@ def test_rows_of_runs_with_every_fault_conform_to_the_table() -> None:
     rows += play_virtual(faults_of_machines(), seed=7).rows
     rows += play_virtual(orders_about_a_topic(), seed=7).rows
 
-    assert {problem for row in rows if (problem := nonconformity(row)) is not None} == set()
+    problems = {nonconformity(row) for row in rows}
+    assert problems == {None}
+
     faults = [json.loads(row.detail or "")["fault"] for row in of_kind(rows, "fault_injected")]
     assert set(faults) == set(FAULT_KINDS)
-    causes = {row.cause for row in of_kind(rows, "member_removed")}
-    assert RemovalCause.STATIC_MEMBER_REPLACED in causes
-    written = {TraceKind(row.kind) for row in rows}
-    assert written >= MESSAGE_KINDS
-    assert set(TRACE_KINDS) - written <= set(RARE)
+    removal_causes = {row.cause for row in of_kind(rows, "member_removed")}
+    assert RemovalCause.STATIC_MEMBER_REPLACED in removal_causes
+    kinds = {TraceKind(row.kind) for row in rows}
+    assert kinds >= MESSAGE_KINDS
+    assert set(TRACE_KINDS) - kinds <= set(RARE)
 
 
 async def expiry_of_a_session(lab: EnsembleRun) -> None:
-    """Watch a znode (a node of ZooKeeper's tree) whose owner is cut off until its session ends."""
+    """Cut a client off until its session ends and its znode vanishes. Another client watches it."""
     owner, watcher = lab.zk_client(0), lab.zk_client(1)
     await owner.create("/consumers/mine", "", ephemeral=True)
 
@@ -93,9 +94,9 @@ async def expiry_of_a_session(lab: EnsembleRun) -> None:
 
 
 async def owner_whose_deletes_are_lost(lab: GroupLab) -> None:
-    """Make a newcomer give up: Clog keeps the owner's deletes from reaching the servers.
+    """Start a second consumer, which tries in vain to claim its partitions, and gives up.
 
-    This coroutine starts the newcomer (`late_from=1`), which tries in vain to claim its partitions.
+    The first consumer releases them, but its deletes do not reach the servers.
     """
     owner, newcomer = lab.names
     await lab.rule(Clog(), [owner], lab.servers, apis=("Delete",))
@@ -104,7 +105,7 @@ async def owner_whose_deletes_are_lost(lab: GroupLab) -> None:
 
 
 def deploy_of_a_smaller_group() -> Experiment:
-    """Return a run in which a group loses a member, and then its other member is replaced."""
+    """Return a run in which a group is scaled down to one member, which is then replaced."""
     group = "members(readers)"
     return quick_experiment(
         faults=[
@@ -149,4 +150,5 @@ def pause_and_election_of_the_preferred_leader() -> Experiment:
 
 
 def of_kind(rows: list[TraceRow], kind: str) -> list[TraceRow]:
+    """Return the rows of one kind."""
     return [row for row in rows if row.kind == kind]

@@ -1,10 +1,10 @@
 """Every rule of the consumer on ZooKeeper is quoted by a test, or has a reason.
 
 This consumer is that of old versions of Kafka: its groups share out the partitions through
-ZooKeeper's servers. Its rules, with the ids ZK-01 and so on, are those of
-docs/kafka/ZOOKEEPER_CONSUMER.md. A reason says why the project deviates from a rule, or why a rule
-needs no test. `places_by_rule()` returns the tests that name each id; `statuses()` says of each
-rule whether a test quotes it.
+ZooKeeper's servers. How it behaves is described in docs/kafka/ZOOKEEPER_CONSUMER.md, in rules with
+the ids ZK-01 and so on. A test of a rule quotes it in its docstring. A rule without such a test
+needs a reason: the project deviates from it, or it needs no test. `places_by_rule` finds the tests
+that name each id, and `statuses` says of each rule whether a test quotes it.
 """
 
 import re
@@ -21,11 +21,13 @@ from scripts.docs.zookeeper_rules_page import (
 
 
 def test_every_id_of_the_document_is_a_separate_rule() -> None:
-    """The parser finds every rule. A rule that it missed could stay without a test."""
+    """The parser finds every rule. A rule that it missed could stay without a test.
+
+    A change of the number of rules must be noticed.
+    """
     ids = set(re.findall(r"\bZK-\d+\b", RULES.read_text(encoding="utf-8")))
     assert ids == set(read_rules())
-    rules = 85  # of the document; a change of the number must be noticed
-    assert len(ids) == rules
+    assert len(ids) == 85
 
 
 def test_no_test_names_a_rule_that_does_not_exist() -> None:
@@ -51,12 +53,12 @@ def test_reason_is_given_once_and_for_a_rule_that_exists() -> None:
 
 
 def test_quotation_is_five_consecutive_words_of_the_rule() -> None:
-    """Four words are too few for a quotation. Emphasis is ignored: `**read**` is the word read."""
+    """Emphasis does not count: `**read**` is the word read."""
     rule = Rule(id="ZK-1", section="", text="A **read** is answered by the server, at once.")
 
     assert quotes("The claim: a read is answered by it (ZK-1)", rule)
-    assert not quotes("a read is answered (ZK-1)", rule)
-    # Four words, "is answered by the", are the rule's; "servers" differs from its "server".
+    assert not quotes("a read is answered (ZK-1)", rule)  # four words are too few
+    # Only the four words "is answered by the" are those of the rule, which has "server".
     assert not quotes("it is answered by the servers (ZK-1)", rule)
 
 

@@ -1,8 +1,8 @@
 """The table of APIs agrees with the messages, and `error_of` finds the error in each answer.
 
-`Api` has one row for each API, that is, for each kind of request: its key, its versions, its
-messages, and the fields of its answer that hold errors. AnyRequest and AnyResponse are the unions
-of all messages.
+`Api` is a table. It has a row for each API (kind of request), such as Api.HEARTBEAT, with the
+number of the API, its versions, the classes of its request and its answer, and the fields of the
+answer that have errors. AnyRequest and AnyResponse are the unions of all classes.
 """
 
 import re
@@ -51,7 +51,7 @@ from protocol.messages.zookeeper import KeeperError
 
 
 def test_rows_and_unions_name_the_same_messages() -> None:
-    """A message without a row cannot be sent, and a message outside of the unions not decoded."""
+    """Without a row a message cannot be sent, and outside of the unions it cannot be decoded."""
     assert {api.request for api in Api} == set(typing.get_args(AnyRequest))
     assert {api.response for api in Api} == set(typing.get_args(AnyResponse))
 
@@ -90,9 +90,9 @@ def test_docstring_of_a_request_names_key_and_versions_of_its_row(api: Api) -> N
 
 
 def error_paths(struct: type[msgspec.Struct], prefix: str = "") -> Iterator[str]:
-    """Yield the path of each field that holds an error, outer fields first, as a row lists them.
+    """Yield the path of each field that has an error, such as `topics.partitions.error_code`.
 
-    A path is names with dots between them, such as `topics.partitions.error_code`.
+    As in the rows of `Api`, outer fields come before inner ones.
     """
     hints = typing.get_type_hints(struct)
     for name, hint in hints.items():
@@ -106,13 +106,13 @@ def error_paths(struct: type[msgspec.Struct], prefix: str = "") -> Iterator[str]
 
 @pytest.mark.parametrize("api", Api, ids=lambda api: api.label)
 def test_row_lists_every_error_of_its_answer(api: Api) -> None:
-    """If the row lacked an error, it would be traced as NONE.
+    """If a row lacked an error, an answer with this error would be traced as NONE.
 
-    Two rows leave an error out. For Metadata, a partition without a leader is no failure of the
-    request. For AckEpoch, the transactions in it carry the errors of other requests.
+    Two rows leave an error out on purpose. A Metadata request has not failed if a partition has no
+    leader. An AckEpoch has transactions with the errors of other requests.
     """
-    omitted = {Api.METADATA: "topics.partitions.error_code", Api.ACK_EPOCH: "txns.body.error"}
-    paths = [path for path in error_paths(api.response) if path != omitted.get(api)]
+    left_out = {Api.METADATA: "topics.partitions.error_code", Api.ACK_EPOCH: "txns.body.error"}
+    paths = [path for path in error_paths(api.response) if path != left_out.get(api)]
     assert list(api.errors) == paths
 
 
@@ -188,15 +188,15 @@ def test_row_lists_every_error_of_its_answer(api: Api) -> None:
 def test_error_of_returns_the_first_error_wherever_kafka_puts_it(
     answer: AnyResponse, error: str
 ) -> None:
-    """Kafka puts an error at the top of an answer, or in one of its members, partitions or keys."""
+    """Kafka has an error at the top of an answer, or in its members, partitions or keys."""
     assert error_of(answer) == error
 
 
 def test_error_of_reads_one_path_after_the_other() -> None:
-    """The row in `Api` lists paths. For OffsetFetch, the groups' errors precede the partitions'.
+    """The row of OffsetFetch has two paths: the errors of groups, and then those of partitions.
 
-    All entries of one path are read before the next path. So the error of the second group is found
-    before that of a partition in the first group.
+    In the second answer the first group has an error in a partition, and the second group has an
+    error itself. The latter is found first.
     """
     partition = OffsetFetchResponsePartition(
         partition_index=0, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT

@@ -5,7 +5,8 @@ import pytest
 
 from protocol.config import KAFKA_VERSION, BrokerConfig, ConsumerConfig, ProducerConfig
 
-# 9_223_372_036_854_775_807 is Java's largest long. As a flush interval it means "never".
+NEVER = 9_223_372_036_854_775_807
+"""Java's largest long. As an interval it means "never"."""
 DEFAULTS = {
     "group.min.session.timeout.ms": 6_000,
     "group.initial.rebalance.delay.ms": 3_000,
@@ -16,9 +17,9 @@ DEFAULTS = {
     "broker.heartbeat.interval.ms": 2_000,
     "min.insync.replicas": 1,
     "unclean.leader.election.enable": False,
-    "log.flush.interval.messages": 9_223_372_036_854_775_807,
+    "log.flush.interval.messages": NEVER,
     "log.flush.interval.ms": None,
-    "log.flush.scheduler.interval.ms": 9_223_372_036_854_775_807,
+    "log.flush.scheduler.interval.ms": NEVER,
 }
 
 
@@ -36,14 +37,14 @@ def test_defaults_are_those_of_kafka_3_9() -> None:
 
 
 def test_consumer_settings_are_read_under_kafkas_names() -> None:
-    """The file of an experiment has the same keys as a properties file of Kafka."""
+    """An experiment has the settings of its consumers under the names that Kafka has for them."""
     config = msgspec.convert({"session.timeout.ms": 10_000}, ConsumerConfig)
     assert config.session_timeout_ms == 10_000
     assert config.heartbeat_interval_ms == 3_000
 
 
 def test_setting_out_of_bounds_or_misspelt_is_refused() -> None:
-    """If a setting were ignored, another experiment would run than the one in the file."""
+    """If a setting were ignored, the run would not be that of the experiment."""
     with pytest.raises(msgspec.ValidationError, match=r"session\.timeout\.ms"):
         msgspec.convert({"session.timeout.ms": 0}, ConsumerConfig)
     with pytest.raises(msgspec.ValidationError, match=r"sesion\.timeout\.ms"):

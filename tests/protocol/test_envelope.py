@@ -1,9 +1,9 @@
 """The codec of envelopes: a request or response is the same after encoding and decoding.
 
-An envelope is a request or a response with its header, as one node sends it to another. The codec
-is MessagePack, a compact binary form of JSON. The library msgspec decodes the bytes into an object
-of the type that the caller names. A node either runs in a process of its own, on Ray, or is
-virtual: then all nodes share one process.
+An envelope is a request or a response together with its header, as one node sends it to another. In
+virtual time all nodes are in one process, so the receiver gets the envelope itself. On Ray the
+nodes are in several processes, so the envelope is encoded and decoded. The codec is MessagePack (a
+compact binary JSON) with the library msgspec. In both cases the receiver must see the same.
 """
 
 import typing
@@ -27,7 +27,7 @@ from protocol.messages.group import (
 
 
 def test_request_envelope_through_the_codec_is_equal() -> None:
-    """Nodes on Ray get bytes, and virtual nodes get the object. Both must see the same request."""
+    """The codec finds the class of the body, and makes tuples of MessagePack's arrays."""
     envelope = RequestEnvelope(
         api_key=Api.JOIN_GROUP,
         api_version=9,
@@ -42,7 +42,6 @@ def test_request_envelope_through_the_codec_is_equal() -> None:
     )
     decoded = msgspec.msgpack.decode(msgspec.msgpack.encode(envelope), type=RequestEnvelope)
     assert decoded == envelope
-    # The codec chose the class of the body, and made a tuple of the MessagePack array.
     assert isinstance(decoded.body, JoinGroupRequest)
     assert isinstance(decoded.body.protocols, tuple)
 
@@ -87,13 +86,8 @@ def test_request_of_an_administrator_through_the_codec_is_equal(body: AnyRequest
 def test_response_envelope_of_every_kind_through_the_codec_is_equal(
     response_type: type[AnyResponse],
 ) -> None:
-    """A response has the same types after decoding, for example tuples.
-
-    MessagePack has one kind of array. Without the types, the codec would turn a tuple into a list,
-    and then the trace of a run on Ray would differ from that of a virtual run.
-    """
+    """By default an answer has no error, so this is also what `error_of` finds."""
     envelope = ResponseEnvelope(correlation_id=1, body=response_type())
     decoded = msgspec.msgpack.decode(msgspec.msgpack.encode(envelope), type=ResponseEnvelope)
     assert decoded == envelope
-    # By default an answer has no error.
     assert error_of(decoded.body) == "NONE"

@@ -1,7 +1,7 @@
 """Error codes: Kafka's numbers, and which errors are retriable or definite.
 
-After a retriable error the client sends the request again. After a definite error the request has
-certainly had no effect. Sections are those of docs/kafka/BEHAVIOUR.md.
+After a retriable error a client sends the request again. After a definite error it is certain that
+the request has had no effect. "BEHAVIOUR 5.9" is a section of docs/kafka/BEHAVIOUR.md.
 """
 
 import pytest
@@ -45,11 +45,10 @@ def test_error_code_has_kafkas_number(name: str, number: int) -> None:
 
 
 def test_retriable_follows_kafkas_client() -> None:
-    """A client sends a request again while no coordinator can answer it.
+    """An error is retriable if the same request may succeed later (BEHAVIOUR 7.8).
 
     After REBALANCE_IN_PROGRESS or MEMBER_ID_REQUIRED a member does not repeat the request, but
-    joins the group again. A fenced member cannot go on, because a newer member has replaced it.
-    BEHAVIOUR 7.8 lists the errors.
+    joins the group again. A fenced member cannot go on at all, because another one has replaced it.
     """
     assert ErrorCode.NOT_COORDINATOR.retriable
     assert ErrorCode.UNSTABLE_OFFSET_COMMIT.retriable
@@ -59,10 +58,11 @@ def test_retriable_follows_kafkas_client() -> None:
 
 
 def test_timed_out_commit_is_indefinite_and_a_fenced_one_definite() -> None:
-    """A record whose append timed out remains in the log, and may be committed later.
+    """If the append of a record timed out, the record is in the log and may still be committed.
 
-    A commit of an old generation (ILLEGAL_GENERATION) writes no record. Neither does a leader that
-    has too few in-sync replicas before it appends (NOT_ENOUGH_REPLICAS).
+    The same holds if a leader finds after the append that it has too few in-sync replicas. But if
+    it finds this before, it appends nothing (NOT_ENOUGH_REPLICAS). Neither does a commit of an old
+    generation (ILLEGAL_GENERATION) append anything.
     """
     assert not ErrorCode.REQUEST_TIMED_OUT.definite
     assert not ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND.definite

@@ -1,4 +1,7 @@
-"""Versions of Kafka: their order, and the version of the records that each one writes."""
+"""Versions of Kafka: their order, and the version of the records that each one writes.
+
+A version is a release, such as 2.1, perhaps with an internal version: 2.1-IV0, 2.1-IV1, 2.1-IV2.
+"""
 
 import re
 
@@ -26,9 +29,9 @@ def test_versions_are_ordered_by_release_and_then_by_internal_version() -> None:
 
 
 def test_release_without_internal_version_is_its_last() -> None:
-    """Operators write a release without an internal version, which is a suffix such as -IV2.
+    """Operators write only the release. Then its last internal version is meant.
 
-    The last internal version of 2.1 is 2.1-IV2. The last one of 3.9 is LATEST_METADATA_VERSION.
+    The last one of 2.1 is 2.1-IV2, and that of 3.9 is LATEST_METADATA_VERSION.
     """
     assert metadata_version("2.1") == metadata_version("2.1-IV2")
     assert metadata_version("3.9") == metadata_version(LATEST_METADATA_VERSION)
@@ -36,10 +39,10 @@ def test_release_without_internal_version_is_its_last() -> None:
 
 @pytest.mark.parametrize("name", ["", "2", "2.1-IV3", "2.1-IV", "2.1-IVx", "0.9.0-IV0", "4.0"])
 def test_version_that_kafka_does_not_have_is_refused(name: str) -> None:
-    """The pattern of the setting refuses each of these names.
+    """The setting has a pattern, which refuses each of these names.
 
-    The parser, `metadata_version`, refuses each name except `2.1-IV`, which it would read as `2.1`.
-    This does no harm, since the pattern is applied first.
+    The parser `metadata_version` refuses them, too, except `2.1-IV`, which it reads as `2.1`. This
+    does no harm, because the pattern is applied first.
     """
     assert re.search(VERSION_PATTERN, name) is None
     if name != "2.1-IV":
@@ -54,7 +57,7 @@ def test_version_that_kafka_has_is_matched_by_the_pattern(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "group", "offset"),
+    ("name", "version_of_groups", "version_of_offsets"),
     [
         ("0.9.0", 0, 1),
         ("0.10.0", 0, 1),
@@ -67,14 +70,16 @@ def test_version_that_kafka_has_is_matched_by_the_pattern(name: str) -> None:
         ("3.9", 3, 3),
     ],
 )
-def test_values_are_written_in_the_version_that_the_broker_version_selects(
-    name: str, group: int, offset: int
+def test_each_version_of_kafka_writes_groups_and_offsets_in_its_own_version(
+    name: str, version_of_groups: int, version_of_offsets: int
 ) -> None:
-    """`group` is the version of a group's record, and `offset` is that of a commit's record."""
-    assert value_versions(metadata_version(name)) == ValueVersions(group=group, offset=offset)
+    """A group and a committed offset are stored as records, whose values have versions."""
+    assert value_versions(metadata_version(name)) == ValueVersions(
+        group=version_of_groups, offset=version_of_offsets
+    )
 
 
 def test_static_members_are_supported_from_2_3_on() -> None:
-    """Kafka has static members, which keep their identity over a restart, since 2.3 (KIP-345)."""
+    """Kafka has had static members, with a group.instance.id, since 2.3 (KIP-345)."""
     assert not has_static_members(metadata_version("2.2"))
     assert has_static_members(metadata_version("2.3-IV0"))

@@ -1,7 +1,7 @@
-"""The partition of `__consumer_offsets` that has a group: its hash modulo the partitions.
+"""The partition of `__consumer_offsets` to which a group belongs.
 
-The hash of the group id is that of Java's String, without its sign. Kafka's own `abs` removes the
-sign (docs/kafka/BEHAVIOUR.md 2.1).
+Its number follows from the id of the group: the hash of the id as a Java String, made positive by
+Kafka's own `abs`, modulo the number of partitions (docs/kafka/BEHAVIOUR.md 2.1).
 """
 
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from protocol.partitioner import java_string_hash, kafka_abs, partition_for
 
-# The columns are: group id, its hash in Java, its partition of 50, of 5, and of 3. The hash
+# The columns are the group id, its hash in Java, and its partition among 50, 5 and 3 partitions.
 # -2147483648 is Java's smallest int, which has no positive counterpart.
 VECTORS = [
     ("", 0, 0, 0, 0),
@@ -35,7 +35,9 @@ def test_partition_for_known_group_ids_equals_kafkas(
 ) -> None:
     """With a wrong partition the members of the group would ask the wrong broker."""
     assert java_string_hash(group_id) == hashed
-    assert [partition_for(group_id, n) for n in (50, 5, 3)] == [of_50, of_5, of_3]
+    assert partition_for(group_id, 50) == of_50
+    assert partition_for(group_id, 5) == of_5
+    assert partition_for(group_id, 3) == of_3
 
 
 def test_kafka_abs_of_the_smallest_int_is_zero() -> None:
@@ -46,5 +48,5 @@ def test_kafka_abs_of_the_smallest_int_is_zero() -> None:
 
 @given(st.text(), st.integers(1, 200))
 def test_partition_for_any_text_lies_in_the_topic(group_id: str, partitions: int) -> None:
-    """The texts include half surrogate pairs, because Java strings may contain them."""
+    """The texts include unpaired surrogates, because a Java string may have them."""
     assert 0 <= partition_for(group_id, partitions) < partitions

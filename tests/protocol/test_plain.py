@@ -1,8 +1,10 @@
 """Kafka's message schemas agree with our messages and with the JSON that Kafka prints.
 
-A plain message is a dictionary with the fields of one version of an API, as in the recordings of
-real Kafka. Our messages are Structs (classes of msgspec) with the fields of the newest version. A
-schema lists the fields of all versions of an API.
+A message occurs in two forms. One is a Struct of ours, such as JoinGroupRequest, which has the
+fields of the newest version of its API. The other one is a plain message: a dict with the fields of
+one certain version, as Kafka prints it and as it stands in our recordings of a real Kafka. A schema
+says which fields each version of an API has. With its help the functions `request_from_plain` and
+`response_to_plain` convert the two forms.
 """
 
 import typing
@@ -55,7 +57,7 @@ def fields_in(fields: tuple[WireField, ...], version: int) -> dict[str, WireFiel
 
 
 def struct_in(annotation: object) -> type[msgspec.Struct] | None:
-    """Return the Struct in the annotation of a field, or None if there is none."""
+    """Return the Struct in the annotation of a field, such as `tuple[Item, ...]`, if any."""
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
         return annotation
     structs = (struct_in(argument) for argument in typing.get_args(annotation))
@@ -63,11 +65,16 @@ def struct_in(annotation: object) -> type[msgspec.Struct] | None:
 
 
 def check_fields(fields: tuple[WireField, ...], struct: type[msgspec.Struct], version: int) -> None:
-    """Check that the struct has every field that the version has and uses."""
+    """Check that the struct has every field of the version, except those that may be missing.
+
+    A field may be missing if we do not use it, or if the schema has a value `absent`, which is sent
+    in its place.
+    """
     types = {field.name: field.type for field in msgspec.structs.fields(struct)}
     for name, field in fields_in(fields, version).items():
-        # The value `absent` is sent for a field that the struct lacks.
-        if field.is_unused or (field.absent is not None and name not in types):
+        if field.is_unused:
+            continue
+        if name not in types and field.absent is not None:
             continue
         assert name in types, f"{struct.__name__} has no {name}"
         if field.kind is Kind.STRUCT:
@@ -97,9 +104,10 @@ def test_newest_version_of_a_schema_has_the_fields_of_our_messages(
 def test_answer_without_content_is_written_in_every_version(api: Api, schema: ApiSchema) -> None:
     """An answer with default values can be written in every version.
 
-    Some old versions have room for exactly one key, group or transaction, so the answer has one.
+    Some old versions have room for exactly one key, group or transaction, so these answers have
+    one.
     """
-    empty = {
+    answers_with_one_item = {
         "FindCoordinator": FindCoordinatorResponse(coordinators=(Coordinator(key="g"),)),
         "OffsetFetch": OffsetFetchResponse(groups=(OffsetFetchResponseGroup(group_id="g"),)),
         "AddPartitionsToTxn": AddPartitionsToTxnResponse(
@@ -107,10 +115,11 @@ def test_answer_without_content_is_written_in_every_version(api: Api, schema: Ap
                 AddPartitionsToTxnResult(transactional_id="t", topic_results=()),
             )
         ),
-    }.get(api.label, api.response())
+    }
+    # The cast is needed because the declared type of `api.response` is wider than AnyResponse.
+    answer = typing.cast(AnyResponse, answers_with_one_item.get(api.label, api.response()))
     for version in api.versions:
-        # The type of `api.response` is too wide, but its values are all members of AnyResponse.
-        plain = response_to_plain(api.label, version, typing.cast(AnyResponse, empty))
+        plain = response_to_plain(api.label, version, answer)
         assert set(plain) == set(fields_in(schema.response_fields, version))
 
 
@@ -125,13 +134,14 @@ def test_request_is_built_from_the_fields_of_its_version() -> None:
     }
     request = request_from_plain("JoinGroup", 0, plain)
     assert isinstance(request, JoinGroupRequest)
-    assert (request.rebalance_timeout_ms, request.group_instance_id) == (-1, None)
+    assert request.rebalance_timeout_ms == -1
+    assert request.group_instance_id is None
     (protocol,) = request.protocols
     assert (protocol.name, protocol.metadata) == ("range", b"x")
 
 
 @pytest.mark.parametrize(
-    ("api", "version", "plain", "built"),
+    ("api", "version", "plain", "expected"),
     [
         (
             "LeaveGroup",
@@ -193,17 +203,18 @@ def test_request_is_built_from_the_fields_of_its_version() -> None:
     ],
 )
 def test_request_of_an_old_version_is_converted_to_the_newest(
-    api: str, version: int, plain: PlainMessage, built: msgspec.Struct
+    api: str, version: int, plain: PlainMessage, expected: msgspec.Struct
 ) -> None:
-    """An old version has one member, key, transaction or group. The newest version has a list.
-
-    `plain` has the fields of the old version, and `built` is the message in the newest version.
-    """
-    assert request_from_plain(api, version, plain) == built
+    """An old version has a single member, key, transaction or group. The newest one has a list."""
+    assert request_from_plain(api, version, plain) == expected
 
 
 def test_answer_has_the_fields_of_its_version_in_kafkas_order() -> None:
-    """JoinGroup v0 lacks four fields that v9 has. One of them is in each member."""
+    """JoinGroup v0 lacks four fields that v9 has.
+
+    They are the throttle time, the protocol type and `skip_assignment`, and the instance id of each
+    member.
+    """
     answer = JoinGroupResponse(
         error_code=ErrorCode.NONE,
         generation_id=3,
@@ -255,7 +266,7 @@ def test_answer_of_one_key_has_the_flat_form_below_version_4() -> None:
 def test_plain_data_that_is_no_message_is_refused_with_the_field(
     change: PlainMessage, complaint: str
 ) -> None:
-    """Without the change, the message is valid."""
+    """The message is a valid Heartbeat v4 before the change, and not after it."""
     plain: PlainMessage = {
         "group_id": "g",
         "generation_id": 1,
@@ -284,8 +295,8 @@ def test_versions_without_a_schema_are_refused() -> None:
         request_from_plain("JoinGroup", 10, {})
 
 
-def test_answer_of_another_api_is_misuse() -> None:
-    """A handler that answers with a wrong class is a bug of ours, and no error of a client."""
+def test_answer_of_another_api_raises() -> None:
+    """Only a bug in a handler can answer a Heartbeat with a LeaveGroupResponse."""
     with pytest.raises(SimulationError, match="LeaveGroupResponse"):
         response_to_plain("Heartbeat", 0, LeaveGroupResponse())
     assert response_to_plain("Heartbeat", 0, HeartbeatResponse()) == {"error_code": 0}

@@ -8,7 +8,10 @@ from protocol.trace import MESSAGE_KINDS, TRACE_COLUMNS, TraceEvent, TraceRow, s
 
 
 def test_stamp_puts_every_field_into_its_column() -> None:
-    """A row is built by position, so two columns of one type could be swapped."""
+    """`stamp` builds a row from a list of values, so it could swap two columns of the same type.
+
+    Here each column of a text has its own name as its value, and each number is different.
+    """
     texts = ("peer", "group", "member", "partition", "api", "error", "cause")
     numbers = {"generation": 1, "leader_epoch": 2, "offset": 3, "correlation_id": 4}
     event = msgspec.convert(
@@ -29,8 +32,8 @@ def test_stamp_puts_every_field_into_its_column() -> None:
         assert getattr(row, name) == number
     assert (row.time_us, row.node_time_us, row.seq, row.incarnation) == (10, 11, 12, 13)
     assert row.kind == "request_sent"
-    assert type(row.kind) is str  # not the enum, whose members are also equal to their texts
-    # The keys are sorted, whatever the order of the fields in the event.
+    assert type(row.kind) is str  # a member of the enum would be equal to this text, too
+    # The keys of the detail are sorted.
     assert row.detail == '{"a":[2],"b":1}'
 
 
@@ -39,14 +42,14 @@ def test_columns_are_the_fields_of_a_row_in_order() -> None:
     assert tuple(name for name, _ in TRACE_COLUMNS) == TraceRow.__struct_fields__
     hints = get_type_hints(TraceRow)
     for name, parquet_type in TRACE_COLUMNS:
-        # If a column is a text, its field has the type str or str | None.
-        assert (str in getattr(hints[name], "__args__", (hints[name],))) == (
-            parquet_type == "string"
-        )
+        hint = hints[name]
+        # The types in `str | None` are str and None. A simple type has no `__args__`.
+        types = getattr(hint, "__args__", (hint,))
+        assert (str in types) == (parquet_type == "string")
 
 
-def test_message_kinds_are_those_that_both_ends_of_a_connection_write() -> None:
-    """REQUEST_FAILED is not one of them: it is traced even if messages are not."""
+def test_message_kinds_are_those_of_requests_and_responses() -> None:
+    """Rows of these kinds can be switched off. REQUEST_FAILED is not one of them."""
     assert {kind.value for kind in MESSAGE_KINDS} == {
         "request_sent",
         "response_received",

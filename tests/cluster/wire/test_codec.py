@@ -6,7 +6,7 @@ let kafka-python write a request, and our codec read it. In the other direction 
 answer, and kafka-python reads it. Each field has a different value, so that two confused fields are
 noticed.
 
-A message occurs in three forms: as one of our own structs, as an object of kafka-python (`their_`
+A message occurs in three forms: as one of our own structs, as an object of kafka-python ("theirs"
 in names), and as a plain message. A plain message has the same fields as the bytes, in dicts, lists
 and simple values. A table of WireFields says which fields a version of an API has.
 

@@ -1,16 +1,18 @@
 """Kafka's byte format of batches: batches of an independent library are read and reproduced.
 
-A batch is a group of records that are sent and stored together. Its bytes are:
+A batch is a group of records that are sent and stored together. Real Kafka clients send batches in
+Kafka's format, and our log stores them as they were sent. Our own producers make batches in a
+format of our own, in which the records are in MessagePack (a compact binary JSON). `encode_batch`
+writes any batch in Kafka's format, and `decode_batches` reads it.
+
+Most tests use RECORDED, batches that the library kafka-python has encoded. PLAIN has the bytes of
+one of them, without compression. Where a test changes single bytes, it needs their meaning:
 
 - 0 to 7: base offset; 8 to 11: length; 12 to 15: leader epoch;
 - 16: magic (the version of the format); 17 to 20: CRC (a checksum); 21 and 22: attributes;
 - 23 to 60: other fields; from 61 on: records.
 
-The CRC covers the bytes from 21 on. RECORDED are batches that the library kafka-python encoded.
-PLAIN has the bytes of one of them, without compression.
-
-The lab (this project's own simulated cluster and producers) keeps the records of a batch in
-MessagePack, a compact binary form of JSON.
+The CRC covers the bytes from 21 on.
 """
 
 import struct
@@ -45,13 +47,13 @@ RECORDS = st.lists(
 ).map(tuple)
 
 
-def sealed(data: bytes) -> bytes:
-    """Return a changed batch with the CRC that fits its new bytes."""
+def with_right_crc(data: bytes) -> bytes:
+    """Return a batch, some of whose bytes were changed, with the CRC that fits them."""
     return data[:17] + struct.pack(">I", int(google_crc32c.value(data[21:]))) + data[21:]
 
 
-def refusal(data: bytes) -> ErrorCode:
-    """Return the error code with which a batch is refused."""
+def error_of_decoding(data: bytes) -> ErrorCode:
+    """Return the error code with which `decode_batches` refuses these bytes."""
     with pytest.raises(InvalidBatch) as refused:
         decode_batches(data)
     return refused.value.error_code
@@ -70,7 +72,8 @@ def test_recorded_batch_is_read_and_reproduced_byte_for_byte(
     assert batch.producer_id == recorded.producer_id
     assert batch.producer_epoch == recorded.producer_epoch
     assert batch.base_sequence == recorded.base_sequence
-    assert (batch.is_transactional, batch.is_control) == (recorded.is_transactional, False)
+    assert batch.is_transactional == recorded.is_transactional
+    assert not batch.is_control
     assert batch.record_count == len(recorded.records)
     assert records_of(batch, CODECS) == [
         (offset, Record(*record)) for offset, record in enumerate(recorded.records)
@@ -80,9 +83,9 @@ def test_recorded_batch_is_read_and_reproduced_byte_for_byte(
 
 @pytest.mark.parametrize("recorded", RECORDED, ids=lambda recorded: recorded.name)
 def test_leader_changes_only_base_offset_and_leader_epoch(recorded: RecordedBatch) -> None:
-    """The CRC covers neither of these fields, so the CRC of the client remains valid.
+    """When a leader appends a batch of a client, it sets these two fields, with `place_batch`.
 
-    `place_batch` sets the two fields, as a leader does.
+    The CRC covers neither of them, so the CRC of the client remains valid.
     """
     (batch,) = decode_batches(recorded.data)
     placed = encode_batch(place_batch(batch, base_offset=2**40, leader_epoch=9))
@@ -97,9 +100,10 @@ def test_batches_are_read_up_to_a_truncated_one() -> None:
     """The last batch of a fetch response may be truncated. Kafka's clients skip it, too."""
     whole = b"".join(recorded.data for recorded in RECORDED)
     assert len(decode_batches(whole)) == len(RECORDED)
-    # The last batch lacks 1 byte, or more, or all bytes but the first.
-    for cut in (1, 11, 17, 60, len(RECORDED[-1].data) - 1):
-        assert len(decode_batches(whole[: len(whole) - cut])) == len(RECORDED) - 1
+    all_but_the_first_byte = len(RECORDED[-1].data) - 1
+    for missing_bytes in (1, 11, 17, 60, all_but_the_first_byte):
+        truncated = whole[: len(whole) - missing_bytes]
+        assert len(decode_batches(truncated)) == len(RECORDED) - 1
     assert decode_batches(b"") == ()
 
 
@@ -107,9 +111,9 @@ def test_batches_are_read_up_to_a_truncated_one() -> None:
 def test_own_batch_reads_the_same_in_kafkas_format(
     records: tuple[Record, ...], compression: int
 ) -> None:
-    """A consumer of real Kafka can read the batches of the lab's producers.
+    """A real Kafka consumer must be able to read the batches of our own producers.
 
-    The numbers 0 to 4 mean the compressions: none, gzip, snappy, lz4, zstd.
+    `compression` is Kafka's number for none, gzip, snappy, lz4 or zstd.
     """
     batch = place_batch(
         build_batch(records, compression=compression, codecs=CODECS, producer_id=5),
@@ -118,29 +122,31 @@ def test_own_batch_reads_the_same_in_kafkas_format(
     )
     (read,) = decode_batches(encode_batch(batch, CODECS))
     assert records_of(read, CODECS) == records_of(batch, CODECS)
-    assert (read.base_offset, read.last_offset) == (batch.base_offset, batch.last_offset)
+    assert read.base_offset == batch.base_offset
+    assert read.last_offset == batch.last_offset
     assert read.partition_leader_epoch == 3
-    assert (read.compression, read.producer_id) == (compression, 5)
+    assert read.compression == compression
+    assert read.producer_id == 5
     assert read.max_timestamp_ms == batch.max_timestamp_ms
     assert encode_batch(read) == encode_batch(batch, CODECS)
 
 
 def test_own_record_equals_the_one_that_an_independent_library_writes() -> None:
-    """The records of the lab have no headers, so there is only one way to encode them."""
+    """Our records have no headers, so there is only one way to encode them in Kafka's format.
+
+    The test encodes the first record of a recorded batch, and compares it with the bytes there.
+    """
     (recorded,) = (batch for batch in RECORDED if batch.name == "nulls")
     own = build_batch((Record(*recorded.records[0]),))
-    (first,) = decode_batches(encode_batch(own))
-    # The recorded batch begins with a header of 61 bytes. A record begins with its length as a
-    # zigzag varint (an integer of variable size). A small length n is the byte 2n.
-    length = 1 + (recorded.data[61] >> 1)
-    assert first.records == recorded.data[61 : 61 + length]
+    (read,) = decode_batches(encode_batch(own))
+    # A record begins with its length, as a zigzag varint. In this encoding a small number n is the
+    # single byte 2n.
+    length = recorded.data[61] // 2
+    assert read.records == recorded.data[61 : 61 + 1 + length]
 
 
 def test_marker_is_encoded_as_a_control_batch() -> None:
-    """A transaction marker says that a transaction ended.
-
-    Its record is already in Kafka's bytes.
-    """
+    """A transaction marker, the record that ends a transaction, is alone in a control batch."""
     marker = EndTransactionMarker(is_commit=True, coordinator_epoch=4)
     batch = build_batch(
         (encode_marker(marker, 77),),
@@ -150,32 +156,41 @@ def test_marker_is_encoded_as_a_control_batch() -> None:
         is_control=True,
     )
     (read,) = decode_batches(encode_batch(batch))
-    assert (read.is_control, read.is_transactional, read.producer_epoch) == (True, True, 2)
+    assert read.is_control
+    assert read.is_transactional
+    assert read.producer_epoch == 2
     assert decode_marker(read) == marker
     ((_offset, record),) = records_of(read)
-    # The key has two numbers of 16 bits: version 0, and type 1, which means commit.
-    assert record.key == bytes((0, 0, 0, 1))
+    version, commit = b"\0\0", b"\0\1"
+    assert record.key == version + commit
 
 
 def test_cleaned_batch_keeps_its_offsets() -> None:
-    """Log cleaning removes old records. The batch had the offsets 40 to 44.
+    """Log cleaning removes records that newer ones have replaced.
 
-    Records 1 and 3 keep their offsets, 41 and 43. The last offset remains 44, even if no record is
-    left.
+    The batch has the offsets 40 to 44. Only the second and the fourth record are left. They keep
+    their offsets, 41 and 43, and the last offset of the batch is still 44. This is so even if no
+    record is left.
     """
     records = tuple(Record(b"k%d" % number, b"v", number) for number in range(5))
     batch = place_batch(build_batch(records), base_offset=40, leader_epoch=1)
     cleaned = cleaned_batch(batch, Cleaned((1, 3)), [records[1], records[3]])
     (read,) = decode_batches(encode_batch(cleaned))
     assert records_of(read) == [(41, records[1]), (43, records[3])]
-    assert (read.last_offset, read.record_count) == (44, 2)
+    assert read.last_offset == 44
+    assert read.record_count == 2
+
     empty = cleaned_batch(batch, Cleaned(()), [])
     (read,) = decode_batches(encode_batch(empty))
-    assert (records_of(read), read.next_offset) == ([], 45)
+    assert records_of(read) == []
+    assert read.next_offset == 45
 
 
 def test_log_append_time_is_the_time_of_each_record() -> None:
-    """A bit in the attributes gives every record the batch's max timestamp as its time."""
+    """With the topic setting LogAppendTime the leader gives a batch the time of its append.
+
+    It sets a bit in the attributes, and the max timestamp. This time then counts for each record.
+    """
     (batch,) = decode_batches(PLAIN)
     assert batch.kafka is not None
     changed = replace(
@@ -212,18 +227,19 @@ def test_log_append_time_is_the_time_of_each_record() -> None:
             id="no header",
         ),
         pytest.param(
-            sealed(PLAIN[:21] + b"\0\5" + PLAIN[23:]),
+            with_right_crc(PLAIN[:21] + b"\0\5" + PLAIN[23:]),
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             id="codec 5",
         ),
     ],
 )
 def test_damaged_batch_is_refused_with_kafkas_error(data: bytes, error: ErrorCode) -> None:
-    """Magic 0 and 1 are old formats of Kafka, which this broker does not read.
+    """Magic 0 and 1 are old formats of Kafka, which our brokers do not read.
 
-    The field `length` counts the bytes after itself. It is at least 49, the rest of the header.
+    The field `length` counts the bytes after itself. It must be at least 49, for the rest of the
+    header.
     """
-    assert refusal(data) is error
+    assert error_of_decoding(data) is error
 
 
 @pytest.mark.parametrize(
@@ -238,22 +254,27 @@ def test_damaged_batch_is_refused_with_kafkas_error(data: bytes, error: ErrorCod
     ],
 )
 def test_payload_that_contradicts_the_record_count_is_refused(records: bytes) -> None:
-    """The header counts one record. The length of a record is a zigzag varint, odd if negative."""
-    # A batch with only its header, 61 bytes. Its field `length` counts the 49 bytes after itself.
-    (batch,) = decode_batches(sealed(PLAIN[:8] + struct.pack(">i", 49) + PLAIN[12:61]))
+    """The header says that the batch has one record, but the bytes are not one record.
+
+    A record begins with its length as a zigzag varint, in which an odd byte is a negative number.
+    """
+    only_header = PLAIN[:8] + struct.pack(">i", 49) + PLAIN[12:61]
+    (batch,) = decode_batches(with_right_crc(only_header))
     assert batch.kafka is not None
-    one_record = replace(batch, records=records, kafka=replace(batch.kafka, record_count=1))
+    contradictory = replace(batch, records=records, kafka=replace(batch.kafka, record_count=1))
     # Each message names the part that cannot be read.
     with pytest.raises(ValueError, match=r"record|number|key"):
-        records_of(one_record)
+        records_of(contradictory)
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused_as_an_invalid_batch(data: bytes) -> None:
-    """No other exception is raised, so the broker can answer a client that sends any bytes."""
+    """No other exception is raised, so the broker can answer a client that sends any bytes.
+
+    If batches are read, they encode to the same bytes.
+    """
     with suppress(InvalidBatch):
         for batch in decode_batches(data):
-            # A batch that is read encodes to a part of the same bytes.
             assert encode_batch(batch) in data
 
 
@@ -263,9 +284,9 @@ def test_any_bytes_are_read_or_refused_as_an_invalid_batch(data: bytes) -> None:
     st.booleans(),
 )
 def test_any_damage_to_a_batch_is_an_invalid_batch_or_unreadable_records(
-    recorded: RecordedBatch, damage: list[tuple[int, int]], with_crc: bool
+    recorded: RecordedBatch, damage: list[tuple[int, int]], crc_fits: bool
 ) -> None:
-    """Damaged bytes raise a ValueError or nothing, even if the CRC is right.
+    """Damaged bytes raise a ValueError or nothing, even if the CRC fits them.
 
     The leader reads the records before it appends them, so it depends on this. InvalidBatch is a
     ValueError, and so is the error of unreadable records.
@@ -273,12 +294,13 @@ def test_any_damage_to_a_batch_is_an_invalid_batch_or_unreadable_records(
     data = bytearray(recorded.data)
     for index, byte in damage:
         data[index % len(data)] = byte
+    damaged = with_right_crc(bytes(data)) if crc_fits else bytes(data)
     with suppress(ValueError):
-        for batch in decode_batches(sealed(bytes(data)) if with_crc else bytes(data)):
+        for batch in decode_batches(damaged):
             assert len(records_of(batch, CODECS)) == batch.record_count
 
 
-def test_batch_of_the_lab_differs_from_its_kafka_format() -> None:
+def test_own_batch_differs_from_the_same_batch_in_kafkas_format() -> None:
     """The records are equal, but the batches are not: a log stores a batch as it was sent."""
     own = build_batch((Record(b"k", b"v", 5),))
     (read,) = decode_batches(encode_batch(own))

@@ -1,8 +1,9 @@
 """Kafka's encoding of records: two readers agree, and another library reads what is written.
 
-`parse_records` decodes each record. `scan_records` is the faster check of the leader (the broker
-that stores a partition's records first). The scan returns the largest timestamp and the indexes of
-the records without a key, and it refuses what the other reader refuses.
+A leader must not append records that a consumer could not read. It could decode them with
+`parse_records`, but this takes long. So it uses `scan_records`, which decodes no record. It returns
+only what the leader needs, the largest timestamp and the indexes of the records without a key. It
+must refuse exactly what `parse_records` refuses.
 """
 
 import pytest
@@ -23,12 +24,12 @@ from protocol.records.kafka_records import (
 from tests.support.recorded_batches import RecordedBatch, recorded_batches
 
 RECORDED = recorded_batches()
-# 8,192 is the first length whose zigzag varint (an integer of variable size) needs three bytes. A
-# record with a value of 8,180 bytes has about this length, too.
+# Lengths are zigzag varints, which take one byte or more. 8,192 is the first length that needs
+# three bytes. The record around a value of 8,180 bytes has about this length, too.
 BYTES = st.none() | st.binary(max_size=70) | st.sampled_from([b"x" * 8_180, b"y" * 8_192])
 
 
-def scanned(payload: bytes, count: int) -> object:
+def result_of_scan(payload: bytes, count: int) -> object:
     """Return the result of a scan, or None for an error.
 
     `count` is the number of records that the header of the batch states.
@@ -40,7 +41,7 @@ def scanned(payload: bytes, count: int) -> object:
 
 
 def expected_scan(payload: bytes, count: int) -> object:
-    """Return the result of the slower reader. The scan must give the same."""
+    """Return the result that a scan should have, computed with `parse_records`."""
     try:
         records = parse_records(payload, count)
     except ValueError:
@@ -48,32 +49,31 @@ def expected_scan(payload: bytes, count: int) -> object:
     # The scan also requires that the offsets are 0, 1, 2, and so on.
     if [record.offset_delta for record in records] != list(range(count)):
         return None
-    return (
-        max((record.timestamp_delta_ms for record in records), default=0),
-        tuple(index for index, record in enumerate(records) if record.key is None),
-    )
+    largest_timestamp = max((record.timestamp_delta_ms for record in records), default=0)
+    without_key = tuple(index for index, record in enumerate(records) if record.key is None)
+    return largest_timestamp, without_key
 
 
 @pytest.mark.parametrize("recorded", RECORDED, ids=lambda recorded: recorded.name)
 def test_scan_equals_a_full_reading(recorded: RecordedBatch) -> None:
-    """Both readers give the same result, and both fail if the number of records is wrong.
+    """The batches were encoded by the library kafka-python.
 
-    The library kafka-python encoded the recorded batches.
+    If the header states a wrong number of records, the scan fails.
     """
     (batch,) = decode_batches(recorded.data)
     payload, count = payload_of(batch, CODECS), batch.record_count
     expected = expected_scan(payload, count)
     assert expected is not None
-    assert scanned(payload, count) == expected
+    assert result_of_scan(payload, count) == expected
     for wrong_count in (0, count - 1, count + 1):
-        assert scanned(payload, wrong_count) is None
+        assert result_of_scan(payload, wrong_count) is None
 
 
 @given(st.lists(st.tuples(st.integers(-(2**40), 2**40), BYTES, BYTES), max_size=9), st.data())
 def test_scan_refuses_what_a_full_reading_refuses(
     records: list[tuple[int, bytes | None, bytes | None]], data: st.DataObject
 ) -> None:
-    """The bytes are valid, or they are damaged at random places."""
+    """First the bytes are valid. Then they are damaged at random places, and perhaps cut off."""
     payload = bytearray(
         encode_kafka_records(
             (index, delta, key, value) for index, (delta, key, value) in enumerate(records)
@@ -83,22 +83,22 @@ def test_scan_refuses_what_a_full_reading_refuses(
     whole = bytes(payload)
     expected = expected_scan(whole, count)
     assert expected is not None
-    assert scanned(whole, count) == expected
+    assert result_of_scan(whole, count) == expected
 
-    # Without records there is no byte to damage.
     if not payload:
-        return
+        return  # there is no byte to damage
 
     for index in data.draw(st.lists(st.integers(0, len(payload) - 1), max_size=3)):
         payload[index] = data.draw(st.integers(0, 255))
-    damaged = bytes(payload)[: data.draw(st.integers(0, len(payload)))]
-    assert scanned(damaged, count) == expected_scan(damaged, count)
+    remaining_bytes = data.draw(st.integers(0, len(payload)))
+    damaged = bytes(payload)[:remaining_bytes]
+    assert result_of_scan(damaged, count) == expected_scan(damaged, count)
 
 
 @given(st.binary(max_size=60), st.integers(0, 4))
 def test_both_readers_agree_on_any_bytes(payload: bytes, count: int) -> None:
-    """A client may send any bytes. The scan must not accept bytes that a consumer cannot read."""
-    assert scanned(payload, count) == expected_scan(payload, count)
+    """A client may send any bytes."""
+    assert result_of_scan(payload, count) == expected_scan(payload, count)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,11 @@ def test_both_readers_agree_on_any_bytes(payload: bytes, count: int) -> None:
     ],
 )
 def test_numbers_are_zigzag_varints(number: int, encoded: bytes) -> None:
-    """A zigzag varint is Protocol Buffers' encoding of sint32 and sint64 (Kafka's ByteUtils)."""
+    """This is the encoding of sint32 and sint64 in Protocol Buffers (Kafka's ByteUtils).
+
+    Zigzag maps the numbers 0, -1, 1, -2, ... to 0, 1, 2, 3, ... A varint has 7 bits of the number
+    in each byte, and the eighth bit says that another byte follows.
+    """
     assert write_varint(number) == encoded
 
 
@@ -125,20 +129,22 @@ def test_numbers_are_zigzag_varints(number: int, encoded: bytes) -> None:
     ),
     st.sampled_from([0, 1]),  # no compression, and gzip
 )
-def test_kafka_python_reads_what_the_lab_writes(
-    records: tuple[Record, ...], compression: int
-) -> None:
-    """The library kafka-python shares no code with the lab (this project)."""
+def test_kafka_python_reads_what_we_write(records: tuple[Record, ...], compression: int) -> None:
+    """The library kafka-python shares no code with us."""
     own = build_batch(
         records, base_offset=77, leader_epoch=3, compression=compression, codecs=CODECS
     )
-    read = MemoryRecords(encode_batch(own, CODECS))
-    batch = read.next_batch()
-    assert batch.validate_crc()
-    assert (batch.base_offset, batch.leader_epoch, batch.magic) == (77, 3, 2)
-    read_records = [(record.offset, record.key, record.value, record.timestamp) for record in batch]
-    assert read_records == [
+    theirs = MemoryRecords(encode_batch(own, CODECS))
+    their_batch = theirs.next_batch()
+    assert their_batch.validate_crc()
+    assert their_batch.base_offset == 77
+    assert their_batch.leader_epoch == 3
+    assert their_batch.magic == 2
+    their_records = [
+        (record.offset, record.key, record.value, record.timestamp) for record in their_batch
+    ]
+    assert their_records == [
         (77 + index, record.key, record.value, record.timestamp_ms)
         for index, record in enumerate(records)
     ]
-    assert read.next_batch() is None
+    assert theirs.next_batch() is None

@@ -1,9 +1,11 @@
 """The codec of stored values: a table of fields, written and read in every version.
 
-A value is its version in two bytes, followed by its fields as an array in MessagePack, a compact
-binary form of JSON. In the table, `since` is the first version that has a field. A field without it
-is in every version. The codec of this test has the name "record", writes versions 0 to 2, and reads
-version 3 as well.
+The value of a stored record is its version in two bytes, followed by its fields as an array in
+MessagePack (a compact binary JSON). For each kind of record there is a ValueCodec with a table of
+the fields. A field that is new in version 1 has `since=1` there.
+
+The tests use a made-up kind of record, "record". Its codec writes the versions 0 to 2, and reads
+also version 3.
 """
 
 import msgspec
@@ -25,8 +27,8 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
     """A stored value. Old versions lack some of its fields.
 
     - Version 0 has `number` and `data`.
-    - Version 1 adds `note`, which is its first field, and `items`, each with a name.
-    - Version 2 adds the rank of each item.
+    - Version 1 also has `note`, which comes first, and `items`, each with a name.
+    - Version 2 also has the rank of each item.
     """
 
     number: int
@@ -50,8 +52,8 @@ CODEC = ValueCodec(
 VALUE = Value(number=7, note="n", data=b"d", items=(Item(name="a", rank=3), Item(name="b", rank=4)))
 
 
-def body(data: bytes) -> object:
-    """Return the decoded fields. They follow the version, which has two bytes."""
+def fields_of(data: bytes) -> object:
+    """Return the fields of an encoded value. They come after the version, which has two bytes."""
     return msgspec.msgpack.decode(data[2:])
 
 
@@ -63,12 +65,13 @@ def body(data: bytes) -> object:
         (2, ["n", 7, b"d", [["a", 3], ["b", 4]]]),
     ],
 )
-def test_body_has_the_fields_of_its_version_in_the_order_of_the_table(
+def test_value_has_the_fields_of_its_version_in_the_order_of_the_table(
     version: int, fields: list[object]
 ) -> None:
     """The array has no names of fields, so a reader depends on their order."""
     data = CODEC.encode(VALUE, version)
-    assert (record_version(data), body(data)) == (version, fields)
+    assert record_version(data) == version
+    assert fields_of(data) == fields
 
 
 @pytest.mark.parametrize(
@@ -80,18 +83,17 @@ def test_body_has_the_fields_of_its_version_in_the_order_of_the_table(
     ],
 )
 def test_field_that_a_version_lacks_is_read_as_its_default(version: int, expected: Value) -> None:
-    """Items, too, have a field that an old version lacks."""
+    """This holds for the fields of the value, and for those of its items."""
     assert CODEC.decode(CODEC.encode(VALUE, version)) == expected
 
 
-def test_read_only_version_has_the_fields_of_the_newest_written_version_below_it() -> None:
-    """Version 3 is only read: it is version 2 with tagged fields, which a newer broker may write.
+def test_version_that_is_only_read_has_the_fields_of_version_2_and_tagged_ones() -> None:
+    """Only a newer broker writes version 3. It has tagged fields, which a reader ignores.
 
-    Tagged fields are a map at the end of a value or of an item. Readers ignore the map, and it may
-    be missing.
+    They are a map at the end of a value, or of an item. The map may be empty or missing.
     """
     tagged_fields = {0: b""}
-    items = [["a", 3, {}], ["b", 4]]  # the first has an empty map, the second has no map
+    items = [["a", 3, {}], ["b", 4]]  # the first item has an empty map, the second one has none
     data = b"\0\3" + msgspec.msgpack.encode(["n", 7, b"d", items, tagged_fields])
     assert CODEC.decode(data) == VALUE
     with pytest.raises(SimulationError, match="records are not written in version 3"):
@@ -111,8 +113,8 @@ def test_integer_wider_than_its_field_is_corrupt(number: int, *, fits: bool) -> 
 
 def test_version_that_is_not_readable_is_named_in_the_error() -> None:
     """The error has the unknown version, or says that there are too few bytes for a version."""
+    version_4_without_fields = b"\0\4\x90"
     with pytest.raises(CorruptRecord, match="unknown record value version 4"):
-        # Version 4 with an empty body.
-        CODEC.decode(b"\0\4\x90")
+        CODEC.decode(version_4_without_fields)
     with pytest.raises(CorruptRecord, match="expected a version of 2 bytes, got 1 bytes"):
         CODEC.decode(b"\0")

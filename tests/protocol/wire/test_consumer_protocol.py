@@ -1,7 +1,8 @@
 """The bytes of the consumer protocol are the same as those of Kafka's own classes.
 
-A consumer sends its subscription with JoinGroup, and gets its assignment with SyncGroup. Both begin
-with a version of two bytes. "BEHAVIOUR 4.7" is a section of docs/kafka/BEHAVIOUR.md.
+A consumer sends its subscription with JoinGroup: the topics that it wants to read. It gets its
+assignment with SyncGroup: the partitions that it shall read. Both are bytes with a version of their
+own, which is in the first two bytes. "BEHAVIOUR 4.7" is a section of docs/kafka/BEHAVIOUR.md.
 """
 
 import pytest
@@ -53,17 +54,19 @@ def test_subscription_of_each_version_keeps_the_fields_of_the_version(version: i
 
 
 def test_subscription_without_user_data_has_length_minus_one() -> None:
-    """The length -1 means null. So null user data differs from empty user data."""
+    """The length -1 means that there is no user data. This is not the same as empty user data."""
     data = encode_subscription(ConsumerProtocolSubscription(topics=()), 0)
     assert data == bytes.fromhex("000000000000ffffffff")
     assert decode_subscription(data).user_data is None
 
 
 def test_subscription_of_a_later_version_is_read_as_the_newest() -> None:
-    """A client may be newer than the assignor. The fields of newer versions are at the end."""
-    data = bytearray(encode_subscription(FULL, 3)) + b"more"
-    data[:2] = b"\x00\x09"  # version 9
-    assert decode_subscription(bytes(data)) == FULL
+    """A client may be newer than the one that assigns the partitions.
+
+    The fields of newer versions are at the end, and can be ignored.
+    """
+    version_9 = b"\x00\x09" + encode_subscription(FULL, 3)[2:] + b"fields of newer versions"
+    assert decode_subscription(version_9) == FULL
 
 
 def test_assignment_has_kafkas_bytes_and_is_read_back() -> None:
@@ -74,19 +77,21 @@ def test_assignment_has_kafkas_bytes_and_is_read_back() -> None:
     data = encode_assignment(assignment, 1)
     assert data == bytes.fromhex("0001000000010003666f6f0000000200000000000000010000000175")
     assert decode_assignment(data) == assignment
-    assert [str(p) for p in assignment.partitions()] == ["foo-0", "foo-1"]
+    assert [str(partition) for partition in assignment.partitions()] == ["foo-0", "foo-1"]
 
 
 def test_subscribed_topics_are_read_with_the_fields_of_version_0() -> None:
-    """The coordinator reads every version with the fields of version 0 (BEHAVIOUR 4.7)."""
-    data = b"\xff\xff" + encode_subscription(FULL, 3)[2:]  # version -1
-    assert decode_subscribed_topics(data) == ("t0", "t1")
+    """The coordinator reads only the topics, which are the first field of every version.
+
+    It does not look at the version, which is -1 here (BEHAVIOUR 4.7).
+    """
+    version_minus_1 = b"\xff\xff" + encode_subscription(FULL, 3)[2:]
+    assert decode_subscribed_topics(version_minus_1) == ("t0", "t1")
 
 
-# The whole subscription has 14 bytes. Even the longest prefix here ends inside its last field.
 @pytest.mark.parametrize("length", range(12))
 def test_truncated_subscription_is_a_consumer_protocol_error(length: int) -> None:
-    """No prefix is a valid subscription, and no other exception is raised."""
+    """The whole subscription has 14 bytes. Each of these prefixes ends inside a field."""
     data = encode_subscription(ConsumerProtocolSubscription(topics=("ab",)), 0)[:length]
     with pytest.raises(ConsumerProtocolError):
         decode_subscribed_topics(data)
@@ -94,7 +99,7 @@ def test_truncated_subscription_is_a_consumer_protocol_error(length: int) -> Non
 
 @pytest.mark.parametrize("data", [b"", b"x", b"\x00\x01", b"\x00\x01\x00\x00"])
 def test_subscription_that_ends_inside_a_number_is_truncated(data: bytes) -> None:
-    """Kafka's coordinator accepts truncated bytes. The topics of the member are then unknown."""
+    """Kafka's coordinator accepts such bytes. It treats the topics of the member as unknown."""
     with pytest.raises(TruncatedConsumerProtocol):
         decode_subscribed_topics(data)
 
@@ -102,7 +107,8 @@ def test_subscription_that_ends_inside_a_number_is_truncated(data: bytes) -> Non
 @pytest.mark.parametrize(
     "data",
     [
-        # Read as a version and the length of an array: "me", and "ta-c", which is 1,952,525,667.
+        # As bytes of a subscription, "me" is the version, and "ta-c" the length of an array,
+        # 1,952,525,667.
         b"meta-c1",
         bytes.fromhex("0000ffffffff"),  # a null array
         bytes.fromhex("000000000001ffff"),  # a null string
@@ -118,12 +124,12 @@ def test_subscription_with_an_impossible_length_is_unreadable(data: bytes) -> No
 
 
 def test_unknown_version_is_not_written() -> None:
-    """A mistyped version must not produce bytes that no client can read."""
+    """No client could read the bytes."""
     with pytest.raises(ConsumerProtocolError, match="expected a version from 0 to 3, got 4"):
         encode_subscription(FULL, 4)
 
 
 def test_string_over_the_limit_is_not_written() -> None:
-    """The length of a string is a signed number of 16 bits, so it is at most 32 767 bytes."""
+    """The length of a string is a signed number of 16 bits, so it is at most 32,767."""
     with pytest.raises(ConsumerProtocolError, match="32768 bytes"):
         encode_subscription(ConsumerProtocolSubscription(topics=("x" * 32_768,)))
