@@ -5,9 +5,9 @@ table beneath it. So a fact is described once, by a Column:
 
     Column("broker", heading="coordinator", key="w", tip="coordinator")
 
-takes the fact from the row's column `broker`. It has the heading `coordinator` in the text table,
-the key `w` in the data, and the title `coordinator` in the tooltip. A table of a section that
-belongs to no chart has columns with a heading alone.
+This takes the fact from the row's column `broker`. In the text table it has the heading
+`coordinator`, in the data of the chart the key `w`, and in the tooltip the title `coordinator`. A
+table that belongs to no chart has columns with only a heading.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,19 +21,21 @@ from pipeline.report.charts.chart import Cell, TextTable
 class Column:
     """One fact about a row.
 
-    - `value`: the name of a column of the row, or a function that returns the fact.
-    - `heading`, `key`, `tip`: the fact's name in a text table, in a chart's data, and in a tooltip.
-      If one of these names is empty, the fact is left out there. Only a column that has neither a
-      heading nor a key is in the text table all the same: it is a first column with the names of
-      the rows, and needs no heading.
-    - `numeric`: True if the column of a text table is aligned right.
+    If one of the names `heading`, `key` and `tip` is empty, the fact is left out in that place. But
+    a column that has neither a heading nor a key is in the text table: it is the first column,
+    which has the names of the rows and needs no heading.
     """
 
     value: str | Callable[[Any], Cell]  # Any: a table's row, or a struct of the summary
+    """The name of a column of the row, or a function that returns the fact about a row."""
     heading: str = ""
+    """The fact's name in a text table."""
     key: str = ""
+    """The fact's name in the data of a chart."""
     tip: str = ""
+    """The fact's name in a tooltip."""
     numeric: bool = False
+    """True if the column of a text table is aligned right."""
 
     def of(self, row: Any) -> Cell:  # noqa: ANN401 - see `value`
         """Return the fact about one row, for example the cell `broker` of the row."""
@@ -68,19 +70,19 @@ def text_table(
 ) -> TextTable:
     """Return rows as a text table.
 
-    - `limit`: maximum number of rows in the text table; None: all rows.
-    - `source`: the Parquet table that has all rows. A sentence about the rows that are left out
-      names it.
-    - `caption`, `folded`, `blocks`: as in TextTable. `blocks` must not be combined with a limit.
+    If there is a `limit`, the text table has at most so many rows. A sentence in its caption then
+    says that all rows are in the Parquet table `source`. `caption`, `folded` and `blocks` are as in
+    TextTable; `blocks` must not be combined with a limit.
     """
-    # A column without heading and key is shown: it names the rows of the table.
+    # A column without heading and key is shown, because it has the names of the rows.
     shown = [column for column in columns if column.heading or not column.key]
-    shown_rows = rows if limit is None else rows[:limit]
-    rest = "" if limit is None else bounded(source, len(rows), limit)
+    shown_rows, note = rows, ""
+    if limit is not None:
+        shown_rows, note = rows[:limit], note_on_left_out(source, len(rows), limit)
     return TextTable(
         headings=tuple(column.heading for column in shown),
         rows=tuple(tuple(column.of(row) for column in shown) for row in shown_rows),
-        caption=f"{caption} {rest}".strip(),
+        caption=f"{caption} {note}".strip(),
         numeric=tuple(column.heading for column in shown if column.numeric),
         folded=folded,
         blocks=tuple(blocks),
@@ -97,7 +99,7 @@ def clock_text(time_us: int | None) -> str | None:
     return None if time_us is None else f"{time_us / 1_000_000:,.3f}"
 
 
-def bounded(table: str, count: int, limit: int) -> str:
+def note_on_left_out(table: str, count: int, limit: int) -> str:
     """Return the sentence on the rows that a text table leaves out; "" if it leaves out none."""
     if count <= limit:
         return ""

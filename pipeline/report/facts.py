@@ -1,11 +1,10 @@
 """The facts about a run that a report needs, and that are not in the run's tables.
 
 The command line fills `RunFacts` from the run's JSON files: its manifest with the settings, its
-results with the verdict, and its journal, which lists the faults with their outcomes. The checkers,
-which gave the verdict, add the promises that they judge.
+results with the verdict, and its journal, which lists the faults with their outcomes.
 
-Times are microseconds on the run's clock. Nodes have the names that they have in the trace, the
-record of the run's events.
+Times are microseconds on the run's clock. Nodes have the names that they have in the trace, such as
+`broker-0`.
 """
 
 from collections.abc import Mapping
@@ -17,27 +16,26 @@ from results_schema.manifest import Manifest
 from results_schema.results import EXIT_UNKNOWN, CheckReport, Results, RunOutcome, Verdict
 
 Status = Literal["completed", "interrupted", "failed", "running", "killed"]
-"""How the run ended. The status is `killed` if the run's process is gone without a record of its
-end, and `failed` if coordlab itself failed.
+"""How the run ended. It has `failed` if coordlab itself failed. It was `killed` if its process is
+gone without having recorded an end.
 """
 _NO_RESULTS = Results(
     outcome=RunOutcome.INTERNAL_ERROR, verdict=Verdict.UNKNOWN, exit_code=EXIT_UNKNOWN
 )
-"""Used in the place of the results if a run wrote none. All counts are 0."""
+"""Stands for the results of a run that wrote none. All counts are 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingFact:
-    """One setting of the experiment.
-
-    `section` and `name` say where it is in the experiment's file: the section `groups.a` and the
-    name `members`, for example. `default` is None if the setting has no default.
-    """
+    """One setting of the experiment."""
 
     section: str
+    """The section of the experiment's file, such as `groups.a`."""
     name: str
+    """The name in this section, such as `members`."""
     value: str
     default: str | None = None
+    """None if the setting has no default."""
 
     @property
     def differs(self) -> bool:
@@ -47,30 +45,26 @@ class SettingFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """The facts about a run, without its trace.
-
-    - `results`: None if the run wrote none, or if they cannot be read.
-    - `status`: how the run ended.
-    - `faults`: the entries of the journal: the faults of the plan, and accidents.
-    - `losses`: sentences on missing parts of the trace or of the JSON files.
-    - `promises`: the promise that each check judges, by the check's name.
-    - `settings`: all settings of the experiment.
-    - `experiment_file`: path of the experiment's file; `experiment_yaml`: text of a file that
-      repeats the run, with all settings that the command line changed.
-    - `coordinator`: the version of Kafka's coordinator that the run models, such as the Scala one
-      of 3.9.
-    """
+    """The facts about a run, without its trace."""
 
     manifest: Manifest
     results: Results | None
+    """None if the run wrote none, or if they cannot be read."""
     status: Status
     faults: tuple[JournalEntry, ...] = ()
+    """The entries of the journal: the faults of the plan, and accidents."""
     losses: tuple[str, ...] = ()
+    """Sentences on missing parts of the trace or of the JSON files."""
     promises: Mapping[str, str] = field(default_factory=dict)
+    """The promise of Kafka's that each check judges, by the name of the check."""
     settings: tuple[SettingFact, ...] = ()
     experiment_file: str | None = None
+    """The path of the experiment's file."""
     experiment_yaml: str | None = None
+    """The text of a file with which the run can be repeated. It also has the settings that were
+    changed on the command line."""
     coordinator: str | None = None
+    """The version of Kafka's coordinator that the run models, such as the Scala one of 3.9."""
 
     @property
     def question(self) -> str:
@@ -85,8 +79,8 @@ class RunFacts:
     @property
     def links(self) -> tuple[tuple[str, str], ...]:
         """Names and addresses of pages for further reading."""
-        # `config` is plain JSON, so `links` can be missing, or can be something else than a
-        # mapping.
+        # `config` is JSON that somebody has written, so `links` can be missing, or can be something
+        # else than a mapping.
         links = self.manifest.config.get("links")
         if not isinstance(links, Mapping):
             return ()

@@ -1,7 +1,7 @@
 """The input of a report: the facts about a run, its tables, and the summary of the tables.
 
-A table is a folder of Parquet files, which the analysis of the run has written. This module reads
-it without Spark.
+The analysis of the run has written each table as a folder of Parquet files. This module reads them
+without Spark.
 """
 
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ Row = dict[str, Any]
 
 
 class NotAnalysed(Exception):
-    """A run lacks tables, because it was not analysed, or because an older version analysed it."""
+    """A run lacks a table. It was not analysed, or an older version of coordlab has analysed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunTables:
-    """The tables of a run directory; each is read at its first use."""
+    """The tables of a run directory. Each is read at its first use, and kept."""
 
     directory: Path
     _read: dict[str, tuple[Row, ...]] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class RunTables:
         If `columns` is given, the rows have only these columns.
         Raises: NotAnalysed if the table does not exist.
         """
-        # The same table can be read twice, with all and with some of its columns.
+        # The same table can be read twice, with all columns and with some of them.
         key = name if columns is None else f"{name}({','.join(columns)})"
         if key not in self._read:
             folder = self.directory / "tables" / name
@@ -72,7 +72,7 @@ class ReportInput:
 
     @property
     def cut_off(self) -> bool:
-        """True if the run did not complete. What such a run lacks could still have happened."""
+        """True if the run did not complete. Then what did not happen might still have happened."""
         return self.facts.status != "completed" or not self.summary.completed
 
     @property

@@ -2,14 +2,14 @@
 
 A chart goes through these steps:
 
-1. Altair, a Python library, builds its Vega-Lite specification.
-2. `chart_specs` compiles the specification to Vega, the library that draws the chart.
+1. Python builds its specification in the language Vega-Lite, with the library Altair.
+2. `chart_specs` compiles the specification to the language Vega.
 3. `page` embeds the result and the chart's data.
-4. `assets/report.js` draws the chart when the reader scrolls near it.
+4. `assets/report.js` draws the chart with the library Vega when the reader scrolls near it.
 
-Colours are CSS custom properties, whose values depend on the theme, and fills can be patterns
-(`url(#hatch-1)`). So one chart works in the light theme, in the dark theme and in print. Behind the
-charts whose x axis is the time, a hatched band shows when a fault was in force.
+Colours are CSS variables such as `var(--ink)`, whose values depend on the theme. So a chart has the
+right colours in the light theme, in the dark theme and in print. Fills can also be patterns, such
+as `url(#hatch-1)`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,12 +25,11 @@ change when the reader zooms.
 """
 
 SERIES = tuple(f"var(--c{index})" for index in range(1, 9))
-"""Plain fills. They also differ in lightness, so that they differ on black-and-white printers."""
+"""Plain fills. They also differ in lightness, so that they can be told apart in black and white."""
 HATCHES = tuple(f"url(#hatch-{index})" for index in range(1, 9))
 """The same colours with a pattern over each."""
 SOFT_HATCHES = tuple(f"url(#soft-{index})" for index in range(1, 9))
-"""HATCHES in paler colours: each is mixed half with the page's background (PAPER), so that text on
-it is legible."""
+"""HATCHES in paler colours, on which text is legible: each colour is mixed half with PAPER."""
 INK, MUTED, LINE, PAPER = "var(--ink)", "var(--muted)", "var(--line)", "var(--paper)"
 """Colours of text, of less important text, of grid lines, and of the page's background."""
 GOOD, BAD, WARN, ACCENT = "var(--good)", "var(--bad)", "var(--warn)", "var(--accent)"
@@ -44,26 +43,24 @@ Cell = str | int | float | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextTable:
-    """A table of text.
-
-    - `numeric`: the headings of the columns that are aligned right.
-    - `folded`: a summary line under which the table is folded; None if the table is open.
-    - `blocks`: the number of rows of each block. A wide table does not fit on a phone, so there
-      each block becomes a small table of its own, turned by 90 degrees: it has a line for each
-      heading, and a column for each row of the block. A block has one or two rows with the same
-      first cell. If there are no blocks, a phone shows the table as a desktop does.
-    """
+    """A table of text."""
 
     headings: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     caption: str = ""
     numeric: tuple[str, ...] = ()
+    """The headings of the columns that are aligned right."""
     folded: str | None = None
+    """A line under which the table is folded, until the reader clicks it; None if it is open."""
     blocks: tuple[int, ...] = ()
+    """How a phone shows a table that is too wide for it: as small tables, each of which has one
+    block of the rows. Such a table is turned by 90 degrees: it has a line for each heading, and a
+    column for each row. A block has one or two rows with the same first cell, and this field has
+    the number of rows of each block. If it is empty, a phone shows the table as it is."""
 
     @property
     def bodies(self) -> tuple[tuple[tuple[Cell, ...], ...], ...]:
-        """Return the rows of each block; all rows if there are no blocks."""
+        """The rows of each block; all rows if there are no blocks."""
         if not self.blocks:
             return (self.rows,)
         rows = iter(self.rows)
@@ -72,10 +69,10 @@ class TextTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pick:
-    """A list above a chart, from which the reader chooses one of the options.
+    """A list above a chart, from which the reader picks one of the options.
 
-    The choice becomes the value of the chart's parameter `param`. At first it is the first option.
-    Charts of one section with the same `param` change together.
+    The option becomes the value of the chart's parameter `param`, at first the first option. All
+    charts of a section with this parameter change together.
     """
 
     param: str
@@ -85,28 +82,24 @@ class Pick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """One picture.
-
-    - `id`: unique in the page; becomes the element's id.
-    - `about`: one sentence on the contents, above the picture; screen readers read it.
-    - `more`: explanation of how to read the picture, folded under it.
-    - `picks`: the choices above the picture.
-    - `spec`: the specification; it refers to its data by `alt.NamedData(name)`, with the names in
-      `data`.
-    - `on_time_axis`: True if the chart's x is the time (`time_x`), between FROM_S and TO_S
-      (`time_params`).
-    - `table`: the contents as text, for readers who do not see the picture.
-    """
+    """One chart, with the texts around it."""
 
     id: str
+    """The id of its element, which is unique in the page."""
     title: str
     about: str
+    """One sentence on the contents, above the chart. Screen readers read it."""
     spec: alt.TopLevelMixin
+    """The specification. It refers to its data by `alt.NamedData(name)`."""
     data: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    """The data sets by these names."""
     on_time_axis: bool = False
+    """True if the x axis is the time (`time_x`). These charts move and zoom together."""
     picks: tuple[Pick, ...] = ()
     more: str = ""
+    """An explanation of how to read the chart, which is folded under it."""
     table: TextTable | None = None
+    """The contents as text, for readers who do not see the chart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,11 +130,10 @@ class Section:
 
 
 def soft(fill: str) -> str:
-    """Return a fill of SERIES or HATCHES, or a colour, mixed half with the paper's colour.
+    """Return a paler version of a fill: its colour is mixed half with PAPER.
 
-    The result is opaque, because a fill with an opacity of one half would look different in the
-    legend and in front of a fault's band. Other patterns, the paper's colour and "transparent" are
-    returned unchanged.
+    A fill with an opacity of one half would look the same on the page's background, but not in
+    front of a fault's band. Patterns other than HATCHES, PAPER and "transparent" stay as they are.
     """
     if fill in HATCHES:
         return SOFT_HATCHES[HATCHES.index(fill)]
@@ -164,5 +156,5 @@ def time_x(field_name: str, *, title: str | None = None) -> alt.X:
 
 
 def axis_seconds(time_us: int | None) -> float | None:
-    """Return microseconds as seconds, the unit of charts; None (no such time) stays None."""
+    """Return microseconds as seconds, which are the unit of charts; None for None."""
     return None if time_us is None else time_us / 1_000_000

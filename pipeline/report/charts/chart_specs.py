@@ -1,12 +1,11 @@
 """Vega specifications and data of charts, as the page embeds them.
 
-Our charts are written in Vega-Lite, a concise language. The page's library draws Vega, a more
-verbose one. Compiling here, in Python, spares the page the compiler.
+Our charts are written in Vega-Lite, a concise language. The library in the page draws Vega, a more
+verbose one. So the charts are compiled here, in Python; otherwise the page would also need the
+compiler.
 
-This module also has the default configuration of all charts: fonts, colours, and the width of the
-labels beside a lane (a chart on the time axis that all lanes of a page share). This width is the
-same for all lanes, so that their time axes are aligned. A chart's own configuration takes
-precedence over the default.
+This module also has the default configuration of all charts, such as fonts and colours. The
+configuration of a single chart takes precedence over it.
 """
 
 import json
@@ -32,9 +31,9 @@ same in all lanes of a page, so that a moment has the same position in each lane
 def _for_width(wide: int, narrow: int) -> Spec:
     """Return a Vega expression with the value `wide` or, on a phone, `narrow`.
 
-    Vega evaluates an expression again only when a signal (a variable of Vega) in it changes.
-    `containerSize()` is no signal but `width` is, so the expression contains a comparison of
-    `width` that is always true.
+    Vega evaluates an expression again only when one of its variables changes, such as `width`.
+    `containerSize()` is no variable, so the expression also compares `width`, in a way that is
+    always true.
     """
     return {"expr": f"width >= 0 && containerSize()[0] < {NARROW_BELOW} ? {narrow} : {wide}"}
 
@@ -44,7 +43,7 @@ _LABEL_WIDTH = _for_width(LABELS_WIDE, LABELS_NARROW)
 _LABEL_LIMIT = _for_width(LABELS_WIDE - 12, LABELS_NARROW - 8)
 
 _CONFIG: Spec = {
-    # Screen readers get the page's description of the whole picture and its table, and no marks.
+    # Screen readers read the description of the chart and its table, and no single marks.
     "aria": False,
     "font": FONT,
     "background": None,
@@ -91,7 +90,9 @@ _LANE_CONFIG: Spec = {
     "axisY": {"minExtent": _LABEL_WIDTH, "maxExtent": _LABEL_WIDTH, "labelLimit": _LABEL_LIMIT},
     "axisX": {"format": "~f"},
 }
-"""Default configuration of lanes, in addition to _CONFIG."""
+"""The default configuration of lanes (charts on the time axis), in addition to _CONFIG. Their labels
+have the same width, so that their time axes are aligned.
+"""
 
 _VALIDATE = False
 """True if charts are validated against Vega-Lite's schema; tests set it.
@@ -102,7 +103,7 @@ Validation takes half the time of a report, so it is off by default.
 
 
 def payload(chart: Chart) -> Spec:
-    """Return a chart's inputs for `report.js`: its Vega specification, and its data in columns."""
+    """Return what `report.js` needs of a chart: its Vega specification, and its data."""
     return {
         "spec": compiled(chart),
         "data": {name: _names_and_values(rows) for name, rows in chart.data.items()},
@@ -139,9 +140,9 @@ def embedded(value: object) -> str:
 
 
 def _names_and_values(rows: Sequence[Mapping[str, Any]]) -> Spec:
-    """Return rows as one list of names and a list of values per row, so that names appear once.
+    """Return rows in a form in which each name appears only once.
 
-    [{"a": 1, "b": 2}, {"a": 3}] -> {"columns": ["a", "b"], "rows": [[1, 2], [3, None]]}
+    `[{"a": 1, "b": 2}, {"a": 3}]` -> `{"columns": ["a", "b"], "rows": [[1, 2], [3, None]]}`
     """
     names = list(dict.fromkeys(name for row in rows for name in row))
     return {"columns": names, "rows": [[row.get(name) for name in names] for row in rows]}

@@ -1,11 +1,9 @@
 """Vega's JavaScript, which every report contains.
 
 Vega is the library that draws the charts. It takes seconds to bundle its modules into one text, and
-the result depends only on the versions of the packages. So the text is kept in the user's cache
-folder, in a file whose name contains these versions, such as `vega-5.30-1.7.0-1f2e3d4c.js`.
-
-The cache only saves time. If the folder cannot be used, or if the file is damaged or belongs to
-another user, the text is bundled again; this is no error.
+the text depends only on the versions of the packages. So it is kept in the user's cache folder, in
+a file whose name has these versions, such as `vega-5.30-1.7.0-1f2e3d4c.js`. If the file cannot be
+used, for example because it is damaged or belongs to another user, the text is bundled again.
 """
 
 import hashlib

@@ -26,8 +26,7 @@ class LogAxis:
     def of(cls, values: Iterable[int], *, bound_us: int) -> "LogAxis":
         """Return an axis that contains all values and `bound_us`, the error of the clocks."""
         positive = [value for value in values if value > 0]
-        # At least 1 ms, so that an axis without values has a length.
-        longest = max([*positive, bound_us, 1_000])
+        longest = max([*positive, bound_us, 1_000])  # 1 ms, if there are no values
         shortest = min(positive, default=longest)
         room_behind_longest = longest // 4
         return cls(unit_us=_decade(shortest), end_us=longest + room_behind_longest)
@@ -43,7 +42,7 @@ class LogAxis:
 
     def place(self, value_us: int) -> float:
         """Return the position of a value on the axis: 0 is the beginning, 1 the end."""
-        # log1p(x) is log(1 + x): it is 0 at 0, and nearly linear below 1, which is `unit_us` here.
+        # log1p(x) is log(1 + x). It is 0 at 0, and nearly linear for x below 1, which is `unit_us`.
         return math.log1p(max(0, value_us) / self.unit_us) / math.log1p(self.end_us / self.unit_us)
 
     def value(self, place: float) -> float:
