@@ -90,8 +90,8 @@ _LANE_CONFIG: Spec = {
     "axisY": {"minExtent": _LABEL_WIDTH, "maxExtent": _LABEL_WIDTH, "labelLimit": _LABEL_LIMIT},
     "axisX": {"format": "~f"},
 }
-"""The default configuration of lanes (charts on the time axis), in addition to _CONFIG. Their labels
-have the same width, so that their time axes are aligned.
+"""The default configuration of lanes (charts on the time axis), in addition to _CONFIG. All labels
+have the same width, so that the time axes are aligned.
 """
 
 _VALIDATE = False
