@@ -105,7 +105,7 @@ def write_junit(path: Path, document: bytes) -> None:
 
 def junit_of_run(manifest: Manifest, results: Results, directory: Path) -> bytes:
     """Return the document of a run that has results."""
-    return document([suite_of_run(manifest, results, directory)])
+    return junit_document([suite_of_run(manifest, results, directory)])
 
 
 def suite_of_run(
@@ -142,7 +142,7 @@ def junit_of_failure(experiment: str, error: BaseException) -> bytes:
     """Return the document of a run that failed before it had results."""
     error_type = type(error).__name__
     message = str(error) or error_type  # a KeyboardInterrupt has no message
-    return document([suite_of_failure(experiment, message, kind=error_type)])
+    return junit_document([suite_of_failure(experiment, message, kind=error_type)])
 
 
 def suite_of_failure(name: str, message: str, *, kind: str) -> Suite:
@@ -216,7 +216,7 @@ def _story_lines(check: CheckReport) -> Iterable[str]:
         yield from (f"  {line}" for line in finding.story)
 
 
-def document(suites: Sequence[Suite]) -> bytes:
+def junit_document(suites: Sequence[Suite]) -> bytes:
     """Return the JUnit document that has these suites."""
     root = ET.Element("testsuites", {"name": _DOCUMENT_NAME, **_count_attributes(suites)})
     for suite in suites:

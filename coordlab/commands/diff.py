@@ -110,17 +110,17 @@ class ComparedTrace:
 class TraceDifference:
     """Where two traces begin to differ.
 
-    - `parts`: the first rows that differ; None if the traces are equal.
+    - `first_difference`: the first rows that differ; None if the traces are equal.
     - `shows_no_cause`: True if any two seeds would differ in these rows: the same event comes at
       another time, for instance.
-    - `story_parts`: if so, where the stories of the nodes begin to differ; otherwise None.
+    - `story_difference`: if so, where the stories of the nodes begin to differ; otherwise None.
     """
 
     one: ComparedTrace
     other: ComparedTrace
-    parts: Parting | None
+    first_difference: Parting | None
     shows_no_cause: bool
-    story_parts: StoryParting | None
+    story_difference: StoryParting | None
 
 
 @click.command(
@@ -176,18 +176,24 @@ def diff_command(options: DiffOptions) -> int:
     else:
         print_difference(console, difference)
     # 0 if the runs are equal, 1 if they differ, as for the `diff` of Unix.
-    return EXIT_PASS if difference.parts is None else EXIT_VIOLATED
+    return EXIT_PASS if difference.first_difference is None else EXIT_VIOLATED
 
 
 def compare_sides(
     one: ComparedTrace, other: ComparedTrace, *, before: int, after: int
 ) -> TraceDifference:
     """Compare two traces row by row. If that shows no cause, compare their stories."""
-    parts = parting(one.rows, other.rows, before=before, after=after)
-    shows_no_cause = parts is not None and parts_by_itself(one.rows, parts)
-    story_parts = story_parting(one.rows, other.rows, before=before) if shows_no_cause else None
+    first_difference = parting(one.rows, other.rows, before=before, after=after)
+    shows_no_cause = first_difference is not None and parts_by_itself(one.rows, first_difference)
+    story_difference = (
+        story_parting(one.rows, other.rows, before=before) if shows_no_cause else None
+    )
     return TraceDifference(
-        one=one, other=other, parts=parts, shows_no_cause=shows_no_cause, story_parts=story_parts
+        one=one,
+        other=other,
+        first_difference=first_difference,
+        shows_no_cause=shows_no_cause,
+        story_difference=story_difference,
     )
 
 
@@ -198,7 +204,7 @@ def _traces_to_compare(options: DiffOptions) -> tuple[ComparedTrace, ComparedTra
     if _names_a_run(options.one):
         raise click.UsageError("--against-passing plays schedules: name a file or a seed")
     schedule = named_schedule(options.one, options.space)
-    failed, one = _play(schedule.name, schedule)
+    failed, one = _play_and_trace(schedule.name, schedule)
     if failed.result is PlayResult.PASS:
         raise click.UsageError(f"{schedule.name} passes itself: there is nothing to explain")
     # The attempts are printed on standard error, because with --json standard output has only the
@@ -214,7 +220,7 @@ def _traces_to_compare(options: DiffOptions) -> tuple[ComparedTrace, ComparedTra
     change = neighbour.change  # such as `network seed 7` or `without crash-1`
     if not change.startswith("without"):
         change = f"with {change}"
-    _, other = _play(
+    _, other = _play_and_trace(
         f"the same {change}",
         schedule,
         seed=neighbour.seed,
@@ -233,7 +239,7 @@ def _trace_named(name: str, options: DiffOptions) -> ComparedTrace:
         if options.messages:
             raise click.UsageError("--messages: only run directories hold messages")
         schedule = named_schedule(name, options.space)
-        _run, trace = _play(schedule.name, schedule)
+        _run, trace = _play_and_trace(schedule.name, schedule)
         return trace
     run = find_run(Path(name), options.runs)
     path = run.events / EVENTS_FILE
@@ -272,7 +278,7 @@ def _rows_to_compare(rows: Iterable[TraceRow], *, messages: bool) -> Iterable[Tr
     return (row for row in rows if row.kind not in MESSAGE_KINDS)
 
 
-def _play(
+def _play_and_trace(
     name: str, schedule: Schedule, *, seed: int | None = None, plan: Plan | None = None
 ) -> tuple[PlayedRun, ComparedTrace]:
     """Play a schedule in virtual time, and return the run and its trace.
@@ -304,26 +310,28 @@ def _earliest_finding(findings: Iterable[_TimedFinding]) -> str:
 
 def _document(difference: TraceDifference) -> dict[str, object]:
     """Return the document of `--json`."""
-    parts, story_parts = difference.parts, difference.story_parts
+    first_difference, story_difference = difference.first_difference, difference.story_difference
+    rows_alike = len(difference.one.rows)  # all, if the traces are equal
     parts_document: dict[str, object] | None = None
-    if parts is not None:
+    if first_difference is not None:
+        rows_alike = first_difference.rows_alike
         parts_document = {
-            "before": _row_documents(parts.before),
-            "one": _row_documents(parts.one),
-            "other": _row_documents(parts.other),
-            "nodes": _node_documents(parts.nodes),
+            "before": _row_documents(first_difference.before),
+            "one": _row_documents(first_difference.one),
+            "other": _row_documents(first_difference.other),
+            "nodes": _node_documents(first_difference.nodes),
         }
     story_document: dict[str, object] | None = None
-    if story_parts is not None:
+    if story_difference is not None:
         story_document = {
-            "before": _row_documents(story_parts.before),
-            "nodes": _node_documents(story_parts.nodes),
+            "before": _row_documents(story_difference.before),
+            "nodes": _node_documents(story_difference.nodes),
         }
     return {
         "one": _trace_document(difference.one),
         "other": _trace_document(difference.other),
-        "equal": parts is None,
-        "rows_alike": len(difference.one.rows) if parts is None else parts.rows_alike,
+        "equal": first_difference is None,
+        "rows_alike": rows_alike,
         "parts": parts_document,
         "by_itself": difference.shows_no_cause,
         "story": story_document,
@@ -339,8 +347,8 @@ def _document_without_second(one: ComparedTrace) -> dict[str, object]:
     return {"one": _trace_document(one), **dict.fromkeys(keys, None)}
 
 
-def _trace_document(side: ComparedTrace) -> dict[str, object]:
-    return {"name": side.name, "result": side.result, "claim": side.claim}
+def _trace_document(trace: ComparedTrace) -> dict[str, object]:
+    return {"name": trace.name, "result": trace.result, "claim": trace.claim}
 
 
 def _row_documents(rows: Iterable[TraceRow | None]) -> list[dict[str, object] | None]:
@@ -365,37 +373,38 @@ def _node_documents(nodes: Iterable[NodeParting]) -> list[dict[str, object]]:
 
 def print_difference(console: Console, difference: TraceDifference) -> None:
     """Print the two runs, and then where their traces or their stories begin to differ."""
-    one, other, parts = difference.one, difference.other, difference.parts
+    one, other, first_difference = difference.one, difference.other, difference.first_difference
     print_lines(console, [*_lines_about("A", one), *_lines_about("B", other)])
-    if parts is None:
+    if first_difference is None:
         print_lines(console, [f"equal: {len(one.rows):,} rows"], style="bold green")
         return
-    if difference.story_parts is None:
-        _print_first_rows_that_differ(console, parts)
-        _print_nodes(console, "where each node parts:", parts.nodes)
+    if difference.story_difference is None:
+        _print_first_rows_that_differ(console, first_difference)
+        _print_nodes(console, "where each node parts:", first_difference.nodes)
         return
-    _print_story(console, difference.story_parts)
+    _print_story(console, difference.story_difference)
+    time, rows_alike = _first_time(first_difference), first_difference.rows_alike
     print_lines(
         console,
         [
-            f"The first row that differs is at {_first_time(parts)}, after {parts.rows_alike:,} "
-            "rows alike. It tells nothing: the same came at another time, or the cluster was still "
+            f"The first row that differs is at {time}, after {rows_alike:,} rows alike. "
+            "It tells nothing: the same came at another time, or the cluster was still "
             "starting, or one plan ended earlier. --json has it."
         ],
         style="dim",
     )
 
 
-def _print_story(console: Console, story_parts: StoryParting) -> None:
+def _print_story(console: Console, story_difference: StoryParting) -> None:
     """Print what happened before the stories part, then how each node goes on in both runs."""
-    if not story_parts.nodes:
+    if not story_difference.nodes:
         print_lines(
             console,
             ["Both tell the same story: no node takes another step from the steady state on."],
             style="bold green",
         )
         return
-    first = story_parts.nodes[0]
+    first = story_difference.nodes[0]
     print_lines(
         console,
         [f"The first step that differs is at {clock(first.time_us)}, on {first.node}."],
@@ -406,10 +415,10 @@ def _print_story(console: Console, story_parts: StoryParting) -> None:
         ["Each node's steps are compared from the steady state on, without times, offsets, ids."],
         style="dim",
     )
-    if story_parts.before:
+    if story_difference.before:
         print_lines(console, ["what led to it, at the times of A:"], style="bold")
-        print_lines(console, [f"  {row_words(row)}" for row in story_parts.before])
-    _print_nodes(console, "the first step of each node that differs:", story_parts.nodes)
+        print_lines(console, [f"  {row_words(row)}" for row in story_difference.before])
+    _print_nodes(console, "the first step of each node that differs:", story_difference.nodes)
 
 
 def _lines_about(letter: str, trace: ComparedTrace) -> Iterable[str]:
@@ -420,26 +429,25 @@ def _lines_about(letter: str, trace: ComparedTrace) -> Iterable[str]:
         yield f"   {trace.claim}"
 
 
-def _print_first_rows_that_differ(console: Console, parts: Parting) -> None:
+def _print_first_rows_that_differ(console: Console, first_difference: Parting) -> None:
     """Print the rows before the first difference, and then those of both traces in columns."""
+    time, rows_alike = _first_time(first_difference), first_difference.rows_alike
     print_lines(
-        console,
-        [f"They part at {_first_time(parts)}, after {parts.rows_alike:,} rows alike."],
-        style="bold red",
+        console, [f"They part at {time}, after {rows_alike:,} rows alike."], style="bold red"
     )
-    if parts.before:
+    if first_difference.before:
         print_lines(console, ["what both have before:"], style="bold")
-        for row in parts.before:
+        for row in first_difference.before:
             print_lines(console, [f"  {row_words(row)}"])
     print_lines(console, ["how they go on:"], style="bold")
-    pairs = list(zip_longest(parts.one, parts.other))
+    pairs = list(zip_longest(first_difference.one, first_difference.other))
     console.print(_side_by_side(pairs))
 
 
-def _first_time(parts: Parting) -> str:
+def _first_time(first_difference: Parting) -> str:
     """Return the time at which the traces begin to differ."""
     # A trace that has ended has no rows here. The other one has some.
-    first_rows = [rows[0] for rows in (parts.one, parts.other) if rows]
+    first_rows = [rows[0] for rows in (first_difference.one, first_difference.other) if rows]
     return clock(min(row.time_us for row in first_rows))
 
 

@@ -275,7 +275,7 @@ def _print_runs(console: Console, runs: Sequence[ListedRun]) -> None:
     for heading in ("run", *_COLUMNS):
         justify: JustifyMethod = "right" if heading == COMMIT_GAP else "left"
         table.add_column(heading, no_wrap=True, justify=justify)
-    cells = {name: _cells(runs_of_entry) for name, runs_of_entry in entries.items()}
+    cells = {name: _entry_cells(runs_of_entry) for name, runs_of_entry in entries.items()}
     for name, columns in cells.items():
         table.add_row(Text(name, style="bold"), *columns)
     unbounded = console.options.update(max_width=_MORE_THAN_ANY_WIDTH)
@@ -293,7 +293,7 @@ def _print_runs(console: Console, runs: Sequence[ListedRun]) -> None:
         console.print(second_line, soft_wrap=True)
 
 
-def _cells(runs: Sequence[ListedRun]) -> tuple[Text, ...]:
+def _entry_cells(runs: Sequence[ListedRun]) -> tuple[Text, ...]:
     """Return the cells of an entry in the order of _COLUMNS."""
     verdicts = _words_with_counts([run.verdict or "-" for run in runs], _VERDICT_STYLES, "dim")
     if any(run.caveats for run in runs):

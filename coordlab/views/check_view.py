@@ -42,12 +42,12 @@ def print_checks(console: Console, checks: tuple[CheckReport, ...]) -> None:
         for check in checks:
             print_lines(console, _lines_about(check), style=_CHECK_STYLES[check.outcome])
     else:
-        print_table(console, _table(checks))
+        print_table(console, _checks_table(checks))
     for check in checks:
         _print_findings(console, check)
 
 
-def _table(checks: tuple[CheckReport, ...]) -> Table:
+def _checks_table(checks: tuple[CheckReport, ...]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("check", "outcome", "seen"):
         table.add_column(heading)

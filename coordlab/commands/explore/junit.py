@@ -11,7 +11,7 @@ from pathlib import Path
 from chaos.checkers.registry import CHECKERS
 from chaos.exploration.results import ExplorationResults, FoundGroup
 from chaos.exploration.store import ExplorationManifest
-from coordlab.junit import Case, Suite, document
+from coordlab.junit import Case, Suite, junit_document
 from pipeline.summary.story import counted
 from results_schema.results import RunOutcome, Verdict
 
@@ -45,7 +45,7 @@ def junit_of_exploration(
         started_at=manifest.started_at,
         host=manifest.host,
     )
-    return document([suite])
+    return junit_document([suite])
 
 
 def _case_of_search(results: ExplorationResults) -> Case:

@@ -82,13 +82,13 @@ def _print_verdict(
 ) -> None:
     """Print the verdict, the number of runs, and why the search ended."""
     # A search that broke off has a verdict, too: that of the runs it has completed.
-    word = results.verdict.value.upper()
+    verdict = results.verdict.value.upper()
     if results.outcome is RunOutcome.INTERRUPTED:
-        word = f"INTERRUPTED, {word} so far"
+        verdict = f"INTERRUPTED, {verdict} so far"
     elif results.outcome is RunOutcome.INTERNAL_ERROR:
-        word = f"THE LAB FAILED, {word} beside that"
+        verdict = f"THE LAB FAILED, {verdict} beside that"
     runs = f"{counted(results.seeds, 'run')} of {manifest.space} from seed {manifest.first_seed}"
-    line = f"{word}  {runs}: {results.stopped_because}"
+    line = f"{verdict}  {runs}: {results.stopped_because}"
     console.print(Text(line, style=_VERDICT_STYLES[results.verdict]), soft_wrap=True)
 
 
@@ -141,9 +141,9 @@ def _rechecks_line(rechecks: Rechecks) -> str:
 def _print_finding(console: Console, finding: FoundGroup, results: ExplorationResults) -> None:
     """Print a finding with its example, as shown at the top of this module."""
     console.print()
-    word = "seed" if len(finding.seeds) == 1 else "seeds"
+    noun = "seed" if len(finding.seeds) == 1 else "seeds"
     seeds = _seed_list(finding.seeds, results)
-    heading = f"{finding.name}  {counted(finding.runs, 'run')}, {word} {seeds}"
+    heading = f"{finding.name}  {counted(finding.runs, 'run')}, {noun} {seeds}"
     console.print(Text(heading, style="bold red"), soft_wrap=True)
     lines = [
         f"  {finding.summary}",

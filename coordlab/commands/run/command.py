@@ -233,7 +233,7 @@ def _load_and_run(options: RunOptions, console: Console) -> int:
         return run_seeds(_seeds_options(options, options.seeds), playable, console)
     directory = playable.make_directory(options.runs, _chosen_seed(options, loaded.experiment))
     with terminate_as_ctrl_c():
-        results = _play(options, playable, directory, console)
+        results = _play_with_view(options, playable, directory, console)
         if options.junit is not None:
             junit = junit_of_run(directory.manifest, results, directory.path)
             write_junit(options.junit, junit)
@@ -282,7 +282,7 @@ def _chosen_seed(options: RunOptions, experiment: Experiment) -> int:
     return 0 if experiment.replay is None else experiment.replay.seed
 
 
-def _play(
+def _play_with_view(
     options: RunOptions, playable: Playable, directory: RunDirectory, console: Console
 ) -> Results:
     """Play the run. A live view shows its progress, except with --json."""

@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from chaos.results.run_directory import PastRun
-from coordlab.junit import Suite, document, suite_of_failure, suite_of_run
+from coordlab.junit import Suite, junit_document, suite_of_failure, suite_of_run
 from pipeline.summary.caveats import caveats_of
 from pipeline.summary.comparison import Comparison, ComparisonRow, compare_runs
 from pipeline.summary.comparison_cells import middle
@@ -262,7 +262,7 @@ class SeedRuns:
 
     def junit(self) -> bytes:
         """Return JUnit XML with a suite for each seed, which is green only if the seed passed."""
-        return document([self._suite(run) for run in self.runs])
+        return junit_document([self._suite(run) for run in self.runs])
 
     def _suite(self, run: SeedRun) -> Suite:
         """Return the suite of a seed: a case for each check, or one error without results."""

@@ -56,7 +56,7 @@ class PlayedSeed(msgspec.Struct, frozen=True, kw_only=True):
 def play_seed(job: SeedJob, items: Items) -> bytes:
     """Play the one seed in `items`, and return an encoded PlayedSeed."""
     (item,) = items  # the main process never sends more than one
-    return msgspec.msgpack.encode(_play(job, number_of(item)))
+    return msgspec.msgpack.encode(_play_one_seed(job, number_of(item)))
 
 
 def decode_seed(answer: bytes) -> PlayedSeed:
@@ -64,7 +64,7 @@ def decode_seed(answer: bytes) -> PlayedSeed:
     return msgspec.msgpack.decode(answer, type=PlayedSeed)
 
 
-def _play(job: SeedJob, seed: int) -> PlayedSeed:
+def _play_one_seed(job: SeedJob, seed: int) -> PlayedSeed:
     """Play one seed. Raises nothing: an exception becomes the `failure` of the answer."""
     path: str | None = None  # of the run directory, as soon as it has been made
     summary = None

@@ -128,7 +128,7 @@ def _play_all(job: SeedJob, options: SeedsOptions, console: Console) -> SeedRuns
         _SeedProgress(console, len(options.seeds), wanted=not options.json) as seed_progress,
         WorkerProcesses(partial(play_seed, job), size=process_count) as workers,
     ):
-        interrupted = _play(
+        interrupted = _play_waiting_seeds(
             workers, deque(options.seeds), stop_requested, seed_progress.add, runs, job
         )
     return SeedRuns(
@@ -139,7 +139,7 @@ def _play_all(job: SeedJob, options: SeedsOptions, console: Console) -> SeedRuns
     )
 
 
-def _play(
+def _play_waiting_seeds(
     workers: WorkerProcesses,
     waiting: deque[int],
     stop_requested: Callable[[], bool],

@@ -195,10 +195,10 @@ def _print_group(console: Console, group: str, rows: Sequence[ComparisonRow], se
     for statistics in (_statistics_that_fit(console, rows, seeds), ("",)):
         lines = list(_figure_lines(rows, statistics, seeds))
         if lines:
-            print_table(console, _table(statistics, lines))
+            print_table(console, _figures_table(statistics, lines))
 
 
-def _table(statistics: Sequence[str], lines: Sequence[_FigureLine]) -> Table:
+def _figures_table(statistics: Sequence[str], lines: Sequence[_FigureLine]) -> Table:
     """Return the lines as a table.
 
     If some seeds lack a figure, it has one more column, with the number of seeds that have it.
