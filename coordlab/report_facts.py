@@ -129,8 +129,8 @@ def _portable_path(manifest: Manifest) -> str | None:
     """Return the path of the experiment's file, without the folders of one machine.
 
     For example `experiments/coordinator_crash.yaml` for
-    `/home/ann/coordlab/experiments/coordinator_crash.yaml`, but `mine.yaml` for
-    `/home/ann/mine.yaml`. A relative path stays as it is.
+    `<checkout>/experiments/coordinator_crash.yaml`, but `mine.yaml` for
+    `/tmp/mine.yaml`. A relative path stays as it is.
     """
     if manifest.experiment_file is None:
         return None

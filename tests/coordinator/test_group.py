@@ -588,8 +588,7 @@ def test_offsets_of_a_rebalancing_or_just_emptied_group_do_not_expire() -> None:
     assert expired_count(9 * day_ms) == 0
 
     group.init_next_generation(now_us=0, cause=GroupStateCause.ALL_JOINED, trace=[])
-    assert group.state is GroupState.COMPLETING_REBALANCE
-    assert expired_count(9 * day_ms) == 0
+    assert (group.state, expired_count(9 * day_ms)) == (GroupState.COMPLETING_REBALANCE, 0)
     group.transition_to(
         GroupState.STABLE, now_us=0, cause=GroupStateCause.ASSIGNMENT_STORED, trace=[]
     )
