@@ -66,8 +66,7 @@ def run_one(part: str) -> tuple[str, tuple[Measurement, ...]]:
 
 def section_of(part: str, printed: str, measurements: tuple[Measurement, ...]) -> str:
     """Return the section of one part in the page."""
-    # The last column of the table has no heading. It says whether the goal is met or missed, and is
-    # empty if the figure has no goal.
+    # The last column of the table, which has no heading, says whether the goal is met or missed.
     lines = [
         f"## {part}",
         "",
@@ -77,7 +76,9 @@ def section_of(part: str, printed: str, measurements: tuple[Measurement, ...]) -
         "|---|---|---|---|---|---|",
     ]
     for figure in measurements:
-        verdict = "" if figure.met is None else ("met" if figure.met else "**missed**")
+        verdict = ""  # without a goal
+        if figure.met is not None:
+            verdict = "met" if figure.met else "**missed**"
         lines.append(
             f"| {figure.name} | {figure.value:,.4g} {figure.unit} "
             f"| {figure.baseline:,.4g} {figure.unit} ({figure.baseline_name}) "

@@ -46,7 +46,7 @@ results that an earlier, interrupted run had computed.
 
 
 def run_module(module: str) -> tuple[bool, str]:
-    """Run one module; return True if it passed, and its section of the page."""
+    """Run one module; return whether it passed, and its section of the page."""
     began = time.monotonic()
     done = subprocess.run(
         [
@@ -73,13 +73,14 @@ def run_module(module: str) -> tuple[bool, str]:
         for line in done.stdout.splitlines()
         if line.startswith("soak: ")
     ]
-    # The last line of pytest has the numbers of tests and the time, between equals signs.
-    closing = done.stdout.strip().splitlines()[-1].strip("= ") if done.stdout.strip() else ""
+    # The last line of pytest's output is `=== 3 passed in 12.34s ===`.
+    all_lines = done.stdout.strip().splitlines()
+    totals = all_lines[-1].strip("= ") if all_lines else ""
     section = [
         f"## {module}",
         "",
         f"Commit {commit()}; {machine()}; {minutes:.1f} minutes; "
-        f"{'passed' if done.returncode == 0 else '**failed**'} ({closing}).",
+        f"{'passed' if done.returncode == 0 else '**failed**'} ({totals}).",
         "",
         *(f"* {line}" for line in lines),
     ]

@@ -34,9 +34,9 @@ _PRINT_EVERY = 20
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Search for the named bugs or for BUGS, or play another space with the bugs of operations."""
-    known = {**BUGS, **OPERATION_BUGS}
-    parsed = _parser(known).parse_args(arguments)
-    unknown = [name for name in parsed.bugs if name not in known]
+    all_bugs = {**BUGS, **OPERATION_BUGS}
+    parsed = _parser(all_bugs).parse_args(arguments)
+    unknown = [name for name in parsed.bugs if name not in all_bugs]
     if unknown:
         sys.exit(f"no such bug: {', '.join(unknown)}")
     if parsed.absent:
@@ -48,14 +48,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     seeds = parsed.seeds or SEEDS
     # Each space is loaded once, although several bugs have the same space.
-    space_names = {parsed.space or bug.space for bug in known.values()}
+    space_names = {parsed.space or bug.space for bug in all_bugs.values()}
     spaces = {name: load_space(name) for name in sorted(space_names)}
     hunts = []
-    # If no bug is named, all of BUGS are searched for. A bug of OPERATION_BUGS is searched for only
-    # if it is named. The results of OPERATION_BUGS are recorded only if exactly these are named.
     for name in parsed.bugs or BUGS:
-        hunts.append(hunt(known[name], spaces[parsed.space or known[name].space], seeds=seeds))
+        bug = all_bugs[name]
+        hunts.append(hunt(bug, spaces[parsed.space or bug.space], seeds=seeds))
         print(hunts[-1], flush=True)
+    # The page must have the results of all bugs. So the results are recorded only if all of BUGS
+    # were searched for, or exactly OPERATION_BUGS.
     if not parsed.bugs:
         write_page(hunts)
         print(f"wrote {PAGE}")
@@ -64,14 +65,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"wrote a section of {PAGE}")
 
 
-def _parser(known: Iterable[str]) -> argparse.ArgumentParser:
-    """Return the parser of the command line; `known`: the names of all bugs."""
+def _parser(names_of_bugs: Iterable[str]) -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.planted_bugs",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("bugs", nargs="*", metavar="BUG", help=f"of {', '.join(known)}")
+    parser.add_argument("bugs", nargs="*", metavar="BUG", help=f"of {', '.join(names_of_bugs)}")
     parser.add_argument("--seeds", type=int, help=f"default: {SEEDS}, with --absent {ABSENT_SEEDS}")
     parser.add_argument("--space", help=f"default: each bug's own, with --absent `{ABSENT_FROM}`")
     parser.add_argument(

@@ -1,8 +1,8 @@
 """The answer to "Why?" on the first screen: what caused the longest time without service.
 
-The answer has a paragraph for each cause that was found: a slow failover, for example, a
-coordinator that did not know that it was replaced, or a rebalance. `_causes` collects the facts,
-and the macro `why` in `templates/causes.j2` makes sentences of them.
+The answer has a paragraph for each cause that was found. A cause is a slow failover, for example,
+or a coordinator that did not know that it had been replaced. `_causes` collects the facts, and the
+macro `why` in `templates/causes.j2` makes sentences of them.
 """
 
 from collections.abc import Iterator, Sequence

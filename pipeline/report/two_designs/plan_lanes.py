@@ -50,8 +50,7 @@ MAX_LANES = 24
 MAX_CHANGES = 12
 """Maximum number of changes that the reader can pick."""
 _BEFORE_S, _AFTER_S = 0.4, 1.0
-"""The axis begins this many seconds before the change, and ends this many seconds after the group
-was settled."""
+"""The axis begins 0.4 s before the change, and ends 1 s after both groups were settled."""
 _SECOND = 1_000_000  # in microseconds
 _FILLS = {"done": SERIES[2], "no broker": SERIES[2], "conflict": WARN, "exception": BAD}
 """Colours of attempts by their outcome."""
@@ -86,14 +85,14 @@ def pairs_of(costs: Sequence[Cost]) -> list[CostPair]:
         candidates = same_run or same_size or corresponding
         if not candidates:
             continue
-        other = candidates[0]
-        if cost.counts.plans or other.counts.plans:
-            pairs.append((cost, other))
+        counterpart = candidates[0]
+        if cost.counts.plans or counterpart.counts.plans:
+            pairs.append((cost, counterpart))
     return pairs
 
 
 def _index_in_kind(cost: Cost) -> int:
-    """Return the index of a cost's change among the group's changes of its kind."""
+    """Return which join, or which death, of its group a change is: 0 for the first one."""
     of_kind = [change for change in cost.side.changes if change.kind == cost.change.kind]
     return of_kind.index(cost.change)
 
