@@ -129,6 +129,7 @@ def _parts_about_one_fault(
 
 def _groups_table(rows: FaultRows) -> TextTable:
     """Return the table of what each group's members went through after the fault."""
+    # The rows of `client_phases` about the members of each group.
     members: dict[str, list[Row]] = {}
     for row in rows.client:
         members.setdefault(row["group"], []).append(row)
@@ -144,7 +145,7 @@ def _groups_table(rows: FaultRows) -> TextTable:
         return sum(row["unknown_us"] is not None for row in members[group])
 
     def noticed_by(group: str) -> str:
-        """Return how the members noticed, the most frequent way first: `NOT_COORDINATOR 3`."""
+        """Return how the members noticed the fault: `NOT_COORDINATOR 3, disconnected 1`."""
         counts = Counter(row["noticed_by"] for row in members[group] if row["noticed_by"])
         return ", ".join(f"{cause} {count:,}" for cause, count in counts.most_common())
 

@@ -29,8 +29,8 @@ from protocol.causes import RemovalCause
 CoordinatorEpoch = tuple[str | None, int | None]
 """A coordinator, with the leader epoch in which it serves: `("broker-1", 3)`."""
 Side = Literal["first", "second"]
-"""One of the two owners in an overlap. Columns of `ownership_overlaps` begin with this word, such as
-`first_consumer` and `second_consumer`."""
+"""One of the two owners in an overlap. Columns of `ownership_overlaps` begin with this word:
+`first_consumer` and `second_consumer`, for example."""
 _GROUPS = "lane-groups"
 _TIMER_TOLERANCE_US = 50_000
 """If a rebalance ends within this time of the moment at which a session expires, the end of the

@@ -5,9 +5,9 @@ coordinator it grows only linearly. The chart shows this in three ways, on logar
 
 - Dots are changes in the runs of the report.
 - Rings are measurements of Kafka 1.1.1.
-- Dashed lines are the number of reads by the formula of `measured`. Such a formula is called a law.
-  There is a line for each cluster, because its numbers of topics, brokers and partitions are in the
-  formula.
+- Dashed lines are the numbers of reads by the formula of `measured`. They are called laws. The
+  formula needs the numbers of topics, brokers and partitions, so clusters of different sizes have
+  different lines.
 """
 
 from collections.abc import Iterator, Sequence

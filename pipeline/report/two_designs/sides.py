@@ -1,9 +1,9 @@
 """The sides of a comparison. A side is one group of one run, with its changes.
 
 For example, a run has a group `old` on ZooKeeper and a group `new` with a coordinator, and a third
-member joins both of them. Then the run has two sides, and each has a change of the kind `join`. A
-fault that hits a member is also a change, and so is the end of such a fault. The effects of a
-change are looked for in its window, which lasts until the next change of the group.
+member joins both of them. Then the run has two sides, and each has a change of the kind `join`.
+Faults are changes, too, and so are their ends. The effects of a change are looked for in its
+window, which lasts until the next change of the group.
 
 Times are microseconds on the run's clock.
 """
