@@ -48,8 +48,8 @@ FAULTS_MAX = 3
 SHRINK_CPU_S = 28.0
 """CPU seconds after which the shrinking of one schedule ends."""
 REPORTED_AT_ONCE = frozenset({Fencing.name, Generations.name, NeedlessRebalance.name})
-"""Checkers that report a violation as soon as it happens. Others, such as that of ownership, wait.
-"""
+"""Checkers that report a violation as soon as it happens. Others wait before they do so, such as
+that of ownership."""
 RUN_ON_AFTER_FINDING_US = 6_000_000
 """If the finding is of a checker in REPORTED_AT_ONCE, a run of a smaller schedule need not last
 longer than this after the moment of the finding."""

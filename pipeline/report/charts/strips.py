@@ -7,8 +7,8 @@ the measure. If there are many subjects, bars count them instead of dots.
 
 If the nodes of a run were on several machines, a length can be wrong by the difference between
 their clocks. The largest such difference is called the clocks' error (`bound_us` in the code). It
-is drawn as a grey band at the beginning of a strip, because of a length in it only one thing is
-certain: it is shorter than the error.
+is drawn as a grey band at the beginning of a strip: a length in this band can in truth be anything
+from 0 to the error.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -4,8 +4,8 @@ An example of such a sentence: "Of the 9.3 s until broker-2 (epoch 1) was the ac
 __consumer_offsets-3 (readers), 9.1 s went by until the controller noticed that broker-0 was gone
 (detect; broker.session.timeout.ms = 9000)."
 
-The time from a fault until all works again is divided into phases, such as `detect`. They are
-measured twice, and each series of phases is called a chain:
+The time from a fault until everything works again is divided into phases, such as `detect`. This is
+done in two ways, and each series of phases is called a chain:
 
 - The broker chain of a partition of `__consumer_offsets`: the controller notices the fault
   (detect), the new leader learns that it leads (publish), and it loads the groups (load wait,
@@ -13,9 +13,9 @@ measured twice, and each series of phases is called a chain:
 - The client chain of a member: it gives up its old coordinator (notice), finds the new one
   (rediscover), and has its first success there (accept).
 
-A fault usually moves several partitions, and affects several members. A sentence tells of one of
-them, the median. It could not use an average of each phase, because only the phases of one
-partition or member add up to the whole time.
+A fault usually moves several partitions, and affects several members. A sentence tells only of the
+median partition or member. It does not use averages, because only the phases of one partition or
+member add up to its whole time.
 
 The functions read rows of the tables `broker_phases`, `client_phases` and `availability`, and
 render macros of the template `chains.j2`.

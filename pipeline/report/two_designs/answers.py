@@ -23,6 +23,7 @@ FACTOR = 2
 """A figure counts as changed if its two values differ by this factor or more."""
 _DESIGNS: tuple[Design, Design] = ("zookeeper", "coordinator")
 _TIME_WITH_TWO_OWNERS = "partition-seconds with two owners, each by its own knowledge"
+"""The name of the only figure in `_of_groups` that is a time."""
 _REFUSALS = (
     "UNKNOWN_MEMBER_ID",
     "ILLEGAL_GENERATION",
