@@ -36,7 +36,7 @@ SEEDS = 100
 PARTITIONS = 64
 TICK_MS = 2_000
 """The servers of ZooKeeper end sessions only at multiples of this time."""
-TENTH = 0.1
+TIME_TOLERANCE = 0.1
 """The share by which a measured time may differ from the median of the seeds."""
 
 
@@ -231,7 +231,7 @@ def _compare(costs: Sequence[Change], measured: Measured, timeouts_us: Sequence[
     # Rule 2: a time that a timeout decides lies near the median of the seeds.
     if measured.timeout_us is not None:
         median_us = percentile(sorted(timeouts_us), 50)
-        assert abs(median_us - measured.timeout_us) <= TENTH * measured.timeout_us
+        assert abs(median_us - measured.timeout_us) <= TIME_TOLERANCE * measured.timeout_us
 
 
 def _say_costs(what: str, costs: Sequence[Change]) -> None:

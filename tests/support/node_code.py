@@ -50,7 +50,7 @@ def node_files(root: Path) -> list[Path]:
 
 
 def unordered(sources: dict[str, str]) -> list[str]:
-    """Return a line such as `cluster/lives.py:12: iterates a set` for each place with such code.
+    """Return a line such as `cluster/lives.py:12: iterates a set` for each use that is not allowed.
 
     `sources` has the text of each module by its name.
     """

@@ -143,7 +143,7 @@ class Rows:
             leader_epoch,
             base_offset,
             append_id,
-            1,
+            records=1,
             error=error,
         )
 
@@ -220,7 +220,7 @@ class Rows:
             group="g",
             member=f"{consumer}-id",
             generation=generation,
-            # For a checker this ends all ownerships of the consumer. It does not read the list.
+            # Checkers do not read the list. For them the row ends all ownerships of the consumer.
             detail={"partitions": []},
         )
 
@@ -487,7 +487,7 @@ class Rows:
         cause: str | None = None,
         error: str | None = None,
     ) -> None:
-        """Let a consumer change its state. `error` is the error code that is the reason."""
+        """Let a consumer change its state. If the reason is an error code, `error` names it."""
         if cause is None and error is not None:
             cause = MemberStateCause.ERROR
         self.add(
@@ -562,7 +562,7 @@ class Rows:
         )
 
     def elected(self, time_s: float, leader: str, isr: list[int]) -> None:
-        """Let the controller elect a leader of OFFSETS_0. With an empty name there is none."""
+        """Let the controller elect a leader of OFFSETS_0, or no leader if `leader` is ""."""
         self.add(
             time_s,
             "controller",

@@ -1,16 +1,17 @@
 """A GroupCoordinator for tests, with simple parts in place of its broker.
 
 The coordinator does no I/O. Each of its calls returns a Result, which says what shall be done:
-appends to the log, timers, replies, trace events, and questions whether a transaction is open (its
-verification). The harness carries the Result out, and then checks the coordinator's invariants.
+appends to the log, timers, replies, trace events, and verifications (to find out whether a
+transaction is still open). The harness carries the Result out, and then checks the coordinator's
+invariants.
 
 The log is a list of batches for each partition of `__consumer_offsets`. By default an append
 succeeds at once. If a test sets `holds_appends`, each append waits until the test calls `complete`,
 and so decides how it ends.
 
 A coordinator that imitates Java's (with JavaSwitches) follows its logs: the broker tells it each
-new log end and high watermark. There, an append that is held is already in the log, but above the
-high watermark.
+new log end and high watermark. If it is under test, an append that is held is already in the log,
+but above the high watermark.
 """
 
 import heapq
@@ -114,8 +115,8 @@ class CoordinatorHarness:
         # Key of each running timer -> the time at which it fires, and a number. Of two timers with
         # equal times the one that was set first (with the smaller number) fires first.
         self._deadlines: dict[str, tuple[int, int]] = {}
-        # Time, number and key of each timer that was ever set. If the timer was cancelled or set
-        # again since, `_deadlines` does not have this time and number.
+        # Time, number and key of each timer that was ever set. An entry is stale if the timer was
+        # cancelled or set again since. Then `_deadlines` no longer has its time and number.
         self._timer_heap: list[tuple[int, int, str]] = []
         self._timer_numbers = count()
         # Appends that are not held, each with its base offset. They succeed, in this order, when
@@ -150,7 +151,7 @@ class CoordinatorHarness:
         while self._timer_heap and self._timer_heap[0][0] <= end_us:
             deadline_us, number, key = heapq.heappop(self._timer_heap)
             if self._deadlines.get(key) != (deadline_us, number):
-                # The timer was cancelled, or set again.
+                # The entry is stale.
                 continue
             del self._deadlines[key]
             self.now_us = max(self.now_us, deadline_us)
@@ -187,7 +188,7 @@ class CoordinatorHarness:
             high_watermark = self._high_watermarks.get(append.partition, 0)
             self._high_watermarks[append.partition] = max(end_offset, high_watermark)
         elif error is not ErrorCode.REQUEST_TIMED_OUT:
-            # If an append fails, the coordinator learns its base offset only after a timeout.
+            # The coordinator learns the base offset of a failed append only if it timed out.
             base_offset = None
         self._complete(append, error, base_offset)
 
@@ -344,7 +345,8 @@ class CoordinatorHarness:
             )
             for member_id in ids
         ]
-        # The first member begins the initial delay. Because others join during it, it comes again.
+        # The first member begins the initial delay. Others join during it, so the group waits for
+        # the same delay once more.
         self.advance(self.config.group_initial_rebalance_delay_ms * 2)
         leader = self.join_response(joins[0]).leader
         assert leader == ids[0]

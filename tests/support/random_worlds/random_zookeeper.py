@@ -37,7 +37,7 @@ _APIS = (
     "Fetch",
 )
 _PHASES = ("starting", "running", "new session")
-"""What a consumer may be doing when it gives up to try any longer."""
+"""What a consumer may be doing when it gives up for good."""
 _GIVES_AWAY_SHARE = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
 """The two kinds of rows in which a consumer no longer owns its share of the partitions."""
 _STEPS_US = (0, 1, 900, 15_000, 60_000, 400_000)

@@ -65,7 +65,7 @@ ROWS_LEFT_OUT = frozenset(
 COLUMNS = ("peer", "group", "member", "partition", "generation", "leader_epoch", "offset")
 """These columns of a row are printed."""
 AT_MOST_S = 30
-"""The number of seconds after which `until` fails, unless it says another time."""
+"""`until` fails after this number of seconds, unless its setting `at_most` gives another one."""
 
 
 class ClusterPlayer:
@@ -321,9 +321,9 @@ class ClusterPlayer:
         return []
 
     async def _disks(self, _command: Command) -> list[str]:
-        """`disks` prints for each log on each disk how many batches it has: `orders-0: 5 (3)`.
+        """`disks` prints for each broker's disk which logs it has.
 
-        The second number is that of the flushed batches.
+        `orders-0: 5 (3)` is a log of 5 batches, of which 3 are flushed.
         """
         lines = []
         for name, storage in sorted(self._lab.storages.items()):
@@ -419,7 +419,11 @@ def _condition(words: list[str]) -> Callable[[ClusterStatus], bool]:
 
 
 def _row_text(row: TraceRow) -> str:
-    """Return a row as text: its node, its kind, COLUMNS, error, cause, and fields of the detail."""
+    """Return a row as text.
+
+    A row of a new leader: `broker-1 became_leader partition=orders-0 leader_epoch=2 offset=5`. The
+    error, the cause and the fields of the detail follow in the same form.
+    """
     columns = [f"{name}={getattr(row, name)}" for name in COLUMNS if getattr(row, name) is not None]
     detail: dict[str, object] = json.loads(row.detail) if row.detail else {}
     if row.error not in (None, "NONE"):

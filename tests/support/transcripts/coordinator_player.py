@@ -304,8 +304,7 @@ class CoordinatorPlayer:
         self._bench().force(*(GroupState(word) for word in command.words))
         return self._harness.take_lines()
 
-    # -- commands that make whole groups; how this is done is not printed. KafkaBench has methods
-    # with the same names, which say more --
+    # -- commands that make whole groups, without printing how --
 
     def _stable_group(self, command: Command) -> list[str]:
         """`stable_group 3` makes a Stable group of three members."""
@@ -316,18 +315,25 @@ class CoordinatorPlayer:
         return self._quietly()
 
     def _first_member(self, command: Command) -> list[str]:
+        """`first_member` makes a group of one member that has joined, and not synced yet."""
         self._bench().first_member(**_timeouts(command))
         return self._quietly()
 
     def _stable_member(self, command: Command) -> list[str]:
+        """`stable_member session=10000` makes a Stable group of one member with this timeout."""
         self._bench().stable_member(**_timeouts(command))
         return self._quietly()
 
     def _static_members(self, command: Command) -> list[str]:
+        """`static_members` makes a Stable group of the static members L (the leader) and F."""
         self._bench().static_members(**_timeouts(command))
         return self._quietly()
 
     def _awaiting_pending(self, _command: Command) -> list[str]:
+        """`awaiting_pending` makes a group whose join phase waits only for a third client.
+
+        That client has got its member id, and has not joined with it yet.
+        """
         self._bench().awaiting_pending()
         return self._quietly()
 

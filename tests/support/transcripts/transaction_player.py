@@ -69,8 +69,8 @@ class TransactionPlayer:
     def __init__(self) -> None:
         # The harness of the present coordinator.
         self._harness = _Printing()
-        # What was printed last: a line for each transactional id, and the timers.
-        self._shown: list[str] = []
+        # What was printed last: transactional id -> the line about it, and the timers.
+        self._shown: dict[str, str] = {}
         self._timers: list[str] = []
 
     def play(self, commands: tuple[str, ...]) -> list[str]:
@@ -266,20 +266,19 @@ class TransactionPlayer:
     def _changes(self) -> list[str]:
         """Return lines about transactional ids and timers that have changed since the last call."""
         coordinator = self._harness.coordinator
-        states = (coordinator.metadata(name) for name in self._names())
-        printed = [_metadata_text(state) for state in states if state is not None]
-        lines = [line for line in printed if line not in self._shown]
-        # The first word of a line is the transactional id.
-        names = {line.split()[0] for line in printed}
-        gone = (line.split()[0] for line in self._shown if line.split()[0] not in names)
-        lines += [f"{name} is gone" for name in gone]
+        states = {name: coordinator.metadata(name) for name in self._names()}
+        present = {
+            name: _metadata_text(state) for name, state in states.items() if state is not None
+        }
+        lines = [line for name, line in present.items() if self._shown.get(name) != line]
+        lines += [f"{name} is gone" for name in self._shown if name not in present]
         timers = [
             f"{key} @{(deadline_us - EPOCH_US) / 1_000:g}"
             for key, deadline_us in self._harness.deadlines()
         ]
         if timers != self._timers:
             lines.append(f"timers: {', '.join(timers) or 'none'}")
-        self._shown, self._timers = printed, timers
+        self._shown, self._timers = present, timers
         return lines
 
     def _names(self) -> list[str]:

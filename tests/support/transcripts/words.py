@@ -99,7 +99,10 @@ def read_bytes(text: str) -> bytes:
 
 
 def bytes_text(data: bytes) -> str:
-    """Return the word that stands for some bytes; the reverse of `read_bytes`."""
+    """Return the word that stands for some bytes; the reverse of `read_bytes`.
+
+    A subscription to the topics foo and bar -> `bar+foo`. The bytes b"x1" -> `'x1'`.
+    """
     try:
         topics = tuple(sorted(decode_subscribed_topics(data)))
     except ConsumerProtocolError:

@@ -3,10 +3,11 @@
 `play_virtual`, `play_ray` and `play_local` run any experiment.
 
 `coordinator_failover` is for the experiment `coordinator_crash`, in which the coordinator of a
-group is killed once. The controller then fences the dead broker, which takes its leaderships away,
-and its successor loads the group. The acceptance tests and the soak check how long this took. The
-pipeline and the checkers compute such times, too. This module shares no code with them, so that it
-does not repeat their errors.
+group is killed once. The controller then fences the dead broker, so that other brokers become
+leaders of its partitions. One of them is the group's new coordinator, the successor, and loads the
+group. The acceptance tests and the soak check how long this took. The pipeline and the checkers
+compute such times, too. This module shares no code with them, so that it does not repeat their
+errors.
 """
 
 import math
@@ -190,7 +191,9 @@ def rebalances_after(rows: Sequence[TraceRow], group: str, since_us: int) -> lis
 
 
 def lost_commits(rows: Sequence[TraceRow], experiment: Experiment, group: str) -> list[str]:
-    """Return a sentence for each partition whose committed offset was lost.
+    """Return a line for each partition whose committed offset was lost or not read at the end.
+
+    An example is "orders-0: acknowledged 41, at the end 17".
 
     At the end of a run, in its stage "verifying", the committed offsets are read once more. As long
     as a group has no rebalance, its members commit increasing offsets. So the offset that is read
@@ -216,15 +219,17 @@ def lost_commits(rows: Sequence[TraceRow], experiment: Experiment, group: str) -
         for topic in experiment.groups[group].topics
         for index in range(experiment.topics[topic].partitions)
     ]
-    return [
-        f"{partition}: acknowledged {acknowledged.get(partition)}, "
-        f"at the end {at_the_end.get(partition)}"
-        for partition in partitions
-        # If a partition was not read at the end, its offset counts as -2, and if it has no
-        # acknowledged commit, this one counts as -1. As -2 < -1, a partition that was not read is
-        # always reported.
-        if at_the_end.get(partition, -2) < acknowledged.get(partition, -1)
-    ]
+    lost = []
+    for partition in partitions:
+        # An OffsetFetch answers -1 if nothing is committed.
+        last_acknowledged = acknowledged.get(partition, -1)
+        was_read = partition in at_the_end
+        if not was_read or at_the_end[partition] < last_acknowledged:
+            lost.append(
+                f"{partition}: acknowledged {acknowledged.get(partition)}, "
+                f"at the end {at_the_end.get(partition)}"
+            )
+    return lost
 
 
 def _member(

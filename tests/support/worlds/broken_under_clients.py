@@ -11,6 +11,7 @@ partition moves, and the controller crashes and comes back. Then these must hold
 - Every record is stored once. Clients of RENUMBERING_FAMILIES are an exception.
 """
 
+import itertools
 import json
 from collections import Counter
 from pathlib import Path
@@ -57,6 +58,7 @@ This is how librdkafka 2.16 stores a record twice, in a cluster of Kafka 3.9.1 a
    OUT_OF_ORDER_SEQUENCE_NUMBER.
 5. librdkafka gets a newer producer epoch and sends the batches 20 to 22 again, from sequence 0.
    Batch 20 is stored a second time.
+
 Source: librdkafka issue 4953, which reports the duplicates, but does not know the cause of step 4.
 """
 FAULTS = (
@@ -74,13 +76,7 @@ def survive_faults(family: str, bootstrap: str, command_line: CommandLine) -> No
             for index in range(2)
         ]
         wait_until(
-            lambda: (
-                sorted(partition for consumer in consumers for partition in consumer.owned())
-                == list(range(PARTITIONS))
-                and all(consumer.owned() for consumer in consumers)
-            ),
-            "two members share the partitions",
-            *consumers,
+            lambda: _share_the_partitions(consumers), "two members share the partitions", *consumers
         )
 
         # With `--count 0` the producer sends until it is stopped.
@@ -119,6 +115,13 @@ def survive_faults(family: str, bootstrap: str, command_line: CommandLine) -> No
             assert consumer.stop() == 0, consumer.story()
             assert consumer.events("closed"), consumer.story()
         assert any(consumer.events("committed") for consumer in consumers)
+
+
+def _share_the_partitions(consumers: list[ClientProgram]) -> bool:
+    """Return True if each partition has one owner, and no consumer is without a partition."""
+    owned = [consumer.owned() for consumer in consumers]
+    each_has_one_owner = sorted(itertools.chain(*owned)) == list(range(PARTITIONS))
+    return each_has_one_owner and all(owned)
 
 
 def _are_in_sync(command_line: CommandLine) -> bool:

@@ -70,7 +70,7 @@ With later versions it first gets a member id, and must join again with it.
 """
 SESSION_MS = 60_000
 LOOK_EVERY_US = 10_000
-"""Whoever waits for something looks at this interval whether it has come."""
+"""How often a task that waits for something checks whether it has come."""
 WAIT_MAX_US = 600_000_000
 """A test fails if an answer has not come after this time, which is longer than any timeout."""
 Operation = Callable[["ClientMember"], Awaitable[ErrorCode]]
@@ -256,7 +256,11 @@ class ClientMember:
 
 
 class ConcurrentGroups:
-    """The cluster, and the members of all groups."""
+    """The cluster, and the members of all groups.
+
+    max_size: how many members a group may have (`group.max.size`).
+    delay_ms: how long a new group waits for more members (`group.initial.rebalance.delay.ms`).
+    """
 
     def __init__(
         self,
@@ -304,7 +308,7 @@ class ConcurrentGroups:
 
         Return the error codes by group, in the order of the answers.
 
-        shuffled: each member does the operations in another random order.
+        shuffled: each member does the operations in a random order of its own.
         pause_us: before each operation a member makes a random pause of up to this time.
         """
         machine = self._machine

@@ -22,8 +22,8 @@ CALLBACKS = (TraceKind.PARTITIONS_ASSIGNED, TraceKind.PARTITIONS_REVOKED)
 class Change:
     """What it cost the group that one member left or joined."""
 
-    # From the moment at which the member was closed or created until every member owned the
-    # partitions that it has kept.
+    # From the moment at which the member was closed or created until the last partition was
+    # assigned.
     settled_us: int
     # How long a partition had no owner, added up over all partitions.
     unowned_us: int
@@ -65,7 +65,8 @@ def rolling_bounce_of(rows: Sequence[TraceRow], group: str) -> RollingBounce:
         row.time_us
         for row in rows
         if row.kind == TraceKind.NODE_STOPPING
-        and (row.peer or row.node).startswith(f"consumer-{group}-")
+        and row.peer is not None
+        and row.peer.startswith(f"consumer-{group}-")
         and injected_us <= row.time_us <= healed_us
     ]
     # Each leave or join lasts until the next one begins, and the last one until the rollout ends.

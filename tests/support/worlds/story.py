@@ -96,6 +96,9 @@ def phases_of(runs: Sequence[Milestones]) -> list[Phase]:
 def differences(virtual_runs: Sequence[Milestones], real_runs: Sequence[Milestones]) -> list[str]:
     """Return how two stories differ: in their milestones, in the order, in the lengths of phases.
 
+    Each difference is a line such as "only in real time: members lose their partitions" or "epoch
+    +1 active -> members commit again: 1.10 s in virtual time, 1.60 s in real time".
+
     If two milestones are less than a second apart, their order depends on the machine. So it is not
     compared.
     """
