@@ -1,15 +1,15 @@
-"""BaseTurn: what the handlers of one input share, that is, the time and the Result that they build.
+"""BaseTurn: what the handlers of one input share, namely the time and the Result that they build.
 
-An input is a request, a fired timer or a completed append. The host, which is the broker that runs
-the coordinator, calls the coordinator once for each input. The coordinator returns a Result: the
-replies, appends, timers and trace rows that the host has to carry out.
+The broker calls a coordinator once for each input: a request, a fired timer, a completed append.
+The coordinator returns a Result: the replies, appends and timers that the broker must carry out.
+The handling of one input is called a turn.
 
-The handling of one input is called a turn. A coordinator keeps no callbacks. If a turn starts a
-timer or an append, its continuation is stored as data: `InFlight` maps the timer's key, or the
-append's id, to a value that says what to do when the timer fires or the append completes.
+If a turn starts a timer or an append, a later turn must know how to continue. There are no
+callbacks. Instead, the turn stores a value that says what to do, the continuation. `InFlight` keeps
+the continuations of running timers by their keys, and those of appends by their ids.
 
-The group coordinator and the transaction coordinator each have a subclass of BaseTurn, with their
-own types of continuations (`_Timer`, `_Pending`) and their own Result.
+The group coordinator and the transaction coordinator each have a subclass of BaseTurn. They differ
+in the types of their continuations (`_Timer`, `_Pending`) and of their Results.
 """
 
 from typing import Generic, TypeVar
@@ -32,15 +32,15 @@ class InFlight(Generic[_Timer, _Pending]):
     __slots__ = ("appends", "last_append_id", "timers")
 
     def __init__(self) -> None:
-        # A plain class, since mypyc cannot compile a generic dataclass.
+        # This is no dataclass, because mypyc cannot compile a generic dataclass.
         self.timers: dict[str, _Timer] = {}
         self.appends: dict[AppendId, _Pending] = {}
         self.last_append_id = 0
 
     def new_append_id(self) -> AppendId:
-        """Return a new id without storing a continuation.
+        """Return a new id for an append that needs no continuation.
 
-        An append with acks=0 needs no continuation, since its outcome is never reported.
+        This is an append with acks=0, whose outcome is never reported.
         """
         self.last_append_id += 1
         return AppendId(self.last_append_id)
@@ -54,7 +54,7 @@ class InFlight(Generic[_Timer, _Pending]):
     def take_append(self, append_id: AppendId) -> _Pending:
         """Remove a completed append and return its continuation.
 
-        Raises: SimulationError if the append is not in flight: the host reported an outcome twice.
+        Raises: SimulationError if the append is not in flight: the broker reported it twice.
         """
         pending = self.appends.pop(append_id, None)
         if pending is None:
@@ -63,12 +63,15 @@ class InFlight(Generic[_Timer, _Pending]):
 
     def take_timer(self, key: str) -> _Timer | None:
         """Remove a fired timer and return its continuation, None if the timer was cancelled."""
-        # None is no error: the host may have queued the firing before it got the cancellation.
+        # None is no error: the broker may have queued the firing before it got the cancellation.
         return self.timers.pop(key, None)
 
 
 class BaseTurn(Generic[_Timer, _Pending, _Result]):
-    """The context that handlers of one input share: the time, the settings, the Result."""
+    """What the handlers of one input share: the time, the settings, and the Result.
+
+    A handler does not write into the Result itself. It calls the methods below.
+    """
 
     __slots__ = ("_in_flight", "config", "now_us", "result")
 
@@ -100,8 +103,7 @@ class BaseTurn(Generic[_Timer, _Pending, _Result]):
     def set_timer(self, key: str, timer: _Timer, delay_ms: int) -> None:
         """Start a timer, replacing a timer with the same key; a negative delay counts as 0."""
         self._in_flight.timers[key] = timer
-        # The delay is negative if it is the rebalance timeout of a JoinGroup that named a negative
-        # one (BEHAVIOUR 0.1).
+        # A client may send a negative rebalance timeout in its JoinGroup (BEHAVIOUR 0.1).
         self.result.timers.append(SetTimer(key=key, delay_us=max(delay_ms, 0) * 1_000))
 
     def has_timer(self, key: str) -> bool:

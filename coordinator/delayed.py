@@ -1,17 +1,15 @@
 """Timers of a group and its members: start, restart, stop.
 
-A timer has a key: `join-<group>`, `sync-<group>` or `heartbeat-<group>-<member>`. Setting a timer
-whose key is in use replaces the earlier timer. `timer_handlers` says what happens when a timer
-fires. Kafka has a delayed operation in place of each timer.
+There are three kinds of timers, each with its key:
+- `join-<group>` ends the join phase of a rebalance, in which the members send JoinGroup;
+- `sync-<group>` ends the wait for the members' SyncGroups after that;
+- `heartbeat-<group>-<member>` removes a silent member. A member id that a client got with
+  MEMBER_ID_REQUIRED, and has not joined with yet, has such a timer, too.
 
-- Turn: the handling of one input; timers and trace rows go through it.
-- Generation: the number of a group's rebalance; a rebalance gives the members new partitions.
-- Join phase: the time in the state PreparingRebalance, in which members send JoinGroup. The value
-  of `group.delayed_join` says when the phase may complete: DelayedJoin when every member has
-  joined, InitialDelayedJoin only after a delay.
-- Parked: of a request, kept without an answer; of a member, having a parked request.
-- Pending member id: an id that a client got with the error MEMBER_ID_REQUIRED and that no member
-  uses yet.
+A timer that is set again starts anew. `timer_handlers` says what happens when a timer fires. The
+functions here set and cancel timers through the turn, the handling of one input. Kafka calls such a
+timer a delayed operation.
+
 Source: Kafka `DelayedJoin`, `DelayedSync`, `DelayedHeartbeat`; docs/kafka/BEHAVIOUR.md 3.
 """
 
@@ -23,21 +21,21 @@ from protocol.api import Api
 from protocol.trace import TraceEvent, TraceKind
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""Longest time that a new member's first JoinGroup is kept without an answer. The session timeout
-cannot limit this time: the client does not know its member id yet, and so it sends no heartbeats.
+"""Longest time for which the first JoinGroup of a new member is kept without an answer. The session
+timeout cannot limit this time, because the client sends no heartbeats before it has its answer.
 Source: Kafka `GroupCoordinator.NewMemberJoinTimeoutMs`."""
 
 
 def schedule_join(
     turn: Turn, group: Group, operation: DelayedJoin | InitialDelayedJoin, delay_ms: int
 ) -> None:
-    """Set `group.delayed_join` to `operation`, and start the join phase's timer."""
+    """Start the join phase's timer. `operation` says what else may end the phase."""
     group.delayed_join = operation
     turn.set_timer(_join_key(group), JoinTimer(group), delay_ms)
 
 
 def cancel_join(turn: Turn, group: Group) -> None:
-    """Stop the join phase's timer; the phase cannot complete before `schedule_join` is called."""
+    """Stop the join phase's timer. Nothing ends the phase until `schedule_join` is called again."""
     group.delayed_join = None
     turn.cancel_timer(_join_key(group))
 
@@ -45,9 +43,9 @@ def cancel_join(turn: Turn, group: Group) -> None:
 def initial_join(turn: Turn, group: Group) -> InitialDelayedJoin:
     """Return the value of `group.delayed_join` for an Empty group's first join phase.
 
-    The wait of group.initial.rebalance.delay.ms lets the members of a new group arrive before the
-    first generation begins. Without it, each new member would cause a rebalance. `remaining_ms`:
-    the part of the rebalance timeout that is left after the wait.
+    The first generation begins only after a delay of group.initial.rebalance.delay.ms. In this time
+    the other members of a new group can join. Otherwise each of them would cause a rebalance.
+    `remaining_ms` is the part of the rebalance timeout that is left after the delay.
     """
     delay_ms = turn.config.group_initial_rebalance_delay_ms
     return InitialDelayedJoin(
@@ -56,8 +54,13 @@ def initial_join(turn: Turn, group: Group) -> InitialDelayedJoin:
 
 
 def extended_initial_join(turn: Turn, join: InitialDelayedJoin) -> InitialDelayedJoin:
-    """Return the next InitialDelayedJoin, since a member joined during the delay of `join`."""
-    # `remaining_ms` is reduced by the delay that has just run out, not by the new one, as in Kafka.
+    """Return the InitialDelayedJoin that follows `join`, because a member joined during its delay.
+
+    Example: a delay of 3 s, a rebalance timeout of 10 s, and members that keep coming. Then the
+    delays are 3, 3, 3 and 1 s.
+    """
+    # `remaining_ms` is reduced by the delay that is just over, not by the one that begins now. This
+    # is Kafka's formula.
     return InitialDelayedJoin(
         delay_ms=min(turn.config.group_initial_rebalance_delay_ms, join.remaining_ms),
         remaining_ms=max(join.remaining_ms - join.delay_ms, 0),
@@ -65,17 +68,14 @@ def extended_initial_join(turn: Turn, join: InitialDelayedJoin) -> InitialDelaye
 
 
 def schedule_sync(turn: Turn, group: Group) -> None:
-    """Give the members of this generation the rebalance timeout to send SyncGroup."""
+    """Start the timer that ends the wait for SyncGroups, after the rebalance timeout."""
     turn.set_timer(
         _sync_key(group), SyncTimer(group, group.generation_id), group.rebalance_timeout_ms
     )
 
 
 def complete_sync(turn: Turn, group: Group) -> None:
-    """Stop the sync timer if every member has sent SyncGroup; otherwise do nothing.
-
-    Named after Kafka's attempt to complete the operation DelayedSync.
-    """
+    """Stop the sync timer if every member has sent SyncGroup; otherwise do nothing."""
     if not group.pending_sync_members:
         turn.cancel_timer(_sync_key(group))
 
@@ -87,9 +87,9 @@ def clear_sync(turn: Turn, group: Group) -> None:
 
 
 def restart_session(turn: Turn, group: Group, member: Member, request: Api) -> None:
-    """Restart the member's session, and trace this; `request` is the API of its new request."""
-    # The checkers need these rows: an expiry is legal only if the member's last row is older than
-    # its session timeout.
+    """Restart the session of a member that has sent a request. `request` is its API."""
+    # The row is for the lab's check of expiries: a member may expire only if its last row is older
+    # than its session timeout.
     turn.trace(
         TraceEvent(
             kind=TraceKind.SESSION_RESTARTED,
@@ -104,13 +104,13 @@ def restart_session(turn: Turn, group: Group, member: Member, request: Api) -> N
 
 
 def restart_session_timer(turn: Turn, group: Group, member: Member) -> None:
-    """Start the member's session timeout from now; stop its timer if the member cannot expire.
+    """Let the member's session timeout begin now, or stop its timer if the member cannot expire.
 
     Source: Kafka `completeAndScheduleNextHeartbeatExpiration`.
     """
     if group.state is GroupState.DEAD or member.outlives_session_timeout:
-        # A Dead group has no sessions. A parked member needs no timer: one is started when its
-        # request is answered. Kafka creates a delayed operation here, and completes it immediately.
+        # A Dead group has no sessions. A member whose request is parked needs no timer now: the
+        # answer to the request starts one. Kafka creates an operation that is complete at once.
         turn.cancel_timer(member.heartbeat_key)
     else:
         timer = SessionTimer(group, member.member_id)
@@ -120,17 +120,17 @@ def restart_session_timer(turn: Turn, group: Group, member: Member) -> None:
 def ensure_session_timer(turn: Turn, group: Group, member: Member) -> None:
     """Start the member's session timer if none runs.
 
-    DEVIATION: Kafka starts none here, so that a static member may never expire:
-    1. A static member is replaced; its new id is being stored, and its JoinGroup is parked.
-    2. Its session timer fires, and is ignored because the member is parked.
-    3. The append completes later than the session timeout. No timer runs, and none is started.
+    DEVIATION: Kafka does not do this. There a static member may stay in the group for ever:
+    1. The member restarts. Its new id is being stored, and its JoinGroup is parked meanwhile.
+    2. Its session timer fires. That is ignored, because the member is parked.
+    3. The append completes. No timer of the member runs now, and Kafka starts none.
     """
     if not turn.has_timer(member.heartbeat_key):
         restart_session_timer(turn, group, member)
 
 
 def schedule_new_member_timer(turn: Turn, group: Group, member: Member) -> None:
-    """Bound a new member's first JoinGroup by five minutes instead of its session timeout."""
+    """Start the timer of a new member: five minutes instead of its session timeout."""
     timer = SessionTimer(group, member.member_id)
     turn.set_timer(member.heartbeat_key, timer, NEW_MEMBER_JOIN_TIMEOUT_MS)
 
@@ -138,7 +138,7 @@ def schedule_new_member_timer(turn: Turn, group: Group, member: Member) -> None:
 def schedule_pending_member_timer(
     turn: Turn, group: Group, member_id: str, session_timeout_ms: int
 ) -> None:
-    """Expire a pending member id unless its client joins with it within one session timeout."""
+    """Start the timer that drops a pending member id, unless its client joins with it in time."""
     turn.set_timer(
         heartbeat_key(group, member_id), PendingMemberTimer(group, member_id), session_timeout_ms
     )

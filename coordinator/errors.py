@@ -16,8 +16,8 @@ class UnknownServerError(Exception):
     """
 
 
-# The keys of the three tables are errors of the log, the values are the errors that the client gets
-# instead. An error that is no key of the table reaches the client unchanged.
+# If an append fails, the client does not get the log's error. It gets the error that one of the
+# following three tables has for it. An error that is not in the table is passed on unchanged.
 
 # Kafka's Scala coordinator, for the append of a group's record (its members, their assignment):
 _GROUP_APPEND_ERRORS: dict[ErrorCode, ErrorCode] = {
@@ -26,8 +26,7 @@ _GROUP_APPEND_ERRORS: dict[ErrorCode, ErrorCode] = {
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    # The member must rejoin, since its generation was not stored. So the answer is not
-    # COORDINATOR_NOT_AVAILABLE, as it is for the first three errors.
+    # REBALANCE_IN_PROGRESS makes the member rejoin, because its generation was not stored.
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -43,8 +42,8 @@ _OFFSET_APPEND_ERRORS: dict[ErrorCode, ErrorCode] = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    # This error comes from the verification of a transaction, which precedes the append. The client
-    # retries after COORDINATOR_LOAD_IN_PROGRESS.
+    # This is no error of the log. The transaction was to be verified before the append, and the
+    # verification failed. COORDINATOR_LOAD_IN_PROGRESS makes the client try again.
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
 # Kafka's Java coordinator, for every append:
@@ -62,15 +61,15 @@ _JAVA_APPEND_ERRORS: dict[ErrorCode, ErrorCode] = {
 
 
 def group_append_error(error: ErrorCode, java: JavaSwitches) -> ErrorCode:
-    """Return the client's error when the append of a group's record ended with `error`."""
+    """Return the error that the client gets after the append of a group's record."""
     errors = _JAVA_APPEND_ERRORS if java.append_errors else _GROUP_APPEND_ERRORS
     return errors.get(error, error)
 
 
 def offset_append_error(error: ErrorCode, java: JavaSwitches) -> ErrorCode:
-    """Return the client's error when the append of its commit ended with `error`."""
-    # With the switch `commits_apply_on_append`, commits are stored as in the Java coordinator, so
-    # their errors are also translated as there.
+    """Return the error that the client gets after the append of its commit."""
+    # With the switch `commits_apply_on_append`, commits are handled as in the Java coordinator. So
+    # their errors are translated as there, too.
     as_java = java.append_errors or java.commits_apply_on_append
     errors = _JAVA_APPEND_ERRORS if as_java else _OFFSET_APPEND_ERRORS
     return errors.get(error, error)

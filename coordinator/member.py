@@ -1,13 +1,10 @@
 """A member of a group, and its parked requests.
 
-A rebalance gives the members of a group their partitions. In its join phase every member sends
-JoinGroup. Then a new generation begins: the number of the group's rebalances increases by one.
-Every member sends SyncGroup to get its assignment. A request is parked while it waits for its
-answer: a JoinGroup for the end of the join phase, a SyncGroup for the assignment.
+In a rebalance a member sends two requests that are not answered immediately. The coordinator parks
+them: it keeps a JoinGroup until all members have joined, and a SyncGroup until the leader's
+assignment is stored. The member's fields `awaiting_join` and `awaiting_sync` have the parked
+requests. The class Group, to which the member belongs, counts them.
 
-The coordinator stores a group as a record. Another coordinator that takes the group over loads it,
-that is, reads the record. This module owns the fields of one member. The module `group` owns the
-set of members and the number of parked members.
 Source: Kafka `MemberMetadata` (scala); docs/kafka/BEHAVIOUR.md 4.1.
 """
 
@@ -22,9 +19,9 @@ from protocol.messages.group import JoinGroupRequestProtocol
 class ParkedJoin:
     """A JoinGroup that waits for its answer.
 
-    `answered`: True if the handler failed after it had parked the request. The client has then got
-    UNKNOWN_SERVER_ERROR, but the member stays parked, as in Kafka. When the join phase ends, no
-    second answer must be sent.
+    `answered` is usually False. It is True if the handler failed after it had parked the request:
+    the client has got UNKNOWN_SERVER_ERROR, but the request stays parked, as in Kafka. The end of
+    the join phase must then not send a second answer.
     """
 
     request_id: RequestId
@@ -36,19 +33,18 @@ class ParkedJoin:
 class Member:
     """One member.
 
-    - `group_instance_id`: a configured name. A member with such a name is static: it keeps its
-      place in the group through a restart. The name of a dynamic member is None.
-    - `rebalance_timeout_ms`: time that a rebalance waits for the member to join again.
-    - `session_timeout_ms`: time without a request after which the member is removed.
-    - `protocol_type`: kind of client; "consumer" for consumers.
-    - `supported_protocols`: the member's protocols, most preferred first. A protocol is a pair: the
-      name of a way to assign partitions, and the member's metadata for it. The stored record has
-      only the protocol that the group selected, so after a load a member has only that one.
-
-    Units: timeouts in milliseconds.
+    - `group_instance_id`: a configured name, None if the client has none. A member with this name
+      is static: it keeps its place in the group when it restarts.
+    - `rebalance_timeout_ms`: how long a rebalance waits for the member to rejoin.
+    - `session_timeout_ms`: how long the member may be silent before it is removed.
+    - `protocol_type`: kind of client, such as "consumer" or "connect".
+    - `supported_protocols`: the ways to assign partitions that the member knows, most preferred
+      first. Each has a name, such as "range", and the member's metadata for it (a consumer's
+      subscription). The group's record has only the one that the group has selected. So a member
+      that was loaded from the log supports only that one, until it rejoins.
     """
 
-    # Hard state: stored in the group's record.
+    # These fields are stored in the group's record.
     member_id: str
     group_instance_id: str | None
     client_id: str
@@ -58,14 +54,14 @@ class Member:
     protocol_type: str
     supported_protocols: tuple[JoinGroupRequestProtocol, ...]
     assignment: bytes = b""
-    # Soft state: lost when another coordinator takes over.
-    # True in the member's first join phase. Until that ends, a five-minute timer bounds the
-    # member's wait, in place of the session timeout.
+    # The fields below are not stored, so they are lost when another coordinator takes over.
+    # True in the member's first join phase. The client cannot send heartbeats yet, so the timer
+    # runs for five minutes, in place of the session timeout.
     is_new: bool = False
     awaiting_join: ParkedJoin | None = None  # its JoinGroup, while parked
     awaiting_sync: RequestId | None = None  # its SyncGroup, while parked
-    # The key of the member's timer. The group sets it when it adds the member, or changes its id.
-    # Every heartbeat needs the key, so it is stored instead of being built each time.
+    # The key of the member's timer. The group sets it when it adds the member or changes its id.
+    # Every heartbeat needs the key, and building it each time would be slow.
     heartbeat_key: str = field(init=False, default="")
 
     @property
@@ -80,14 +76,13 @@ class Member:
 
     @property
     def outlives_session_timeout(self) -> bool:
-        """True if the member cannot expire now, even if its timer fires.
-
-        This holds for a member that is parked and not in its first join phase.
+        """True if the member stays in the group even if its timer fires now.
 
         Source: Kafka `MemberMetadata.hasSatisfiedHeartbeat`.
         """
-        # The client of a parked request waits for the answer, so silence proves nothing. A new
-        # member is the exception: its five-minute timer must be able to end the wait.
+        # The client of a parked request waits for the answer, so its silence does not mean that it
+        # is dead. An exception is a member in its first join phase, whose five-minute timer must be
+        # able to end the wait.
         return self.is_parked and not self.is_new
 
     def metadata(self, protocol_name: str) -> bytes:
@@ -111,8 +106,8 @@ class Member:
         return self.supported_protocols == protocols
 
     def vote(self, candidates: dict[str, None]) -> str | None:
-        """Return the member's most preferred candidate, None if it supports no candidate.
+        """Return the candidate that the member prefers most, None if it supports none.
 
-        `candidates` has protocol names as keys; the dict is used as an ordered set.
+        The keys of `candidates` are names of protocols. The values have no meaning.
         """
         return next((name for name in self.protocol_names() if name in candidates), None)

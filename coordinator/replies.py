@@ -1,10 +1,10 @@
-"""Answers to JoinGroup and SyncGroup, parked or not, in the version of the request.
+"""Answers to JoinGroup and SyncGroup.
 
-A parked request is kept without an answer: a JoinGroup until the join phase ends, a SyncGroup until
-the assignment is stored. `Group.unpark_join` and `Group.unpark_sync` remove a member's parked
-request and return it. Another event may have answered the request before. So the functions that
-answer a parked request do nothing if none is parked. Answers go through the turn (the handling of
-one input).
+These requests are usually parked, that is, kept without an answer: a JoinGroup until the join phase
+ends, a SyncGroup until the assignment is stored. The functions `answer_parked_...` and
+`fail_parked_join` answer the parked request of a member. They do nothing if it has none, because
+the request may have been answered before for another reason.
+
 Source: Kafka `JoinGroupResponse`, `KafkaApis.handleJoinGroupRequest`;
 docs/kafka/BEHAVIOUR.md 2.2, 4.9.
 """
@@ -26,7 +26,7 @@ string stands for a missing name."""
 
 
 def join_error(member_id: str, error: ErrorCode, api_version: int) -> JoinGroupResponse:
-    """Return the JoinGroup answer that carries `error`; an empty `member_id` names no member."""
+    """Return the answer to a JoinGroup that fails. An empty `member_id` means no id."""
     return JoinGroupResponse(
         error_code=error,
         member_id=member_id,
@@ -42,11 +42,11 @@ def join_response(
     members: tuple[JoinGroupResponseMember, ...],
     skip_assignment: bool = False,
 ) -> JoinGroupResponse:
-    """Return the JoinGroup answer that lets a member into the group's current generation.
+    """Return the answer to a JoinGroup that makes a member part of the current generation.
 
-    `members`: for the leader, who computes the assignment, all members with their subscriptions;
-    for another member, empty.
-    `skip_assignment`: tells a leader to compute no assignment (KIP-814).
+    `members` has all members with their subscriptions if the answer goes to the leader, because the
+    leader computes the assignment. Otherwise it is empty. `skip_assignment` tells a leader to
+    compute no assignment (KIP-814).
     """
     return JoinGroupResponse(
         generation_id=group.generation_id,
@@ -60,9 +60,9 @@ def join_response(
 
 
 def current_generation(group: Group, member_id: str) -> JoinGroupResponse:
-    """Return the JoinGroup answer that lets a member into the group's current generation.
+    """Return the usual answer that makes a member part of the current generation.
 
-    Only the leader's answer has the list of all members.
+    The leader's answer has all members. `join_response` is for the less usual answers.
     """
     return join_response(
         group,
@@ -79,8 +79,8 @@ def answer_parked_join(
     parked = group.unpark_join(member)
     if parked is None:
         return False
-    # If the request's handler failed after it had parked the request, the client has already got
-    # UNKNOWN_SERVER_ERROR, and `answered` is True. No second answer is sent.
+    # `answered` is True if the client has already got UNKNOWN_SERVER_ERROR, because the handler
+    # failed after it had parked the request. No second answer is sent.
     if not parked.answered:
         turn.reply(parked.request_id, response)
     return True
@@ -91,7 +91,7 @@ def fail_parked_join(
 ) -> None:
     """Answer the member's parked JoinGroup with an error.
 
-    The answer names `member_id`. It is empty if the client must join as a new member.
+    The answer has `member_id`. It is empty if the client must join as a new member.
     """
     parked = group.unpark_join(member)
     if parked is not None:

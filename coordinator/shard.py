@@ -1,10 +1,11 @@
-"""Shards: the groups in memory, by offsets partition, and the state of each offsets partition.
+"""Shards: the groups that a coordinator has in memory.
 
-An offsets partition is a partition of `__consumer_offsets`; its leader coordinates the groups in
-it. A load reads a partition's log into memory; an unload drops the result. A broker owns a
-partition from the end of its load to its unload. A shard holds the groups of one owned partition.
-This module only remembers which partitions are being loaded; `coordinator.storage` reads their
-logs.
+Each group belongs to one partition of `__consumer_offsets`, an offsets partition. The broker that
+leads this partition coordinates the group. When it becomes the leader, it reads the partition's log
+(`coordinator.storage.load`). Then it owns the partition, and a Shard keeps the partition's groups
+until the broker loses the leadership. The class Shards keeps the shards of all owned partitions,
+and remembers which partitions are being loaded and which loads have failed.
+
 Source: Kafka `GroupMetadataManager` (`ownedPartitions`, `loadingPartitions`,
 `groupMetadataCache`); docs/kafka/BEHAVIOUR.md 5.4, 5.5, 5.7.
 """
@@ -19,16 +20,15 @@ from coordinator.storage.load import Load, LoadReport
 from protocol.partitioner import partition_for
 
 PARTITIONS_REMEMBERED_MAX = 65_536
-"""Maximum number of entries in the cache of group id -> partition. Without the cache, each request
-of a group would compute Java's hash of the group id in Python, character by character, which is
-slow."""
+"""Maximum size of the cache of group id -> partition. Without the cache, each request would compute
+Java's hash of its group id in Python, character by character, which is slow."""
 
 
 class Committer(NamedTuple):
-    """The member that last committed offsets in a transaction.
+    """The member that last committed offsets of a group in a transaction.
 
-    Only the rows of the trace, the lab's recording of a run, need it. The records in the log do not
-    name the member, so after a load both fields are None.
+    The trace (the lab's recording of a run) shows it when the transaction ends. The records in the
+    log do not name the member. So both fields are None if the transaction was read from the log.
     """
 
     member_id: str | None = None
@@ -36,15 +36,15 @@ class Committer(NamedTuple):
 
 
 NOBODY_KNOWN = Committer()
-"""The committer of a transaction whose last commit request is not known."""
+"""Stands for the committer of a transaction that was read from the log."""
 
 
 class Shard:
     """The groups of one owned partition of `__consumer_offsets`.
 
     Invariant: every group's `partition` is this shard's, and no group is Dead.
-    Invariant: if a producer's open transaction commits offsets of a group, `_groups_of_producers`
-    has the group.
+    Invariant: if a producer's open transaction has offsets of a group, the group is in
+    `_groups_of_producers` under the producer's id.
     """
 
     __slots__ = ("_groups_of_producers", "above_high_watermark", "groups", "partition")
@@ -84,23 +84,23 @@ class Shard:
     def add_producer(
         self, producer_id: int, group: Group, committer: Committer = NOBODY_KNOWN
     ) -> None:
-        """Remember that a producer's open transaction commits offsets of a group.
+        """Remember that a producer's open transaction has offsets of a group.
 
-        A transaction ends with a marker, a record that names the producer but no group.
-        `take_groups_of` then finds the groups.
+        The transaction ends with a marker, a record that names the producer but no group. Then
+        `take_groups_of` must find the groups.
 
         Source: Kafka `GroupMetadataManager.openGroupsForProducer`.
         """
         self._groups_of_producers.setdefault(producer_id, {})[group.group_id] = committer
 
     def knows_producer(self, producer_id: int, group: Group) -> bool:
-        """Return True if the producer's open transaction commits offsets of the group."""
+        """Return True if `add_producer` was called for this pair and no marker has come since."""
         return group.group_id in self._groups_of_producers.get(producer_id, {})
 
     def take_groups_of(self, producer_id: int) -> tuple[tuple[Group, Committer], ...]:
-        """Remove and return the groups in which a producer's open transaction committed."""
+        """Return the groups of which a producer's open transaction has offsets, and forget them."""
         taken = self._groups_of_producers.pop(producer_id, {})
-        # A group may have been deleted since; its id stays in the map until the marker comes.
+        # A group that was deleted meanwhile is still in `taken`, but not in `groups`.
         return tuple(
             (self.groups[group_id], committer)
             for group_id, committer in taken.items()
@@ -121,20 +121,19 @@ class Shards:
         self.owned: dict[int, Shard] = {}
         self.loading: dict[int, Load] = {}
         self.known_epochs: dict[int, int] = {}
-        """Partition -> newest leader epoch that a load or unload named. The leader epoch numbers a
-        partition's leaderships; each election increases it. The coordinator ignores a load or
-        unload of an older epoch: it arrived late."""
+        """Partition -> newest leader epoch of a load or unload. If a load or unload of an older
+        epoch follows, it has arrived late and is ignored."""
         self.load_reports: dict[int, LoadReport] = {}
         """Outcome of the last load of each partition."""
         self.failed: dict[int, int] = {}
-        """Partition -> leader epoch of its failed load. Filled only if the lab is set to behave as
-        Kafka's Java coordinator, which refuses a second load in the same epoch."""
+        """Partition -> leader epoch of its failed load. Only the Java coordinator needs it (switch
+        `failed_load_refuses`): it does not load the partition a second time in the same epoch."""
 
     def partition_of(self, group_id: str) -> int:
         """Return the offsets partition of a group."""
         partition = self._partition_of.get(group_id)
         if partition is None:
-            # A full cache is emptied. It fills again with the groups that still send requests.
+            # A full cache is emptied. The groups that still send requests soon fill it again.
             if len(self._partition_of) >= PARTITIONS_REMEMBERED_MAX:
                 self._partition_of.clear()
             partition = partition_for(group_id, self._num_partitions)

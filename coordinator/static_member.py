@@ -1,15 +1,15 @@
 """Replacement of a static member: a new process takes the place of the old one (KIP-345).
 
-A static member has a group.instance.id. After a restart its process joins with that instance id and
-without a member id. It gets a new member id. The old id is fenced (its requests are answered with
-FENCED_INSTANCE_ID), in case the old process still runs. A Stable group needs no rebalance for this:
-the new process keeps the old assignment.
+A static member has a group.instance.id. After a restart its process sends a JoinGroup with that
+instance id and without a member id, and gets a new member id. The old process may still be running,
+so the old id is fenced: its requests are answered with FENCED_INSTANCE_ID. A Stable group needs no
+rebalance for this, because the new process takes over the old assignment.
 
-The coordinator stores the new id: it appends the group's record to the log. Until the append has
-completed, the JoinGroup is parked, that is, kept without an answer in `member.awaiting_join`. The
-append completes in a later turn (a turn is the handling of one input). So `replace_static_member`
-gives `turn.append` the record and a `StaticMemberAppend`, which holds what the later turn needs.
-The later turn calls `static_member_stored` with it.
+It takes two turns (a turn is the handling of one input):
+1. `replace_static_member` handles the JoinGroup. It gives the member its new id, appends the record
+   of the group to the log, and parks the JoinGroup in `member.awaiting_join`.
+2. When the append has completed, `static_member_stored` answers the JoinGroup. A
+   `StaticMemberAppend` tells it what it must know about the first turn.
 
 Source: Kafka `updateStaticMemberAndRebalance` (KIP-345, KIP-814); docs/kafka/BEHAVIOUR.md 2.2.2.
 """
@@ -57,26 +57,24 @@ def replace_static_member(
     session_timeout_ms: int,
     client_reason: str | None,
 ) -> None:
-    """Give the member a new id, fence the old id, and park the request.
+    """Give the member a new id, fence the old id, and park the JoinGroup of the new process.
 
+    `parked` is this JoinGroup; the protocols and timeouts are its fields.
     In a Stable group that keeps its protocol, the request is answered when the log has the new id.
-    In every other case a rebalance runs or begins here, and the end of its join phase answers the
-    request.
+    In every other case a rebalance is running or begins here, and the end of its join phase answers
+    the request.
 
-    `parked`: the JoinGroup of the new process. The protocols and the timeouts (in milliseconds) are
-    its fields.
     Raises: UnknownServerError if the group is Empty or Dead. Kafka throws an exception there, too.
     """
-    # If the member is the leader, `_rename` changes `group.leader_id`. The old leader id is needed
-    # later, in some answers (`static_member_stored`, `_revert`).
+    # `_rename` changes `group.leader_id` if the member is the leader. Some answers need the old
+    # leader id (see `static_member_stored` and `_revert`).
     old_leader_id = group.leader_id
     member = _rename(turn, group, group_instance_id, old_member_id, new_member_id)
-    # At this point the member still has the session timeout of the old process; `update_member`
-    # below sets that of the request. As in Kafka, the session restarts already here, so the new
-    # process's first session has the old timeout (docs/kafka/BEHAVIOUR.md 0.1).
+    # As in Kafka, the session restarts before `update_member` sets the new session timeout. So the
+    # first session of the new process has the timeout of the old one (docs/kafka/BEHAVIOUR.md 0.1).
     restart_session(turn, group, member, Api.JOIN_GROUP)
 
-    # The old timeouts are restored if the new id cannot be stored (`_revert`).
+    # If the new id cannot be stored, `_revert` restores the old timeouts.
     old_rebalance_timeout_ms = member.rebalance_timeout_ms
     old_session_timeout_ms = member.session_timeout_ms
     group.update_member(
@@ -95,9 +93,9 @@ def replace_static_member(
 
     match group.state:
         case GroupState.STABLE:
-            # The new process may support other protocols, which can change the members' vote on
-            # the group's protocol. Kafka calls `maybePrepareRebalance` here, which first checks
-            # that the group can rebalance. A Stable group always can.
+            # The new process may prefer other protocols than the old one. If the members would now
+            # vote for another protocol, the group must rebalance. The name of the function is
+            # Kafka's; a Stable group can always rebalance.
             if group.select_protocol() != group.protocol_name:
                 maybe_prepare_rebalance(turn, group, reason)
                 return
@@ -118,7 +116,7 @@ def replace_static_member(
                 ),
             )
         case GroupState.COMPLETING_REBALANCE:
-            # The leader may be computing an assignment for the old id. So the members join again.
+            # The leader may be computing an assignment for the old id, so the members must rejoin.
             prepare_rebalance(turn, group, reason)
         case GroupState.PREPARING_REBALANCE:
             pass  # the join phase that is under way answers the request
@@ -130,27 +128,27 @@ def replace_static_member(
 
 
 def static_member_stored(turn: Turn, append: StaticMemberAppend, error: ErrorCode) -> None:
-    """Answer the JoinGroup whose new member id was stored, or restore the old id on an error."""
+    """Answer the JoinGroup of the new process, or restore the old id if the append has failed."""
     if error is not ErrorCode.NONE:
-        # `turn.java` has the switches for single behaviours of Kafka's Java coordinator. Its error
-        # for a failed append differs from that of the Scala coordinator.
+        # The client gets another error from Kafka's Java coordinator than from the Scala one.
+        # `turn.java` says which coordinator to imitate.
         _revert(turn, append, group_append_error(error, turn.java))
         return
     group, member, parked = append.group, append.member, append.parked
     if member.awaiting_join is not parked:
         return  # answered meanwhile: by a rebalance, a removal, or the next replacement
 
-    # The member is still in the group, since its removal would have answered the JoinGroup.
+    # The member is still in the group, because its removal would have answered the JoinGroup.
 
-    # A leader that got the list of members would compute a new assignment, which a Stable group
-    # does not store. From v9 on, the answer can tell a leader to skip the assignment. Below v9, the
-    # answer therefore hides from the new process that it is the leader: it names the old leader id.
-    # The process then acts as a follower, and only fetches its assignment.
+    # What if the member is the leader? A leader computes an assignment, but a Stable group would
+    # not store it. From v9 on, the answer can tell the leader to skip the assignment. Before v9 it
+    # cannot. So the new process must not learn that it is the leader: the answer names the old
+    # leader id, and the process behaves as a follower, which only fetches its assignment.
     can_skip_assignment = parked.api_version >= SKIP_ASSIGNMENT_VERSION
     # True if the answer tells the new process that it is the leader.
     is_leader = can_skip_assignment and group.is_leader(append.new_member_id)
-    # A leader's answer needs the list of members, which Kafka cannot build in the states Dead and
-    # PreparingRebalance. A follower's answer has no such list, and is given in every state.
+    # A leader's answer has the list of members. Kafka cannot build the list if the group has become
+    # Dead or has begun a rebalance. A follower's answer has no list, and is sent in every state.
     if is_leader and group.state is GroupState.DEAD:
         fail_parked_join(turn, group, member, append.new_member_id, ErrorCode.NOT_COORDINATOR)
         return
@@ -168,17 +166,17 @@ def static_member_stored(turn: Turn, append: StaticMemberAppend, error: ErrorCod
 
 
 def _revert(turn: Turn, append: StaticMemberAppend, error: ErrorCode) -> None:
-    """Undo a replacement that could not be stored; the member keeps its new protocols, as in Kafka.
+    """Undo a replacement that could not be stored. The member keeps its new protocols, as in Kafka.
 
-    DEVIATION: if a rebalance or the next replacement has answered the JoinGroup meanwhile, a
+    DEVIATION: a rebalance or the next replacement may have answered the JoinGroup meanwhile. Then a
     process knows the new id already, so the new id stays. Kafka restores the old id even in this
     case, and answers the request a second time.
     """
     group, member = append.group, append.member
     if member.awaiting_join is not append.parked:
         return
-    # `_rename` answers a parked JoinGroup with FENCED_INSTANCE_ID. This JoinGroup must be answered
-    # with `error` instead, so `update_member` first removes it from the member (`parked=None`).
+    # `parked=None` removes the JoinGroup from the member. Otherwise `_rename` would answer it with
+    # FENCED_INSTANCE_ID. It must be answered with `error`.
     group.update_member(
         member,
         member.supported_protocols,
@@ -196,17 +194,17 @@ def _revert(turn: Turn, append: StaticMemberAppend, error: ErrorCode) -> None:
             protocol_type=group.protocol_type,
             protocol_name=group.protocol_name,
             leader=append.old_leader_id or "",
-            # As in Kafka, the answer names no member id: the new id is no longer valid, and the old
-            # id belongs to the old process.
+            # As in Kafka, the answer has an empty member id: the new id is not valid any more, and
+            # the old id belongs to the old process.
             member_id="",
         ),
     )
 
 
 def _rename(turn: Turn, group: Group, group_instance_id: str, old_id: str, new_id: str) -> Member:
-    """Fence the old id, give the member the new one, and trace both; return the member.
+    """Give the member the id `new_id` in place of `old_id`, and return the member.
 
-    Requests of the old id that are parked are answered with FENCED_INSTANCE_ID.
+    Parked requests of the old id are answered with FENCED_INSTANCE_ID.
     """
     member = group.members[old_id]
     parked = group.unpark_join(member)
@@ -217,8 +215,8 @@ def _rename(turn: Turn, group: Group, group_instance_id: str, old_id: str, new_i
     )
     cancel_heartbeat(turn, group, old_id)
     group.replace_static_member(group_instance_id, old_id, new_id)
-    # MEMBER_ADDED gets a cause of removal, too. Since both rows have this cause, a reader of the
-    # trace knows that they are one replacement, and that no member came or went.
+    # Both rows have the same cause, although it is a cause of removal. So a reader of the trace
+    # knows that they are about one replacement, and that no member came or went.
     for kind, member_id in ((TraceKind.MEMBER_REMOVED, old_id), (TraceKind.MEMBER_ADDED, new_id)):
         turn.trace(
             TraceEvent(

@@ -1,14 +1,9 @@
-"""Handlers of fired timers: the ends of join phases, SyncGroup deadlines and sessions.
+"""What happens when a timer fires: a join phase ends, or a silent member is removed.
 
-A timer can fire too late. By then the group may be Dead, the generation over, or the member
-removed, replaced or parked. Each handler checks for this first, and does nothing in that case.
+`delayed` sets these timers. A timer can fire although it is no longer needed. For example, its
+member has left, or the generation of its SyncGroups is over. Each handler checks for this first,
+and then does nothing.
 
-- Timer: data, namely the group, and the member or generation that the timer was set for.
-- Parked: of a member, having a JoinGroup or SyncGroup that is kept without an answer.
-- `group.delayed_join`: tells what the timer of the join phase measures. For a DelayedJoin it is the
-  rebalance timeout. For an InitialDelayedJoin, which only the first join phase of an Empty group
-  has, it is a delay. If new members join during the delay, another delay follows.
-- Turn: the handling of one input; replies and timers go through it.
 Source: Kafka `InitialDelayedJoin.onComplete`, `onExpirePendingSync`, `onExpireHeartbeat`;
 docs/kafka/BEHAVIOUR.md 3.3 to 3.5.
 """
@@ -36,7 +31,7 @@ from protocol.causes import GroupStateCause, RebalanceCause, RemovalCause
 
 
 def expire(turn: Turn, timer: GroupTimer) -> None:
-    """Carry out a timer that fired.
+    """Do what a timer was set for, because it has fired.
 
     Raises: UnknownServerError if the next generation cannot begin.
     """
@@ -50,7 +45,7 @@ def expire(turn: Turn, timer: GroupTimer) -> None:
         case SessionTimer():
             _expire_session(turn, timer.group, timer.member_id)
         case PendingMemberTimer():
-            # An id that is no longer pending was used meanwhile: a member has joined with it.
+            # If the id is not pending any more, its client has joined with it in time.
             if timer.member_id in timer.group.pending_members:
                 remove_pending_member(
                     turn, timer.group, timer.member_id, cause=RemovalCause.SESSION_EXPIRY
@@ -58,13 +53,13 @@ def expire(turn: Turn, timer: GroupTimer) -> None:
 
 
 def _expire_join(turn: Turn, group: Group) -> None:
-    """Complete the join phase, or extend the initial delay of a new group."""
+    """End the join phase. In a new group, wait for another delay if members keep coming."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
     join = group.delayed_join
     if isinstance(join, InitialDelayedJoin):
-        # If a member joined during this delay, more members may be on their way, so the group waits
-        # once more. `remaining_ms` is what the rebalance timeout leaves for further delays.
+        # If a member joined during the delay that is over now, more may be on their way. So the
+        # group waits once more, if the rebalance timeout leaves time for it (`remaining_ms`).
         if group.new_member_added and join.remaining_ms != 0:
             group.new_member_added = False
             extended = extended_initial_join(turn, join)
@@ -77,8 +72,9 @@ def _expire_join(turn: Turn, group: Group) -> None:
 
 def _expire_sync(turn: Turn, group: Group, generation_id: int) -> None:
     """Remove the members that sent no SyncGroup in time, and rebalance."""
-    # Stable is included: the leader's assignment is stored, and a follower may still owe its
-    # SyncGroup. In the other states the generation of the deadline is over.
+    # The timer matters only in the generation for which it was set. This generation lasts in the
+    # states CompletingRebalance and Stable: a follower's SyncGroup may still be missing after the
+    # leader's assignment was stored.
     if (
         generation_id != group.generation_id
         or group.state not in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE}
@@ -87,8 +83,8 @@ def _expire_sync(turn: Turn, group: Group, generation_id: int) -> None:
         return
     silent = tuple(group.pending_sync_members)  # a copy: `drop_member` removes ids
     for member_id in silent:
-        # A static member that restarts gets a new id, but its old id stays in
-        # `pending_sync_members`, as in Kafka. The old id has no member, so none is removed.
+        # There is no member if a static member has restarted: it has a new id, but its old id stays
+        # in `pending_sync_members`, as in Kafka.
         member = group.members.get(member_id)
         if member is not None:
             drop_member(turn, group, member, cause=RemovalCause.SYNC_DEADLINE)
@@ -98,14 +94,17 @@ def _expire_sync(turn: Turn, group: Group, generation_id: int) -> None:
         RebalanceReason(
             cause=RebalanceCause.NO_SYNC_GROUP,
             text=f"no SyncGroup from {', '.join(silent)}",
-            member_id=silent[0],  # the trace's column has one member; `silent_members` has all
+            member_id=silent[0],  # this field is for one member; `silent_members` has all of them
             silent_members=silent,
         ),
     )
 
 
 def _expire_session(turn: Turn, group: Group, member_id: str) -> None:
-    """Remove a member whose session has ended, unless a request of the member is parked."""
+    """Remove a member that was silent for its session timeout.
+
+    A member whose request is parked stays, because it rightly waits for an answer.
+    """
     member = group.members.get(member_id)
     if member is None or member.outlives_session_timeout:
         return

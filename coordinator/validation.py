@@ -1,9 +1,10 @@
 """Checks that several APIs share, in Kafka's order.
 
-A check changes nothing. It returns the error of the answer, or NONE if the request passes.
-`check_group_status` is the first check of a request on a group, and is called the gate. If the
-request passes the gate, the gate returns the group's shard instead of NONE. A shard has the groups
-of one partition of `__consumer_offsets` that this broker has loaded.
+A check changes nothing. It returns the error with which the request must be answered, or NONE. An
+exception is `check_group_status`, the first check of a request on a group. If the request passes,
+it returns the group's shard: the groups of one partition of `__consumer_offsets` that this broker
+serves.
+
 Source: Kafka `GroupCoordinator.validateGroupStatus`, `validateCurrentMember`,
 `validateOffsetCommit`; docs/kafka/BEHAVIOUR.md 2.0, 2.0.1, 2.6.
 """
@@ -20,8 +21,8 @@ def check_group_status(
 ) -> Shard | ErrorCode:
     """Return the shard of a group, or the error that says why this broker does not serve it.
 
-    `is_active`: False once the coordinator has shut down.
-    `allow_empty_id`: the API accepts the empty group id, which old simple consumers use.
+    `is_active` is False after the coordinator has shut down. `allow_empty_id` is True in the APIs
+    that accept the empty group id, under which old clients may store offsets without joining.
     """
     if not group_id and not allow_empty_id:
         return ErrorCode.INVALID_GROUP_ID
@@ -37,10 +38,10 @@ def check_group_status(
 
 
 def check_current_member(group: Group, member_id: str, group_instance_id: str | None) -> ErrorCode:
-    """Check that the member is in the group, under the instance id that its request names."""
-    # The instance id is checked first. A static member that was replaced must get
-    # FENCED_INSTANCE_ID, which ends its process. After UNKNOWN_MEMBER_ID it would join again, and
-    # fence its successor.
+    """Check that the member is in the group, and has the instance id that its request names."""
+    # The instance id is checked before the member id, for the sake of a static member that was
+    # replaced. It must get FENCED_INSTANCE_ID, which ends its process. If it got UNKNOWN_MEMBER_ID,
+    # it would join again and fence its successor.
     if group_instance_id is not None:
         current = group.static_members.get(group_instance_id)
         if current is None:
@@ -55,7 +56,7 @@ def check_current_member(group: Group, member_id: str, group_instance_id: str | 
 def check_generation(group: Group, generation_id: int, guards: Guards) -> ErrorCode:
     """Check that the generation is the current one.
 
-    `guards` are protections of Kafka that an experiment may switch off; this check is one of them.
+    An experiment may switch off this check, to see what it prevents (`guards.generation_check`).
     """
     if guards.generation_check and generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION
@@ -71,19 +72,23 @@ def check_offset_commit(
     guards: Guards,
     is_transactional: bool = False,
 ) -> ErrorCode:
-    """Check that a member, a simple consumer or a producer may commit offsets of the group now."""
+    """Check that the sender of a commit may commit offsets of the group now.
+
+    The sender may be a member, a producer (`is_transactional`), an admin tool, or a consumer that
+    assigns partitions to itself.
+    """
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if generation_id < 0 and group.state is GroupState.EMPTY:
-        # The request is from an admin tool or a simple consumer: a client that is no member. Its
-        # member id and instance id are not checked.
+        # The sender is no member, but an admin tool or a consumer that assigns partitions to
+        # itself. Its member id and instance id are not checked.
         return ErrorCode.NONE
     if generation_id >= 0 or member_id or group_instance_id is not None:
-        # The request names a member: it must be in the group, and in its current generation. NONE
-        # has the value 0, so `error.value` is true for every other code.
+        # The request names a member, which must be in the group and know its generation. NONE has
+        # the value 0, so `error.value` is true for every other code.
         error = check_current_member(group, member_id, group_instance_id)
         return error if error.value else check_generation(group, generation_id, guards)
-    # The request names no member. A producer older than KIP-447 may send it: if its producer epoch
-    # is old, the log refuses the append. Any other client must not commit here, since the group has
-    # members.
+    # The request names no member, but the group has members. Only a producer may do this, because
+    # producers older than KIP-447 do not name a member. If another producer has replaced this one,
+    # the log will refuse the append.
     return ErrorCode.NONE if is_transactional else ErrorCode.UNKNOWN_MEMBER_ID

@@ -1,9 +1,11 @@
 """The vote of a group's members for the protocol of a generation.
 
-A protocol is a way to assign partitions to members. Each member votes for one protocol. If several
-protocols share the most votes, Kafka takes the first in the iteration order of a Scala
-HashMap of protocol names. That order is arbitrary but fixed: the same names always give the same
-protocol. Recordings of real Kafka depend on the order, so it is computed here as Scala computes it.
+A protocol is a way to assign partitions to members, such as "range". Each member votes for one.
+What if two protocols have equally many votes? Kafka takes the one that comes first in a Scala
+HashMap. The order of such a map looks arbitrary, but it is fixed: the same names always have the
+same order. This module computes Scala's order, because the lab must choose the protocol that real
+Kafka chose in its recordings.
+
 Source: Kafka `GroupMetadata.selectProtocol`, Scala 2.13 `immutable.HashMap`;
 docs/kafka/BEHAVIOUR.md 4.5.
 """
@@ -12,40 +14,43 @@ from collections.abc import Iterable
 
 from protocol.partitioner import java_string_hash
 
-_BITS_PER_LEVEL = 5  # each level of Scala's trie looks at 5 bits of the hash: 2 ** 5 places
+_BITS_PER_LEVEL = 5  # each level of Scala's trie looks at 5 bits of the hash
 _HASH_BITS = 32
 
 
 def most_votes(votes: Iterable[str]) -> str:
     """Return the name with the most votes; on a tie, the first in Scala's order.
 
-    `votes` is non-empty.
+    There must be at least one vote. Example: ["range", "sticky", "range"] -> "range".
     """
     counts: dict[str, int] = {}
     for name in votes:
         counts[name] = counts.get(name, 0) + 1
     most = max(counts.values())
     leading = [name for name, count in counts.items() if count == most]
-    # The map in Kafka has every name with a vote as a key. The order of two of its keys can depend
-    # on a third one, so `scala_order` gets all names.
+    # Kafka's map has every name with a vote as a key. A further key can change the order of two
+    # others, so `scala_order` gets all names, not only the leading ones.
     return leading[0] if len(leading) == 1 else scala_order(leading, among=counts)[0]
 
 
 def scala_order(names: Iterable[str], *, among: Iterable[str]) -> list[str]:
     """Return `names` in the order in which a Scala HashMap with the keys `among` has them."""
-    # The map is a trie. Each level looks at five more bits of a key's hash: they are the key's
-    # place in the node. An iteration over a node yields first the keys that are alone at their
-    # place, then the keys of the places that several keys share (each such place is a node of the
-    # next level).
+    # The map is a trie. Its root node has 32 places, and five bits of a key's hash tell the key's
+    # place. If several keys have the same place, a node of the next level is there, in which the
+    # next five bits tell the place. An iteration over a node yields first the keys that are alone
+    # at their places, then the keys of the nodes below.
     wanted = dict.fromkeys(names)  # used as a set
     hashes = {name: _improve(java_string_hash(name)) for name in among}
     return [name for name in _trie_order(list(hashes), hashes, 0) if name in wanted]
 
 
 def _trie_order(names: list[str], hashes: dict[str, int], shift: int) -> list[str]:
-    """Return names in a trie node's order; bit `shift` is the first that the node looks at."""
+    """Return the names of a trie node in Scala's order.
+
+    The node looks at the five bits of the hash that begin at bit `shift`.
+    """
     if shift >= _HASH_BITS:
-        return names  # all bits are equal: Scala's collision node keeps the order of insertion
+        return names  # the hashes are equal: Scala then keeps the order of insertion
     places: dict[int, list[str]] = {}
     for name in names:
         # The place is the number in the next five bits of the hash.

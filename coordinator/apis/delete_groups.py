@@ -1,8 +1,5 @@
 """DeleteGroups (42), v0 to v2: deletes groups without members, with their offsets.
 
-A turn is the handling of one input; replies go through it. A shard has the groups of one partition
-of `__consumer_offsets` that this broker coordinates. A tombstone is a record without a value, which
-deletes its key.
 Source: Kafka `GroupCoordinator.handleDeleteGroups`; docs/kafka/BEHAVIOUR.md 2.10.
 """
 
@@ -30,7 +27,8 @@ def handle_delete_groups(
 ) -> None:
     """Answer a DeleteGroups, with one result for each group that the request names.
 
-    `gate` returns the shard of a group, or the error that says why this broker does not serve it.
+    A shard holds the groups of one partition of `__consumer_offsets`. `gate` returns the shard of a
+    group, or the error that says why this broker does not serve the group.
     """
     turn.reply(
         request_id,
@@ -57,8 +55,8 @@ def _delete(turn: Turn, shard: Shard | ErrorCode, group_id: str) -> ErrorCode:
         case GroupState.DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND
         case GroupState.EMPTY:
-            # The group must be Dead first: `clean_up` then removes it from the shard, and writes
-            # its tombstones.
+            # The order matters: `clean_up` removes the group from the shard, and writes a tombstone
+            # for it, only if it is Dead.
             kill_group(turn, group, cause=DeletionCause.DELETED)
             clean_up(
                 turn, shard, group, group.offsets.all_partitions(), cause=DeletionCause.DELETED

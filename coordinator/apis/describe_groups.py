@@ -1,7 +1,7 @@
-"""DescribeGroups (API key 15), versions 0 to 5: state and members of groups, for administrators.
+"""DescribeGroups (API key 15), versions 0 to 5: tells an administrator about groups.
 
-The request changes nothing. A turn is the handling of one input; replies go through it. A shard has
-the groups of one partition of `__consumer_offsets` that this broker coordinates.
+The answer has the state of each group that the request names, and the group's members.
+
 Source: Kafka `GroupCoordinator.handleDescribeGroup`, `GroupMetadata.summary`;
 docs/kafka/BEHAVIOUR.md 2.11.
 """
@@ -31,7 +31,8 @@ def handle_describe_groups(
 ) -> None:
     """Answer a DescribeGroups, with one entry for each group that the request names.
 
-    `gate` looks up the shard of a group. It returns an error if this broker cannot serve the group.
+    A shard holds the groups of one partition of `__consumer_offsets`. `gate` returns the shard of a
+    group, or the error that says why this broker does not serve the group.
     """
     turn.reply(
         request_id,
@@ -51,13 +52,14 @@ def _describe(shard: Shard | ErrorCode, group_id: str) -> DescribedGroup:
     group = shard.groups.get(group_id)
     if group is None:
         return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
-    # During a rebalance the last generation's protocol and assignments are no longer valid.
+    # Only in Stable does the answer have the protocol, the subscriptions and the assignments.
+    # During a rebalance those of the last generation are not valid any more.
     protocol_name = group.protocol_name if group.state is GroupState.STABLE else None
     return DescribedGroup(
         group_id=group_id,
         group_state=group.state.value,
-        protocol_type=group.protocol_type or "",  # a simple group has no type
-        protocol_data=protocol_name or "",  # Kafka's name for the protocol's name
+        protocol_type=group.protocol_type or "",  # None if the group never had members
+        protocol_data=protocol_name or "",  # Kafka's field has this name, but it is for the name
         members=_members(group, protocol_name),
     )
 

@@ -1,10 +1,7 @@
 """LeaveGroup (13), v0 to v5: members leave, or an administrator removes static members.
 
-From v3 on a request names several members. v5 adds a reason for each member.
+From v3 on a request may name several members. v5 adds a reason for each member.
 
-- Turn: the handling of one input; replies and trace rows are added to it.
-- Shard: the groups of one partition of `__consumer_offsets` that this broker coordinates.
-- Pending member id: an id that a client got with MEMBER_ID_REQUIRED and that no member uses yet.
 Source: Kafka `GroupCoordinator.handleLeaveGroup`, `LeaveGroupResponse`;
 docs/kafka/BEHAVIOUR.md 2.5.
 """
@@ -26,8 +23,8 @@ from protocol.messages.group import (
 )
 
 BATCH_VERSION = 3
-"""First version with several members. In older versions a request names one member, and the answer
-has only that member's error."""
+"""First version in which a request may name several members, and the answer has an error for each.
+In older versions the answer has one error only."""
 
 
 def handle_leave_group(
@@ -39,30 +36,33 @@ def handle_leave_group(
 ) -> None:
     """Answer a LeaveGroup.
 
-    `shard`: the group's shard, or the error why it is not served here.
-    Raises: UnknownServerError if the removal of a member completes a join phase, and the next
-    generation cannot begin.
+    `shard` holds the groups of one partition of `__consumer_offsets`. If this broker does not serve
+    the group, `shard` is the error that says why.
+
+    Raises: UnknownServerError if the removal of a member ends a join phase, and the next generation
+        cannot begin.
     """
     turn.reply(request_id, for_version(_leave(turn, shard, request), api_version))
 
 
 def for_version(response: LeaveGroupResponse, api_version: int) -> LeaveGroupResponse:
-    """Return `response` in the form of `api_version`.
+    """Return `response` in the form that `api_version` has.
 
-    Below v3 an answer has one error and no members.
+    Before v3, an answer has one error and no list of members. For example, in v2 the answer for an
+    unknown member is just UNKNOWN_MEMBER_ID.
     """
     if api_version >= BATCH_VERSION:
         return response
-    # Such a request has one member. If the whole request was refused, `error_code` has the error,
-    # and `members` is empty. Otherwise the member has the error. So at most one error in the list
-    # differs from NONE.
+    # The request names one member. Its error is in `members`. But if the whole request was refused,
+    # the error is in `error_code`, and `members` is empty. So at most one of these errors is not
+    # NONE.
     errors = (response.error_code, *(member.error_code for member in response.members))
     first = next((error for error in errors if error is not ErrorCode.NONE), ErrorCode.NONE)
     return LeaveGroupResponse(error_code=first)
 
 
 def _leave(turn: Turn, shard: Shard | ErrorCode, request: LeaveGroupRequest) -> LeaveGroupResponse:
-    """Remove the members of a request; return the answer in the newest version."""
+    """Remove the members that a request names; return the answer in the newest version's form."""
     if isinstance(shard, ErrorCode):
         return LeaveGroupResponse(error_code=shard)
     group = shard.groups.get(request.group_id)
@@ -82,11 +82,10 @@ def _leave(turn: Turn, shard: Shard | ErrorCode, request: LeaveGroupRequest) -> 
 
 
 def _leave_one(turn: Turn, group: Group, identity: MemberIdentity) -> ErrorCode:
-    """Remove one member, or pending member id; return its error."""
+    """Remove one member, or an id that its client has not joined with yet; return its error."""
     member_id, instance = identity.member_id, identity.group_instance_id
     if not member_id:
-        # The request comes from an administrator, who removes a static member and knows only its
-        # instance id.
+        # An administrator wants to remove a static member, and knows only its instance id.
         current = None if instance is None else group.static_members.get(instance)
         if current is None:
             return ErrorCode.UNKNOWN_MEMBER_ID

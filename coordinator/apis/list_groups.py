@@ -1,8 +1,7 @@
-"""ListGroups (16), v0 to v5: returns the groups of this broker, and changes nothing.
+"""ListGroups (16), v0 to v5: returns the groups that this broker coordinates.
 
-v4 adds a filter by state, v5 a filter by type. Both ignore letter case. A turn is the handling of
-one input; replies go through it. Shards are the groups of this broker, by partition of
-`__consumer_offsets`.
+v4 adds a filter by state, and v5 a filter by type. Both filters ignore letter case.
+
 Source: Kafka `GroupCoordinator.handleListGroups`; docs/kafka/BEHAVIOUR.md 2.12.
 """
 
@@ -14,8 +13,8 @@ from protocol.ids import RequestId
 from protocol.messages.group_admin import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC = "classic"
-"""The type of every group of this coordinator. Groups of the protocol of KIP-848, which this
-coordinator does not have, have the type `consumer`."""
+"""The type of every group of this coordinator. The other type, `consumer`, is for groups that use
+the new protocol of KIP-848. This coordinator does not have that protocol."""
 
 
 def handle_list_groups(
@@ -26,11 +25,11 @@ def handle_list_groups(
     *,
     is_active: bool,
 ) -> None:
-    """Answer a ListGroups with all groups that are loaded.
+    """Answer a ListGroups with all groups that pass the filters.
 
-    While a partition is loading, its groups are missing. So the answer also carries the error
-    COORDINATOR_LOAD_IN_PROGRESS.
-    `is_active`: False once the coordinator is shut down.
+    The groups of a partition that is still loading are not known yet. If there is such a partition,
+    the answer has the known groups together with the error COORDINATOR_LOAD_IN_PROGRESS.
+    `is_active` is False after the coordinator has shut down.
     """
     if not is_active:
         turn.reply(request_id, ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -55,7 +54,7 @@ def _folded(names: tuple[str, ...]) -> frozenset[str]:
 def _listed(group: Group) -> ListedGroup:
     return ListedGroup(
         group_id=group.group_id,
-        protocol_type=group.protocol_type or "",  # a simple group has no type
+        protocol_type=group.protocol_type or "",  # None if the group never had members
         group_state=group.state.value,
         group_type=CLASSIC,
     )

@@ -1,7 +1,5 @@
 """OffsetDelete (47), v0: deletes committed offsets of topics to which no member subscribes.
 
-A turn is the handling of one input; replies go through it. A shard has the groups of one partition
-of `__consumer_offsets` that this broker coordinates.
 Source: Kafka `GroupCoordinator.handleDeleteOffsets`; docs/kafka/BEHAVIOUR.md 2.9.
 """
 
@@ -26,7 +24,8 @@ def handle_offset_delete(
 ) -> None:
     """Answer an OffsetDelete of an administrator.
 
-    `shard`: the group's shard, or the error why it is not served here.
+    `shard` holds the groups of one partition of `__consumer_offsets`. If this broker does not serve
+    the group, `shard` is the error that says why.
     """
     turn.reply(request_id, _delete(turn, shard, request))
 
@@ -34,7 +33,7 @@ def handle_offset_delete(
 def _delete(
     turn: Turn, shard: Shard | ErrorCode, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse:
-    """Delete the offsets that no member may use; return the answer."""
+    """Delete the offsets that certainly no member uses; return the answer."""
     if isinstance(shard, ErrorCode):
         return OffsetDeleteResponse(error_code=shard)
     group = shard.groups.get(request.group_id)
@@ -51,20 +50,20 @@ def _delete(
         case GroupState.EMPTY:
             errors = dict.fromkeys(asked, ErrorCode.NONE)
         case GroupState.PREPARING_REBALANCE | GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
-            # Only a consumer group's subscriptions can be read. In another group any offset may
-            # be in use.
+            # Only the subscriptions of consumers can be read. In a group of other clients, any
+            # offset may be in use.
             if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
                 return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
             errors = {partition: _error(group, partition) for partition in asked}
 
-    # Besides the offsets, this deletes the group itself if it is Empty and has no offset left.
+    # `clean_up` also deletes the group itself, if it is Empty and has no offset left.
     deleted = [partition for partition, error in errors.items() if error is ErrorCode.NONE]
     clean_up(turn, shard, group, deleted, cause=DeletionCause.DELETED)
     return _response(errors)
 
 
 def _error(group: Group, partition: TopicPartition) -> ErrorCode:
-    """Return the error of a partition whose offset may be in use, else NONE."""
+    """Return an error if a member may be using the partition's offset, else NONE."""
     if group.is_subscribed_to(partition.topic):
         return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
     return ErrorCode.NONE

@@ -1,19 +1,15 @@
 """OffsetFetch (9), v1 to v9: returns the committed offsets of groups. Any client may ask.
 
-v7 adds require_stable, which refuses offsets with an unfinished commit; v8 adds several groups.
+From v7 on, a client may send require_stable. Such a stable fetch gets an error for a partition that
+has an unfinished commit, so that it does not read an offset that is about to change. From v8 on, a
+request may name several groups.
 
-By default the answer comes from memory, without the log. So an old coordinator that is cut off from
-the cluster answers with stale offsets. The switch `commits_apply_on_append` (of the Java
-coordinator) changes this for a stable fetch, that is, a fetch with require_stable. A stable fetch
-then returns the offsets written last, and each group's part of the answer waits until the records
-of these offsets are committed.
+By default the answer is built from memory alone. So a coordinator that was replaced, but does not
+know it because it is cut off from the cluster, answers with stale offsets. In Kafka's Java
+coordinator a stable fetch avoids this (switch `commits_apply_on_append`). It returns the offsets
+that were written last, and the answer for a group is held until the high watermark has passed the
+records of these offsets. A coordinator that is cut off never gets that far.
 
-- Unstable offset: an offset with an unfinished commit. With the switch, only an offset in an open
-  transaction is unstable.
-- Turn: the handling of one input; replies go through it. `turn.java` has the switches.
-- Shard: the groups of one partition of `__consumer_offsets`, while this broker coordinates them.
-- Held: of a part of an answer, waiting for the high watermark (below it, every in-sync replica has
-  the records: they are committed).
 Source: Kafka `GroupCoordinator.handleFetchOffsets`, `GroupMetadataManager.getOffsets`, Java
 `GroupCoordinatorService.fetchOffsets`, `OffsetMetadataManager.fetchOffsets`;
 docs/kafka/BEHAVIOUR.md 2.7.
@@ -48,10 +44,10 @@ def handle_offset_fetch(
     request: OffsetFetchRequest,
     api_version: int,
 ) -> None:
-    """Answer an OffsetFetch.
+    """Answer an OffsetFetch, unless it names no group: Kafka never answers such a request.
 
     `gate` returns the shard of a group, or the error that says why this broker does not serve it.
-    As in Kafka, a request without groups gets no answer (docs/kafka/BEHAVIOUR.md 0.1).
+    See docs/kafka/BEHAVIOUR.md 0.1 on requests without groups.
     """
     if not request.groups:
         return
@@ -76,7 +72,10 @@ def _fetch_when_committed(
     request_id: RequestId,
     request: OffsetFetchRequest,
 ) -> None:
-    """Read every group now, and answer once all records that were read are committed."""
+    """Read every group now, and answer when all records whose offsets were read are committed.
+
+    Each group may belong to another partition of `__consumer_offsets`, so each waits on its own.
+    """
     fetch = ParkedFetch(request_id=request_id, groups=[])
     for index, asked in enumerate(request.groups):
         shard = gate(asked.group_id)
@@ -84,8 +83,8 @@ def _fetch_when_committed(
         if isinstance(shard, ErrorCode) or shard.above_high_watermark.is_empty:
             fetch.groups.append(group)
         else:
-            # None keeps the group's place in the answer; it is replaced when the high watermark
-            # passes.
+            # None keeps the group's place in the answer. It is replaced by `group` when the high
+            # watermark has gone far enough.
             fetch.groups.append(None)
             hold(turn, shard, HeldFetch(fetch=fetch, index=index, group=group))
     answer_if_complete(turn, fetch)
@@ -94,12 +93,12 @@ def _fetch_when_committed(
 def _fetch(
     shard: Shard | ErrorCode, asked: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> OffsetFetchResponseGroup:
-    """Return the answer's part for one group."""
+    """Return one group's part of the answer."""
     if isinstance(shard, ErrorCode):
         return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=shard)
     group = shard.groups.get(asked.group_id)
     if group is not None and group.state is GroupState.DEAD:
-        group = None  # answered as if the group did not exist
+        group = None  # a Dead group is treated as if it did not exist
     topics: dict[str, list[OffsetFetchResponsePartition]] = {}
     for partition in _partitions(group, asked, require_stable=require_stable):
         topics.setdefault(partition.topic, []).append(
@@ -117,16 +116,17 @@ def _fetch(
 def _partitions(
     group: Group | None, asked: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> tuple[TopicPartition, ...]:
-    """Return the partitions of the answer, each once.
+    """Return the partitions that the answer has, without duplicates.
 
-    If `asked.topics` is None, the request names no topics, and the answer has all partitions with
-    an offset. Otherwise the answer has the partitions that the request names.
+    These are the partitions that the request names. If it names none (`asked.topics` is None), they
+    are all partitions with an offset.
     """
     if asked.topics is None:
         if group is None:
             return ()
         offsets = group.offsets
-        # "Latest" includes offsets that are written to the log and not committed yet.
+        # With `commits_apply_on_append`, the latest partitions include those whose offset is in the
+        # log but not committed yet. Without this switch, there is no difference.
         return offsets.latest_partitions() if require_stable else offsets.partitions()
     return tuple(
         dict.fromkeys(
@@ -140,7 +140,10 @@ def _partitions(
 def _fetch_partition(
     group: Group | None, partition: TopicPartition, *, require_stable: bool
 ) -> OffsetFetchResponsePartition:
-    """Return the offset of a partition, -1 without an offset; or an error if it is unstable."""
+    """Return a partition's part of the answer: its offset, or -1 if it has none.
+
+    A stable fetch of a partition with an unfinished commit gets an error instead.
+    """
     index = partition.partition
     if group is None:
         return OffsetFetchResponsePartition(partition_index=index)
@@ -149,8 +152,8 @@ def _fetch_partition(
             partition_index=index, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT
         )
     offsets = group.offsets
-    # Only with `commits_apply_on_append` can `latest` differ from `get`. The answer then waits
-    # until the offset is committed.
+    # `latest` may differ from `get` only with `commits_apply_on_append`. In that case the answer is
+    # held until the offset is committed.
     value = offsets.latest(partition) if require_stable else offsets.get(partition)
     if value is None:
         return OffsetFetchResponsePartition(partition_index=index)

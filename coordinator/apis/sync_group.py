@@ -1,17 +1,12 @@
 """SyncGroup (14), v0 to v5: the leader sends the assignment, each member gets its part.
 
-A group in CompletingRebalance waits for the assignment that its leader (one of the members)
-computes. SyncGroup requests are parked meanwhile. The leader's request has the assignment, which is
-appended to the log. Once the append is acknowledged, all parked requests are answered and the group
-is Stable.
+A group in CompletingRebalance waits for the assignment that its leader, one of the members, is
+computing. Meanwhile the SyncGroups of the members are parked, that is, kept without an answer. When
+the leader's SyncGroup brings the assignment, it is appended to the log. When the append is
+acknowledged (`assignment_stored`), all parked requests are answered, and the group is Stable.
 
-- Parked: kept without an answer.
-- Turn: the handling of one input; replies and appends go through it. `turn.append` gets records,
-  and a value that says how to continue when the append completes (`AssignmentAppend`). `turn.java`
-  has switches for the ways in which Kafka's Java coordinator differs, for example in its errors.
-- Shard: the groups of one partition of `__consumer_offsets`, while this broker coordinates them.
-- Pending sync member: a member that has sent no SyncGroup in this generation (since the last
-  rebalance). The sync timer bounds the wait for these members.
+The sync timer ends the wait for members that send no SyncGroup. `group.pending_sync_members` has
+these members.
 
 Source: Kafka `GroupCoordinator.handleSyncGroup`, `validateSyncGroup`, `doSyncGroup`;
 docs/kafka/BEHAVIOUR.md 2.3.
@@ -52,19 +47,20 @@ def handle_sync_group(
 ) -> None:
     """Answer or park a SyncGroup.
 
-    `shard`: the group's shard, or the error why it is not served here.
+    `shard` holds the groups of one partition of `__consumer_offsets`. If this broker does not serve
+    the group, `shard` is the error that says why.
     """
-    # Kafka's API layer makes this check before the coordinator sees the request (BEHAVIOUR 2.0). So
-    # it comes before the check of `shard`.
+    # This check comes before that of `shard`, because Kafka makes it before the coordinator sees
+    # the request (BEHAVIOUR 2.0).
     if api_version >= MANDATORY_PROTOCOL_VERSION and (
         request.protocol_type is None or request.protocol_name is None
     ):
         _refuse(turn, request_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         return
     if isinstance(shard, ErrorCode):
-        # The earlier coordinator did not store the unfinished rebalance, so the group must start
-        # over with JoinGroup. REBALANCE_IN_PROGRESS makes the member rejoin, at this coordinator.
-        # Old clients do not handle COORDINATOR_LOAD_IN_PROGRESS in SyncGroup.
+        # While the partition is loading, the answer is REBALANCE_IN_PROGRESS, so that the member
+        # rejoins. The rebalance must start over anyway, because the earlier coordinator did not
+        # store it. Old clients do not know COORDINATOR_LOAD_IN_PROGRESS in this API.
         loading = shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         _refuse(turn, request_id, ErrorCode.REBALANCE_IN_PROGRESS if loading else shard)
         return
@@ -79,21 +75,21 @@ def handle_sync_group(
 
     match group.state:
         case GroupState.EMPTY:
-            # Refused by _check already, since no member id is in the group.
+            # Not reached: no member id is in the group, so `_check` has refused the request.
             _refuse(turn, request_id, ErrorCode.UNKNOWN_MEMBER_ID)
         case GroupState.PREPARING_REBALANCE:
             _refuse(turn, request_id, ErrorCode.REBALANCE_IN_PROGRESS)
         case GroupState.COMPLETING_REBALANCE:
             _park(turn, group, request_id, request)
         case GroupState.STABLE:
-            # The assignment is stored: the member sent SyncGroup late, or lost its first answer.
+            # The assignment is stored already. The member is late, or has lost its first answer.
             group.remove_pending_sync_member(request.member_id)
             complete_sync(turn, group)  # stops the sync timer if no member is pending any more
             member = group.members[request.member_id]
             turn.reply(request_id, sync_response(group, member))
             restart_session(turn, group, member, Api.SYNC_GROUP)
         case GroupState.DEAD:
-            # Refused by _check already. Empty and Dead are listed here as in Kafka.
+            # Not reached: `_check` has refused the request. Kafka lists the states Empty and Dead.
             _refuse(turn, request_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
@@ -102,9 +98,9 @@ def assignment_stored(
 ) -> None:
     """Answer the parked SyncGroups from the stored assignment; rebalance if storing failed."""
     group = append.group
-    # Nothing is done if another rebalance has begun since the append was requested. For example, a
-    # member has joined or expired. That rebalance has answered all parked SyncGroups, and the
-    # assignment belongs to a generation that is over.
+    # Since the append was requested, another rebalance may have begun, for example because a member
+    # joined or expired. It has answered all parked SyncGroups, and the assignment belongs to a
+    # generation that is over. So nothing is left to do.
     if (
         group.state is not GroupState.COMPLETING_REBALANCE
         or group.generation_id != append.generation_id
@@ -125,9 +121,8 @@ def assignment_stored(
         )
         return
 
-    # Every member has an entry in `append.assignments`, because the group still has the members
-    # that it had when the append was requested. A member that joins, leaves or is replaced would
-    # have begun a rebalance.
+    # The group still has the members that it had when the append was requested, because any change
+    # of the members begins a rebalance. So every member has an entry in `append.assignments`.
     for member in group.members.values():
         member.assignment = append.assignments[member.member_id]
     turn.trace(
@@ -149,7 +144,10 @@ def assignment_stored(
 
 
 def _check(group: Group, request: SyncGroupRequest) -> ErrorCode:
-    """Check member, generation and protocol of a SyncGroup; return the first error."""
+    """Check the member, the generation and the protocol of a SyncGroup.
+
+    Return the first error, or NONE.
+    """
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = check_current_member(group, request.member_id, request.group_instance_id)
@@ -165,16 +163,19 @@ def _check(group: Group, request: SyncGroupRequest) -> ErrorCode:
 
 
 def _park(turn: Turn, group: Group, request_id: RequestId, request: SyncGroupRequest) -> None:
-    """Park the request until the assignment is stored; the leader's request starts the append."""
-    # An earlier SyncGroup of the same member is replaced and never answered, as in Kafka.
+    """Park the request until the assignment is stored.
+
+    If it is the leader's request, append the assignment that it brings.
+    """
+    # This forgets an earlier SyncGroup of the same member, which is never answered, as in Kafka.
     group.members[request.member_id].awaiting_sync = request_id
     group.remove_pending_sync_member(request.member_id)
     complete_sync(turn, group)  # stops the sync timer if no member is pending any more
     if not group.is_leader(request.member_id):
         return
     sent_assignments = {entry.member_id: entry.assignment for entry in request.assignments}
-    # A member that is missing in the leader's request gets an empty assignment. An id in the
-    # request that is no member any more (it left meanwhile) is not stored.
+    # A member that the leader has left out gets an empty assignment. An id that the leader names
+    # but that is no member any more is not stored.
     assignments = {member_id: sent_assignments.get(member_id, b"") for member_id in group.members}
     turn.append(
         group,

@@ -1,24 +1,18 @@
 """TxnOffsetCommit (28), v0 to v4: stores offsets as part of a producer's transaction.
 
-A commit takes four steps:
-1. The broker verifies the transaction (KIP-890): it asks the transaction coordinator whether the
-   offsets partition is part of the transaction. Without this step, a request that arrives late
-   could begin a transaction that never ends.
-2. The offsets are appended to the log. Until step 4 they are kept in memory as pending offsets of
-   the transaction.
-3. The client is answered. Readers still see the offsets from before.
-4. The producer ends the transaction. The transaction coordinator has a marker written to the log, a
-   record that ends the transaction. A commit marker makes the pending offsets the committed ones;
-   an abort marker drops them.
-
-- Turn: the handling of one input; replies, verifications and appends go through it. `turn.java` has
-  switches for the ways in which Kafka's Java coordinator differs. `turn.guards` says which of
-  Kafka's checks an experiment has switched off.
-- Shard: the groups of one partition of `__consumer_offsets`, while this broker coordinates them.
-- `append.is_too_large`: maps every partition of the request to True if the partition's metadata is
-  too large to be stored; `append.values` has the other partitions.
+A commit takes four steps, each with its function here:
+1. `handle_txn_offset_commit`: the broker verifies the transaction (KIP-890). It asks the
+   transaction coordinator whether this partition of `__consumer_offsets` is part of it. Without
+   the verification, a request that arrives late could begin a transaction that never ends.
+2. `transaction_verified`: the offsets are appended to the log. In memory they are pending.
+3. `transactional_offsets_stored`: the client is answered. The offsets stay pending, so readers
+   still see the offsets from before.
+4. `complete_transaction`: the producer has ended the transaction, and the marker that says so is in
+   the log. If the transaction commits, the pending offsets become the committed ones. If it aborts,
+   they are dropped.
 
 Unlike an OffsetCommit, the request does not restart the member's session.
+
 Source: Kafka `GroupCoordinator.handleTxnCommitOffsets`, `doTxnCommitOffsets`,
 `GroupMetadataManager.storeOffsets`, `handleTxnCompletion`; docs/kafka/BEHAVIOUR.md 2.8.
 """
@@ -57,9 +51,10 @@ def handle_txn_offset_commit(
 ) -> None:
     """Begin the verification of a TxnOffsetCommit's transaction.
 
-    `shard`: the group's shard, or the error with which the request is refused.
+    `shard` holds the groups of one partition of `__consumer_offsets`. If this broker does not serve
+    the group, `shard` is the error that says why.
     """
-    # Kafka's API layer answers a request without partitions, and the coordinator does not see it
+    # In Kafka, a request without partitions is answered before it reaches the coordinator
     # (BEHAVIOUR 2.0).
     if not any(topic.partitions for topic in request.topics):
         turn.reply(request_id, TxnOffsetCommitResponse())
@@ -73,7 +68,7 @@ def handle_txn_offset_commit(
         return
     group = shard.groups.get(request.group_id)
     if group is None:
-        # As in Kafka, the group stays even if the verification or the append fails.
+        # The verification or the append may fail later. The group stays all the same, as in Kafka.
         group = shard.create_group(request.group_id, turn.now_us)
     turn.verify(
         PendingVerification(group=group, shard=shard, request_id=request_id, request=request),
@@ -86,10 +81,11 @@ def transaction_verified(
 ) -> None:
     """Append the offsets of a verified transaction, or answer with the error."""
     group, request = pending.group, pending.request
-    # Kafka translates an error of the verification like an error of the append.
+    # Kafka uses the table for errors of the append here, too.
     error = offset_append_error(verified.error, turn.java)
-    # Member and generation are checked only now: during the verification the generation may have
-    # ended, or the group may have been unloaded (it is Dead then).
+    # The member and the generation are checked after the verification, because the verification
+    # takes time: meanwhile the generation may have ended, or the group may have been unloaded (then
+    # it is Dead).
     if error is ErrorCode.NONE:
         error = check_offset_commit(
             group,
@@ -117,13 +113,13 @@ def transactional_offsets_stored(
     error = offset_append_error(completed.error, turn.java)
     if error is ErrorCode.NONE and completed.base_offset is None:
         raise SimulationError(f"append {completed.append_id} acknowledged without offset")
-    # The offsets stay pending until their marker if both of these conditions hold. Otherwise they
-    # are removed.
-    # 1. The leader has written them. Then `base_offset` is known, even if the append failed later,
-    #    for example by a timeout.
-    # 2. The append was acknowledged. Kafka's Java coordinator does not require this, because the
-    #    high watermark may still pass the record after a failure.
-    # A Dead group is no longer in memory, so its offsets are not touched.
+    # In which case do the offsets stay pending until their marker?
+    # - The log never had them, so `base_offset` is None: they are removed.
+    # - The append was acknowledged: they stay.
+    # - The log has them, but the append failed, for example by a timeout: Kafka's Scala coordinator
+    #   removes them. In the Java coordinator they stay, because the high watermark may still pass
+    #   them.
+    # If the group is Dead, nothing is done: it is not in memory any more.
     may_stay_pending = error is ErrorCode.NONE or turn.java.commits_apply_on_append
     for partition, value in append.values.items():
         if not is_dead and completed.base_offset is not None and may_stay_pending:
@@ -133,7 +129,7 @@ def transactional_offsets_stored(
         elif not is_dead:
             group.offsets.transactional_append_failed(append.producer_id, partition)
         if error is not ErrorCode.NONE:
-            continue  # only an acknowledged commit gets the row TXN_COMMIT_PENDING
+            continue  # only an acknowledged commit is traced
         turn.trace(
             TraceEvent(
                 kind=TraceKind.TXN_COMMIT_PENDING,
@@ -158,13 +154,12 @@ def transactional_offsets_stored(
 
 
 def complete_transaction(turn: Turn, shard: Shard, producer_id: int, *, is_commit: bool) -> None:
-    """Make the pending offsets of a producer's transaction committed offsets, or drop them.
+    """Commit or drop the pending offsets of a transaction, because its marker is in the log.
 
-    Called when the transaction's marker is in the log. Does nothing if the transaction has no
-    pending offsets in this partition.
+    Nothing is done if the transaction has no pending offsets in this partition.
     """
     for group, committer in shard.take_groups_of(producer_id):
-        # A failed append or a deletion may have removed the offsets since the request.
+        # The offsets may be gone, because their append failed or an administrator deleted them.
         if not group.offsets.has_transaction_of(producer_id):
             continue
         counted = group.offsets.complete(producer_id, is_commit=is_commit)
@@ -197,19 +192,19 @@ def complete_transaction(turn: Turn, shard: Shard, producer_id: int, *, is_commi
 def _append(turn: Turn, pending: PendingVerification, verified: TransactionVerified) -> None:
     """Append the offsets of a verified request, and add them to the open transaction.
 
-    Partitions whose metadata is too large are left out. `verified.guard` is a number by which the
-    log knows that the transaction was verified. It has nothing to do with `turn.guards`.
+    Partitions whose metadata is too large are left out. `verified.guard` is a number that proves to
+    the log that the transaction was verified.
     """
     group, request = pending.group, pending.request
     values, is_too_large = values_to_store(turn, request.topics)
     if not values:
-        # Without a value to store, the metadata of every partition of the request is too large.
+        # Nothing can be stored, because the metadata of every partition is too large.
         errors = dict.fromkeys(is_too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE)
         turn.reply(pending.request_id, _response(errors))
         return
 
-    # The marker will name the producer, not the group. So the shard remembers the group by the
-    # producer's id.
+    # The marker at the end of the transaction names the producer but no group. So the shard must
+    # know which groups have offsets of this producer.
     committer = Committer(request.member_id, request.generation_id)
     pending.shard.add_producer(request.producer_id, group, committer)
     records = []

@@ -1,12 +1,16 @@
-"""Records above the high watermark of a partition, and the answers that wait for them.
+"""What waits for the high watermark of a partition: answers, and late commits.
 
-The high watermark is the offset below which every in-sync replica has the records: they are
-committed. This module is used only with switches of the Java coordinator. With them an answer waits
-until every record that its request could see is committed. If an OffsetCommit waits too long, its
-client gets an error. The commit is then called late: its record is in the log, and it still becomes
-the committed offset once the high watermark passes it. The broker reports the end of the log and
-its high watermark (`GroupCoordinator.log_moved`). This module must not know how requests are
-answered.
+Kafka's Java coordinator holds some answers back until every record that the request could see is
+below the high watermark, and so is on every in-sync replica. This module keeps these held answers.
+It is in use only if a switch turns this behaviour on. The broker reports how the log and its high
+watermark advance (`GroupCoordinator.log_moved`).
+
+A late commit is an OffsetCommit that has waited too long for the high watermark. Its client has got
+an error. But its record is in the log, so its offsets become the committed ones when the high
+watermark does pass it.
+
+This module must not know how requests are answered; `held_writes` does that.
+
 Source: Kafka (Java) `CoordinatorRuntime`, `SnapshottableCoordinator` (lastWrittenOffset,
 lastCommittedOffset), `DeferredEventQueue`.
 """
@@ -30,7 +34,7 @@ class LogPosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldHeartbeat:
-    """A processed Heartbeat; `error_code` is its answer: NONE or REBALANCE_IN_PROGRESS."""
+    """A Heartbeat whose answer is held: `error_code`, which is NONE or REBALANCE_IN_PROGRESS."""
 
     request_id: RequestId
     error_code: ErrorCode
@@ -38,7 +42,10 @@ class HeldHeartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkedFetch:
-    """An OffsetFetch of one or several groups. `groups` has None for a group that still waits."""
+    """An OffsetFetch whose answer is not complete yet.
+
+    `groups` has the parts of the answer, one for each group. A part that is still held is None.
+    """
 
     request_id: RequestId
     groups: list[OffsetFetchResponseGroup | None]
@@ -46,7 +53,10 @@ class ParkedFetch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldFetch:
-    """The part of an OffsetFetch's answer for one group; `index` is its place in `fetch.groups`."""
+    """A held part of an OffsetFetch's answer: that of one group.
+
+    When the high watermark allows it, the part `group` goes to the place `index` of `fetch.groups`.
+    """
 
     fetch: ParkedFetch
     index: int
@@ -54,14 +64,18 @@ class HeldFetch:
 
 
 HeldWrite = HeldHeartbeat | HeldFetch
-"""A processed request that appended no record; its answer waits for the records before it.
+"""A held answer. Its request is processed and appended no record, but the answer waits until the
+records that were in the log before are committed.
 
-Kafka's Java coordinator calls such a request a write, since its handler may change memory."""
+Kafka's Java coordinator calls such a request a write, because its handler may change memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenCommit:
-    """An OffsetCommit in the log: one record for each of `values`, the first at `base_offset`."""
+    """An OffsetCommit that is in the log.
+
+    It has one record for each of `values`. The first record has the offset `base_offset`.
+    """
 
     group: Group
     member_id: str
@@ -74,27 +88,28 @@ class WrittenCommit:
 class AboveHighWatermark:
     """Answers and late commits of one partition that wait for the high watermark.
 
-    Invariant: `held` is sorted by the offset that each answer waits for. The order of a dict is
-    that of insertion, and the log's end offset never falls while this broker leads.
+    Invariant: `held` is sorted by the offset for which each answer waits. This is so because a dict
+    keeps the order of insertion, and the end of the log never falls while this broker leads.
     """
 
     __slots__ = ("_held_count", "_late", "held", "position")
 
     def __init__(self) -> None:
         self.position: LogPosition | None = LogPosition(0, 0)
-        """None once this broker has lost the leadership of the partition. Until the broker's first
-        report, which follows the load directly, the log counts as empty."""
+        """What the broker reported last, None after it has lost the leadership of the partition.
+        The log counts as empty until the first report, which the broker makes after the load."""
         self.held: dict[str, tuple[int, HeldWrite]] = {}
-        """Timer key -> the log end offset that must be committed first, and the answer."""
+        """Timer key -> the offset that the high watermark must reach, and the answer. The timer
+        ends the wait if the high watermark does not reach it in time."""
         self._held_count = 0
-        """Number of answers ever held, for unique timer keys."""
+        """Number of answers held so far. It makes the timer keys unique."""
         self._late: list[WrittenCommit] = []
 
     @property
     def is_empty(self) -> bool:
-        """True if no record is above the high watermark: every record in the log is committed.
+        """True if the high watermark is at the end of the log: every record is committed.
 
-        False for a former leader, which does not know the high watermark.
+        False if this broker has lost the leadership, because it does not know the high watermark.
         """
         position = self.position
         return position is not None and position.end_offset <= position.high_watermark
@@ -102,8 +117,8 @@ class AboveHighWatermark:
     def hold(self, partition: int, write: HeldWrite) -> str:
         """Keep an answer until every record now in the log is committed; return its timer's key.
 
-        After a loss of leadership no record will be committed, and only the timer ends the wait.
-        The offset in `held` is then 0 and is never looked at.
+        If this broker has lost the leadership, no high watermark will be reported, and only the
+        timer ends the wait. The offset 0 then has no meaning: nobody looks at it.
         """
         self._held_count += 1
         key = f"write-{partition}-{self._held_count}"
@@ -111,17 +126,17 @@ class AboveHighWatermark:
         return key
 
     def committed_keys(self) -> list[str]:
-        """Return the keys of the answers whose records are committed."""
+        """Return the keys of the answers for which the high watermark has gone far enough."""
         keys: list[str] = []
         if self.position is not None:
             for key, (end_offset, _) in self.held.items():
                 if end_offset > self.position.high_watermark:
-                    break  # sorted: every later answer waits for an offset at least as high
+                    break  # `held` is sorted, so all further answers must wait, too
                 keys.append(key)
         return keys
 
     def keep_late(self, commit: WrittenCommit) -> None:
-        """Remember a late commit: it was answered with an error, and the log may yet commit it."""
+        """Remember a late commit: its client got an error, but the log may still commit it."""
         self._late.append(commit)
 
     def take_late(self, high_watermark: int) -> list[WrittenCommit]:
@@ -131,5 +146,5 @@ class AboveHighWatermark:
         # A commit has one record for each value; the high watermark must pass the last of them.
         passed = [c for c in self._late if c.base_offset + len(c.values) <= high_watermark]
         self._late = [c for c in self._late if c not in passed]
-        # Commits become late in the order of their timeouts, which need not be that of the log.
+        # `_late` has the commits in the order of their timeouts, which may differ from the log's.
         return sorted(passed, key=lambda commit: commit.base_offset)

@@ -1,8 +1,8 @@
-"""The values that a commit request stores, and the check of their size.
+"""The values that an OffsetCommit or TxnOffsetCommit stores, and the check of their size.
 
-The request may be an OffsetCommit, or a TxnOffsetCommit (part of a transaction). With each offset
-the client may send metadata, a string of its own. A turn is the handling of one input; it has the
-configuration and the time.
+With each offset the client may send metadata, a string of its own. Kafka does not store the offset
+if its metadata is too large.
+
 Source: Kafka `GroupCoordinatorAdapter.createOffsetAndMetadata`,
 `GroupMetadataManager.validateOffsetMetadataLength`; docs/kafka/BEHAVIOUR.md 2.6.
 """
@@ -19,11 +19,14 @@ def values_to_store(
     *,
     expire_timestamp_ms: int = NO_EXPIRE_TIMESTAMP,
 ) -> tuple[dict[TopicPartition, OffsetCommitValue], dict[TopicPartition, bool]]:
-    """Return the values to store, and a map that tells which partitions have too large metadata.
+    """Return the values to store, and for every partition whether its metadata is too large.
 
-    The map has every partition of the request. A partition whose metadata is too large has the
-    value True in the map, and no value to store. If the request names a partition twice, the last
-    entry counts.
+    Example of a request for partitions 0 and 1 of the topic t, with too large metadata for 1:
+
+        ({t-0: OffsetCommitValue(...)}, {t-0: False, t-1: True})
+
+    If the request names a partition twice, the last entry counts. `turn` has the settings and the
+    time.
     """
     metadata_max = turn.config.offset_metadata_max_bytes
     values: dict[TopicPartition, OffsetCommitValue] = {}

@@ -1,15 +1,15 @@
-"""Answers that are held until all records of the log are committed, as in Kafka's Java coordinator.
+"""Answers that wait until all records of the log are committed, as in Kafka's Java coordinator.
 
-Records below the high watermark are committed: every in-sync replica has them. The Java coordinator
-treats a request that may change memory as a write, even if it appends no record. It processes the
-request immediately, on the newest state. The answer waits until every record that was in the log at
-that moment is committed, but at most offsets.commit.timeout.ms. A request that is refused is
+The Java coordinator processes a request immediately, on the newest state in memory. Part of that
+state may come from records that are not committed yet: they are above the high watermark, and would
+be lost with this broker. So the answer is held until every record that was in the log at that
+moment is committed. The wait takes at most offsets.commit.timeout.ms. A request that is refused is
 answered immediately.
 
-A turn is the handling of one input; replies and timers go through it. A shard has the groups of one
-partition of `__consumer_offsets`. Its `above_high_watermark.held` maps the key of a timer to a
-pair: the high watermark to wait for, and the request with its answer. RT-3 names a scenario of
-BEHAVIOUR.md.
+`above_high_watermark` keeps the held answers of one partition. The functions here put answers into
+it, and send them when the wait is over: because the records are committed, because the broker has
+lost the leadership, or because the time is up.
+
 Source: Kafka (Java) `CoordinatorRuntime.CoordinatorWriteEvent`, `CoordinatorContext.append`,
 `unload`; docs/kafka/BEHAVIOUR.md 2.4, 2.7, 5.3, 6.4, RT-3.
 """
@@ -28,13 +28,13 @@ from protocol.messages.offset import OffsetFetchResponse, OffsetFetchResponseGro
 
 
 def hold(turn: Turn, shard: Shard, write: HeldWrite) -> None:
-    """Hold the answer of `write` until every record now in the shard's log is committed."""
+    """Hold an answer until every record that is now in the shard's log is committed."""
     key = shard.above_high_watermark.hold(shard.partition, write)
     turn.set_timer(key, HeldWriteTimer(shard), turn.config.offsets_commit_timeout_ms)
 
 
 def release_committed(turn: Turn, shard: Shard) -> None:
-    """Send the answers whose records are committed, in the order of their requests."""
+    """Send the held answers whose records are committed by now, in the order of the requests."""
     for key in shard.above_high_watermark.committed_keys():
         turn.cancel_timer(key)
         _, write = shard.above_high_watermark.held.pop(key)
@@ -47,7 +47,7 @@ def release_committed(turn: Turn, shard: Shard) -> None:
 
 
 def fail_held(turn: Turn, shard: Shard) -> None:
-    """Answer all held requests with NOT_COORDINATOR, after a loss of leadership."""
+    """Answer all held requests with NOT_COORDINATOR, because the leadership is lost."""
     held = shard.above_high_watermark.held
     for key, (_, write) in held.items():
         turn.cancel_timer(key)
@@ -56,17 +56,18 @@ def fail_held(turn: Turn, shard: Shard) -> None:
 
 
 def give_up(turn: Turn, shard: Shard, key: str) -> None:
-    """Answer the request whose timer `key` has fired, with COORDINATOR_NOT_AVAILABLE.
+    """Answer a held request with an error, because its timer `key` has fired.
 
-    Kafka's Java coordinator translates its REQUEST_TIMED_OUT into this error for the client.
+    The error is COORDINATOR_NOT_AVAILABLE, into which the Java coordinator translates its own error
+    REQUEST_TIMED_OUT.
     """
     _, write = shard.above_high_watermark.held.pop(key)
     _fail(turn, write, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 def answer_if_complete(turn: Turn, fetch: ParkedFetch) -> None:
-    """Answer an OffsetFetch if no group of its answer waits any more."""
-    # A group that still waits is None in `fetch.groups`.
+    """Answer an OffsetFetch if no part of its answer is held any more."""
+    # A part that is still held is None in `fetch.groups`.
     groups = tuple(group for group in fetch.groups if group is not None)
     if len(groups) == len(fetch.groups):
         turn.reply(fetch.request_id, OffsetFetchResponse(groups=groups))
@@ -75,14 +76,15 @@ def answer_if_complete(turn: Turn, fetch: ParkedFetch) -> None:
 def _fail(turn: Turn, write: HeldWrite, error: ErrorCode) -> None:
     """Answer a held request with an error.
 
-    A Heartbeat gets `error`. In a fetch only the held group gets an error, always NOT_COORDINATOR.
+    A Heartbeat gets `error`. In the answer to an OffsetFetch only the held group gets an error, and
+    it is always NOT_COORDINATOR.
     """
     match write:
         case HeldHeartbeat():
             turn.reply(write.request_id, HeartbeatResponse(error_code=error))
         case HeldFetch():
-            # Kafka answers a fetch with NOT_COORDINATOR in place of any other error, so that its
-            # client looks for the coordinator again.
+            # Kafka replaces any error of a fetch by NOT_COORDINATOR, so that the client looks for
+            # the coordinator again.
             failed = OffsetFetchResponseGroup(
                 group_id=write.group.group_id, error_code=ErrorCode.NOT_COORDINATOR
             )
@@ -90,6 +92,6 @@ def _fail(turn: Turn, write: HeldWrite, error: ErrorCode) -> None:
 
 
 def _fill(turn: Turn, write: HeldFetch, group: OffsetFetchResponseGroup) -> None:
-    """Put a group's part into the answer; send the answer if it was the last missing part."""
+    """Put a group's part into the answer, and send the answer if it is complete now."""
     write.fetch.groups[write.index] = group
     answer_if_complete(turn, write.fetch)

@@ -1,15 +1,17 @@
-"""Load: builds the groups of one offsets partition from its log.
+"""Load: builds the groups of one partition of `__consumer_offsets` from its log.
 
-The broker feeds the log in chunks of any size, in offset order, up to the log's end, and then calls
-`finish`. As in Kafka, a load also reads the records above the high watermark, which may not be on
-every in-sync replica yet. Of several records with one key, the last one counts. So `read` only
-keeps the newest bytes of each key, and `finish` decodes one value for each key. This makes a log
-with many commits of few partitions cheap to load.
+The broker passes the log to `read`, in chunks of any size and in the order of offsets, and then
+calls `finish`, which returns the groups. As in Kafka, the whole log is read, also the records above
+the high watermark.
 
 A record is about a committed offset, about a group with its members, or about something that only
-newer coordinators know. The first two bytes of a record's key are the version of the key, which
-tells these three apart. A record without a value (a tombstone) deletes its key. A marker is the
-control batch that ends a producer's transaction.
+newer coordinators know. The first two bytes of its key tell which. A record without a value deletes
+its key. If several records have the same key, the last one counts. So `read` does not decode
+offsets: it keeps the newest bytes of each key, and `finish` decodes only these. This makes a log
+with many commits of a few partitions cheap to load.
+
+The offsets of a transaction count only if the transaction commits. They are kept apart until `read`
+meets the marker, the control batch that ends the transaction.
 
 Source: Kafka `GroupMetadataManager.doLoadGroupsAndOffsets`, `GroupMetadata.loadGroup`;
 docs/kafka/BEHAVIOUR.md 5.4.
@@ -46,10 +48,10 @@ class LoadReport:
     """Outcome of a load."""
 
     error: str | None = None
-    """Why the load failed, None if it did not. A load that the broker stopped before the end of the
-    log counts as failed only with the switch `failed_load_refuses`."""
+    """Why the load failed, None if it did not. If the broker stopped the load before the end of the
+    log, the load counts as failed only with the switch `failed_load_refuses`."""
     unknown_records: int = 0
-    """Number of records of kinds that only newer coordinators know; they were ignored."""
+    """How many records were ignored, because only newer coordinators know what they are about."""
 
 
 class Load:
@@ -59,21 +61,19 @@ class Load:
         self._codecs = codecs
         self.partition = partition
         self.leader_epoch = leader_epoch
-        self.error: str | None = None  # why reading stopped early
+        self.error: str | None = None  # why the load has failed, None so far
         self.unknown_records = 0
-        # Key of an offset -> the newest value with this key, and the base offset of that value's
-        # batch. As in Kafka, the position of a commit is the base offset of its batch.
+        # Key of an offset -> the newest value, after the base offset of the batch that has it.
         self._offsets: dict[bytes, tuple[int, bytes]] = {}
-        # Producer id -> a map like `_offsets` for its open transaction, whose marker was not read
-        # yet.
+        # Producer id -> a map like `_offsets`, for a transaction whose marker was not read yet.
         self._transactional: dict[int, dict[bytes, tuple[int, bytes]]] = {}
         self._groups: dict[str, GroupMetadataValue] = {}
 
     def read(self, batches: tuple[RecordBatch, ...]) -> None:
-        """Read the next batches. An unreadable record ends the load, and `error` describes it.
+        """Read the next batches.
 
-        All groups and offsets read before the error are dropped, as in Kafka, which adds groups to
-        its cache only at the end of a load.
+        An unreadable record makes the load fail: `error` describes it, and all that was read is
+        dropped. Kafka does the same, because it creates groups only at the end of a load.
         """
         if self.error is not None:
             return
@@ -87,7 +87,8 @@ class Load:
         """Return the groups: first those with a group record, then those with offsets only."""
         groups: dict[str, Group] = {}
         try:
-            # Groups with records come first, since `_offset` creates every group that is missing.
+            # The groups with records must be there first, because `_offset` creates any group that
+            # is missing, without members.
             for group_id, value in self._groups.items():
                 groups[group_id] = group_from_record(group_id, self.partition, value, now_us)
             for key_bytes, written in self._offsets.items():
@@ -105,10 +106,9 @@ class Load:
     def _offset(
         self, groups: dict[str, Group], key_bytes: bytes, written: tuple[int, bytes], now_us: int
     ) -> tuple[Group, TopicPartition, CommittedOffset]:
-        """Decode an offset record, and return it with its group; create a group that is missing.
+        """Decode an offset, and return it with its group and its partition.
 
-        A group is missing if the log has no group record of it. This is a simple group, which never
-        had members.
+        If the log has no record of the group, the group never had members. It is created here.
         """
         key = decode_key(key_bytes)
         if not isinstance(key, OffsetCommitKey):
@@ -128,14 +128,15 @@ class Load:
             return
         offsets = self._offsets
         base_offset = batch.base_offset
-        # This loop takes most of the time of a load with many commits. So it decodes nothing. It
-        # calls `_offset_key` only for an unusual key: one of another kind, or in an older version.
+        # This loop takes most of the time of a load with many commits, so it does as little as
+        # possible. Most keys are those of offsets in the newest version. Only for the others is
+        # `_offset_key` called.
         for key_bytes, value, _ in fields_of(batch, self._codecs):
             key: bytes | None = key_bytes
             if key is None or key[:2] != _OFFSET_KEY_PREFIX:
                 key = _offset_key(key_bytes, base_offset)
                 if key is None:
-                    # `key_bytes` is not None here; `or` is for the type checker.
+                    # `key_bytes` is not None here. The `or` is for the type checker.
                     self._read_other(key_bytes or b"", value)
                     continue
             if value is None:
@@ -146,10 +147,14 @@ class Load:
     def _read_transactional(self, batch: RecordBatch) -> None:
         """Keep the records of a transaction, or end the transaction if the batch is its marker.
 
-        The position of a commit in a transaction is the position of its own record in the log, not
-        the position of the marker. For example, a commit outside the transaction may follow the
-        record and precede the marker. It is then newer than the commit in the transaction, and
-        stays.
+        If two commits of a partition compete, the one whose record is later in the log is newer.
+        The place of the marker does not matter. For example:
+
+            offset 7: commit in a transaction
+            offset 8: commit outside transactions
+            offset 9: marker that commits the transaction
+
+        Here the commit at 8 stays.
         """
         if not batch.is_control:
             pending = self._transactional.setdefault(batch.producer_id, {})
@@ -165,7 +170,7 @@ class Load:
 
         marker = decode_marker(batch)
         if marker is None:
-            return  # the control batch has no marker, so it ends no transaction
+            return  # a control batch of another kind
         pending = self._transactional.pop(batch.producer_id, {})
         if marker.is_commit:
             for key, written in pending.items():
@@ -179,14 +184,14 @@ class Load:
         if not isinstance(key, GroupMetadataKey):
             self.unknown_records += 1  # written by a newer coordinator; ignored, as in Kafka
             return
-        # A dict keeps the position of a key that is overwritten. The key is removed first, so that
-        # groups are in the order of their newest records.
+        # The groups are to be in the order of their newest records. If a key is overwritten, it
+        # keeps its old place in a dict, so it is removed first.
         self._groups.pop(key.group, None)
         if value is not None:
             self._groups[key.group] = decode_group_metadata_value(value)
 
     def _fail(self, error: str) -> None:
-        """Note why the load has failed, and drop all that it has read."""
+        """Make the load fail: note why, and drop all that was read."""
         self.error = error
         self._offsets.clear()
         self._transactional.clear()
@@ -196,12 +201,12 @@ class Load:
 def _offset_key(key: bytes | None, base_offset: int) -> bytes | None:
     """Return an offset's key in the newest version, None if the key is not that of an offset.
 
+    Keys of one offset in different versions become equal bytes in this way.
+
     Raises: CorruptRecord if there is no key.
     """
-    # The first two bytes are the version. A version up to OFFSET_COMMIT_KEY_VERSION marks the key
-    # of an offset, a higher version a key of another kind. All versions of an offset's key have the
-    # same fields. So two keys of one offset become equal bytes when both have the newest version.
-    # Neither key must be decoded for this.
+    # The first two bytes are the version. Versions up to OFFSET_COMMIT_KEY_VERSION are those of an
+    # offset's key. They have the same fields, so it is enough to replace the two bytes.
     if key is None or len(key) < 2:
         raise CorruptRecord(f"record without key in batch {base_offset}")
     # The first byte is the high byte of the version. If it is not 0, the version is 256 or more.
@@ -213,7 +218,7 @@ def _offset_key(key: bytes | None, base_offset: int) -> bytes | None:
 def group_from_record(
     group_id: str, partition: int, value: GroupMetadataValue, now_us: int
 ) -> Group:
-    """Return the group of a stored record: Stable with members, Empty without.
+    """Return the group of a stored record: Stable if it has members, otherwise Empty.
 
     Raises: CorruptRecord if the record has members but no protocol, or a leader that is no member;
         UnknownServerError if a member's subscription cannot be parsed.
@@ -226,7 +231,7 @@ def group_from_record(
     timestamp = value.current_state_timestamp_ms
     group.current_state_timestamp_ms = None if timestamp == -1 else timestamp  # -1: unknown
     for stored in value.members:
-        if value.protocol is None:  # only a group without members may lack it
+        if value.protocol is None:  # only a group without members may have no protocol
             raise CorruptRecord(f"group {group_id} has members and no protocol")
         rebalance_timeout_ms = stored.rebalance_timeout_ms  # -1: an old record lacks the field
         group.add(
@@ -247,12 +252,12 @@ def group_from_record(
             )
         )
 
-    # `add` has made the first member the leader. The stored leader takes its place.
+    # `add` has made the first member the leader. The record says who really is the leader.
     if value.leader is not None:
         if value.leader not in group.members:
             raise CorruptRecord(f"group {group_id}: leader {value.leader} is no member")
         group.leader_id = value.leader
-    # The topics are normally computed when a generation begins. Before the next one begins, an
-    # expiry of offsets or an OffsetDelete may need them.
+    # Normally the topics are computed when a generation begins. This generation began long ago, but
+    # an expiry of offsets or an OffsetDelete may need its topics.
     group.subscribed_topics = group.compute_subscribed_topics()
     return group

@@ -1,8 +1,12 @@
-"""Selection of expired offsets. The functions here change nothing.
+"""Which committed offsets of a group have expired? The functions here only answer this question.
 
-An offset is kept while its group consumes its topic, and then for `offsets.retention.minutes`. This
-time begins when the group became Empty (had no members any more). In a group that is not Empty, and
-in a simple group (without a protocol type), it begins when the offset was committed.
+An offset is never expired while a member of its group subscribes to its topic. Otherwise it is kept
+for `offsets.retention.minutes`. When does this time begin?
+
+- The group is Empty, because its members have gone: when it became Empty.
+- The group has members, but none subscribes to the topic: when the offset was committed.
+- The group never had members (it has no protocol type): when the offset was committed.
+
 Source: Kafka `GroupMetadata.removeExpiredOffsets`; KIP-211; docs/kafka/BEHAVIOUR.md 4.11.
 """
 
@@ -18,14 +22,15 @@ MS_PER_MINUTE = 60_000
 def expired_offsets(group: Group, *, now_ms: int, retention_ms: int) -> tuple[TopicPartition, ...]:
     """Return the partitions whose committed offset has expired, in the order of first commits.
 
-    No offset expires while the group rebalances, or while its subscriptions are unknown. An offset
-    with a commit in flight does not expire either.
+    Nothing expires while the group rebalances, or while its subscriptions are unknown. Nor does a
+    partition expire that has a commit in flight.
     """
-    spared: frozenset[str] = frozenset()  # topics that members consume now
+    spared: frozenset[str] = frozenset()  # topics to which members subscribe
     empty_since_ms: int | None = None
     if group.protocol_type is not None:
         if group.state is GroupState.EMPTY:
-            # None if an old record lacks the timestamp. Then each offset ages from its own commit.
+            # None if the group was loaded from an old record, which has no timestamp. Then the time
+            # of each offset begins at its commit.
             empty_since_ms = group.current_state_timestamp_ms
         elif (
             group.state is GroupState.STABLE
@@ -50,9 +55,9 @@ def _is_expired(
 ) -> bool:
     """Return True if an offset has expired.
 
-    Old clients named a retention time in their commits, from which the coordinator computed an
-    expiry time. Any other offset has no expiry time, and is kept for `retention_ms`. This time
-    begins at `empty_since_ms`, or at the commit if `empty_since_ms` is None.
+    Its retention time begins at `empty_since_ms`, or at its commit if `empty_since_ms` is None.
+    Old clients could say in a commit how long the offset is kept. Then the offset has an expiry
+    time of its own, and `retention_ms` does not matter.
     """
     value = stored.value
     if value.expire_timestamp_ms != NO_EXPIRE_TIMESTAMP:

@@ -1,8 +1,8 @@
-"""Records of groups and offsets in `__consumer_offsets`.
+"""Records of groups and offsets, as they are written to `__consumer_offsets`.
 
-A tombstone is a record without a value: it deletes the group or offset of its key. In the functions
-below, `versions` are the versions of the format in which values are written, and `now_ms` is the
-record's timestamp.
+A tombstone is a record without a value, which deletes the group or offset of its key. In all
+functions below, `now_ms` is the record's timestamp, and `versions` says in which versions of the
+format the values are written.
 
 Source: Kafka `GroupMetadataManager.storeGroup`, `storeOffsets`; docs/kafka/BEHAVIOUR.md 5.1, 5.2.
 """
@@ -28,8 +28,8 @@ def group_record(
 ) -> Record:
     """Return the record of `group` with its members and their assignments.
 
-    `assignments` has a value for the id of every member. Of a member's protocols only the one that
-    the group has selected is stored, with the member's metadata for it.
+    `assignments` has an entry for the id of every member. A member may support several protocols.
+    Only the one that the group has selected is stored, with the member's metadata for it.
 
     Raises: SimulationError if a member has no assignment, or there is no protocol.
     """

@@ -1,9 +1,9 @@
 """Deletion of offsets and groups: from memory first, then by tombstones in the log.
 
-A tombstone is a record without a value, which deletes its key. As in Kafka, no request waits for
-the append of the tombstones (acks=0). If the append fails, the next load brings back what was
-deleted. A turn is the handling of one input; appends and trace rows go through it. A shard has the
-groups of one partition of `__consumer_offsets`.
+A tombstone is a record without a value, which deletes its key. As in Kafka, nobody waits for the
+append of the tombstones (acks=0). If the append fails, the next load of the partition brings back
+what was deleted.
+
 Source: Kafka `GroupMetadataManager.cleanupGroupMetadata`; docs/kafka/BEHAVIOUR.md 5.6.
 """
 
@@ -30,11 +30,11 @@ def clean_up(
 ) -> None:
     """Delete the offsets of `partitions`; delete the group if it is Empty and has no offset left.
 
-    Deleting the group also forgets its pending member ids.
+    If the group has given out member ids that nobody has joined with so far, they are lost with it.
     """
     offsets = group.offsets
-    # An expiry does not touch unfinished commits, such as those of open transactions (BEHAVIOUR
-    # 4.11). A deletion removes them, too.
+    # `expire` leaves unfinished commits alone, such as those of open transactions (BEHAVIOUR 4.11).
+    # `remove` removes them, too.
     is_expiry = cause is DeletionCause.EXPIRED
     removed, only_pending = offsets.expire(partitions) if is_expiry else offsets.remove(partitions)
     for kind, of_kind in (
@@ -50,9 +50,9 @@ def clean_up(
         kill_group(turn, group, cause=cause)
 
     records = [offset_tombstone(group.group_id, partition, turn.now_ms) for partition in removed]
-    # The group is Dead because of `kill_group` above, or because an administrator deletes it.
-    # `shard.remove` removes it, and returns False if it was removed before. A group that never had
-    # a generation has no record in the log, so it needs no tombstone.
+    # The group may be Dead because of `kill_group` above, or because the caller has killed it.
+    # `shard.remove` returns False if the group was removed before. A group that never had a
+    # generation has no record in the log, so it needs no tombstone.
     if group.state is GroupState.DEAD and shard.remove(group) and group.generation_id > 0:
         records.append(group_tombstone(group.group_id, turn.now_ms))
     if records:
