@@ -32,6 +32,9 @@ is a finding:
    already asked to rejoin. A new coordinator cannot know this, because the log does not show it.
 5. A member's process ended or started, or there was a fault that is an order to the groups, such as
    `remove_members`.
+6. The leader's JoinGroup came late. On a slow link the leader gave up this request, joined the
+   present generation with another one, and became Stable. Then the first JoinGroup arrives, and a
+   leader that joins again begins a rebalance (`_late_join`).
 
 Two removals are findings by themselves, also without a fault: an expiry although the broker heard
 the member, or loaded the group, less than a session timeout ago; and the removal of a member that
@@ -47,11 +50,17 @@ from dataclasses import dataclass, field
 from chaos.checkers.base import Checker
 from chaos.checkers.context import CheckContext, GroupExpectation, detail_of
 from chaos.checkers.evidence.board import Evidence
+from chaos.checkers.evidence.commit_registers import GIVEN_UP_BY_THE_CLIENT
 from chaos.checkers.evidence.coordinators import COORDINATOR_KINDS
 from chaos.checkers.evidence.faults_in_force import FAULT_KINDS
 from chaos.checkers.evidence.living_members import PRESENCE_KINDS
 from chaos.checkers.evidence.lost_data import LOSS_KINDS
-from protocol.causes import MemberStateCause, RemovalCause
+from protocol.causes import (
+    CoordinatorUnknownCause,
+    MemberStateCause,
+    RebalanceCause,
+    RemovalCause,
+)
 from protocol.trace import TraceKind, TraceRow
 from results_schema.evidence_text import describe_event, seconds
 from results_schema.results import CheckReport
@@ -60,10 +69,16 @@ STABLE = "Stable"
 """State of a group without a rebalance."""
 MEMBER_STABLE = "STABLE"
 """State of a member that has its assignment."""
+MEMBER_JOINING = "PREPARING_REBALANCE"
+"""State of a member that waits for the answer to its JoinGroup."""
+LATE_JOIN = "JoinGroup that its member had given up"
+"""Name in the report for the rebalances with reason 6."""
 HALF_LOAD = "refusal by a coordinator that lost its log while it loaded it"
 """Name in the report for the refusals by such coordinators (reason 3)."""
 OWN_DOING = frozenset({MemberStateCause.MISSED_POLL, MemberStateCause.LEFT})
 """Causes in rows of a member that stops being Stable by itself, without any broker's doing."""
+_GIVES_UP = GIVEN_UP_BY_THE_CLIENT | frozenset(CoordinatorUnknownCause)
+"""Causes in COORDINATOR_UNKNOWN with which a client gives up requests that may still arrive."""
 _TRAIL_ROWS = 12
 """A finding shows at most so many rows about its group."""
 
@@ -119,6 +134,7 @@ class NeedlessRebalance(Checker):
             TraceKind.SESSION_RESTARTED,
             TraceKind.REBALANCE_STARTED,
             TraceKind.COORDINATOR_FOUND,
+            TraceKind.COORDINATOR_UNKNOWN,
         }
     )
 
@@ -133,6 +149,9 @@ class NeedlessRebalance(Checker):
         self._refused_from_half = 0  # refusals by coordinators that lost their log in the load
         # consumer -> the broker that it takes for its coordinator
         self._believed_coordinator: dict[str, str] = {}
+        # (consumer, broker) -> the row in which the consumer last gave up a JoinGroup to the broker
+        self._given_up: dict[tuple[str, str], TraceRow] = {}
+        self._late_joins = 0  # rebalances with reason 6
         self._over = False  # from the stage "stopping" on, the driver stops every node
         self._watched = 0  # number of groups that were watched, counted again at each fault
         self._rebalances = 0  # number of rebalances that began while the group was watched
@@ -155,6 +174,9 @@ class NeedlessRebalance(Checker):
                 self._observe_member(group, row.group or "", row)
             case TraceKind.COORDINATOR_FOUND:
                 self._believed_coordinator[row.node] = row.peer or ""
+            case TraceKind.COORDINATOR_UNKNOWN:
+                if row.cause in _GIVES_UP and self._presence.state(row.node) == MEMBER_JOINING:
+                    self._given_up[row.node, row.peer or ""] = row
             case TraceKind.LOAD_COMPLETED:
                 self._take_loaded_generations(row)
             case TraceKind.RUN_STAGE:
@@ -429,8 +451,12 @@ class NeedlessRebalance(Checker):
         elif row.generation == before.generation:
             return
         group.watched_since = None
-        if group.happened:
-            needed_by = group.happened[-1]
+        reasons = group.happened
+        if not reasons and (given_up := self._late_join(row)) is not None:
+            self._late_joins += 1
+            reasons = [given_up]
+        if reasons:
+            needed_by = reasons[-1]
             self._needed.append(
                 f"{group_id} at {seconds(row.time_us)}: {needed_by.node}, "
                 f"{seconds(needed_by.time_us)}: {describe_event(needed_by)}"
@@ -444,6 +470,20 @@ class NeedlessRebalance(Checker):
             group=group_id,
         )
 
+    def _late_join(self, rebalance: TraceRow) -> TraceRow | None:
+        """Return the row in which a member gave up the JoinGroup that began a rebalance.
+
+        The member is still Stable, so it has not sent another JoinGroup since. None if there is no
+        such row; then the coordinator began the rebalance without a reason.
+        """
+        if rebalance.cause != RebalanceCause.REJOIN:
+            return None
+        stable = self._presence.stable_as(rebalance.member)
+        if stable is None:
+            return None
+        given_up = self._given_up.get((stable.node, rebalance.node))
+        return given_up if given_up is not None and given_up.time_us <= stable.time_us else None
+
     # -- the end ------------------------------------------------------------------------------
 
     def measured(self) -> dict[str, int]:
@@ -455,6 +495,7 @@ class NeedlessRebalance(Checker):
 
     def finish(self) -> CheckReport:
         """Report; each rebalance was judged at its beginning."""
+        excused = {HALF_LOAD: self._refused_from_half, LATE_JOIN: self._late_joins}
         note = "; ".join(f"a rebalance was needed in {case}" for case in self._needed)
         return self.report(
             judged=self._watched,
@@ -464,5 +505,5 @@ class NeedlessRebalance(Checker):
                 "rebalances_that_were_needed": len(self._needed),
             },
             note=note if self._watched else "no fault on servers met a Stable group",
-            excused={HALF_LOAD: self._refused_from_half} if self._refused_from_half else None,
+            excused={excuse: cases for excuse, cases in excused.items() if cases} or None,
         )

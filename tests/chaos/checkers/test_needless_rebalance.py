@@ -19,7 +19,7 @@ from dataclasses import replace
 import pytest
 
 from chaos.checkers.context import CheckContext, GroupExpectation
-from chaos.checkers.needless_rebalance import NeedlessRebalance
+from chaos.checkers.needless_rebalance import LATE_JOIN, NeedlessRebalance
 from protocol.causes import (
     IgnoredCause,
     KillCause,
@@ -191,6 +191,46 @@ def test_rebalance_after_the_kill_of_a_member_passes() -> None:
     rebalance(rows, 66, cause=RebalanceCause.SESSION_EXPIRY)
 
     assert check(rows).outcome is CheckOutcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("given_up_in", "cause", "is_late"),
+    [
+        pytest.param("PREPARING_REBALANCE", "TIMED_OUT", True, id="late JoinGroup"),
+        pytest.param("STABLE", "TIMED_OUT", False, id="no JoinGroup was in flight"),
+        pytest.param("PREPARING_REBALANCE", "NOT_COORDINATOR", False, id="JoinGroup was answered"),
+    ],
+)
+def test_joingroup_that_its_member_gave_up_may_begin_a_rebalance(
+    given_up_in: str, cause: str, is_late: bool
+) -> None:
+    """C0, the leader, sends JoinGroup on a slow link and gives it up, because the broker is silent.
+
+    It sends JoinGroup again, and is Stable in generation 1 at 4 s. At 20 s, after a failover of
+    another broker, the first JoinGroup arrives. A leader that joins again begins a rebalance.
+
+    Without a JoinGroup that C0 has given up, there is no reason. Then this is a finding.
+    """
+    rows = Rows()
+    rows.member_state(1, C0, given_up_in, member=f"{C0}-id", generation=-1)
+    rows.add(3, C0, TraceKind.COORDINATOR_UNKNOWN, group="g", peer="broker-1", cause=cause)
+    rows.group_state(4, "broker-1", "CompletingRebalance", "Stable")
+    rows.member_state(4.1, C0, "STABLE", member=f"{C0}-id")
+    rows.fault(10, "broker-2")
+    rows.add(
+        20,
+        "broker-1",
+        TraceKind.REBALANCE_STARTED,
+        group="g",
+        member=f"{C0}-id",
+        generation=1,
+        cause=RebalanceCause.REJOIN,
+    )
+
+    report = check(rows)
+
+    assert report.outcome is (CheckOutcome.PASS if is_late else CheckOutcome.VIOLATED)
+    assert report.excused == ({LATE_JOIN: 1} if is_late else {})
 
 
 def test_rebalance_because_a_member_left_passes() -> None:
