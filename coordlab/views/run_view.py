@@ -328,7 +328,7 @@ def _group_table(rows: Sequence[_GroupRow], width: int) -> Table:
     for heading in ("generation", "members"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("coordinator", no_wrap=True)
-    table.add_column("members see")
+    table.add_column("members see")  # which coordinators the members know
     for group_id, at_broker, members_see in rows:
         if at_broker is None:
             no_broker = Text("no broker", style="red")

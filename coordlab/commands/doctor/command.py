@@ -125,19 +125,21 @@ def check_packages(machine: ThisMachine) -> HealthCheck:
 def check_java(machine: ThisMachine) -> HealthCheck:
     """Check for the Java that Spark needs."""
     java = find_java(machine.environ)
-    if isinstance(java, JavaProblem):
-        command = machine.java_command()
-        return HealthCheck(
-            name="java",
-            found=java.found,
-            needed_for="`analyze`, `report` and the analysis at the end of `run`",
-            ok=False,
-            advice=java.advice if command is None else f"{java.advice}\nHere: {command}",
-            without="`run` works, and its run can be analysed later; so do `list`, `validate`, "
-            "`init` and `schema`",
-        )
+    if not isinstance(java, JavaProblem):
+        found = f"Java {java.version} ({java.path})"
+        return HealthCheck(name="java", found=found, needed_for="analysis", ok=True)
+    advice = java.advice
+    command = machine.java_command()
+    if command is not None:
+        advice += f"\nHere: {command}"
     return HealthCheck(
-        name="java", found=f"Java {java.version} ({java.path})", needed_for="analysis", ok=True
+        name="java",
+        found=java.found,
+        needed_for="`analyze`, `report` and the analysis at the end of `run`",
+        ok=False,
+        advice=advice,
+        without="`run` works, and its run can be analysed later; so do `list`, `validate`, "
+        "`init` and `schema`",
     )
 
 
@@ -151,20 +153,21 @@ def check_memory(machine: ThisMachine) -> HealthCheck:
     control_group_is_the_limit = (
         granted is not None and available is not None and granted <= available
     )
+    how_to_get_more = "stop other programs"
     if control_group_is_the_limit:
         found += ", the rest of this process's control group"
-    how_to_get_more = (
-        "give the container more (`--memory 4g`)"
-        if control_group_is_the_limit
-        else "stop other programs"
-    )
+        how_to_get_more = "give the container more (`--memory 4g`)"
+    advice = without = ""
+    if not ok:
+        advice = f"4 GiB should be available: {how_to_get_more}, or use --ray-address"
+        without = f"{_RUN_IN_VIRTUAL_TIME} with `--no-analyze` needs a few 100 MB"
     return HealthCheck(
         name="memory",
         found=found,
         needed_for="Ray and Spark on this machine",
         ok=ok,
-        advice="" if ok else f"4 GiB should be available: {how_to_get_more}, or use --ray-address",
-        without="" if ok else f"{_RUN_IN_VIRTUAL_TIME} with `--no-analyze` needs a few 100 MB",
+        advice=advice,
+        without=without,
     )
 
 
@@ -192,14 +195,12 @@ def check_disk(machine: ThisMachine) -> HealthCheck:
     writable = machine.folder_is_writable()
     ok = writable and (free is None or free >= MIN_DISK_BYTES)
     found = "not known" if free is None else f"{_gib(free)} free here"
-    advice = "2 GiB should be free in a writable folder: delete old runs, or use --runs DIR"
-    return HealthCheck(
-        name="disk",
-        found=found if writable else f"{found}, but this folder cannot be written to",
-        needed_for="run directories",
-        ok=ok,
-        advice="" if ok else advice,
-    )
+    if not writable:
+        found += ", but this folder cannot be written to"
+    advice = ""
+    if not ok:
+        advice = "2 GiB should be free in a writable folder: delete old runs, or use --runs DIR"
+    return HealthCheck(name="disk", found=found, needed_for="run directories", ok=ok, advice=advice)
 
 
 def check_open_files(machine: ThisMachine) -> HealthCheck:
@@ -217,35 +218,44 @@ def check_open_files(machine: ThisMachine) -> HealthCheck:
         soft, hard = (_UNLIMITED if limit < 0 else limit for limit in limits)
         found = f"limit {_limit_text(soft)}, may be raised to {_limit_text(hard)}"
     ok = soft >= MIN_OPEN_FILES
-    highest_possible = min(hard, ENOUGH_OPEN_FILES)
-    advice = f"`ulimit -n {highest_possible}`"
-    if highest_possible < MIN_OPEN_FILES:
-        advice = (
-            f"raise the hard limit to {ENOUGH_OPEN_FILES}: `nofile` in /etc/security/limits.conf, "
-            f"or `--ulimit nofile={ENOUGH_OPEN_FILES}` of the container"
-        )
+    advice = without = ""
+    if not ok:
+        without = f"{_RUN_IN_VIRTUAL_TIME} opens a few files"
+        highest_possible = min(hard, ENOUGH_OPEN_FILES)
+        if highest_possible >= MIN_OPEN_FILES:
+            advice = f"`ulimit -n {highest_possible}`"
+        else:
+            advice = (
+                f"raise the hard limit to {ENOUGH_OPEN_FILES}: `nofile` in "
+                "/etc/security/limits.conf, "
+                f"or `--ulimit nofile={ENOUGH_OPEN_FILES}` of the container"
+            )
     return HealthCheck(
         name="open files",
         found=found,
         needed_for="clusters with many consumers on Ray",
         ok=ok,
-        advice="" if ok else advice,
-        without="" if ok else f"{_RUN_IN_VIRTUAL_TIME} opens a few files",
+        advice=advice,
+        without=without,
     )
 
 
 def check_loopback(machine: ThisMachine) -> HealthCheck:
     """Check that a process can listen at 127.0.0.1, as nodes of a run on Ray do."""
+    found = "processes can listen on 127.0.0.1"
+    advice = without = ""
     problem = machine.loopback()
+    if problem is not None:
+        found = problem
+        advice = "allow processes to listen on 127.0.0.1"
+        without = f"{_RUN_IN_VIRTUAL_TIME} with `--no-analyze` opens no port"
     return HealthCheck(
         name="ports",
-        found="processes can listen on 127.0.0.1" if problem is None else problem,
+        found=found,
         needed_for="runs on Ray, and Spark",
         ok=problem is None,
-        advice="" if problem is None else "allow processes to listen on 127.0.0.1",
-        without=""
-        if problem is None
-        else f"{_RUN_IN_VIRTUAL_TIME} with `--no-analyze` opens no port",
+        advice=advice,
+        without=without,
     )
 
 
@@ -289,9 +299,11 @@ def check_ray_token(machine: ThisMachine) -> HealthCheck:
             "RAY_AUTH_MODE=disabled"
         )
     found = f"{token}" if exists else "none"
+    if mode is not None:
+        found += f"; RAY_AUTH_MODE={mode}"
     return HealthCheck(
         name="ray token",
-        found=found if mode is None else f"{found}; RAY_AUTH_MODE={mode}",
+        found=found,
         needed_for="joining a Ray with --ray-address",
         ok=True,
         advice=advice,
