@@ -1,8 +1,8 @@
 """Builders for the tests of the partition log: logs, replicas and fetches with sensible defaults.
 
-There are three kinds of epochs. The leader epoch of a partition increases with each election. Its
-partition epoch increases whenever the controller changes the leader or the ISR. The broker epoch
-belongs to a broker; it increases with each restart, when the broker registers again.
+A test may set three kinds of epochs. A partition gets a new `leader_epoch` with each election, and
+a new `partition_epoch` whenever the controller changes its leader or its ISR. A broker gets a new
+broker epoch when it registers after a restart; followers send it as the `replica_epoch`.
 """
 
 from partition_log.batches import build_batch

@@ -200,7 +200,7 @@ def txn_offset_commit(
 def offset_fetch(
     *partitions: tuple[str, int], group_id: str = GROUP, require_stable: bool = False
 ) -> OffsetFetchRequest:
-    """Return an OffsetFetch that asks for the offsets of one group in these (topic, partition).
+    """Return an OffsetFetch: `offset_fetch(("foo", 0))` asks for the group's offset in foo-0.
 
     Without partitions it asks for all partitions in which the group has committed. With
     `require_stable` it demands an error for a partition with an offset in an open transaction.

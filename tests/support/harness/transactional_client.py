@@ -1,8 +1,8 @@
 """A producer that commits offsets in transactions, request by request.
 
 A test sends the requests of a transaction one after the other: `init`, `add_offsets`,
-`commit_offset` and `end`. In between it can crash a broker or look at a state. The three brokers
-run in virtual time (BrokerLab).
+`commit_offset` and `end`. Between two requests it can crash a broker, for example. The three
+brokers run in virtual time (BrokerLab).
 
 In all functions `broker` is the broker to which the request is sent. `commit_offset` must go to the
 coordinator of the group, and the others to the coordinator of the transaction.

@@ -13,6 +13,7 @@ from protocol.trace import TraceKind
 from tests.support.random_worlds.random_brokers import (
     BROKERS,
     CONTROLLER,
+    OFFSETS_PARTITIONS,
     Brokers,
     offsets_partition,
     partition_of,
@@ -212,4 +213,4 @@ def _groups() -> tuple[str, ...]:
 
 def spontaneous_election(world: World, brokers: Brokers) -> None:
     """Elect a new leader of a random offsets partition, although there was no fault."""
-    brokers.elect(offsets_partition(world.rng.randrange(3)))
+    brokers.elect(offsets_partition(world.rng.randrange(OFFSETS_PARTITIONS)))

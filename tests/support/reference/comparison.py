@@ -53,14 +53,23 @@ def differences(
             )
             continue
         for oracle_row, spark_row in zip(oracles, sparks, strict=True):
-            columns = {
-                column: (oracle_row.get(column, "no column"), spark_row.get(column, "no column"))
-                for column in dict.fromkeys([*oracle_row, *spark_row])
-                if oracle_row.get(column, "no column") != spark_row.get(column, "no column")
-            }
+            columns = _differing_columns(oracle_row, spark_row)
             if columns:
                 lines.append(f"{row_key}: (oracle, Spark) {columns}")
     return lines
+
+
+def _differing_columns(
+    oracle_row: TableRow, spark_row: TableRow
+) -> dict[str, tuple[object, object]]:
+    """Return the values of the columns that differ: {"records": (12, 13)}."""
+    found: dict[str, tuple[object, object]] = {}
+    for column in dict.fromkeys([*oracle_row, *spark_row]):
+        by_oracle = oracle_row.get(column, "no column")
+        by_spark = spark_row.get(column, "no column")
+        if by_oracle != by_spark:
+            found[column] = (by_oracle, by_spark)
+    return found
 
 
 def _by_key(

@@ -10,7 +10,7 @@ from tests.support.transcripts.printing import INDENT, append_lines, message_lin
 class PrintingCoordinator(CoordinatorHarness):
     """Collects a line for each reply, append, trace event and verification, and for the time.
 
-    A verification is the question whether a transaction is open.
+    With a verification the coordinator asks whether a transaction is still open.
     """
 
     def __init__(self, **settings: object) -> None:

@@ -11,7 +11,8 @@ PER_CLIENT = 4
 def crowd() -> list[TraceRow]:
     """Return the trace of 150 members that all lose their coordinator at 10 s.
 
-    Member c-077 alone sends two more requests: a JoinGroup that is refused, and a LeaveGroup.
+    Member c-077 alone sends two more requests: a JoinGroup that is refused, and a LeaveGroup. So
+    the diagram must show it, although 77 members with equal requests come before it.
     """
     rows = Rows()
     rows.stage(0, "steady")
