@@ -1,8 +1,4 @@
-"""The time that an application needs to process its records.
-
-If all records take the same time, no random numbers are drawn. So this time does not change the
-random numbers of the rest of a run.
-"""
+"""How long an application takes to process its records."""
 
 from cluster.host.host import Host
 
@@ -10,9 +6,8 @@ from cluster.host.host import Host
 class RecordWork:
     """The processing time of one member's records.
 
-    Each record takes `process_us`, plus a random time of up to `spread_us`.
-
-    Units: microseconds.
+    Each record takes `process_us` and a random time of up to `spread_us`. If `spread_us` is 0, no
+    random stream is created.
     """
 
     def __init__(self, host: Host, process_us: int, spread_us: int) -> None:
@@ -26,7 +21,7 @@ class RecordWork:
         return self._process_us + self._spread_us > 0
 
     def draw_us(self, records: int) -> int:
-        """Return the time that `records` records take; the random part is drawn for each record."""
+        """Return the time for `records` records, with a new random part for each of them."""
         work_us = self._process_us * records
         if self._rng is not None:
             work_us += sum(self._rng.randint(0, self._spread_us) for _ in range(records))

@@ -1,14 +1,14 @@
 """The administrator's client: groups, offsets, topics and elections, by Kafka's operations.
 
-A request about a group goes to the coordinator that the brokers name. It is repeated while the
-coordinator is loading (reading the group from its log) or unknown; any other error is the answer. A
-request for the list of groups goes to every live broker, because each knows only its own groups.
-Requests for log offsets go to each partition's leader. Elections, reassignments and deletions of
-topics go to the controllers.
+AdminClient has a method for each operation, for example `describe_groups`. The method describes its
+request by an Ask, and the AdminDriver sends it to the right brokers and repeats it if necessary:
 
-The AdminDriver sends and repeats the requests. An Ask describes one request about several keys
-(groups, partitions or brokers), and how to read the outcome of each key from the answer. A Lookup
-describes how to find the broker of each key.
+- A request about a group goes to its coordinator, which is found by FindCoordinator. It is repeated
+  while the coordinator is unknown, or is loading the group from its log.
+- A request for the list of groups goes to every live broker, because each knows only its own
+  groups.
+- A request for the offsets of a log goes to the leader of the partition.
+- Elections, reassignments, creations and deletions of topics go to the controllers.
 
 DEVIATION: a group that two brokers claim is listed twice; Kafka's AdminClient keeps one.
 DEVIATION: if the broker that was asked does not know a topic, this is the final answer; Kafka's
@@ -107,7 +107,7 @@ K = TypeVar("K")
 R = TypeVar("R", bound=AnyResponse)
 
 REMOVED_BY_AN_ADMIN = "member was removed by an admin"
-"""LeaveGroup's reason. Source: Kafka KafkaAdminClient.DEFAULT_LEAVE_GROUP_REASON."""
+"""Reason in LeaveGroup. Source: Kafka KafkaAdminClient.DEFAULT_LEAVE_GROUP_REASON."""
 
 _COORDINATORS: Lookup[str, FindCoordinatorResponse] = Lookup(
     request=lambda keys: FindCoordinatorRequest(coordinator_keys=keys),
@@ -116,7 +116,7 @@ _COORDINATORS: Lookup[str, FindCoordinatorResponse] = Lookup(
 )
 """Finds the coordinator of each group."""
 _LEADERS: Lookup[TopicPartition, MetadataResponse] = Lookup(
-    # Several keys may have the same topic; the request names it once.
+    # `dict.fromkeys` drops repetitions: several partitions may have the same topic.
     request=lambda keys: MetadataRequest(topics=tuple(dict.fromkeys(key.topic for key in keys))),
     response_type=MetadataResponse,
     places=leaders,
@@ -125,20 +125,23 @@ _LEADERS: Lookup[TopicPartition, MetadataResponse] = Lookup(
 
 
 class OffsetSpec(IntEnum):
-    """An offset of a log, by the special timestamp with which ListOffsets requests it."""
+    """Which offset of a log ListOffsets asks for. The values are Kafka's special timestamps."""
 
     EARLIEST = EARLIEST_TIMESTAMP
     LATEST = LATEST_TIMESTAMP
 
 
 class AdminClient:
-    """The requests of one administrative act; at the end of a `with` block, connections are closed.
+    """An administrator's client. Use it in a `with` block, whose end closes the connections.
 
-    `timeout_ms` limits all requests together; None stands for `default.api.timeout.ms` (60 s).
-    A ClientError in a result belongs to one group, topic or partition. It is a GaveUp if the
-    time was over, otherwise the error that the broker answered.
-    `broker`: if given, all requests about groups go to this broker, without a lookup. So a former
-    coordinator that does not know yet that it was replaced can be asked for its state.
+    The requests of one client together may take `timeout_ms`, by default `default.api.timeout.ms`
+    (60 s).
+
+    Many results have a value or a ClientError for each group, topic or partition. The ClientError
+    is the error that the broker answered, or a GaveUp if the time was over.
+
+    If `broker` is given, all requests about groups go to this broker instead of the coordinator. So
+    one can ask a former coordinator that does not know yet that it was replaced.
     """
 
     def __init__(
@@ -166,9 +169,11 @@ class AdminClient:
     async def list_groups(
         self, *, states: Sequence[str] = (), types: Sequence[str] = ()
     ) -> GroupListings:
-        """Return the groups of every live broker, or only of `broker`; empty filters select all.
+        """Return the groups of every live broker, or only those of the client's `broker`.
 
-        A broker that is loading is asked again. If the time ends first, its last list is used.
+        `states` and `types` select groups; an empty sequence selects all. A broker that is still
+        loading groups is asked again until the time is over; then its last list is used.
+
         Raises: TimeoutError if no broker names the live brokers.
         """
         groups_by_broker: dict[BrokerId, tuple[ListedGroup, ...]] = {}
@@ -176,7 +181,8 @@ class AdminClient:
         def take_list(
             response: ListGroupsResponse, broker: BrokerId, keys: tuple[BrokerId, ...]
         ) -> Mapping[BrokerId, ClientError | None]:
-            # The list of a broker that is loading has the groups that are loaded so far.
+            # A broker that is still loading answers with an error and the groups that it has so
+            # far.
             groups_by_broker[broker] = response.groups
             return dict.fromkeys(keys, failure(response.error_code))
 
@@ -185,7 +191,7 @@ class AdminClient:
             request=lambda _keys: request, response_type=ListGroupsResponse, outcomes=take_list
         )
         brokers = await self._brokers()
-        # Here the keys are the brokers themselves, so each key is its own broker.
+        # The keys of this request are brokers, and each is asked about itself.
         outcomes = await self._driver.ask_each(dict(zip(brokers, brokers, strict=True)), ask)
         return GroupListings(
             groups=tuple(
@@ -236,7 +242,7 @@ class AdminClient:
         Raises: ClientError if the whole group was refused, or no answer came.
         Source: Kafka KafkaAdminClient.removeMembersFromConsumerGroup, all members.
         """
-        # One group was asked for, so there is one description.
+        # One group is described, so the result has one value.
         (description,) = (await self.describe_groups((group_id,))).values()
         if isinstance(description, ClientError):
             raise description
@@ -245,9 +251,9 @@ class AdminClient:
         request = LeaveGroupRequest(
             group_id=group_id,
             members=tuple(
-                # A static member is named by its instance id alone. Another consumer may have taken
-                # over the instance id since the description. Then a request with the old member id
-                # would be refused (FENCED_INSTANCE_ID).
+                # For a static member only the instance id is sent. If another consumer has taken
+                # over the instance id since the group was described, the old member id would be
+                # refused (FENCED_INSTANCE_ID).
                 MemberIdentity(
                     member_id="" if member.group_instance_id else member.member_id,
                     group_instance_id=member.group_instance_id,
@@ -327,8 +333,7 @@ class AdminClient:
             outcomes=trace_answer,
             on_silence=trace_silence,
         )
-        # `waits` lengthens the timeout, because the answer comes only when the commit is
-        # replicated.
+        # `waits`: the answer comes only when the commit is replicated, so it may take longer.
         outcomes = await self._ask((group_id,), ask, waits=True)
         return _only(outcomes)
 
@@ -362,7 +367,7 @@ class AdminClient:
     async def describe_topics(
         self, topics: Sequence[str]
     ) -> dict[str, dict[int, tuple[BrokerId, ...]] | ClientError]:
-        """Return the replicas of each topic's partitions, in assignment order, from one broker.
+        """Ask a broker for the replicas of each partition of `topics`, the preferred leader first.
 
         Raises: TimeoutError if no broker answers.
         """
@@ -424,9 +429,10 @@ class AdminClient:
     async def elect_leaders(
         self, election_type: ElectionType, partitions: Sequence[TopicPartition] | None
     ) -> dict[TopicPartition, ErrorCode]:
-        """Elect leaders and return the error code of each partition; None means all partitions.
+        """Elect leaders and return the error code of each partition.
 
-        With None, partitions that needed no election are left out.
+        If `partitions` is None, leaders of all partitions are elected, and the result has only the
+        partitions that needed it.
         Raises: as delete_topics.
         """
         request = ElectLeadersRequest(
@@ -487,7 +493,10 @@ class AdminClient:
 
 
 def _accept_not_coordinator(ask: Ask[str, V, R]) -> Ask[str, V, R]:
-    """Return `ask` with NOT_COORDINATOR as a final answer, because the caller chose the broker."""
+    """Return `ask`, changed so that NOT_COORDINATOR is the outcome and is not retried.
+
+    This is for a broker that the caller chose, and that may not be the coordinator.
+    """
 
     def outcomes(
         response: R, broker: BrokerId, keys: tuple[str, ...]
@@ -518,14 +527,14 @@ def _only(outcomes: Mapping[str, dict[K, ErrorCode] | ClientError]) -> dict[K, E
 
 
 def _not_controller(response: CreateTopicsResponse | DeleteTopicsResponse) -> ErrorCode:
-    """Return NOT_CONTROLLER if any topic has this error, since no topic was changed then."""
+    """Return NOT_CONTROLLER if a topic has this error: then the request changed no topic."""
     answers = response.topics if isinstance(response, CreateTopicsResponse) else response.responses
     codes = [answer.error_code for answer in answers]
     return ErrorCode.NOT_CONTROLLER if ErrorCode.NOT_CONTROLLER in codes else ErrorCode.NONE
 
 
 class AdminNode:
-    """A node without behaviour of its own: an AdminClient uses its `host`."""
+    """The administrator's node. It does nothing by itself; AdminClients use its `host`."""
 
     def __init__(self, host: Host) -> None:
         self.host = host

@@ -1,15 +1,20 @@
-"""An administrator's requests, each retried as Kafka's AdminClient does.
+"""Sends an administrator's requests to the right nodes, and retries as Kafka's AdminClient does.
 
-A request that any broker can answer goes to the least loaded one. A request for the controllers
-goes directly to one of them (KIP-919, `bootstrap.controllers`). If this controller answers
-NOT_CONTROLLER or does not answer, the next controller is tried.
+A request that any broker can answer goes to the least loaded one. A request for the controller goes
+directly to one of the controllers (KIP-919, `bootstrap.controllers`). If that controller answers
+NOT_CONTROLLER, or does not answer, the next controller is tried.
 
-A request about several keys (groups, partitions, brokers) goes to the broker of each key:
-1. A key whose broker is unknown is looked up.
-2. Keys of one broker share a request.
-3. Each key is retried by itself, so a group whose coordinator is loading delays no other group.
-4. An error that means "not here" sends the key back to step 1.
-The caller supplies the meaning of a request, and which of its errors are retriable.
+Other requests are about several groups or partitions, which are called *keys* here. Each key must
+be sent to its own broker, for example a group to its coordinator:
+
+1. If the broker of a key is unknown, a lookup asks for it.
+2. All keys with the same broker are sent to it in one request.
+3. If the answer has a retriable error for a key, this key is sent again after a backoff. The other
+   keys do not wait for it.
+4. If the error means that the broker is the wrong one, the key goes back to step 1.
+
+An Ask describes such a request, and a Lookup describes how to find the brokers.
+
 Source: Kafka KafkaAdminClient, ControllerNodeProvider, AdminApiDriver, AdminApiLookupStrategy,
 AdminApiHandler.
 """
@@ -42,7 +47,7 @@ A = TypeVar("A", bound=AnyResponse)
 F = TypeVar("F", bound=AnyResponse)
 
 _TRIES_MIN = 3
-"""Number of attempts for which the caller's time limit must suffice, even if no answer comes."""
+"""If the caller limits the time, it must suffice for this many requests without an answer."""
 
 _NOT_HERE = frozenset(
     {
@@ -54,11 +59,11 @@ _NOT_HERE = frozenset(
         TIMED_OUT,
     }
 )
-"""Errors after which a key is looked up again before its next attempt."""
+"""Errors after which the broker of a key must be looked up again."""
 
 
 class GaveUp(ClientError):
-    """The time limit came before a final answer. `name` is the name of the last error."""
+    """No final answer came in time. `name` is the name of the last retriable error."""
 
     def __init__(self, name: str, *, waited_us: int) -> None:
         super().__init__(name, retriable=True)
@@ -67,10 +72,10 @@ class GaveUp(ClientError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lookup(Generic[K, F]):
-    """Description of a request that finds the broker of each key; any broker can answer it.
+    """How to find the brokers of keys, by a request that any broker can answer.
 
-    request: builds the request about some keys.
-    places: returns for every key its broker, or an error, from the answer.
+    `request` returns the request for some keys, such as a FindCoordinator request for groups.
+    `places` takes the answer and the keys, and returns the broker of each key, or an error.
     """
 
     request: Callable[[tuple[K, ...]], AnyRequest]
@@ -80,25 +85,27 @@ class Lookup(Generic[K, F]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask(Generic[K, V, A]):
-    """Description of a request to a broker about some of its keys.
+    """A request about keys that have the same broker.
 
-    request: builds the request about some keys.
-    outcomes: returns for every key a value, or an error that may be retriable, from the answer.
+    `request` returns the request for some keys. `outcomes` takes the answer, the broker and the
+    keys, and returns a value for each key, or an error, which may be retriable.
     """
 
     request: Callable[[tuple[K, ...]], AnyRequest]
     response_type: type[A]
     outcomes: Callable[[A, BrokerId, tuple[K, ...]], Mapping[K, V | ClientError]]
     on_silence: Callable[[BrokerId, str], None] | None = None
-    """Called with the broker and an error if no answer came. The broker may have carried out the
-    request."""
+    """If set, it is called with the broker and the error when no answer came.
+
+    The broker may have carried out the request nevertheless."""
 
 
 class AdminDriver:
-    """The requests of one administrative act, within `default.api.timeout.ms` (60 s) in all.
+    """Sends the requests of one AdminClient, which may take `timeout_ms` in all.
 
-    If `timeout_ms` is given, it replaces this limit. A single request then takes at most a third of
-    the limit, so that time is left to ask another broker after a silent one.
+    The default is `default.api.timeout.ms` (60 s). If `timeout_ms` is given, the driver waits for a
+    single answer at most a third of this time, so that it can ask another broker after a silent
+    one.
     """
 
     def __init__(self, host: Host, cluster: ClusterSpec, *, timeout_ms: int | None = None) -> None:
@@ -124,7 +131,7 @@ class AdminDriver:
         self._controllers = tuple(
             KnownNode(controller.name, ADMIN) for controller in cluster.controllers
         )
-        # Index of the controller that the next request goes to; a failure moves it on by one.
+        # Index of the controller to ask next; after a failure it is the following one.
         self._controller_index = 0
 
     async def ask_controller(
@@ -132,7 +139,7 @@ class AdminDriver:
     ) -> A:
         """Return the active controller's answer; `error_of` extracts its top-level error.
 
-        Raises: TimeoutError at the end of the act's time; ClientError that no retry can help.
+        Raises: TimeoutError if the time is over; ClientError if an error is not retriable.
         """
 
         async def attempt() -> A:
@@ -143,7 +150,8 @@ class AdminDriver:
                 if error is not ErrorCode.NONE:
                     raise error_from_code(error)
             except ClientError as failure:
-                # NOT_CONTROLLER is retriable, as are lost connections and timeouts.
+                # Retriable are NOT_CONTROLLER, a lost connection and a timeout: ask another one
+                # then.
                 if failure.retriable:
                     self._controller_index = (self._controller_index + 1) % len(self._controllers)
                 raise
@@ -170,12 +178,14 @@ class AdminDriver:
         *,
         waits: bool = False,
     ) -> dict[K, V | ClientError]:
-        """Return the outcome of each key, in the order of `keys`; GaveUp if the time was too short.
+        """Send the request about each key to its broker, and return the outcomes in their order.
 
-        keys: each with its broker, None if the broker must be looked up.
-        lookup: None if every key has a broker, and no other broker may be asked about it.
-        waits: the answer comes only when a log record is replicated, so a request may take all the
-            time that is left, up to `request.timeout.ms`.
+        The outcome of a key is GaveUp if no final answer came in time. `keys` may be a mapping that
+        has the broker of each key, or None for a broker that `lookup` must find. Without `lookup`,
+        each key is sent only to the given broker. `waits` means that the broker answers only when a
+        record is replicated; then a request may take all the time that is left, up to
+        `request.timeout.ms`.
+
         Raises: SimulationError if `lookup` is None and a key has no broker.
         """
         places = keys if isinstance(keys, Mapping) else dict.fromkeys(keys)
@@ -193,7 +203,7 @@ class AdminDriver:
         timeout_us: int,
         on_answer: Callable[[RequestFuture[A]], None] | None = None,
     ) -> RequestFuture[A]:
-        """Send a request; its end sets `wakeup`. It times out at `deadline_us` at the latest."""
+        """Send a request; it ends at `deadline_us` at the latest, and then sets `wakeup`."""
         future = self.network.send(
             node.name,
             node.purpose,
@@ -223,7 +233,10 @@ class AdminDriver:
         return future.value
 
     async def _retry(self, attempt: Callable[[], Awaitable[A]], asked: str) -> A:
-        """Repeat `attempt` until it succeeds or the time is over; `asked` is for the message."""
+        """Repeat `attempt` until it succeeds or the time is over.
+
+        `asked` says in the TimeoutError who did not answer, such as "a broker".
+        """
         try:
             response: A = await with_retries(self.host, self.backoff, self.deadline_us, attempt)
         except ClientError as error:
@@ -237,11 +250,11 @@ class AdminDriver:
 
 @dataclass(slots=True)
 class _Progress(Generic[V]):
-    """Progress of one key. Units: times are on the host's clock.
+    """How far the request about one key has got.
 
-    broker: the broker to ask, None if it must be looked up.
-    is_asked: a request or lookup about the key is in flight.
-    error: the last retriable error.
+    `broker` is the broker to ask; None if it must be looked up. `is_asked` is True while a request
+    or lookup with this key is in flight. `error` is the last retriable error. `outcome` is set once
+    `is_done` is True.
     """
 
     broker: BrokerId | None
@@ -254,10 +267,10 @@ class _Progress(Generic[V]):
 
 
 class _KeyedRequest(Generic[K, V, A, F]):
-    """One kind of request about many keys; `timeout_us` limits the wait for one answer.
+    """Carries out one Ask for many keys; each goes through the steps of the module's docstring.
 
-    Each key goes through the steps of the module's docstring by itself. A key is "due" if no
-    request about it is in flight and its backoff is over.
+    `timeout_us` limits the wait for one answer. A key is *due* if it is not done, no request with
+    it is in flight, and its backoff is over.
     """
 
     def __init__(
@@ -289,8 +302,8 @@ class _KeyedRequest(Generic[K, V, A, F]):
             await self._driver.wakeup.wait(self._next_due_us())
 
         if self._ask.on_silence is not None:
-            # Report requests that are still in flight. Keys of one broker share a request, so each
-            # broker is reported once. A key whose lookup is in flight has no broker.
+            # Requests that are still in flight will get no answer. Keys with the same broker share
+            # a request, so each broker is reported once. A key without a broker is in a lookup.
             asked = [each.broker for each in self._keys.values() if each.is_asked]
             for broker in dict.fromkeys(each for each in asked if each is not None):
                 self._ask.on_silence(broker, TIMED_OUT)
@@ -307,7 +320,8 @@ class _KeyedRequest(Generic[K, V, A, F]):
                 keys_without_broker.append(key)
             else:
                 by_broker.setdefault(progress.broker, []).append(key)
-        # If there is such a key, there is a lookup (`ask_each`); the type checker cannot know it.
+        # `ask_each` has checked that there is a lookup; the second condition is for the type
+        # checker.
         if keys_without_broker and self._lookup is not None:
             self._look_up(tuple(keys_without_broker), self._lookup)
         for broker, broker_keys in by_broker.items():
@@ -362,7 +376,7 @@ class _KeyedRequest(Generic[K, V, A, F]):
                     self._finish(key, outcome)
                     continue
                 self._take_error(key, outcome)
-                # Without a lookup the caller has chosen the broker, and no other is asked.
+                # Without a lookup the caller has chosen the broker, so the key stays with it.
                 if outcome.name in _NOT_HERE and self._lookup is not None:
                     self._keys[key].broker = None
 
@@ -405,7 +419,7 @@ class _KeyedRequest(Generic[K, V, A, F]):
         progress.is_done = True
 
     def _next_due_us(self) -> int:
-        """Return the time of the next retry, or the end of the act's time."""
+        """Return the time of the next retry, or the deadline if that is earlier."""
         waiting = (
             progress.retry_at_us
             for progress in self._keys.values()

@@ -1,8 +1,10 @@
 """Plans of offset resets: the new committed offsets that `reset-offsets` shows before it acts.
 
-Pure functions. The caller reads the offsets and commits the planned ones. As in Kafka's tool, an
-offset outside the log is replaced by the nearer end of the log. `PlannedOffset.asked_for` keeps the
-original offset, so that the change can be reported.
+The functions only compute: the caller reads the offsets from the brokers before, and commits the
+planned ones after. As in Kafka's tool, an offset outside the log is replaced by the nearer end of
+the log. If a log has the offsets 10 to 20 and the user asks for offset 5, the plan is to commit 10;
+`PlannedOffset.asked_for` is 5, so that the user can be told.
+
 Source: Kafka ConsumerGroupCommand.prepareOffsetsToReset, checkOffsetsRange.
 """
 
@@ -58,8 +60,8 @@ class PlannedOffset:
     """The planned offset of one partition.
 
     `current` is the committed offset; None if nothing is committed. `new` is the planned offset. If
-    the target was outside the log, `asked_for` is the target. Otherwise `new` is the target, and
-    `asked_for` is None.
+    it is not the offset that the user asked for, because that is outside the log, `asked_for` is
+    the user's offset; otherwise None.
     """
 
     partition: TopicPartition
@@ -69,7 +71,7 @@ class PlannedOffset:
 
 
 class CannotShift(Exception):
-    """A shift was requested for partitions without a committed offset to count from."""
+    """A shift is impossible, because some partitions have no committed offset to count from."""
 
     def __init__(self, partitions: Sequence[TopicPartition]) -> None:
         super().__init__(", ".join(map(str, partitions)))

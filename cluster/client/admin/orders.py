@@ -1,10 +1,12 @@
-"""Administrative operations of a run, in the form that `Runtime.ask_as_admin` takes.
+"""What an administrator does in a run, as functions for `Runtime.ask_as_admin`.
 
-Each operation is a function of the administrator's host and the cluster, and opens connections of
-its own. Some operations are orders: they occur as faults in the plan of a run (the list of its
-faults). The checks of a run need the committed offsets at its end. These are read as a consumer
-reads them: from the coordinator that the brokers name, and only if no open transaction contains
-them.
+Most of these functions are *orders*: a run's plan contains them among its faults, for example the
+deletion of a group at a certain time. `fetch_committed_offsets` is used at the end of a run, when
+the checks need the committed offsets. It reads them as a consumer does: from the coordinator that
+the brokers name, and only when no open transaction contains them.
+
+Each function takes the administrator's host and the cluster, and opens and closes connections of
+its own.
 """
 
 from collections import Counter
@@ -29,12 +31,14 @@ from protocol.ids import UNKNOWN_MEMBER, BrokerId, GroupId, Offset, TopicPartiti
 from protocol.messages.admin import CreatableTopic, ElectionType
 
 GROUP_ORDER_TIMEOUT_MS = 2_000
-"""Time limit of an order about a group. It is short, because the plan's next faults wait for the
-order's end."""
+"""Time limit of an order about a group.
+
+It is short, because the next faults of the plan wait for the end of the order."""
 
 NOT_IN_RESPONSE = "NOT_IN_RESPONSE"
-"""The answer to an order lacks a partition that the order named. Source: Kafka
-DeleteConsumerGroupOffsetsResult."""
+"""Stands for the error of a partition that is missing in the answer.
+
+Source: Kafka DeleteConsumerGroupOffsetsResult."""
 
 ResetTo = Literal["earliest", "latest"]
 
@@ -65,7 +69,7 @@ class TopicDeletionFailed(TopicOrderFailed):
 
 
 class GroupOrderError(Exception):
-    """An order about a group was not carried out, as far as its sender knows.
+    """An order about a group failed, or its outcome is unknown.
 
     `error` is the name of Kafka's error or of the client's; the message has the group, too.
     """
@@ -82,7 +86,7 @@ class GroupOrderRefused(GroupOrderError):
 
 
 class GroupOrderUnanswered(GroupOrderError):
-    """No final answer came in time. The order may have been carried out, or may still be."""
+    """No final answer came in time. The order may be carried out, before or after this error."""
 
 
 async def fetch_committed_offsets(
@@ -91,12 +95,14 @@ async def fetch_committed_offsets(
     group_id: str,
     partitions: Sequence[TopicPartition] | None = None,
 ) -> dict[TopicPartition, Offset]:
-    """Return the group's committed offsets from its coordinator, for `partitions` or for all.
+    """Return the committed offsets of a group, from its coordinator.
 
-    Retries as clients do, for `default.api.timeout.ms` (60 s). Partitions without an offset are
-    left out. Effects: opens connections and closes them; traces OFFSETS_FETCHED for each partition
-    of the answer, with offset -1 for a partition without an offset.
-    Raises: TimeoutError after 60 s without a definite answer; ClientError that no retry can help.
+    `partitions` None means all partitions. Partitions without a committed offset are left out.
+    Retriable errors are retried for `default.api.timeout.ms` (60 s). Each partition in the answer
+    is traced as OFFSETS_FETCHED, with the offset -1 if it has none.
+
+    Raises: TimeoutError after 60 s without a final answer; ClientError if an error is not
+    retriable.
     """
     config = ConsumerConfig()
     wakeup = Wakeup(host)
@@ -161,9 +167,9 @@ async def fetch_committed_offsets(
 async def elect_preferred_leaders(
     host: Host, cluster: ClusterSpec, partitions: Sequence[TopicPartition] | None
 ) -> None:
-    """Make the first replica of each partition's assignment its leader; None means all partitions.
+    """Make the first replica of each of `partitions` its leader; None means all partitions.
 
-    A partition whose first replica leads already (ELECTION_NOT_NEEDED) is a success.
+    A partition whose first replica is the leader already (ELECTION_NOT_NEEDED) is no failure.
     Raises: TimeoutError after 60 s without an answer; ElectionFailed with each partition and
     Kafka's error, once all answers are known.
     """
@@ -176,7 +182,8 @@ async def move_leader(
 ) -> None:
     """Make `broker`, one of the replicas, the preferred leader of `partition`, and elect it.
 
-    Does what kafka-reassign-partitions and kafka-leader-election do in sequence, in 60 s in all:
+    This is what an administrator does with kafka-reassign-partitions and then
+    kafka-leader-election, in 60 s in all:
     1. ask a broker for the replicas;
     2. have the controller put `broker` first (this order stays, even if the election fails);
     3. have the controller elect it.
@@ -195,9 +202,9 @@ async def move_leader(
             raise ElectionFailed(
                 f"{partition}: broker {broker} has no replica, {list(replicas)} have"
             )
-        # The reassignment is sent even if the answer has `broker` first already. The broker that
-        # answered may not have applied the last reassignment yet. The controller has, and would
-        # elect the first replica of that reassignment instead.
+        # The reassignment is sent even if `broker` seems to be the first replica already. The
+        # broker that answered may not know the last reassignment yet. The controller knows it, and
+        # would elect the first replica of that one.
         others = (other for other in replicas if other != broker)
         await _reassign(admin, partition, (broker, *others))
         await _elect_preferred(admin, (partition,))
@@ -245,7 +252,7 @@ def _raise_failures(errors: Mapping[str, ErrorCode], failure: type[TopicOrderFai
 
 
 async def _elect_preferred(admin: AdminClient, partitions: Sequence[TopicPartition] | None) -> None:
-    """Elect preferred leaders. Raises: TimeoutError; ElectionFailed with all failures."""
+    """See elect_preferred_leaders."""
     try:
         errors = await admin.elect_leaders(ElectionType.PREFERRED, partitions)
     except ClientError as error:
@@ -308,7 +315,7 @@ async def delete_offsets(
     with _group_order(host, cluster, group_id) as admin:
         partitions = await _partitions_of(admin, topics)
         counts = Counter(partition.topic for partition in partitions) if unknown_partitions else {}
-        # Partitions are numbered from 0, so no topic has a partition with the number `count`.
+        # Partitions are numbered from 0. So a topic with 3 partitions has no partition 3.
         unknown = [TopicPartition(topic, count) for topic, count in counts.items()]
         errors = await admin.delete_consumer_group_offsets(group_id, [*partitions, *unknown])
         answers = dict.fromkeys(map(str, partitions), NOT_IN_RESPONSE)
@@ -346,7 +353,7 @@ async def _partitions_of(admin: AdminClient, topics: Sequence[str]) -> list[Topi
 
 @contextmanager
 def _group_order(host: Host, cluster: ClusterSpec, group_id: str) -> Iterator[AdminClient]:
-    """Yield the client of one order; translate its errors into GroupOrderError."""
+    """Yield a client for one order, and turn its exceptions into a GroupOrderError."""
     with AdminClient(host, cluster, timeout_ms=GROUP_ORDER_TIMEOUT_MS) as admin:
         try:
             yield admin

@@ -1,9 +1,12 @@
-"""Brokers' answers to an administrator as values: one outcome or error per group or partition.
+"""Turns the answer of a broker into the outcome for each group or partition that was asked about.
 
-An error is retriable if Kafka's AdminClient retries it for the same request. `keys` are the groups
-or partitions that one request is about. Each function returns a value or a ClientError for each
-key. If the key is a single group, the value holds the results of all its partitions or members. A
-parameter with an underscore is unused: AdminDriver calls all functions of an Ask alike.
+AdminDriver sends requests about several groups or partitions, its *keys*. It calls a function of
+this module with the answer, the broker and the keys, and gets a value or a ClientError for each
+key. For example, the outcome of `described_groups` for a group is a GroupDescription. If a request
+is about one group only, the value may have an entry for each partition or member. The error is
+retriable if Kafka's AdminClient repeats such a request after it.
+
+Some functions do not need all three arguments; the names of the others begin with an underscore.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +42,7 @@ _RETRIED = frozenset(
 )
 """Errors after which every request about a group is repeated."""
 _RETRIED_COMMITS = _RETRIED | {ErrorCode.REBALANCE_IN_PROGRESS}
-"""Errors after which a commit is repeated, also because the group is rebalancing."""
+"""Errors after which a commit is repeated."""
 _RETRIED_PARTITIONS = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -66,7 +69,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListings:
-    """All listed groups, by id and broker; `failures` are brokers whose list is incomplete."""
+    """All listed groups, sorted, and the errors of brokers whose list is missing or incomplete."""
 
     groups: tuple[GroupListing, ...]
     failures: Mapping[BrokerId, ClientError]
@@ -99,7 +102,7 @@ def coordinators(
     response: FindCoordinatorResponse, keys: tuple[str, ...]
 ) -> Mapping[str, BrokerId | ClientError]:
     """Return the coordinator of each group."""
-    # Error of a group that is missing in the answer.
+    # The outcome of a group that is missing in the answer.
     missing = ClientError(ErrorCode.UNKNOWN_SERVER_ERROR.name, retriable=False)
     found: dict[str, BrokerId | ClientError] = dict.fromkeys(keys, missing)
     for each in response.coordinators:
@@ -109,7 +112,7 @@ def coordinators(
 
 
 def failure(code: ErrorCode) -> ClientError | None:
-    """Return the error of `code`, None for NONE."""
+    """Return the error for an answer about a group; None for NONE."""
     if code is ErrorCode.NONE:
         return None
     return ClientError(code.name, retriable=code in _RETRIED)
@@ -130,7 +133,7 @@ def described_groups(
     response: DescribeGroupsResponse, broker: BrokerId, _keys: tuple[str, ...]
 ) -> Mapping[str, GroupDescription | ClientError]:
     """Return the description of each group by its coordinator."""
-    # `failure` returns None for success. A ClientError is always true, so `or` selects it.
+    # `failure` returns None for success; then `or` takes the description.
     return {
         group.group_id: failure(group.error_code) or _description(group, broker)
         for group in response.groups
@@ -199,10 +202,10 @@ def commit_errors(response: OffsetCommitResponse) -> dict[TopicPartition, ErrorC
 def commit_outcomes(
     response: OffsetCommitResponse, _broker: BrokerId, keys: tuple[str, ...]
 ) -> Mapping[str, dict[TopicPartition, ErrorCode] | ClientError]:
-    """Return the error code of each partition of a commit, or one retriable error for all."""
+    """Return the error code of each partition, or a retriable error for the whole commit."""
     errors = commit_errors(response)
-    # The response has no field for an error of the whole request, so the coordinator repeats such
-    # an error at every partition.
+    # The coordinator reports an error of the whole request at every partition, because the response
+    # has no other field for it.
     for code in errors.values():
         if code in _RETRIED_COMMITS:
             return dict.fromkeys(keys, ClientError(code.name, retriable=True))
@@ -227,7 +230,7 @@ def offset_deletion_outcomes(
 def leave_outcomes(
     response: LeaveGroupResponse, _broker: BrokerId, keys: tuple[str, ...]
 ) -> Mapping[str, dict[str, ErrorCode] | ClientError]:
-    """Return the error code of each member that was to leave, by instance id or else member id."""
+    """Return the error code of each removed member, by its instance id or else its member id."""
     refused = failure(response.error_code)
     if refused is not None:
         return dict.fromkeys(keys, refused)
@@ -290,10 +293,11 @@ def by_topic(
     topic: Callable[[str, tuple[E, ...]], T],
     entry: Callable[[TopicPartition], E],
 ) -> tuple[T, ...]:
-    """Return a request's structures for partitions, grouped by topic.
+    """Return `partitions` in the form that most requests have: one object for each topic.
 
-    `entry` builds the structure of a partition. `topic` builds the structure of a topic from its
-    name and its entries.
+    `entry` creates the object of a partition. `topic` creates the object of a topic from the name
+    and the objects of its partitions.
+
     """
     grouped: dict[str, list[E]] = {}
     for partition in partitions:

@@ -1,8 +1,8 @@
-"""Assignors: the computation by which a group's leader distributes partitions to members.
+"""Assignors: how a group's leader distributes the partitions over the members.
 
-Pure functions of the members' subscriptions and the topics' partition counts. To add an assignor,
-write a class of its own and list it in ASSIGNORS. A static member has a configured
-`group.instance.id`, a dynamic member does not.
+The result depends only on the members' subscriptions and the numbers of partitions. To add an
+assignor, write a class for it and add it to ASSIGNORS.
+
 Source: Kafka AbstractPartitionAssignor, RangeAssignor; docs/kafka, BEHAVIOUR 7.8.
 """
 
@@ -15,7 +15,7 @@ from protocol.ids import MemberId, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSubscription:
-    """Subscription of one member. `group_instance_id` is None for a dynamic member."""
+    """The topics of one member. `group_instance_id` is None if the member is not static."""
 
     member_id: MemberId
     topics: tuple[str, ...]
@@ -23,11 +23,11 @@ class MemberSubscription:
 
 
 Assignment = dict[MemberId, tuple[TopicPartition, ...]]
-"""Partitions of every member; a member without partitions has an empty tuple."""
+"""The partitions of every member, even of those that get none."""
 
 
 class Assignor(Protocol):
-    """A way to distribute partitions. Its name is the protocol that members vote for."""
+    """A way to distribute partitions, with its name in `partition.assignment.strategy`."""
 
     name: str
 
@@ -36,12 +36,15 @@ class Assignor(Protocol):
     ) -> Assignment:
         """Return every member's partitions.
 
-        A topic missing in `partition_counts` is unknown; none of its partitions is assigned.
+        A topic that is not in `partition_counts` is unknown, so its partitions are not assigned.
         """
 
 
 class RangeAssignor:
-    """Gives each member consecutive partitions of each topic; the first members get the remainder.
+    """Gives each member consecutive partitions of each topic.
+
+    For example, of the 7 partitions of a topic the first of three members gets 0, 1 and 2, the
+    second one 3 and 4, the third one 5 and 6.
 
     DEVIATION: racks are ignored. Kafka's range assignor prefers replicas in the member's rack, if
     both name racks and the shares stay equal.
@@ -59,7 +62,7 @@ class RangeAssignor:
             subscribers = [member for member in ordered if topic in member.topics]
             if not subscribers:
                 continue
-            # Every subscriber gets `share` partitions, the first `remainder` ones one more.
+            # Every subscriber gets `share` partitions, and each of the first `remainder` one more.
             share, remainder = divmod(partition_counts[topic], len(subscribers))
             start = 0
             for index, member in enumerate(subscribers):
@@ -104,9 +107,9 @@ ASSIGNORS: dict[str, Assignor] = {
 
 
 def _member_order(member: MemberSubscription) -> tuple[bool, str]:
-    """Return the sort key of a member.
+    """Return the key by which an assignor sorts members.
 
-    Static members come first, sorted by instance id. Dynamic members follow, sorted by member id.
+    Static members come first, sorted by instance id; the others follow, sorted by member id.
     """
     if member.group_instance_id is not None:
         return False, member.group_instance_id

@@ -1,15 +1,12 @@
-"""The group's part of each poll: discover, rejoin, revoke and assign, commit automatically.
+"""What a poll does for the group: find the coordinator, rejoin, and commit automatically.
 
-Partitions are revoked and assigned here, and only inside poll. If the member is the group's leader,
-`GroupSubscriber` computes the assignment of every member.
+A member takes part in a rebalance in the background (see `membership`). But its partitions change
+only inside poll, so that the application knows when they do. In the eager protocol, which is the
+only one here, a member gives up all its partitions before it sends JoinGroup, and gets the new ones
+from the answer to SyncGroup.
 
-- Rebalance: every member sends JoinGroup, then SyncGroup, and gets new partitions.
-- Generation: the number of a rebalance, with the member's id. A member enters a generation with the
-  answer to its JoinGroup. A reset makes the member forget its generation.
-- `membership` sends JoinGroup and SyncGroup. `membership.join` is one future for both; its value is
-  the bytes of the assignment.
-- Eager protocol: a member releases all its partitions before it joins a rebalance.
-- Wakeup: an object that ends the wait of a poll.
+If the member is the leader of its group, `GroupSubscriber` computes the partitions of every member.
+
 Source: Kafka ConsumerCoordinator; docs/kafka, BEHAVIOUR 7.3, 7.6, 7.7.
 """
 
@@ -49,7 +46,7 @@ from protocol.wire.consumer_protocol import (
 )
 
 INSUFFICIENT_ASSIGNMENT = "INSUFFICIENT_ASSIGNMENT"
-"""Kafka's IllegalStateException for assignment bytes too short for a version."""
+"""Name of the error for an assignment that is too short. Kafka: IllegalStateException."""
 
 
 class RebalanceListener(Protocol):
@@ -66,13 +63,14 @@ class GroupSubscriber:
         self, config: ConsumerConfig, subscription: Subscription, metadata: Metadata
     ) -> None:
         self.assignment_snapshot: dict[str, int] | None = None
-        """Partition counts used for this leader's last assignment; None for a follower."""
+        """Number of partitions of each topic at the last assignment that this member computed as
+        the leader; None if it is not the leader."""
         self._config = config
         self._subscription = subscription
         self._metadata = metadata
         self._waiting: tuple[int, Callable[[], None]] | None = None
-        """Metadata version at which the leader postponed its assignment, and the computation; None
-        if no assignment waits."""
+        """An assignment that waits for newer metadata: the version of the metadata that was not
+        enough, and the function that computes the assignment; None if none waits."""
 
     def protocols(self) -> tuple[JoinGroupRequestProtocol, ...]:
         """Return the subscription under the name of each configured assignor.
@@ -109,16 +107,16 @@ class GroupSubscriber:
         # Sorted, because the order of a set of strings differs between runs.
         topics = tuple(sorted({topic for member in members for topic in member.topics}))
 
-        # Called immediately, or by `metadata_updated` if a partition count is not known yet.
+        # Called below or, if a partition count is not known yet, later by `metadata_updated`.
         def compute() -> None:
             counts = self.assignment_snapshot = self._counts(topics)
-            # The leader is a static member that has restarted, so the group keeps its assignment.
-            # The snapshot is still needed, because with it the leader detects later changes of the
-            # counts.
+            # If a static member has restarted and is the leader, the group keeps its assignment.
+            # The snapshot above is needed even then, because the leader watches the counts for
+            # changes.
             if response.skip_assignment:
                 assign(())
                 return
-            # A good answer names a protocol; `or` is there only for the type checker.
+            # A successful answer always has a name; `or ""` only satisfies the type checker.
             assignor = ASSIGNORS[response.protocol_name or ""]
             assign(
                 tuple(
@@ -135,7 +133,10 @@ class GroupSubscriber:
             self._metadata.request_update()
 
     def metadata_updated(self) -> None:
-        """Compute a waiting assignment; a topic that is still unknown has no partitions."""
+        """Compute the assignment that waits for metadata, if any, even if a topic is still unknown.
+
+        None of the partitions of an unknown topic is assigned.
+        """
         if self._waiting is not None and self._metadata.version > self._waiting[0]:
             _version, compute = self._waiting
             self._waiting = None
@@ -169,7 +170,7 @@ class ConsumerCoordinator:
         auto_commit: AutoCommit | None,
         listener: RebalanceListener,
     ) -> None:
-        """Create a coordinator outside the group. `auto_commit` is None if it is switched off."""
+        """Create the object for a member that has not joined; `auto_commit` None: it is off."""
         self.assigned_under = Generation()
         """Generation that assigned the current partitions, for the trace of their revocation."""
         self._host = host
@@ -185,9 +186,10 @@ class ConsumerCoordinator:
         self._listener = listener
 
     async def poll(self, deadline_us: int) -> bool:
-        """Do the group's work; return True if poll must run again soon, even if not woken.
+        """Do what the group needs; return True if this must be called again soon.
 
-        Only discovery waits here, until `deadline_us`; a join goes on while poll fetches.
+        It returns False if an event will wake the poll when there is more to do. It waits only for
+        the coordinator to be found, at most until `deadline_us`. It does not wait for a join.
         Raises: ClientError for the application.
         Source: Kafka ConsumerCoordinator.poll, which KafkaConsumer calls with `waitForJoinGroup`
         false.
@@ -200,8 +202,8 @@ class ConsumerCoordinator:
         if not membership.rejoin_needed_or_pending and self._subscriber.metadata_changed():
             membership.request_rejoin("cached metadata has changed")
         if membership.rejoin_needed_or_pending and not await self._join_if_needed():
-            # A join in flight sets the wakeup when it ends. Nothing wakes poll for the retry of a
-            # failed join, so poll must run again soon.
+            # The end of a join in flight wakes poll. But if the join has failed, nothing wakes poll
+            # when it is time to try again.
             join = membership.join
             return join is None or join.is_done
         if self._auto_commit is not None:
@@ -218,14 +220,14 @@ class ConsumerCoordinator:
         return self._auto_commit.due_us
 
     async def _join_if_needed(self) -> bool:
-        """Advance the rebalance as far as possible without waiting; return True once finished.
+        """Advance the rebalance as far as is possible without waiting; return True if it is over.
 
         Source: Kafka AbstractCoordinator.joinGroupIfNeeded with an expired timer.
         """
         membership = self._membership
         while membership.rejoin_needed_or_pending:
-            # The coordinator may have become unknown since `poll` looked it up, for example during
-            # the wait in `_join_prepare`.
+            # The coordinator may have been lost since `poll` found it, for example while
+            # `_join_prepare` waited.
             if self._discovery.coordinator() is None:
                 self._discovery.lookup()
                 return False
@@ -239,8 +241,8 @@ class ConsumerCoordinator:
                 return False
             if join.error is None:
                 self._join_completed(join.value)
-                # Normally this ends the loop. An assignment that does not fit, or a reset during
-                # the join, requests a rejoin, and the loop begins again.
+                # Normally this ends the loop. But `_join_completed` requests another rejoin if the
+                # assignment does not fit, or if the member was reset meanwhile.
                 continue
             error = join.error
             membership.join_failed(error)
@@ -262,11 +264,14 @@ class ConsumerCoordinator:
             except ClientError as error:  # as in Kafka, the member joins even so
                 self._host.log(f"automatic commit before the rebalance failed: {error.name}")
         await self.release_partitions()
-        # The next leader may be another member; `on_leader_elected` sets the snapshot again.
+        # The next rebalance may make another member the leader. If not, it sets this again.
         self._subscriber.assignment_snapshot = None
 
     async def release_partitions(self) -> None:
-        """Give up all partitions: they are lost if the member has no generation, else revoked.
+        """Give up all partitions.
+
+        They are revoked, so that the application can still commit, if the member has a generation.
+        Otherwise they are lost: the group may have given them to other members.
 
         Source: Kafka onJoinPrepare, onLeavePrepare.
         """
@@ -294,9 +299,10 @@ class ConsumerCoordinator:
         member = membership.member
         membership.take_join()
         if not member.has_generation or member.state is not MemberState.STABLE:
+            # This is possible as follows:
             # 1. The join completed.
-            # 2. An answer to a heartbeat reset the generation.
-            # 3. Only now poll takes the result of the join.
+            # 2. The answer to a heartbeat made the member drop its generation.
+            # 3. Only now the application polls, which takes the result of the join.
             membership.reset_and_rejoin(
                 StateReason(
                     cause=MemberStateCause.RESET_WHILE_JOINING,

@@ -1,9 +1,9 @@
-"""Fetches of records: one Fetch in flight per leader; the consumer's poll collects the records.
+"""The Fetcher sends Fetch requests, and keeps the records until the consumer's poll takes them.
 
-The Fetcher owns the records that were fetched and not yet passed to the application. Applications
-here count records and never read them, so fetched records are kept as ranges of offsets. A state
-(`AssignedPartition`) is one partition of the current assignment, with its position: the next offset
-to read. The Fetcher must not know what a group is.
+It has at most one Fetch in flight for each leader. The applications of this project only count
+records and never read them, so fetched records are kept as ranges of offsets. The Fetcher knows
+nothing of groups: it fetches for the partitions in a Subscription, each of which is an
+AssignedPartition (called `state` below) with the position from which to fetch.
 Source: Kafka AbstractFetch, FetchCollector.
 DEVIATION: no fetch sessions; no OffsetsForLeaderEpoch validation after a change of leader (a
 truncated position shows as OFFSET_OUT_OF_RANGE); after a failed fetch a partition is skipped for
@@ -35,7 +35,7 @@ from protocol.records.batch import RecordBatch
 
 @dataclass(frozen=True, slots=True)
 class ConsumedRange:
-    """Consecutive records of one partition that the application gets together."""
+    """The records `first` to `last` of a partition, which the application gets together."""
 
     partition: TopicPartition
     first: int
@@ -49,7 +49,7 @@ class ConsumedRange:
 
 @dataclass(slots=True)
 class _Range:
-    """Fetched records `first` to `last`; `leader_epoch` is that of the last record."""
+    """Fetched records `first` to `last`, and the leader epoch of the batches they came in."""
 
     first: int
     last: int
@@ -58,9 +58,10 @@ class _Range:
 
 @dataclass(slots=True)
 class _CompletedFetch:
-    """Fetched and uncollected records of one partition: at least one range.
+    """The fetched records of one partition that poll has not yet collected; never empty.
 
-    `next_position` follows the last fetched batch, which may be a control batch without records.
+    `next_position` is the position after the last fetched batch. That may be a control batch of a
+    transaction, which has no records for the application.
     """
 
     state: AssignedPartition
@@ -95,7 +96,7 @@ class Fetcher:
         self._wakeup = wakeup
         self._on_out_of_range = on_out_of_range
         self._in_flight: dict[NodeName, None] = {}
-        """Leaders that have not answered their Fetch. The keys are an ordered set."""
+        """The leaders that have not answered their Fetch yet, as the keys of the dict."""
         self._completed: dict[TopicPartition, _CompletedFetch] = {}
         self._retry_backoff_us = config.retry_backoff_ms * MS
         self._request_timeout_us = config.request_timeout_ms * MS
@@ -105,21 +106,22 @@ class Fetcher:
         self._completed.clear()
 
     def send_fetches(self) -> int | None:
-        """Send a Fetch to every idle leader, for partitions without uncollected records.
+        """Send a Fetch to every leader that has none in flight, if one of its partitions needs it.
 
-        Returns the earliest time at which a partition held back by a backoff can be tried again,
-        since no event wakes poll for it; None if no partition is held back.
+        If a partition cannot be fetched because of a backoff, no event will wake poll at the end of
+        the backoff. So the earliest such end is returned; None if there is no such partition.
         """
         by_leader: dict[NodeName, list[tuple[AssignedPartition, FetchPartition]]] = {}
         held_until_us: int | None = None
-        # Whether each leader can be sent to; checked once per call, not once per partition.
+        # For each leader, whether it can be connected to. This saves a check for each partition.
         available: dict[NodeName, bool] = {}
         for partition, state in self._subscription.assigned.items():
             position = state.position
             if position is None or partition in self._completed:
                 continue  # no position to fetch from yet, or its records are not collected yet
 
-            # Three reasons to hold a partition back: its own backoff, no leader, a busy leader.
+            # A partition is not fetched now if its own backoff goes on, if it has no known leader,
+            # if its leader has a Fetch already, or if the connection to its leader is in a backoff.
             if state.retry_at_us and self._host.now_us() < state.retry_at_us:
                 held_until_us = _earlier(held_until_us, state.retry_at_us)
                 continue
@@ -150,7 +152,7 @@ class Fetcher:
     def collect(self, max_records: int) -> list[ConsumedRange]:
         """Return up to `max_records` fetched records, and move the positions past them."""
         collected: list[ConsumedRange] = []
-        # A list, because the loop deletes entries of the dict.
+        # `list` makes a copy, because the loop deletes entries of the dict.
         for partition, completed in list(self._completed.items()):
             state = completed.state
             if not self._subscription.is_current(state):  # of an earlier assignment
@@ -201,11 +203,11 @@ class Fetcher:
         node: NodeName,
         asked: dict[TopicPartition, tuple[AssignedPartition, int]],
     ) -> None:
-        """Process the answer to a Fetch. `asked`: each partition, with the offset in the Fetch."""
+        """Process the answer to a Fetch. `asked` has the offset in the Fetch of each partition."""
         del self._in_flight[node]
         if answer.error is not None or answer.value.error_code is not ErrorCode.NONE:
-            # Only an error code needs a backoff here. After a disconnect the network client itself
-            # holds the node back and requests metadata.
+            # An error code needs a backoff here. After a lost connection, the network client sees
+            # to the backoff and asks for new metadata.
             if answer.error is None:
                 for state, _offset in asked.values():
                     self._retry_later(state)
@@ -234,8 +236,11 @@ class Fetcher:
                 if data.records:
                     self._keep(state, position, data.records)
             case ErrorCode.OFFSET_OUT_OF_RANGE if state.partition in self._completed:
-                # A former leader answers late. The new leader has already returned records from the
-                # same offset, so the offset is in range, and the position stays.
+                # How this happens:
+                # 1. A Fetch to the old leader is slow to be answered.
+                # 2. The new leader returns records from the same offset.
+                # 3. The old leader answers that the offset is out of range.
+                # The offset is in range, so the position stays.
                 # Source: FetchCollector.handleInitializeErrors compares the offset with the
                 # position after it has returned the records that came before.
                 pass
@@ -255,9 +260,10 @@ class Fetcher:
     def _keep(
         self, state: AssignedPartition, position: Position, batches: tuple[RecordBatch, ...]
     ) -> None:
-        """Keep the records from `position` on; control batches only advance the position.
+        """Keep the fetched records for `collect`, but those before `position` are dropped.
 
-        A broker returns whole batches, so the first one may begin before `position`.
+        There may be such records because a broker returns whole batches. Of control batches nothing
+        is kept; they only advance the position.
         """
         ranges: list[_Range] = []
         next_position = position

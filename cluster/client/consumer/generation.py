@@ -1,8 +1,9 @@
 """A member's state and generation, and the only code that writes them.
 
-A generation is the number of a group's rebalance. A rebalance is one round of the protocol by which
-members join and get their partitions (the assignment). The coordinator refuses a member's requests
-if they name an older generation.
+A member names its generation in its requests, and the coordinator refuses requests with an older
+one. A mistake here would let a member act for a generation that is over, so all changes of state go
+through ConsumerMember, which checks them and writes a trace row for each.
+
 
 Source: Kafka AbstractCoordinator.MemberState, AbstractCoordinator.Generation; docs/kafka,
 BEHAVIOUR 7.1.
@@ -26,7 +27,11 @@ from protocol.trace import TraceEvent, TraceKind
 
 
 class MemberState(StrEnum):
-    """States of a member in the rebalance protocol, by Kafka's names."""
+    """States of a member in the rebalance protocol, by Kafka's names.
+
+    UNJOINED: not in the group. PREPARING_REBALANCE: JoinGroup is in flight. COMPLETING_REBALANCE:
+    SyncGroup is in flight. STABLE: the member has its assignment.
+    """
 
     UNJOINED = "UNJOINED"
     PREPARING_REBALANCE = "PREPARING_REBALANCE"
@@ -40,13 +45,13 @@ VALID_PREVIOUS_STATES: dict[MemberState, tuple[MemberState, ...]] = {
     MemberState.COMPLETING_REBALANCE: (MemberState.PREPARING_REBALANCE,),
     MemberState.STABLE: (MemberState.COMPLETING_REBALANCE,),
 }
-"""A transition to X is legal if the current state is among the entries of X."""
+"""The states from which each state may be entered."""
 
 
 class Generation(NamedTuple):
-    """Identity by which a member proves in which rebalance it took part.
+    """The number of a rebalance, the member's id, and the assignor that the group chose in it.
 
-    The default values mean that the member is in no generation and has no id.
+    The default is for a member that has taken part in no rebalance.
     """
 
     generation_id: GenerationId = NO_GENERATION
@@ -58,9 +63,9 @@ class Generation(NamedTuple):
 class StateReason:
     """Reason of a change of state, as a MEMBER_STATE row shows it.
 
-    text: for people; may be empty. After a reset the next JoinGroup sends it as its reason.
-    api: the request whose answer invalidated the generation, None if none did.
-    error: the error in that answer, or the error that ended the application.
+    `text` is for people, and may be empty; after a reset, the next JoinGroup has it as its reason.
+    If the answer to a request made the generation invalid, `api` is the request and `error` is the
+    error in the answer. `error` may also be the error that ended the application.
     """
 
     cause: MemberStateCause
@@ -70,7 +75,7 @@ class StateReason:
 
 
 def reset_reason(api: str, error: ErrorCode) -> StateReason:
-    """Return the reason of a reset caused by an answer with `error`."""
+    """Return the reason of a reset that an answer with `error` to a request `api` caused."""
     return StateReason(
         cause=MemberStateCause.ERROR, text=f"{api}: {error.name}", api=api, error=error.name
     )
@@ -84,9 +89,9 @@ _ASSIGNED = StateReason(cause=MemberStateCause.ASSIGNED)
 class ConsumerMember:
     """State and generation of one member of one group.
 
-    Invariant: in COMPLETING_REBALANCE and STABLE, `generation` comes from the last answer to a
-    JoinGroup. In the other states `generation` may be absent or old: a member that prepares a
-    rebalance keeps its old generation, but may not commit with it.
+    In the states COMPLETING_REBALANCE and STABLE, `generation` is the one from the last answer to
+    JoinGroup. In PREPARING_REBALANCE the member still has its old generation, if it had one, but
+    may not commit with it.
     """
 
     def __init__(self, host: Host, group_id: GroupId) -> None:
@@ -97,12 +102,12 @@ class ConsumerMember:
 
     @property
     def member_id(self) -> MemberId:
-        """The id given by the coordinator; "" before the first answer to a JoinGroup."""
+        """The id that the coordinator has given to the member; "" before that."""
         return self.generation.member_id
 
     @property
     def has_generation(self) -> bool:
-        """True if the member has a generation and an id; otherwise it has lost its partitions."""
+        """True if the member has a generation and an id. If not, its partitions are lost."""
         return self.generation.generation_id != NO_GENERATION and bool(self.generation.member_id)
 
     @property
@@ -149,7 +154,7 @@ class ConsumerMember:
     def _transition_to(
         self, target: MemberState, reason: StateReason, *, traced_as: Generation | None = None
     ) -> None:
-        """Write the state; `traced_as` is the generation that a reset has just ended."""
+        """Change the state and trace it, with the generation `traced_as` that a reset has ended."""
         before = self.state
         if before not in VALID_PREVIOUS_STATES[target]:
             raise IllegalTransition(
@@ -164,7 +169,7 @@ class ConsumerMember:
             return
         self.state = target
         generation = self.generation if traced_as is None else traced_as
-        # In a trace row, a member without an id and a reason without a text are None.
+        # `or None`: in a trace row, None stands for an empty member id or text.
         self._host.trace(
             TraceEvent(
                 kind=TraceKind.MEMBER_STATE,

@@ -1,10 +1,12 @@
 """Kafka's classic consumer: poll, commit, close.
 
-GroupConsumer connects the parts of a consumer, and runs one poll in Kafka's order: the group's
-work, positions, fetches. An application of Kafka calls poll again and again; each call ends after
-`poll_timeout_ms` if nothing happens. Here one call of poll waits until something happens, which
-saves events in virtual time (the run's simulated clock). Every event sets the wakeup, which ends
-this wait. A lookup asks a broker for the group's coordinator.
+GroupConsumer creates the parts of a consumer and connects them. Its `poll` calls them in Kafka's
+order: first the work for the group, then the lookup of missing positions, then fetches.
+
+With Kafka, a poll ends after its timeout if there are no records, and the application polls again.
+Here one call of `poll` may stand for many of these polls: it waits until something happens. This
+saves many events in virtual time, because an idle consumer does nothing. Everything that poll may
+have to react to sets the wakeup, which ends the wait.
 Source: Kafka ClassicKafkaConsumer, ConsumerNetworkClient.poll.
 """
 
@@ -37,7 +39,7 @@ from protocol.config import ConsumerConfig
 from protocol.ids import GroupId, MemberId
 
 CLOSE_TIMEOUT_MS = 30_000
-"""Limit of `close`'s wait for commits and LeaveGroup. Source: DEFAULT_CLOSE_TIMEOUT_MS."""
+"""`close` waits at most so long for commits and LeaveGroup. Source: DEFAULT_CLOSE_TIMEOUT_MS."""
 
 
 class GroupConsumer:
@@ -56,11 +58,11 @@ class GroupConsumer:
     ) -> None:
         """Create a consumer without connections; `listener` is called before a revocation.
 
-        With `transaction_timeout_ms` every commit is a transaction of a producer that belongs to
-        this consumer. Its transactional id is the node's name.
+        If `transaction_timeout_ms` is given, the consumer has a transactional producer of its own,
+        and every commit is a transaction. The producer's transactional id is the node's name.
         """
         self.wakeup = Wakeup(host)
-        """Wakeup that ends a wait in poll."""
+        """Set by everything that may give a waiting poll something to do."""
         self.member = ConsumerMember(host, group_id)
         self.subscription = Subscription(topics)
         self._host = host
@@ -163,7 +165,7 @@ class GroupConsumer:
         return TransactionalCommits(host, config, self._membership, producer, wakeup=self.wakeup)
 
     def start(self) -> None:
-        """Begin to refresh metadata, and to send heartbeats once joined."""
+        """Begin to refresh metadata, and start the task that sends heartbeats."""
         self._metadata.start(self._network)
         self._host.spawn(self._heartbeat.run(), name="heartbeat")
 
@@ -183,18 +185,19 @@ class GroupConsumer:
         idle_until_us: Callable[[], int | None],
         poll_ends_us: Callable[[int], int],
     ) -> list[ConsumedRange]:
-        """Return records; or none, once one of the times below is reached.
+        """Wait for records and return them; return an empty list if none come in time.
 
-        An application poll is one of the repeated polls that an application of Kafka would make.
+        An *application poll* is one of the polls that an application of Kafka would make during
+        this call, each `poll_timeout_ms` long. The parameters tell when they end, because a Kafka
+        application can act only between two polls:
 
-        deadline_us: end of the current application poll. A lookup lasts at most until then. If
-            something must be tried again soon, the whole poll ends then. Otherwise poll waits
-            until one of the next two times.
-        idle_until_us: returns the time at which the application wants control, None if it only
-            waits for records.
-        poll_ends_us: returns the end of the first application poll that ends at a given time or
-            later. Poll uses it when a backoff holds a partition back: it returns at the end of the
-            application poll in which the partition can be fetched again.
+        - `deadline_us` is the end of the current application poll. A lookup of the coordinator
+          lasts at most until then. If something must be tried again soon, this call ends then, too.
+        - `idle_until_us` returns the time at which the application wants to do something else, such
+          as a commit; None if it only waits for records.
+        - `poll_ends_us` returns the end of the first application poll that ends at the given time
+          or later. If a partition cannot be fetched because of a backoff, this call ends with the
+          application poll in which the backoff ends.
 
         Raises: ClientError for the application.
         """
@@ -218,9 +221,9 @@ class GroupConsumer:
         )
 
     async def close(self, ended_by: ClientError | None = None) -> None:
-        """Commit if automatic, release the partitions, leave the group, close all connections.
+        """Commit if commits are automatic, give up the partitions, leave the group, disconnect.
 
-        `ended_by` is the error that ended the application, None if it was asked to stop.
+        `ended_by` is the error that ended the application; None if it was asked to stop.
         Source: Kafka AbstractCoordinator.close, ConsumerCoordinator.close.
         """
         deadline_us = self._host.now_us() + CLOSE_TIMEOUT_MS * MS
@@ -258,10 +261,10 @@ class GroupConsumer:
         host = self._host
         while True:
             must_poll_soon = await self._coordinator.poll(deadline_us)
-            # `update` stands on the left side, because `or` may skip the right side.
+            # `update` must be called in any case, so it is on the left side of `or`.
             must_poll_soon = await self._positions.update(deadline_us) or must_poll_soon
-            # Collect first and then send, because a Fetch leaves out partitions with uncollected
-            # records.
+            # Collect before sending, because a Fetch leaves out partitions whose records are not
+            # yet collected.
             records = self._fetcher.collect(self._config.max_poll_records)
             held_until_us = self._fetcher.send_fetches()
             if records or host.now_us() >= deadline_us:
@@ -279,9 +282,9 @@ class GroupConsumer:
                 return self._fetcher.collect(self._config.max_poll_records)
 
     def _idle_until_us(self, application_us: int | None) -> int | None:
-        """Return the time at which an idle poll must end.
+        """Return the time at which a poll without records must end, None if there is none.
 
-        It is the time at which the application wants control, or an automatic commit is due.
+        This is when the application wants to do something, or when an automatic commit is due.
         """
         automatic_us = self._coordinator.auto_commit_due_us()
         return application_us if automatic_us is None else _earlier(application_us, automatic_us)
@@ -291,14 +294,14 @@ class GroupConsumer:
         self.wakeup.set()
 
     def _disconnected(self) -> None:
-        # The end of a connection may be the first hint that a leader has moved.
+        # A broker may have died. Then the leaders of its partitions have moved, or soon will.
         self._metadata.request_update()
         self.wakeup.set()
         self._heartbeat.wake()
 
     def _coordinator_changed(self) -> None:
-        # The session timeout may have run out during the search for a coordinator. Without a
-        # restart, the heartbeat task would immediately mark the new coordinator unknown again.
+        # The session timeout may have passed while the member looked for a coordinator. If it were
+        # not restarted, the heartbeat task would at once forget the new coordinator.
         if self._discovery.believed_coordinator() is not None:
             self._heartbeat.reset_session_timeout()
         self._heartbeat.wake()
@@ -307,8 +310,8 @@ class GroupConsumer:
     def _joined(self) -> None:
         """Begin heartbeats.
 
-        `_membership` cannot get `_heartbeat.enable` itself, because it is created before
-        `_heartbeat`.
+        This method exists because Membership is created before Heartbeat, so it cannot get
+        `_heartbeat.enable` as its callback.
         """
         self._heartbeat.enable()
 

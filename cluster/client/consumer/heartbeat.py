@@ -1,14 +1,12 @@
-"""Heartbeats: when to send one, the effect of each answer, and the limits of silence.
+"""Heartbeats of a member: when it sends one, and what each answer makes it do.
 
-Kafka uses a thread that checks every `retry.backoff.ms`. Here a task sleeps until the next action
-is due or something has changed. A lookup asks a broker for the group's coordinator. A generation is
-the number of a group's rebalance; members name it in their requests. The session timeout limits the
-time without an answer of the coordinator. The poll interval limits the time between two polls of
-the application.
+Kafka uses a thread that checks every `retry.backoff.ms` whether something must be done. Here a task
+sleeps until something is due or has changed. It does four things:
 
-States of a member: UNJOINED before its first JoinGroup and after a reset or LeaveGroup;
-PREPARING_REBALANCE while its JoinGroup is in flight; COMPLETING_REBALANCE while its SyncGroup is in
-flight; then STABLE.
+- It sends a heartbeat every `heartbeat.interval.ms`.
+- If the coordinator has not answered for `session.timeout.ms`, the member forgets the coordinator.
+- If no coordinator is known, the member asks a broker for it (a *lookup*).
+- If the application has not polled for `max.poll.interval.ms`, the member leaves the group.
 Source: Kafka AbstractCoordinator.HeartbeatThread, HeartbeatResponseHandler, Heartbeat; docs/kafka,
 BEHAVIOUR 7.4.
 """
@@ -27,7 +25,7 @@ from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 
 
 class Heartbeat:
-    """Heartbeats of one member, and the client's copies of the session and poll timers."""
+    """The heartbeats of one member. It also watches the session timeout and the poll interval."""
 
     def __init__(
         self,
@@ -41,8 +39,8 @@ class Heartbeat:
     ) -> None:
         """Create a disabled heartbeat.
 
-        `application` is the wakeup that ends the application's wait in poll. It is set when poll
-        must raise `failure`.
+        `application` is the wakeup of the application's poll. It is set when poll must raise
+        `failure`.
         """
         self.failure: ClientError | None = None
         """Error that the application's next poll must raise; None if no heartbeat was fatal."""
@@ -57,17 +55,17 @@ class Heartbeat:
         self._is_closed = False
         self._failures = 0  # heartbeats that failed since the last success; sets the backoff
         self._heartbeat_due_us = 0
-        # End of the client's own session timeout; the coordinator's may end at another time.
+        # When the client considers its session over. The coordinator's timer may end earlier or
+        # later.
         self._session_ends_us = 0
         # Time of the next lookup, while the coordinator is unknown.
         self._lookup_due_us = 0
         self._awaited_lookup: RequestFuture[None] | None = None
-        """Lookup that the last `_look_up` began or joined; None if that call abandoned it."""
+        """The lookup that the last call of `_look_up` found or began; None if it abandoned one."""
         self._next_step_us: int | None = None
-        """Time of the task's next step, if nothing wakes the task before. None if only a wakeup
-        causes the next step."""
+        """When the task takes its next step if nothing wakes it earlier; None: only when woken."""
         self._poll_ended_us: int | None = None
-        """Time at which the application left poll; None while it is inside poll."""
+        """When the application last returned from poll; None while it is inside poll."""
 
     def enable(self) -> None:
         """Begin to send heartbeats, because the member has entered a generation."""
@@ -84,7 +82,7 @@ class Heartbeat:
         self.wake()
 
     def wake(self) -> None:
-        """Make the task step now, because the coordinator, the state or a timer changed."""
+        """Make the task check now what is due, because the coordinator, state or a time changed."""
         self._wakeup.set()
 
     def reset_session_timeout(self) -> None:
@@ -99,13 +97,14 @@ class Heartbeat:
         """Start the poll interval, `max.poll.interval.ms`, in which the application must poll."""
         now_us = self._host.now_us()
         self._poll_ended_us = now_us
-        # Polls end many times a second, so the task is woken only if its next step is too late.
+        # Polls end many times a second. To save work, the task is woken only if it would otherwise
+        # take its next step too late for the new deadline.
         deadline_us = now_us + self._config.max_poll_interval_ms * MS
         if self._next_step_us is not None and deadline_us < self._next_step_us:
             self.wake()
 
     async def run(self) -> None:
-        """Send heartbeats until closed, with checks in Kafka's order."""
+        """Send heartbeats until `close`."""
         while not self._is_closed:
             self._next_step_us = self._step()
             await self._wakeup.wait(self._next_step_us)
@@ -115,8 +114,8 @@ class Heartbeat:
         if not self._is_enabled:
             return None
         state = self._membership.member.state
-        # No heartbeats after a failure, or before JoinGroup is answered. The next good answer to a
-        # JoinGroup enables them again.
+        # A member without a generation sends no heartbeats, and neither does one whose heartbeat
+        # failed for good. The next successful JoinGroup calls `enable` again.
         if self.failure is not None or state in (
             MemberState.UNJOINED,
             MemberState.PREPARING_REBALANCE,
@@ -150,12 +149,11 @@ class Heartbeat:
         return due_us if poll_deadline_us is None else min(due_us, poll_deadline_us)
 
     def _look_up(self) -> None:
-        """Begin a lookup, or join the one in flight; the second call for a lookup abandons it.
+        """Begin a lookup, or abandon a lookup that this method has found in flight before.
 
-        The node that was asked may be silent. Once its lookup is abandoned, the next lookup goes to
-        a node with fewer requests in flight. Kafka's thread abandons any lookup that it finds in
-        flight. This task checks earlier than Kafka's thread. So it abandons a lookup only at the
-        second call that finds it in flight.
+        The broker that was asked may be silent. If its lookup is abandoned, the next one goes to a
+        broker with fewer requests in flight. Kafka's thread abandons every lookup that it finds in
+        flight. This task runs earlier than Kafka's thread would, so it waits for one call longer.
         """
         lookup = self._discovery.lookup()
         if lookup is not self._awaited_lookup:
@@ -165,7 +163,7 @@ class Heartbeat:
             self._awaited_lookup = None
 
     def _poll_deadline_us(self) -> int | None:
-        """Return the time by which the application must poll again; None while it is in poll."""
+        """Return when the application must have polled again; None while it is inside poll."""
         if self._poll_ended_us is None:
             return None
         return self._poll_ended_us + self._config.max_poll_interval_ms * MS
@@ -199,8 +197,7 @@ class Heartbeat:
                 self._discovery.mark_unknown(code.name)
                 self._failed()
             case ErrorCode.REBALANCE_IN_PROGRESS:
-                # A member that is rebalancing already learns nothing new. In any state the answer
-                # restarts the session timeout.
+                # Any other member takes part in the rebalance already.
                 if member.state is MemberState.STABLE:
                     membership.request_rejoin("group is already rebalancing")
                 self._received()
@@ -210,7 +207,8 @@ class Heartbeat:
                 | ErrorCode.FENCED_INSTANCE_ID
             ):
                 if member.generation != sent:
-                    # The error is about a generation that the member has left already.
+                    # The error is about a generation that the member has left since. But it shows
+                    # that the coordinator is alive.
                     self._received()
                 elif code is ErrorCode.FENCED_INSTANCE_ID:
                     self._fatal(error_from_code(code))

@@ -1,15 +1,17 @@
 """Joining and leaving the group: JoinGroup, SyncGroup, LeaveGroup, and each of their errors.
 
-A rebalance gives a group's members new partitions: each member sends JoinGroup, then SyncGroup. The
-number of the rebalance, with the member's id, is the member's generation. This module knows whether
-the member must rejoin. It owns the join in flight: one JoinGroup and the SyncGroup after it. The
-value of a join is the member's assignment, as bytes. A `Subscriber` computes assignments.
+In a rebalance each member of a group sends JoinGroup and then SyncGroup, and the answer to
+SyncGroup contains the member's new partitions. Here the two requests together are called a *join*.
+Its result is the assignment, still as bytes.
 
-Handlers run when an answer arrives, even while the application is busy. Work that needs the
-application (revoke, assign) waits for its next poll.
+The handler of an answer runs as soon as the answer arrives, even while the application is busy.
+Revoking and assigning partitions needs the application, so this waits until the application polls;
+`consumer_coordinator` does it.
 
-`sent` is the generation that a request carried. An error about a generation resets the member only
-if its generation is still `sent`: a late answer must not reset a newer generation.
+An answer may come late, when the member has already entered another generation. Therefore each
+handler also gets `sent`: the generation that the member had when it sent the request. If `sent` is
+not the member's generation any more, an error like UNKNOWN_MEMBER_ID does not reset the member.
+
 Source: Kafka AbstractCoordinator; docs/kafka, BEHAVIOUR 7.3.
 """
 
@@ -48,12 +50,12 @@ from protocol.messages.group import (
 )
 
 PROTOCOL_TYPE = "consumer"
-"""The protocol type by which a group of consumers differs from other groups, such as Connect's."""
+"""The protocol type of groups of consumers. Other groups, such as Kafka Connect's, have another."""
 
 JOIN_GROUP_EXTRA_MS = 5_000
-"""Time for the network, added to the rebalance timeout.
+"""The client waits for the answer to JoinGroup this long beyond the rebalance timeout.
 
-The coordinator may park (not answer) a JoinGroup for the whole rebalance timeout.
+The coordinator may answer only at the end of the rebalance timeout. The rest is for the network.
 """
 
 REASON_BYTES_MAX = 255
@@ -87,7 +89,7 @@ Assignments = tuple[SyncGroupRequestAssignment, ...]
 
 
 class Subscriber(Protocol):
-    """The part that depends on the kind of member: its protocols, and the leader's assignment."""
+    """What a Membership asks the member's own code for: see `GroupSubscriber`."""
 
     def protocols(self) -> tuple[JoinGroupRequestProtocol, ...]:
         """Return the protocols that JoinGroup offers, in order of preference."""
@@ -113,12 +115,13 @@ class Membership:
     ) -> None:
         """Create a membership that needs to join.
 
-        on_joined: called when the member has entered a generation, so that heartbeats begin.
-        on_rejoin_needed: called when the application's next poll has work.
+        `on_joined` is called when the member has entered a generation; heartbeats then begin.
+        `on_rejoin_needed` is called when the application must poll, because a rebalance has work
+        for it.
         """
         self.member = member
         self.rejoin_needed = True
-        """True before the first join, and from each request for a rejoin until a join succeeds."""
+        """True if the member must join: before the first join, and after `request_rejoin`."""
         self.needs_join_prepare = True
         """True if partitions must be revoked before the next JoinGroup."""
         self._config = config
@@ -127,16 +130,16 @@ class Membership:
         self._on_joined = on_joined
         self._on_rejoin_needed = on_rejoin_needed
         self.assigned_by: str | None = None
-        """Coordinator whose SyncGroup answer gave the last assignment; None before the first."""
+        """The coordinator that sent the last assignment; None before the first one."""
         self._join: RequestFuture[bytes] | None = None
         self._rejoin_reason = ""
-        """Reason for the next JoinGroup; "" before the first JoinGroup, and after each success."""
+        """Why the member joins again, as the next JoinGroup tells the coordinator; "" if unset."""
 
     # -- need of a rejoin ---------------------------------------------------------------------
 
     @property
     def join(self) -> RequestFuture[bytes] | None:
-        """The join in flight, or finished and not yet taken; its value is the assignment."""
+        """The join in flight, or a finished one until `take_join`; its value is the assignment."""
         return self._join
 
     @property
@@ -166,7 +169,7 @@ class Membership:
         if self._join is None:
             self.member.begin_rebalance(self._rejoin_reason or "first join")
             join = self._join = RequestFuture[bytes]()
-            # A finished join must end the application's wait in poll.
+            # When the join is finished, poll must handle its outcome.
             join.add_listener(lambda _join: self._on_rejoin_needed())
             self._send_join_group(join)
         return self._join
@@ -190,7 +193,7 @@ class Membership:
             protocols=self._subscriber.protocols(),
             reason=truncate_reason(self._rejoin_reason),
         )
-        # The coordinator may park a JoinGroup for the whole rebalance timeout.
+        # See JOIN_GROUP_EXTRA_MS.
         timeout_ms = max(config.request_timeout_ms, rebalance_timeout_ms + JOIN_GROUP_EXTRA_MS)
         self._discovery.send(request, JoinGroupResponse, timeout_us=timeout_ms * MS).add_listener(
             lambda answer: self._join_group_answered(answer, sent, join)
@@ -233,8 +236,8 @@ class Membership:
         join.fail(error)
 
     def _joined(self, response: JoinGroupResponse, join: RequestFuture[bytes]) -> None:
-        """Enter the answered generation and send SyncGroup; a leader first computes assignments."""
-        # The type is None if the answer is of a version without this field.
+        """Enter the new generation and send SyncGroup; a leader first computes the assignments."""
+        # Old versions of the answer do not have this field; then it is None.
         if response.protocol_type is not None and response.protocol_type != PROTOCOL_TYPE:
             join.fail(error_from_code(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             return
@@ -272,8 +275,8 @@ class Membership:
             protocol_name=sent.protocol_name,
             assignments=assignments,
         )
-        # The coordinator is remembered for the trace, because the discovery may know another
-        # coordinator when the answer arrives.
+        # Remembered for the trace: when the answer arrives, the member may know another
+        # coordinator.
         node = self._discovery.believed_coordinator()
         peer = None if node is None else node.name
         self._discovery.send(request, SyncGroupResponse).add_listener(
@@ -315,8 +318,8 @@ class Membership:
                 self._discovery.mark_unknown(code.name)
                 error = error_from_code(code)
             case _:
-                # As in Kafka, even COORDINATOR_LOAD_IN_PROGRESS is fatal here. So a loading
-                # coordinator answers SyncGroup with REBALANCE_IN_PROGRESS instead.
+                # As in Kafka, even COORDINATOR_LOAD_IN_PROGRESS is fatal here. A coordinator knows
+                # this: while it loads, it answers a SyncGroup with REBALANCE_IN_PROGRESS.
                 error = unexpected_error(code)
         join.fail(error)
 
@@ -343,7 +346,7 @@ class Membership:
         join.complete(response.assignment)
 
     def join_failed(self, error: ClientError) -> None:
-        """Handle a failed join: request a rejoin, unless the answer's handler already did.
+        """Handle a failed join: request a rejoin, if the handler of the answer has not done it.
 
         Source: Kafka AbstractCoordinator.joinGroupIfNeeded.
         """
@@ -355,15 +358,17 @@ class Membership:
     # -- leaving ------------------------------------------------------------------------------
 
     def leave(self, reason: StateReason) -> RequestFuture[LeaveGroupResponse] | None:
-        """Leave the group and drop generation and id; return the request, if one was sent.
+        """Leave the group, and forget generation and member id.
 
-        A static member sends no request: it stays in the group until its session ends. The request
-        is never retried. Source: Kafka AbstractCoordinator.maybeLeaveGroup.
+        Returns the LeaveGroup request, which is never repeated, or None if none was sent. A static
+        member sends none: it stays in the group until its session ends.
+
+        Source: Kafka AbstractCoordinator.maybeLeaveGroup.
         """
         request: RequestFuture[LeaveGroupResponse] | None = None
         member = self.member
-        # A member that has not joined, or has no id, is not in the group. Without a coordinator no
-        # broker can be asked.
+        # A member that has not joined, or has no id yet, is not in the group. If it knows no
+        # coordinator, there is nobody to send the request to.
         if (
             self._config.group_instance_id is None
             and self._discovery.coordinator() is not None

@@ -1,19 +1,23 @@
 """The consumer node: an application that polls, processes, and commits what it has processed.
 
-The application behaves as the application with which Kafka was measured (docs/kafka,
-MEASURED_FAILOVER set-up). A turn is one cycle of the application:
-1. It polls with `poll_timeout_ms`.
-2. It processes the records, `process_us` each. If the time has a spread, it is drawn for each
-   record.
-3. Every `commit_interval_ms` it commits its positions asynchronously, with one commit in flight.
+The application does the same as the one with which we measured Kafka (docs/kafka, MEASURED_FAILOVER
+set-up). It repeats three steps, which are called a *turn* here:
 
-When partitions are revoked, the application first commits synchronously, as an ordinary rebalance
-listener does; when they are lost, it cannot commit. Records count as consumed once they are
-processed, so a consumer that dies between processing and commit causes duplicates.
+1. It polls, with the timeout `poll_timeout_ms`.
+2. It processes the records. Each takes `process_us`, plus a random time if `process_spread_us` is
+   set.
+3. If `commit_interval_ms` are over since its last commit, it commits its positions asynchronously,
+   unless a commit is in flight.
 
-With Kafka, a poll without records ends after `poll_timeout_ms`, and the application repeats it.
-Here one call of `poll` stands for many such polls. So the code computes when they would have begun
-and ended.
+Before partitions are revoked, the application commits synchronously, as an ordinary rebalance
+listener does. It cannot do so if they are lost. Records count as consumed when they are processed.
+So if a consumer dies between processing and commit, the next owner of the partition consumes some
+records again.
+
+With Kafka, a poll without records ends after `poll_timeout_ms`, and the application polls again.
+Here one call of `GroupConsumer.poll` stands for many such polls, to save events in virtual time.
+But the application can commit only between two polls. So this module computes when Kafka's polls
+would begin and end.
 """
 
 from collections.abc import Callable
@@ -52,14 +56,14 @@ class ConsumerNode:
         costs = cluster.costs
         self._start_us = costs.consumer_start_us if host.simulates_costs else 0
         self._start_jitter_us = costs.consumer_start_jitter_us if host.simulates_costs else 0
-        # At least 1 ms, because `_turn` and `_poll_ends_us` divide by it.
+        # At least 1 ms, because the code below divides by it.
         self._poll_timeout_us = max(1, spec.poll_timeout_ms) * MS
-        # Time at which an application of Kafka would have begun its present poll.
+        # When the poll that a Kafka application would be in now would have begun.
         self._poll_began_us = 0
         self._commit_due_us = 0
         self._is_committing = False
-        # Texts of the asynchronous commits, in turn and without end. The default "" stands for no
-        # text.
+        # The metadata of the asynchronous commits: one text after the other, then again from the
+        # first one. Without `commit_metadata` it is always "".
         self._texts = cycle(spec.commit_metadata or ("",))
         self._is_closing = False
         self._ended_by: ClientError | None = None
@@ -80,7 +84,7 @@ class ConsumerNode:
         self.close()
 
     def report(self, status: ClusterStatus) -> None:
-        """Write the state of this member, as the member itself knows it, into `status`."""
+        """Add an entry to `status` with this member's own view of its state."""
         consumer = self._consumer
         coordinator = consumer.coordinator
         status.members[self._host.name] = MemberStatus(
@@ -144,7 +148,7 @@ class ConsumerNode:
             self._poll_began_us += empty_polls * self._poll_timeout_us
 
     async def _process(self, records: list[ConsumedRange]) -> None:
-        """Spend the processing time of the records, and trace each range once it is processed."""
+        """Sleep for the processing time of each range of records, then trace the range."""
         worked_us = 0
         for consumed in records:
             detail: dict[str, object] = {"count": consumed.count, "last": consumed.last}
@@ -152,8 +156,8 @@ class ConsumerNode:
                 work_us = self._work.draw_us(consumed.count)
                 worked_us += work_us
                 await self._host.sleep(work_us)
-                # The row has the sum of the processing times and not the time since the poll,
-                # because a paused process does no work.
+                # This is the sum of the processing times and not the time since the poll, because
+                # the process may have been paused meanwhile.
                 detail["work_us"] = worked_us
             self._records_consumed += consumed.count
             self._host.trace(
@@ -183,14 +187,15 @@ class ConsumerNode:
         self._is_committing = False
 
     def _idle_until_us(self) -> int | None:
-        """Return the time at which poll must end without records, so that a commit can be sent.
+        """Return when poll must end even without records, so that the application can commit.
 
-        It is the end of the poll in which the commit becomes due, since an application looks at
-        its clock only when poll returns. None if no commit will become due.
+        An application looks at its clock only when poll returns. So this is the end of the Kafka
+        poll in which the commit becomes due. None means that no commit will become due.
         """
         if self._is_closing:
             return self._host.now_us()
-        # A commit in flight sets the wakeup at its end. Without positions no commit follows.
+        # The end of a commit in flight wakes poll. And there is nothing to commit without
+        # positions.
         if (
             self._spec.commit_interval_ms is None
             or self._is_committing
@@ -200,14 +205,16 @@ class ConsumerNode:
         return self._poll_ends_us(self._commit_due_us)
 
     def _poll_ends_us(self, at_us: int) -> int:
-        """Return the end of the first poll that ends at `at_us` or later."""
-        # The wait is at least 1, so that the result is the end of the present poll if `at_us` is
-        # over.
+        """Return the end of the first Kafka poll that ends at `at_us` or later.
+
+        If the present poll began at 0 s and a poll takes 1 s, the result for 2.5 s is 3 s.
+        """
+        # At least 1: if `at_us` is in the past, the result is the end of the present poll.
         wait_us = max(1, at_us - self._poll_began_us)
         polls = -(-wait_us // self._poll_timeout_us)  # division, rounded up
         return self._poll_began_us + polls * self._poll_timeout_us
 
 
 def _drawn_us(host: Host, purpose: str, most_us: int) -> int:
-    """Return a random time from 0 to `most_us`; with `most_us` 0 no random stream is created."""
+    """Return a random time from 0 to `most_us`."""
     return host.stream(purpose).randint(0, most_us) if most_us else 0

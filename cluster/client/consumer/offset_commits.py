@@ -1,14 +1,11 @@
 """OffsetCommit: asynchronous, synchronous and automatic, and each of its errors.
 
-A commit stores, for each partition, the offset from which the group continues. This module owns the
-requests; the caller chooses the offsets. Each outcome is traced once per partition. An attempt that
-never left the client is traced as COMMIT_FAILED, too.
+The caller chooses the offsets; this module sends the requests and handles the answers. The outcome
+of a commit is traced once for each partition, even if the commit failed before a request was sent.
 
-- Generation: the number of a group's rebalance, with the member's id. `sent` is the generation that
-  a request carried; the member may have another one by now.
-- Position: an offset, and the leader epoch (number of the partition's leadership) of the record
-  before it.
-- Lookup: asks a broker for the coordinator of the group.
+An answer may come late, when the member has another generation. So the handlers also get `sent`:
+the generation that the request carried.
+
 Source: Kafka ConsumerCoordinator; docs/kafka, BEHAVIOUR 7.5.
 """
 
@@ -42,7 +39,7 @@ from protocol.messages.offset import (
 from protocol.trace import TraceEvent, TraceKind
 
 Offsets = dict[TopicPartition, Position]
-"""The position to commit of each partition."""
+"""For each partition the position to commit: the offset from which the group will continue."""
 
 
 class Commits(Protocol):
@@ -88,12 +85,12 @@ class OffsetCommits:
         self._wakeup = wakeup
 
     def commit_async(self, offsets: Offsets) -> RequestFuture[None]:
-        """Commit without retries. If the coordinator is unknown, look it up first, once.
+        """Commit without retries. If no coordinator is known, one lookup is tried first.
 
         Source: Kafka ConsumerCoordinator.commitOffsetsAsync.
         """
         if not offsets or self._discovery.coordinator() is not None:
-            # Without offsets `_commit` sends nothing and succeeds, so no coordinator is needed.
+            # Without offsets no coordinator is needed, because `_commit` sends nothing then.
             return self._commit(offsets)
         result: RequestFuture[None] = RequestFuture()
 
@@ -131,7 +128,7 @@ class OffsetCommits:
             raise commit.error
 
     def _commit(self, offsets: Offsets) -> RequestFuture[None]:
-        """Send one OffsetCommit, with the generation of a STABLE member, or fail.
+        """Send one OffsetCommit, or fail if the member is not STABLE or knows no coordinator.
 
         Source: Kafka ConsumerCoordinator.sendOffsetCommitRequest.
         """
@@ -188,9 +185,8 @@ class OffsetCommits:
                 self._trace(
                     TraceKind.COMMIT_FAILED, offsets, partition, sent, peer, error=code.name
                 )
-                # Kafka's handler stops at the first error, so only the first has effects here; the
-                # loop goes on only to trace the others. All entries carry the same code, except for
-                # topics that this broker does not know.
+                # Kafka's handler stops at the first error. So only the first error has effects
+                # here; the loop goes on to trace the other partitions.
                 failure = failure or self._handle(code, sent)
         if failure is None:
             self.acknowledged += 1
@@ -218,9 +214,9 @@ class OffsetCommits:
                 membership.request_rejoin("offset commit failed since group is already rebalancing")
                 return RebalanceInProgressError()
             case ErrorCode.UNKNOWN_MEMBER_ID | ErrorCode.ILLEGAL_GENERATION:
-                # If the member is joining again, it has left the generation that the commit
-                # carried. A reset would disturb this join. In any other state Kafka resets, even if
-                # the generation has changed.
+                # The generation of the commit is over, and the member is joining already. A reset
+                # would disturb this join. In other states Kafka resets the member, even if its
+                # generation has changed.
                 if member.generation != sent and is_preparing:
                     return RebalanceInProgressError()
                 # After ILLEGAL_GENERATION the coordinator still knows the member's id.
@@ -230,8 +226,8 @@ class OffsetCommits:
                 )
                 return CommitFailedError(code.name)
             case ErrorCode.FENCED_INSTANCE_ID:
-                # Another consumer uses this instance id now. This error ends the application,
-                # unless the error is about a generation that the member has left.
+                # Another consumer has joined with the same instance id. The application ends with
+                # this error, unless the member has left the generation of the commit.
                 if member.generation == sent:
                     return error_from_code(code)
                 return RebalanceInProgressError() if is_preparing else CommitFailedError(code.name)
@@ -286,9 +282,10 @@ class OffsetCommits:
 
 
 class AutoCommit:
-    """`enable.auto.commit`: commits the records of earlier polls every `auto.commit.interval.ms`.
+    """Carries out `enable.auto.commit`: a poll commits the records of earlier polls.
 
-    `consumed` returns the positions after the last records that the application has got.
+    It does so when `auto.commit.interval.ms` are over since the last commit. `consumed` returns the
+    positions after the last records that the application has got.
     Source: Kafka ConsumerCoordinator.maybeAutoCommitOffsetsAsync.
     """
 
@@ -326,7 +323,7 @@ class AutoCommit:
 
 
 def commit_topics(offsets: Offsets, metadata: str = "") -> tuple[OffsetCommitRequestTopic, ...]:
-    """Return positions by topic, each with `metadata`, as OffsetCommit requests contain them."""
+    """Return `offsets` in the form in which OffsetCommit has them, grouped by topic."""
     by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
     for partition, position in offsets.items():
         by_topic.setdefault(partition.topic, []).append(

@@ -1,8 +1,9 @@
 """OffsetFetch: the group's committed offsets, from its coordinator.
 
-Every request sets `require_stable`, as Kafka's Java consumer does: while a transaction that commits
-an offset of a partition is undecided, the coordinator answers UNSTABLE_OFFSET_COMMIT for the
-partition. The discovery (CoordinatorDiscovery) knows the coordinator, and sends requests to it.
+As in Kafka's Java consumer, every request sets `require_stable`. This matters for offsets that are
+committed in a transaction: as long as such a transaction is undecided, the coordinator answers
+UNSTABLE_OFFSET_COMMIT for the partition, and the client must ask again.
+
 Source: Kafka ConsumerCoordinator.OffsetFetchResponseHandler; docs/kafka, BEHAVIOUR 7.5.
 """
 
@@ -26,7 +27,7 @@ from protocol.messages.offset import (
 from protocol.trace import TraceEvent, TraceKind
 
 CommittedOffsets = dict[TopicPartition, Position | None]
-"""Committed offset of each partition; None if nothing was committed."""
+"""The committed offset of each partition, or None if no offset was committed."""
 
 
 class OffsetFetches:
@@ -41,9 +42,10 @@ class OffsetFetches:
         member_id: Callable[[], MemberId],
         cause: OffsetFetchCause | None = None,
     ) -> None:
-        """Create an object without requests. `member_id` and `cause` appear in the trace only.
+        """Create an object without requests.
 
-        `cause` is None for a consumer's own fetches; `member_id` returns "" outside a group.
+        `member_id` and `cause` are for the trace. `member_id` returns "" if the client is not a
+        member. `cause` is None if a consumer fetches offsets for itself.
         """
         self._host = host
         self._group_id = group_id
@@ -54,8 +56,8 @@ class OffsetFetches:
     def fetch(
         self, partitions: tuple[TopicPartition, ...] | None
     ) -> RequestFuture[CommittedOffsets]:
-        """Request the offsets of `partitions`; None requests all that the group has committed."""
-        # For the trace only: `send` below asks the discovery for the coordinator itself.
+        """Request the committed offsets of `partitions`; None means all that have one."""
+        # Only for the trace; `send` below finds the coordinator by itself.
         node = self._discovery.coordinator()
         result: RequestFuture[CommittedOffsets] = RequestFuture()
         topics = None
@@ -88,9 +90,8 @@ class OffsetFetches:
     def _read(
         self, response: OffsetFetchResponse, peer: str | None
     ) -> CommittedOffsets | ClientError:
-        """Return the offsets of an answer and trace them; or return its first error.
-
-        With an error nothing is traced.
+        """Return the offsets in an answer and trace them, or return the first error in it."""
+        """
         """
         group = response.groups[0]  # the request names one group
         match group.error_code:
@@ -107,8 +108,8 @@ class OffsetFetches:
                 if entry.error_code is ErrorCode.UNSTABLE_OFFSET_COMMIT:
                     return error_from_code(entry.error_code)
                 if entry.error_code is not ErrorCode.NONE:
-                    # Kafka's handler retries no other code of a partition, not even one that is
-                    # retriable elsewhere, such as UNKNOWN_TOPIC_OR_PARTITION.
+                    # Kafka's handler treats every other code of a partition as fatal, even
+                    # UNKNOWN_TOPIC_OR_PARTITION, which is retriable elsewhere.
                     return unexpected_error(entry.error_code)
                 partition = TopicPartition(topic.name, entry.partition_index)
                 offsets[partition] = _position(entry)
@@ -128,7 +129,7 @@ class OffsetFetches:
 
 
 def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, tuple[int, ...]]:
-    """Return the partition indexes of each topic, in the order given."""
+    """Return the partition indexes of each topic: {"a": (0, 2), "b": (1,)} for a-0, b-1, a-2."""
     by_topic: dict[str, tuple[int, ...]] = {}
     for partition in partitions:
         by_topic[partition.topic] = (*by_topic.get(partition.topic, ()), partition.partition)

@@ -1,13 +1,13 @@
-"""First positions of assigned partitions: committed offsets, or as `auto.offset.reset` says.
+"""Finds the position from which a consumer begins to fetch each assigned partition.
 
-Positions owns the OffsetFetch and ListOffsets requests of the current assignment. Answers for an
-earlier assignment are dropped.
+The position is the committed offset, which the coordinator knows (OffsetFetch). If no offset is
+committed, or if the leader's log does not have it, the position is *reset*: it becomes the
+beginning or the end of the log, as `auto.offset.reset` says, and the partition's leader tells it
+(ListOffsets).
 
-- Reset: sets the position that `auto.offset.reset` demands: the beginning or the end of the log, as
-  the partition's leader reports it.
-- AssignedPartition (`state`): one partition of the current assignment.
-- `state.needs_reset`: no offset is committed, or the leader's log does not have the offset.
-- Initializing: a partition that has neither a position nor `needs_reset`.
+Each assignment creates a new AssignedPartition (called `state` below) for each partition. An answer
+is used only if its `state` still belongs to the current assignment.
+
 Source: Kafka ConsumerCoordinator.initWithCommittedOffsetsIfNeeded,
 OffsetFetcher.resetPositionsIfNeeded; docs/kafka, BEHAVIOUR 7.5.
 """
@@ -43,11 +43,12 @@ from protocol.messages.log import (
 from protocol.trace import TraceEvent, TraceKind
 
 NO_OFFSET_FOR_PARTITION = "NO_OFFSET_FOR_PARTITION"
-"""Kafka's NoOffsetForPartitionException: `auto.offset.reset` is none, so the application
-decides."""
+"""Name of the error if a reset is needed but `auto.offset.reset` is "none".
+
+Kafka: NoOffsetForPartitionException."""
 
 _Partitions = dict[TopicPartition, AssignedPartition]
-"""The states of some assigned partitions."""
+"""Some assigned partitions, each with its state."""
 
 
 class Positions:
@@ -81,14 +82,16 @@ class Positions:
         )
         # The partitions of the OffsetFetch in flight, and its future; None if none is in flight.
         self._pending: tuple[_Partitions, RequestFuture[CommittedOffsets]] | None = None
-        # Leaders with a ListOffsets in flight. The keys are an ordered set.
+        # The leaders that have not answered their ListOffsets yet, as the keys of the dict.
         self._resets_in_flight: dict[NodeName, None] = {}
 
     async def update(self, deadline_us: int) -> bool:
-        """Look up missing positions; return True if poll must run again soon, even if not woken.
+        """Look for missing positions; return True if this must be called again soon.
 
-        Waits for committed offsets until `deadline_us`; resets continue in the background.
-        Raises: ClientError that no retry can help; NO_OFFSET_FOR_PARTITION.
+        It returns False if an event will wake poll when there is more to do. It waits for committed
+        offsets, at most until `deadline_us`. It does not wait for resets.
+
+        Raises: ClientError if an error is not retriable; NO_OFFSET_FOR_PARTITION.
         """
         if self._subscription.has_all_positions():
             return False
@@ -114,14 +117,14 @@ class Positions:
     async def _fetch_committed(self, deadline_us: int) -> None:
         """Send one OffsetFetch, and set the positions from its answer.
 
-        Raises: ClientError; at the deadline a retriable one.
+        Raises: ClientError. It is retriable if the deadline has come.
         """
         if not await self._discovery.ensure_known(deadline_us):
             raise error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         wanted = {state.partition: state for state in self._subscription.initializing()}
         pending = self._pending
-        # AssignedPartition objects are compared by identity, and each assignment creates new ones.
-        # So a request from before a rebalance never equals `wanted`, and its answer is not used.
+        # `!=` compares AssignedPartition objects by identity. If there was a rebalance since the
+        # request in flight was sent, all objects are new, so another request is sent.
         if pending is None or pending[0] != wanted:
             fetch = self._fetches.fetch(tuple(wanted))
             fetch.add_listener(lambda _fetch: self._wakeup.set())
@@ -146,9 +149,11 @@ class Positions:
     # -- resets -------------------------------------------------------------------------------
 
     def _reset_positions(self) -> bool:
-        """Send ListOffsets to each leader; return True if a partition waits for its backoff.
+        """Send ListOffsets for the partitions that need a reset, one request to each leader.
 
-        Other waits end with an event: an answer, or new metadata.
+        Returns True if a partition waits for the end of its backoff, because no event wakes poll
+        then. A partition without a leader waits for new metadata, which wakes poll.
+
         Raises: NO_OFFSET_FOR_PARTITION.
         """
         awaiting = self._subscription.awaiting_reset()
@@ -201,7 +206,7 @@ class Positions:
     def _offsets_listed(
         self, answer: RequestFuture[ListOffsetsResponse], node: NodeName, partitions: _Partitions
     ) -> None:
-        """Set the positions that the answer has; the other partitions are tried again later."""
+        """Set the positions from the answer; partitions without one in it are tried again later."""
         del self._resets_in_flight[node]
         entry_by_partition: dict[TopicPartition, ListOffsetsPartitionResponse] = {}
         if answer.error is None:
@@ -211,7 +216,8 @@ class Positions:
                         entry_by_partition[TopicPartition(topic.name, entry.partition_index)] = (
                             entry
                         )
-        # As in Kafka, the backoff does not grow with each failure, so its argument is always 0.
+        # As in Kafka, this backoff does not grow with the number of failures: it is always the
+        # first.
         retry_at_us = self._host.now_us() + self._backoff.delay_us(0)
         for partition, state in partitions.items():
             if not self._subscription.is_current(state) or not state.needs_reset:

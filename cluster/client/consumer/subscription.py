@@ -1,8 +1,9 @@
 """A consumer's assigned partitions, and its position in each.
 
-The module `positions` sets the first position of a partition; `fetcher` advances the position. Each
-assignment creates new partition objects. The answer to a request from before a rebalance refers to
-an old object, and is dropped.
+The module `positions` finds the first position of a partition, and `fetcher` advances it. Each
+assignment creates new AssignedPartition objects. So if an answer arrives after a rebalance, its
+handler has an old object, and can see by `is_current` that the answer is of no use.
+
 Source: Kafka SubscriptionState.
 """
 
@@ -13,9 +14,9 @@ from protocol.ids import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The next offset to read, and the leader epoch of the record before it (-1: not known).
+    """The next offset to read.
 
-    The leader epoch is the number of a partition's leadership; each election increases it.
+    `leader_epoch` is the epoch of the leader that wrote the record before it; -1 if not known.
     """
 
     offset: int
@@ -26,10 +27,9 @@ class Position:
 class AssignedPartition:
     """One partition while it is assigned.
 
-    `position` is None until it is known. The first position is the committed offset. If
-    `needs_reset` is True, the beginning or the end of the log is used instead, as
-    `auto.offset.reset` says. Before the time `retry_at_us` the partition is neither fetched nor
-    reset.
+    `position` is None until it is known. If `needs_reset` is True, there is no committed offset to
+    begin with, and the position must be found as `auto.offset.reset` says. Before the time
+    `retry_at_us`, no request is sent for this partition, because one has failed.
     """
 
     partition: TopicPartition
@@ -39,14 +39,14 @@ class AssignedPartition:
 
 
 class Subscription:
-    """Topics of one consumer and its current assignment."""
+    """The topics that one consumer reads, and its assigned partitions."""
 
     def __init__(self, topics: tuple[str, ...]) -> None:
         self.topics = topics
         self.assigned: dict[TopicPartition, AssignedPartition] = {}
 
     def assign(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Replace the assignment; all positions are unknown."""
+        """Replace the assignment by `partitions`, whose positions are not known yet."""
         self.assigned = {partition: AssignedPartition(partition) for partition in partitions}
 
     def is_current(self, state: AssignedPartition) -> bool:

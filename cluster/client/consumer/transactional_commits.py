@@ -1,10 +1,10 @@
-"""Commits in transactions: the same interface as `offset_commits`.
+"""Commits in transactions, with the same interface as `offset_commits`.
 
-All offsets of a transaction become valid when it commits. A producer has one transaction at a
-time. While one runs, `commit_sync` waits and `commit_async` fails. Each outcome is traced once per
-partition, when the transaction has ended. A generation is the number of the group's rebalance, with
-the member's id. `sent` is the generation that the transaction carries; the member may have another
-one by now.
+Each commit is a transaction of its own: its offsets become valid when the transaction commits. A
+producer can have only one transaction at a time. While one is running, `commit_sync` waits for its
+end, and `commit_async` fails. The outcome is traced once for each partition, when the transaction
+has ended. By then the member may have another generation; `sent` is the one that the transaction
+carries.
 """
 
 from cluster.client.consumer.generation import Generation, MemberState
@@ -49,7 +49,7 @@ class TransactionalCommits:
         self._membership = membership
         self._producer = producer
         self._wakeup = wakeup
-        # Outcome of the transaction under way; None if no transaction runs.
+        # The future of the running transaction; None if none is running.
         self._running: RequestFuture[None] | None = None
 
     def commit_async(self, offsets: Offsets) -> RequestFuture[None]:
@@ -66,7 +66,8 @@ class TransactionalCommits:
                 RebalanceInProgressError() if member.is_rebalancing else CommitFailedError()
             )
         elif self._running is not None:
-            # No queue is needed, because the application's next commit includes these offsets.
+            # The commit need not wait in a queue, because the application's next one has these
+            # offsets, too.
             local_error = CommitFailedError()
         if local_error is not None:
             self._fail(offsets, sent, result, local_error, peer=None)
@@ -76,7 +77,7 @@ class TransactionalCommits:
         return result
 
     async def commit_sync(self, offsets: Offsets, deadline_us: int) -> None:
-        """Commit in a transaction, after a running one has ended; wait until `deadline_us`.
+        """Wait for the running transaction, commit in a new one, and wait for the outcome.
 
         Raises: ClientError with the reason; TIMED_OUT if no outcome is known by the deadline.
         """
@@ -104,11 +105,12 @@ class TransactionalCommits:
                 metadata=self.metadata,
             )
         except ClientError as error:
-            # Cleared before listeners of `result` run, so that they may begin the next transaction.
+            # This must come before the listeners of `result` run, because they may begin the next
+            # transaction.
             self._running = None
-            # If the outcome is in doubt, the group coordinator `error.peer` has the offsets, and
-            # may still commit them. After any other error the offsets never count, and the trace
-            # row has no peer.
+            # If it is unknown whether the transaction committed, the group coordinator `error.peer`
+            # has the offsets, and they may become valid later. The trace row then names it. After
+            # any other error they never become valid.
             in_doubt = error.peer if isinstance(error, TransactionInDoubt) else None
             self._fail(offsets, sent, result, error, peer=in_doubt)
             return

@@ -1,14 +1,14 @@
 """The producer node: numbered records at a fixed rate, spread round robin over the partitions.
 
-ProducerNode owns batches from their first record to their acknowledgement. Each partition has a
-queue of batches, and at most one batch in flight, so that retries keep the order. To drain the
-queues means to send the first batch of each queue, if it is ready. Times are in microseconds,
-Kafka's settings in milliseconds; MS is the number of microseconds in one millisecond.
+The values of the records are "0", "1", "2" and so on. ProducerNode collects them into batches, with
+a queue of batches for each partition. To *drain* the queues means to send the first batch of each
+queue, if it is ready. At most one batch of a partition is in flight, so that retries keep the
+order.
 
-Without enable.idempotence a batch that is sent again after a lost answer may be in the log twice.
-With enable.idempotence, each batch has an identity, by which the partition's leader recognises the
-batch: the producer id, the producer epoch, and the sequence number of the first record. The
-producer raises its epoch when its sequence numbers begin anew.
+If the answer to a batch is lost, the producer sends the batch again, and the log may have it twice.
+With enable.idempotence the partition's leader recognises the batch by its identity (see
+`producer_identity`), and appends it only once.
+
 Source: Kafka RecordAccumulator, Sender.
 DEVIATION: with acks=0 the producer waits for an answer and ignores its error; Kafka's broker sends
 no answer.
@@ -43,14 +43,14 @@ from protocol.records.batch import Record, RecordBatch
 from protocol.trace import TraceEvent, TraceKind
 
 BATCH_RECORDS_MAX = 500
-"""Limit of records in a batch; stands for `batch.size`."""
+"""Most records in a batch; takes the place of Kafka's setting `batch.size`."""
 BUFFERED_RECORDS_MAX = 100_000
-"""Limit of unsent records, at which the application waits; stands for `buffer.memory`."""
+"""With so many unsent records the application waits; takes the place of `buffer.memory`."""
 MAX_IN_FLIGHT_PER_NODE = 5
-"""Source: `max.in.flight.requests.per.connection`."""
+"""Most unanswered requests to a broker. Source: `max.in.flight.requests.per.connection`."""
 
 NO_TIMEOUT_MS = (1 << 31) - 1
-"""transaction.timeout.ms of a producer without transactions. Source: Kafka TransactionManager."""
+"""What a producer without transactions sends as its timeout. Source: Kafka TransactionManager."""
 
 _SECOND_US = 1_000_000
 _ACKS = {"all": -1, "1": 1, "0": 0}
@@ -59,7 +59,10 @@ _ACKS = {"all": -1, "1": 1, "0": 0}
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """Records of one partition. Not sent before `ready_at_us`; given up at `expires_at_us`."""
+    """Records of one partition, to be sent not before `ready_at_us`.
+
+    If it is not acknowledged at `expires_at_us`, the producer gives it up.
+    """
 
     partition: TopicPartition
     ready_at_us: int
@@ -90,7 +93,7 @@ class ProducerNode:
         self._backoff = retry_backoff(host, spec.config)
         # Batches that are not in flight, oldest first.
         self._queues: dict[TopicPartition, deque[_Batch]] = {}
-        # Partitions with a batch in flight. The keys are an ordered set.
+        # The partitions with a batch in flight, as the keys of the dict.
         self._in_flight: dict[TopicPartition, None] = {}
         # Number of unanswered requests to each broker.
         self._requests_in_flight: dict[NodeName, int] = {}
@@ -99,7 +102,7 @@ class ProducerNode:
         self._acknowledged = 0
         self._drain_timer: Timer | None = None
         self._drain_at_us = 0
-        """Time of `_drain_timer`; without a meaning while there is no timer."""
+        """When `_drain_timer` fires; no meaning if that is None."""
         self._identity = ProducerIdentity() if spec.config.enable_idempotence else None
         self._is_asking_for_id = False
         self._id_failures = 0
@@ -111,9 +114,9 @@ class ProducerNode:
             self._host.spawn(self._run(), name="application")
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Report the shutdown as done. The host then ends the node and its tasks.
+        """Stop at once. Unsent batches are lost, as if the application did not call `close`.
 
-        Unsent batches are lost, as in an application that does not call `close`.
+        `on_done` makes the runtime end the node and its tasks.
         """
         on_done()
 
@@ -124,7 +127,8 @@ class ProducerNode:
     async def _run(self) -> None:
         """Append records at the fixed rate.
 
-        While the topic is unknown or the buffer full, this waits, as Kafka's `send` blocks.
+        While the topic is unknown or the buffer is full, it appends nothing, as Kafka's `send`
+        blocks then.
         """
         # At least 1 us, the unit of the host's clock.
         interval_us = max(1, round(_SECOND_US / self._spec.records_per_second))
@@ -134,12 +138,12 @@ class ProducerNode:
             partitions = self._metadata.partition_count(self._spec.topic)
             if not partitions or self._buffered >= BUFFERED_RECORDS_MAX:
                 await self._wakeup.wait(None)
-                # Records that would have been due during the wait are not produced later.
+                # The records that would have been due during the wait are left out.
                 due_us = self._host.now_us()
                 continue
             self._append(TopicPartition(self._spec.topic, number % partitions), number)
             number += 1
-            # Counted from the last due time, not from now, so that delays do not lower the rate.
+            # From the last due time and not from now, so that a delay does not lower the rate.
             due_us += interval_us
             await self._host.sleep(max(0, due_us - self._host.now_us()))
 
@@ -150,8 +154,8 @@ class ProducerNode:
         )
         self._buffered += 1
         queue = self._queues.setdefault(partition, deque())
-        # A batch that was sent before (attempts > 0) must not change, because the log may have it
-        # already.
+        # A batch with attempts > 0 was sent before, and must not change, because the log may have
+        # it.
         if queue and queue[-1].attempts == 0 and len(queue[-1].records) < BATCH_RECORDS_MAX:
             queue[-1].records.append(record)
             return
@@ -204,13 +208,11 @@ class ProducerNode:
                 continue
             leader = self._metadata.leader(partition).leader
             if leader == NO_BROKER:
-                # An update of the metadata drains again. If none comes, the batch expires.
+                # New metadata drains again. If none comes, the batch must be given up at its end.
                 self._metadata.request_update()
                 self._drain_at(batch.expires_at_us)
                 continue
             node = broker_name(leader)
-            # The purpose GENERAL is for all requests of a client except those about its group, and
-            # those to its bootstrap servers.
             if self._network.is_unavailable(node, GENERAL):
                 self._drain_at(now_us + self._config.reconnect_backoff_ms * MS)
                 continue
@@ -260,7 +262,7 @@ class ProducerNode:
         self._is_asking_for_id = False
         if answer.error is None and answer.value.error_code is ErrorCode.NONE:
             self._id_failures = 0
-            # Always true, because only an idempotent producer requests an id; mypy cannot know it.
+            # Always true, because only an idempotent producer requests an id. This is for mypy.
             if self._identity is not None:
                 self._identity.begin(answer.value.producer_id, answer.value.producer_epoch)
             self._drain()
@@ -366,8 +368,8 @@ class ProducerNode:
     def _give_up(self, batch: _Batch, error: str) -> None:
         """Drop a batch, and trace the failure."""
         if self._identity is not None and batch.identity is not None:
-            # The batch was sent, but the log may lack it. Then the leader would refuse the next
-            # sequence number because of the gap. In a new epoch, the numbers begin at 0.
+            # The batch was sent, but the log may not have it. Then the leader would see a gap in
+            # the sequence numbers and refuse the next batch. A new epoch begins at number 0.
             self._identity.raise_epoch()
         self._buffered -= len(batch.records)
         self._host.trace(

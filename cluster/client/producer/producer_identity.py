@@ -1,10 +1,12 @@
 """ProducerIdentity: the id, epoch and sequence numbers of an idempotent producer.
 
-Brokers recognise the duplicates of an idempotent producer by its id, its epoch and the sequence
-numbers of its batches. This class does no I/O: ProducerNode requests the id and sends the batches.
-A batch gets its sequence number when it is first sent, and keeps it in every retry. If the producer
-gives up a batch, the log may have it or not. The producer then raises its epoch, and numbers later
-batches from 0 (KIP-360).
+A broker recognises a duplicate by the producer's id, its epoch and the sequence number of the
+batch. A batch gets its sequence number when it is first sent, and keeps it in every retry. If the
+producer gives up a batch, the log may have the batch or not, so the broker may expect either of two
+numbers next. The producer then raises its epoch, and numbers later batches from 0 (KIP-360).
+
+This class only counts: ProducerNode requests the id and sends the batches.
+
 Source: Kafka `TransactionManager`, `TxnPartitionMap`.
 """
 
@@ -13,8 +15,7 @@ from typing import NamedTuple
 from protocol.ids import NO_PRODUCER_ID, TopicPartition
 
 _SEQUENCES = 1 << 31
-"""Number of sequence numbers: 0 and the positive values of a signed 32-bit field. After the last
-sequence number comes 0 again."""
+"""How many sequence numbers there are: 0 to 2^31 - 1. After the last one comes 0 again."""
 _EPOCH_MAX = (1 << 15) - 1  # largest value of a signed 16-bit field
 
 
@@ -27,7 +28,7 @@ class BatchIdentity(NamedTuple):
 
 
 class ProducerIdentity:
-    """The present id and epoch, and the next sequence of each partition."""
+    """The producer's present id and epoch, and the next sequence number of each partition."""
 
     __slots__ = ("_epoch", "_next", "producer_id")
 

@@ -1,16 +1,18 @@
 """A producer that commits a consumer's offsets in transactions.
 
-Kafka's applications consume records, transform them and produce results. One transaction then
-contains the results and the offsets of the consumed records. The members of this project produce no
-results, so a transaction contains offsets only.
+A typical application consumes records, transforms them and produces results. A transaction then
+contains the results and the offsets of the consumed records. The members in this project produce no
+results, so their transactions contain only offsets.
 
-Two coordinators take part. The transaction coordinator begins and ends transactions. The group's
-coordinator stores the offsets; the consumer's own discovery finds it. This class owns the
-producer's id and epoch, and the name of the transaction coordinator. It must not know the state of
-the group: the caller passes the group's id, generation and offsets to each commit (KIP-447).
+Two coordinators take part in a transaction. The transaction coordinator begins and ends it; this
+module looks it up. The group's coordinator stores the offsets; the consumer's CoordinatorDiscovery
+finds it. The producer does not know the state of the group: the caller passes the group's id,
+generation and offsets to each commit (KIP-447).
+
 Source: Kafka `KafkaProducer.sendOffsetsToTransaction`, `TransactionManager`; KIP-98, KIP-447.
-DEVIATION: a producer is fenced once another producer uses its transactional id. Kafka's producer
-must then be closed. This class gets a new producer id, as if the application had restarted its
+DEVIATION: a producer is fenced when another producer begins to use its transactional id. Kafka's
+producer must then be closed. This class gets a new producer id, as if the application had restarted
+its
 producer.
 """
 
@@ -62,12 +64,14 @@ R = TypeVar("R", bound=AnyResponse)
 T = TypeVar("T")
 
 TRANSACTION_ABORTED = "TRANSACTION_ABORTED"
-"""The transaction was aborted, or its producer fenced; its offsets do not become valid."""
+"""Name of the error of a transaction that did not commit."""
 CLOSED = "PRODUCER_CLOSED"
-"""The consumer closed its producer before the request succeeded."""
+"""Name of the error if the producer was closed before the request succeeded."""
 FOREVER_US = 1 << 62
-"""Stands for "no deadline". Requests that end a transaction are repeated without a limit, because
-no other transaction can begin before."""
+"""Stands for "no deadline".
+
+Requests that end a transaction are repeated without a limit, because the next transaction cannot
+begin before this one has ended."""
 
 _FENCED = frozenset(
     {
@@ -77,10 +81,10 @@ _FENCED = frozenset(
         ErrorCode.INVALID_TXN_STATE,
     }
 )
-"""Answers after which Kafka's producer can only be closed.
+"""Errors after which Kafka's producer can only be closed.
 
-The first three say that the transactional id belongs to another producer by now, or to none.
-INVALID_TXN_STATE says that no transaction is open, for example because it timed out.
+The first three mean that the transactional id now belongs to another producer, or to none.
+INVALID_TXN_STATE means that no transaction is open, for example because it timed out.
 """
 _NOT_COORDINATOR = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT}
@@ -96,10 +100,10 @@ class ProducerFencedError(ClientError):
 
 
 class TransactionInDoubt(ClientError):
-    """The producer was closed before its transaction ended, so the outcome is unknown.
+    """The producer was closed before it knew the outcome of its transaction.
 
-    `peer` is the group's coordinator. It has the offsets already, and may still commit them. The
-    error's name is TIMED_OUT: for the caller it is a commit that got no answer.
+    The group's coordinator `peer` has the offsets, and they may still become valid. For the caller
+    this is a commit without an answer, so the name of the error is TIMED_OUT.
     """
 
     def __init__(self, peer: NodeName) -> None:
@@ -108,7 +112,7 @@ class TransactionInDoubt(ClientError):
 
 
 class TransactionAborted(ClientError):
-    """The transaction did not commit, and never will. `why` is the name of the causing error."""
+    """The transaction will never commit. `why` is the name of the error that caused this."""
 
     def __init__(self, why: str) -> None:
         super().__init__(TRANSACTION_ABORTED, retriable=False)
@@ -164,11 +168,11 @@ class TransactionalProducer:
     ) -> NodeName:
         """Commit offsets in a transaction; return the group's coordinator that stored them.
 
-        The steps: `_init` gets a producer id if the producer has none yet, `_add_offsets` begins
-        the transaction, `_commit` sends the offsets, and `_end` commits them.
+        `_init` gets a producer id if the producer has none, `_add_offsets` begins the transaction,
+        `_commit` sends the offsets, and `_end` commits the transaction.
 
-        `sent`: the member's id and generation, which the group's coordinator checks.
-        `metadata`: text to store beside each offset.
+        The group's coordinator checks `sent`, the member's id and generation. It stores the text
+        `metadata` beside each offset.
 
         Raises: TransactionAborted; TransactionInDoubt.
         """
@@ -186,8 +190,8 @@ class TransactionalProducer:
             self._drop_producer_id()
             raise TransactionAborted(error.name) from error
         except ClientError as error:
-            # Even if no abort can be sent, the transaction never commits, because no commit was
-            # requested, and the coordinator aborts it after its timeout.
+            # If the abort cannot be sent either, the coordinator aborts the transaction after its
+            # timeout. It never commits, because nobody has asked for that.
             await self._abort()
             raise TransactionAborted(error.name) from error
         try:
@@ -195,9 +199,9 @@ class TransactionalProducer:
             # So the request is repeated without a deadline.
             await self._retry(FOREVER_US, lambda: self._end(is_commit=True))
         except ProducerFencedError as error:
-            # Another producer's InitProducerId has fenced this producer. It has aborted this
-            # transaction, unless the decision to commit was in the log already. The error does not
-            # tell the two cases apart; as in Kafka it is reported as a failure.
+            # Another producer has taken over the transactional id. That has aborted this
+            # transaction, unless the coordinator had already decided to commit it. The error does
+            # not say which of the two; as in Kafka, it is reported as a failure.
             self._drop_producer_id()
             raise TransactionAborted(error.name) from error
         except ClientError as error:  # after `close`, or an error that no retry can help
@@ -270,8 +274,8 @@ class TransactionalProducer:
         for topic in answer.topics:
             for entry in topic.partitions:
                 code = entry.error_code
-                # `coordinator()` would also check the connection, and forget the node if it fails.
-                # Here the question is only whether another lookup has found another node meanwhile.
+                # Only if no lookup has found another coordinator meanwhile. `coordinator()` is not
+                # called here, because it also checks the connection.
                 if code in _NOT_COORDINATOR and node == self._discovery.believed_coordinator():
                     self._discovery.mark_unknown(code.name)
                 if code in _FENCED:
@@ -313,8 +317,8 @@ class TransactionalProducer:
     async def _ask(self, request: AnyRequest, response_type: type[R]) -> R:
         """Send a request to the transaction coordinator.
 
-        Looks the coordinator up first if it is unknown, or if its connection is held back: the
-        coordinator may have moved.
+        If the coordinator is unknown, or cannot be connected to at the moment, it is looked up
+        first.
         """
         node = self._coordinator
         if node is None or self._network.is_unavailable(node, TRANSACTIONAL_PRODUCER):
@@ -336,7 +340,7 @@ class TransactionalProducer:
 
     async def _find_coordinator(self) -> NodeName:
         """Return the coordinator of the transactional id. Raises: ClientError."""
-        # `asked` names the node, and the purpose of the connection to it.
+        # `asked` has the name of the node, and the purpose of the connection to it.
         asked = self._network.least_loaded_node()
         if asked is None:
             raise ClientError(NO_BROKER_AVAILABLE, retriable=True)
@@ -358,7 +362,7 @@ class TransactionalProducer:
         return broker_name(coordinator.node_id)
 
     def _check(self, code: ErrorCode) -> None:
-        """Raise the error for the code of a transaction coordinator's answer; nothing on NONE."""
+        """Raise the error for `code` in a transaction coordinator's answer, unless it is NONE."""
         if code in _NOT_COORDINATOR:
             self._coordinator = None
         if code in _FENCED:
@@ -379,9 +383,9 @@ class TransactionalProducer:
         return await with_retries(self._host, self._backoff, deadline_us, attempt_if_open)
 
     async def _wait_for(self, future: RequestFuture[T]) -> T:
-        """Wait for the outcome of a request, without a limit: each request has a timeout.
+        """Wait for the outcome of a request, which comes after its timeout at the latest.
 
-        `close` wakes the loop, but does not end the wait. The next attempt of `_retry` fails.
+        `close` does not end this wait, but it prevents the next attempt of `_retry`.
         """
         future.add_listener(lambda _future: self._wakeup.set())
         while not future.is_done:

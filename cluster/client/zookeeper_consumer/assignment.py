@@ -1,9 +1,11 @@
 """The assignment, as each consumer computes it alone from what it has read.
 
-Pure functions of one consumer's view: what the consumer has read of its group. Consumers with
-different views compute assignments that contradict each other. A consumer reads a topic with one
-or more streams. Each stream is a thread with an id, and partitions are assigned to threads. Ids
-such as ZK-51 name rules in the document below.
+A consumer reads a topic with one or more threads, also called streams. Each thread has an id, the
+consumer's id with a number behind it, and partitions are assigned to threads. The result depends
+only on the consumer's
+view: what it has read of its group. If two consumers have different views, their assignments may
+contradict each other. Ids such as ZK-51 are rules in the document below.
+
 Source: Kafka 1.1 `RangeAssignor`, `RoundRobinAssignor`; rules ZK-51 to ZK-54 of
 docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
@@ -18,10 +20,10 @@ _HASH_BITS = 32  # size of Java's int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupView:
-    """Facts that one consumer has read of its group, which may change between two reads (ZK-42).
+    """What one consumer has read of its group, which may have changed between two reads (ZK-42).
 
-    streams: number of streams, by consumer id and topic.
-    partitions: partitions of each topic that any member reads.
+    `streams` has the number of streams of each consumer for each topic. `partitions` has the
+    partitions of each topic that a consumer of the group reads.
     """
 
     streams: Mapping[str, Mapping[str, int]]
@@ -46,7 +48,7 @@ def thread_id(consumer_id: str, number: int) -> str:
 def assign(strategy: str, view: GroupView, consumer_id: str) -> dict[TopicPartition, str]:
     """Return the partitions of one consumer, and the thread that reads each."""
     thread_by_partition = _round_robin(view) if strategy == "roundrobin" else _range(view)
-    # Threads are numbered from 0 for every topic, so the largest number of streams covers all.
+    # A consumer with 2 streams for one topic and 3 for another has the threads 0, 1 and 2.
     own_threads = {
         thread_id(consumer_id, number)
         for number in range(max(view.streams.get(consumer_id, {}).values(), default=0))
@@ -65,7 +67,7 @@ def _range(view: GroupView) -> dict[TopicPartition, str]:
         threads = view.threads(topic)
         if not threads:
             continue
-        # Every thread gets `share` partitions, the first `remainder` ones one more.
+        # Every thread gets `share` partitions, and each of the first `remainder` threads one more.
         share, remainder = divmod(len(partitions), len(threads))
         start = 0
         for index, thread in enumerate(threads):

@@ -1,4 +1,4 @@
-"""One blocking channel to one broker, opened when it is needed.
+"""A connection to one broker for one request at a time, opened when it is needed.
 
 Source: Kafka 1.1 `SimpleConsumer`, `BlockingChannel`.
 """

@@ -1,18 +1,16 @@
-"""The high-level consumer on ZooKeeper: registration, listeners, the watcher's thread, commits.
+"""The old consumer as a whole: it registers in ZooKeeper, watches its group and commits.
 
-A connector opens a ZooKeeper session and lives until the shutdown. ZooKeeper ends a session if the
-client is silent for too long. Listeners, which ZooKeeper notifies of changes, only set a flag. One
-thread, the watcher executor, rebalances if the flag is set. So any number of notifications during a
-rebalance cause only one further rebalance (ZK-30).
+A consumer registers in ZooKeeper by an ephemeral znode, which vanishes when its session ends. It
+also subscribes to changes of the group's members and topics. When something changes, ZooKeeper
+notifies a listener. The listener only sets a flag; one thread, the *watcher executor*, sees the
+flag and rebalances. So if ten notifications come during a rebalance, only one more rebalance
+follows (ZK-30). In a rebalance (module `rebalance`) the consumer gives up its partitions, reads who
+is in the group, computes its share of the partitions and claims it.
 
-- Rebalance: the consumer releases its partitions, reads the group, computes its share and claims
-  it.
-- Registration: the znode (named data in ZooKeeper) of a consumer, by which other members count it.
-  It is ephemeral: it vanishes with the consumer's session.
-- Stream: an application reads its records from streams. Fetchers put chunks (ranges of records)
-  into the queue of a stream.
+Fetchers (`fetchers`) put the fetched records into queues, one for each topic, from which the
+application takes them (`streams`).
 
-Ids such as ZK-30 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+Ids such as ZK-30 are rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 Source: Kafka 1.1 `ZookeeperConsumerConnector`; sections 4, 5 and 9 of that document.
 """
 
@@ -58,10 +56,10 @@ class ZooKeeperConsumerConnector:
         *,
         start_us: int,
     ) -> None:
-        """Begin to connect to the ensemble.
+        """Begin to connect to the ZooKeeper servers.
 
-        Units: `start_us` is the time between the registration and the subscriptions to changes of
-        znodes. In this time a real consumer loads classes and starts threads. It is 0 in runs in
+        `start_us` is the time for which the consumer waits after its registration, before it
+        subscribes to changes. A real consumer loads classes and starts threads then. It is 0 in
         real time.
         """
         self._start_us = start_us
@@ -74,17 +72,18 @@ class ZooKeeperConsumerConnector:
         self.queues = {
             name: ChunkQueue(host, spec.config.queued_max_message_chunks) for name in subscribed
         }
-        """Queue of each topic's stream; with a filter one stream reads all topics."""
+        """The queue of each topic. With a topic filter there is one queue, under its expression."""
         self._topics: list[str] = list(spec.topics) if topic_filter is None else []
-        """Topics whose data is watched; with a filter, the topics that the filter allows."""
+        """The topics that the consumer reads. With a filter it finds them in `start`."""
 
         is_kafka = spec.config.offsets_storage == "kafka"
         self.offsets = OffsetStore(
             self.member, OffsetManagerChannel(self.member) if is_kafka else None
         )
         self._lock = Mutex(host)
-        """Kafka's `rebalanceLock`. Each rebalance and the shutdown hold the lock; a periodic commit
-        does not (ZK-32)."""
+        """Kafka's `rebalanceLock`, held by a rebalance and by the shutdown.
+
+        A periodic commit does not take it (ZK-32)."""
         self._fetchers = FetcherManager(self.member)
         self.rebalancer = Rebalancer(
             self.member,
@@ -109,10 +108,10 @@ class ZooKeeperConsumerConnector:
         return self._zk.is_connected
 
     async def start(self) -> None:
-        """Register, subscribe, and rebalance for the first time (ZK-36).
+        """Register, subscribe to changes, and rebalance for the first time (ZK-36).
 
-        Raises: ConsumerRebalanceFailedException. The registration, the watches and the executor
-        then remain until the shutdown, so other members still count this consumer (ZK-37).
+        Raises: ConsumerRebalanceFailedException. The registration then stays until the shutdown, so
+        other consumers still leave a share of the partitions to this one (ZK-37).
         """
         await self._zk.exists("/")  # returns once a session is open
         if self._spec.config.auto_commit_enable:
@@ -166,14 +165,14 @@ class ZooKeeperConsumerConnector:
         except KeeperException as error:
             if error.code is not KeeperError.NodeExists:
                 raise
-            # ZkClient repeats the create after a lost answer. If the first one had succeeded, this
-            # session owns the znode.
+            # ZkClient repeats a create whose answer was lost. If the first one has created the
+            # znode after all, it belongs to this session, and all is well.
             stat = (await self._zk.read(path)).stat
             if stat is None or stat.ephemeral_owner != self._zk.session_id:
                 raise
 
     async def _new_session(self) -> None:
-        """Empty the registry of owned partitions, register again, rebalance (ZK-55)."""
+        """Register again and rebalance, because the old session has expired (ZK-55)."""
         # The text is Kafka's, with its misspelling.
         self._host.log(
             "ZK expired; release old broker parition ownership; re-register consumer "
@@ -192,9 +191,9 @@ class ZooKeeperConsumerConnector:
         self._watcher_wakeup.set()
 
     async def _topics_changed(self, _path: str) -> None:
-        """Rebalance in the event thread if the filter allows other topics than before.
+        """Rebalance if the filter now allows other topics than before.
 
-        The event thread is the thread that calls the listeners.
+        Unlike after other changes, the rebalance runs here, in the thread that calls listeners.
         Source: Kafka 1.1 `WildcardStreamsHandler.handleTopicEvent`.
         """
         topic_filter = self._spec.topic_filter
@@ -219,13 +218,11 @@ class ZooKeeperConsumerConnector:
             if not self._watcher_triggered:
                 await self._watcher_wakeup.wait(None)
                 continue
-            # As in Kafka, the flag is cleared before the rebalance begins. If it were cleared after
-            # the rebalance:
+            # As in Kafka, the flag is cleared before the rebalance. If it were cleared after it, a
+            # change could be missed:
             # 1. The rebalance reads the group.
-            # 2. The group changes; the listener sets the flag.
-            # 3. The rebalance ends and clears the flag: the change causes no rebalance.
-            # With Kafka's order, a change between the clearing and step 1 causes a needless
-            # rebalance.
+            # 2. The group changes, and the listener sets the flag.
+            # 3. The rebalance ends and clears the flag.
             self._watcher_triggered = False
             try:
                 await self.rebalancer.synced_rebalance("running")
@@ -234,7 +231,7 @@ class ZooKeeperConsumerConnector:
                 self._host.log(f"error during syncedRebalance: {error}")
 
     async def _watch_brokers_if_none(self) -> None:
-        """Watch the brokers' znodes once a rebalance has found no broker (ZK-40)."""
+        """Watch the list of brokers, if a rebalance has found no broker (ZK-40)."""
         if self.rebalancer.finds_no_broker and not self._watches_brokers:
             self._watches_brokers = True
             await self._zk.subscribe_child_changes(BROKER_IDS, self._changed)

@@ -1,11 +1,14 @@
 """Fetchers, one per broker, and the leader finder that gives them their partitions.
 
-The leader finder chooses the broker for each partition. A fetcher puts fetched records into the
-queues as chunks (consecutive offsets of one partition), and waits while a queue is full. An info
-(PartitionTopicInfo) is the state of one owned partition: its queue, the next offset to fetch, and
-the offset that the application has reached. If the next offset to fetch is INVALID_OFFSET, the
-position must be reset. An interrupt ends the wait of a thread for room in a queue or for the end of
-a backoff.
+After each rebalance the *leader finder* asks a broker for the leaders of the consumer's partitions,
+and passes each partition to the fetcher of its leader. The fetcher sends one Fetch after the other,
+and puts the records into the partition's queue; if the queue is full, it waits. When a broker does
+not answer or is not the leader, its fetcher passes partitions back to the leader finder.
+
+A partition is passed around as its PartitionTopicInfo (called `info` below). If
+`info.fetched_offset` is INVALID_OFFSET, the fetcher first asks for the beginning or the end of the
+log, as `auto.offset.reset` says.
+
 Source: Kafka 1.1 `ConsumerFetcherManager`, `ConsumerFetcherThread`, `AbstractFetcherThread`; rules
 ZK-31 and ZK-34 of docs/kafka/ZOOKEEPER_CONSUMER.md.
 DEVIATION: one request asks for the first offsets of all partitions that need one; Kafka sends one
@@ -45,7 +48,7 @@ from protocol.messages.log import (
 )
 
 _Infos = dict[TopicPartition, PartitionTopicInfo]
-"""The infos of some owned partitions."""
+"""Some of the consumer's partitions, each with its info."""
 
 
 class FetcherManager:
@@ -67,7 +70,7 @@ class FetcherManager:
 
 
 class _FetchRun:
-    """Fetchers from one start to the next stop."""
+    """The leader finder and the fetchers, from one start to the next stop."""
 
     def __init__(self, member: ZooKeeperMember, infos: Sequence[PartitionTopicInfo]) -> None:
         self.member = member
@@ -82,7 +85,7 @@ class _FetchRun:
         member.host.spawn(self._find_leaders(), name="leader-finder-thread")
 
     def has_no_leader(self, info: PartitionTopicInfo) -> None:
-        """Return a partition to the leader finder, which looks for the leader again."""
+        """Pass a partition back to the leader finder, which looks for its leader again."""
         self._no_leader[info.partition] = info
         self._found.set()
 
@@ -109,7 +112,8 @@ class _FetchRun:
                 info = self._no_leader.pop(partition, None)
                 if info is not None:
                     self._fetcher(leader).add(info)
-            # As in Kafka a pause follows, even after success. `stop` ends it through `wakes`.
+            # As in Kafka a pause follows, even after success. If `stop` is called, the interrupt
+            # sets `wakes`, which ends the pause.
             self.interrupt.wakes = wakeup = Wakeup(host)
             await wakeup.wait(host.now_us() + self.config.refresh_leader_backoff_ms * MS)
             self.interrupt.wakes = None
@@ -174,11 +178,12 @@ class _Fetcher:
         self._added.set()
 
     def interrupt(self) -> None:
-        """Make the fetcher give up its open request, and end.
+        """Make the fetcher end at once, and give up its request in flight.
 
-        If the fetcher waited for the answer, its member's rebalance would be late by a random time
-        of up to fetch.wait.max.ms. Then, with eight members, claims of partitions would conflict
-        at every join. With Kafka's consumer, only one of three measured joins had a conflict.
+        If it waited for the answer, the member's rebalance would be late by a random time of up to
+        fetch.wait.max.ms. With eight members, claims of partitions would then conflict whenever one
+        joins. When we measured Kafka's consumer, only one join of three had a conflict.
+
         """
         self._interrupt.set()
         self._added.set()

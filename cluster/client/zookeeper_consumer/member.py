@@ -1,7 +1,7 @@
-"""One consumer on ZooKeeper: its id, settings and trace events, and a read that modules share.
+"""What the modules of one consumer share: its id, settings, ZooKeeper client and trace rows.
 
-A connector is one life of Kafka's old consumer, with a ZooKeeper session of its own. Ids such as
-ZK-25 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+Ids such as ZK-25 are rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+
 Source: Kafka 1.1 `ZookeeperConsumerConnector`.
 """
 
@@ -15,13 +15,13 @@ from protocol.ids import BrokerId, TopicPartition
 from protocol.trace import TraceEvent, TraceKind
 
 _MEMBER_INDEX = "{index}"
-"""Text in the setting `consumer.id` that stands for the member's index."""
+"""May occur in the setting `consumer.id`, and is replaced by the index of the consumer."""
 _UUID_BITS = 32
 """Bits of the eight hexadecimal digits in a consumer id: Kafka takes them from a UUID."""
 
 
 class ZooKeeperMember:
-    """One consumer of a group, for one life of its connector. The next life has a new id."""
+    """One consumer of a group, from its start to its end. After a restart it has a new id."""
 
     def __init__(self, host: Host, spec: ZooKeeperConsumerSpec, zk: ZkClient) -> None:
         self.host = host
@@ -32,11 +32,11 @@ class ZooKeeperMember:
         self.consumer_id = _consumer_id(host, spec)
 
     async def read_brokers(self) -> list[BrokerId]:
-        """Return the registered brokers. This takes one getChildren, and one getData per broker."""
+        """Return the registered brokers, by one getChildren and a getData for each broker."""
         names = await self.zk.children(BROKER_IDS)
         for name in names:
-            # The data is not used. But the read takes time, as in Kafka, and fails with NoNode if
-            # the broker vanishes meanwhile.
+            # Nobody uses the data. But as in Kafka, the read takes time, and fails with NoNode if
+            # the broker has vanished since.
             await self.zk.read(f"{BROKER_IDS}/{name}")
         return [BrokerId(int(name)) for name in names]
 
@@ -77,9 +77,10 @@ class ZooKeeperMember:
 
 
 def _consumer_id(host: Host, spec: ZooKeeperConsumerSpec) -> str:
-    """Return `[group]_[host]-[ms time]-[8 hex digits]`, or `[group]_[consumer.id]` (ZK-25).
+    """Return a consumer id, such as "group-a_consumer-a-0-1700000000000-5f3c1a2b" (ZK-25).
 
-    A `consumer.id` may contain `{index}`: members that share one setting get different ids.
+    With a setting `consumer.id` it is "group-a_" and this setting, in which `{index}` is replaced,
+    so that consumers with the same setting get different ids.
     """
     fixed = spec.config.consumer_id
     if fixed is not None:

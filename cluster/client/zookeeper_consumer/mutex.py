@@ -1,4 +1,7 @@
-"""A lock within one process, in place of a Java object's monitor. Waiters get it in order."""
+"""A lock for the coroutines of one node; it takes the place of a lock between Java threads.
+
+Those that wait get it in the order in which they came.
+"""
 
 from asyncio import Future
 from collections import deque
@@ -8,7 +11,7 @@ from cluster.host.host import Host
 
 
 class Mutex:
-    """Held by one coroutine at a time; not reentrant."""
+    """A lock that one coroutine at a time can hold, and that it must not take twice."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -22,8 +25,8 @@ class Mutex:
             return
         waiter = self._host.create_future()
         self._waiters.append(waiter)
-        # `__aexit__` passes the lock to this waiter without a release. After a release, a coroutine
-        # that came later could take the lock before this waiter runs.
+        # `__aexit__` passes the lock directly to the first waiter, and `_is_held` stays True. So no
+        # other coroutine can take the lock before this waiter runs.
         await waiter
 
     async def __aexit__(

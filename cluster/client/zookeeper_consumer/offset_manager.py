@@ -1,9 +1,11 @@
 """The channel to the broker that stores a group's offsets in Kafka: its offset manager.
 
-Later versions of Kafka call this broker the group's coordinator. It is looked up on first use, and
-again after each failure of the channel. A commit carries generation -1 and no member id, like the
-commit of a client outside any group. So the broker cannot check whether the consumer owns the
-partitions (rule ZK-63 of docs/kafka/ZOOKEEPER_CONSUMER.md).
+Later versions of Kafka call this broker the group's coordinator. It is looked up when it is first
+needed, and again after each failure. A commit has the generation -1 and no member id, so the broker
+cannot check whether the consumer owns the partitions (rule ZK-63 of
+docs/kafka/ZOOKEEPER_CONSUMER.md).
+
+
 Source: Kafka 1.1 `ClientUtils.channelToOffsetManager`, `ZookeeperConsumerConnector.fetchOffsets`.
 """
 

@@ -1,9 +1,10 @@
 """Where a consumer's offsets are stored: in ZooKeeper, in Kafka, or in both.
 
-OffsetStore keeps the last value that was written or read for each partition, so that an unchanged
-value is not written again (ZK-61). In ZooKeeper an offset is the data of a znode (a node of its
-tree). No commit is checked against the partition's owner: the last writer wins (ZK-60, ZK-63). Ids
-such as ZK-61 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+In ZooKeeper the offset of a partition is the content of a znode. Neither ZooKeeper nor Kafka checks
+whether the consumer that commits is the partition's owner, so the last writer wins (ZK-60, ZK-63).
+A value that has not changed since this consumer wrote or read it is not written to ZooKeeper again
+(ZK-61). Ids such as ZK-61 are rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+
 Source: Kafka 1.1 `ZookeeperConsumerConnector.commitOffsets`, `fetchOffsets`.
 """
 
@@ -32,18 +33,17 @@ class OffsetStore:
         self._member = member
         self._offset_manager = offset_manager
         self._lock = Mutex(member.host)
-        # Value that this connector last wrote to or read from each partition's offset znode.
+        # What this consumer last wrote to, or read from, the offset znode of each partition.
         self._checkpointed: dict[TopicPartition, int] = {}
 
     async def commit(self, offsets: Mapping[TopicPartition, int], *, retries: int) -> None:
-        """Store `offsets`, with up to `retries` repetitions if Kafka stores them.
+        """Store `offsets`. A failed request to Kafka is repeated up to `retries` times.
 
-        A commit may take long: other consumers may own the partitions before it is done (ZK-66).
+        This may take so long that meanwhile other consumers own the partitions (ZK-66).
         """
         if not offsets:
             return
-        # `begun_us` is for the trace row. It is read before the wait for the lock, because this
-        # wait is part of the commit's duration.
+        # For the trace row. The wait for the lock is part of the commit's duration.
         begun_us = self._member.host.now_us()
         async with self._lock:
             if self._offset_manager is None:
@@ -71,8 +71,8 @@ class OffsetStore:
         if self._offset_manager is None or self._member.config.commits_to_both:
             for partition in partitions:
                 stored = await self._read(partition)
-                # Kafka takes the larger of the two offsets, which hides a rewind of one store
-                # (ZK-64).
+                # Kafka takes the larger of the two offsets. So if someone has set one of them back,
+                # this has no effect (ZK-64).
                 offsets[partition] = max(stored, offsets.get(partition, INVALID_OFFSET))
         for partition, offset in offsets.items():
             if offset != INVALID_OFFSET:

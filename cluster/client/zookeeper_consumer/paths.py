@@ -1,8 +1,13 @@
 """Paths and contents of the znodes of a consumer group on ZooKeeper.
 
-A znode is a node of ZooKeeper's tree. A registration is the znode of one consumer; its content says
-which topics the consumer reads, with how many streams (threads that process records). An owner is
-the znode that claims a partition for a consumer's stream.
+A group `g` has three kinds of znodes:
+
+- /consumers/g/ids/<consumer> is a consumer's *registration*. Its content says which topics the
+  consumer reads, and with how many streams (threads that process records).
+- /consumers/g/owners/<topic>/<partition> is the *owner* of a partition: it says which stream of
+  which consumer has claimed the partition.
+- /consumers/g/offsets/<topic>/<partition> has the offset that was last committed.
+
 Source: Kafka 1.1 `ZKGroupDirs`, `ZkUtils`, `TopicCount`; docs/kafka/ZOOKEEPER_CONSUMER.md,
 section 2.
 """
@@ -15,8 +20,10 @@ from cluster.zookeeper.bootstrap import BROKER_TOPICS, CONSUMERS
 from protocol.ids import TopicPartition
 
 STATIC, WHITE_LIST, BLACK_LIST = "static", "white_list", "black_list"
-"""Values of a registration's `pattern`: the subscription names topics (static), or has a regular
-expression for the topics to read (white list) or for the topics to leave out (black list)."""
+"""Values of `pattern` in a registration.
+
+A static registration names the topics that the consumer reads. Otherwise it has a regular
+expression for the topics to read (white list), or for the topics to leave out (black list)."""
 
 
 class GroupPaths:
@@ -40,15 +47,14 @@ class GroupPaths:
 
 
 def topic_path(topic: str) -> str:
-    """Return the path of a topic's partition map."""
+    """Return the path of a topic's znode, which has the partitions and their replicas."""
     return f"{BROKER_TOPICS}/{topic}"
 
 
 def registration(streams: Mapping[str, int], timestamp_ms: int, pattern: str = STATIC) -> str:
     """Return the content of a registration: its topics, with the number of streams of each.
 
-    With a WHITE_LIST or BLACK_LIST `pattern`, the only key of `streams` is the filter's
-    regular expression.
+    If `pattern` is WHITE_LIST or BLACK_LIST, `streams` has only one key, the regular expression.
     """
     content = {
         "version": 1,
@@ -67,8 +73,8 @@ def has_filter(registered: str) -> bool:
 def streams_of(registered: str, topics: Iterable[str] = ()) -> dict[str, int]:
     """Return a registration's number of streams for each topic.
 
-    `topics` are all existing topics. Only a registration with a filter needs them: it reads the
-    topics that the filter allows.
+    `topics` are all topics that exist. They are needed if the registration has a regular
+    expression.
     """
     content = json.loads(registered)
     streams: dict[str, int] = content["subscription"]

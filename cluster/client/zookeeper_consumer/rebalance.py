@@ -1,17 +1,19 @@
-"""The rebalance of one consumer: attempts, each a sequence of single ZooKeeper operations.
+"""The rebalance of one consumer on ZooKeeper, which it repeats until an attempt succeeds.
 
-There is no group coordinator here: each consumer computes its share of the partitions by itself,
-from what it reads in ZooKeeper. This module owns the registry, which has the partitions that the
-consumer believes it owns. It also owns the steps R0 to R11 of an attempt: release all partitions,
-read the view (members and topics), compute the share, read the offsets, claim the share. After a
-conflict the claims are deleted again. Nothing makes an attempt atomic: other consumers may act
-between any two operations.
+There is no group coordinator. In an attempt, the consumer
 
-- Registration: the znode (named data in ZooKeeper) of one member.
-- Owner: the znode that claims a partition for one thread (stream) of a member.
-- Info: the state of one owned partition.
+1. gives up all its partitions and stops to fetch,
+2. reads which consumers and topics the group has (its *view*),
+3. computes its share of the partitions from this view,
+4. reads the committed offsets of its share,
+5. claims each partition by creating its owner znode. If another consumer has claimed one, it
+   deletes all its new znodes, and the attempt has failed.
 
-Ids such as R3 and ZK-33 name steps and rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+These are single operations of ZooKeeper, between which other consumers may act. The document
+docs/kafka/ZOOKEEPER_CONSUMER.md describes the steps in more detail; names such as R3 and ZK-33 in
+this module are steps and rules there.
+
+The *registry* has the partitions that the consumer believes it owns.
 Source: Kafka 1.1 `ZookeeperConsumerConnector.ZKRebalancerListener`; ZK-38 to ZK-50.
 """
 
@@ -47,9 +49,8 @@ class ConsumerRebalanceFailedException(ListenerFailed):
 class Rebalancer:
     """Claims a consumer's share of the partitions, and knows which ones it owns.
 
-    queue_of: returns the queue of a thread and a topic.
-    queues: returns all queues.
-    is_shutting_down: once it returns True, no attempt begins.
+    `queue_of` returns the queue for a thread id and a topic, and `queues` returns all queues. Once
+    `is_shutting_down` returns True, no further attempt begins.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Rebalancer:
         is_shutting_down: Callable[[], bool],
     ) -> None:
         self.registry: dict[TopicPartition, PartitionTopicInfo] = {}
-        """Partitions that the consumer considers its own; their owner znodes may differ (ZK-33)."""
+        """The partitions that the consumer believes it owns. ZooKeeper may know better (ZK-33)."""
         self.is_settled = False
         """True if the last attempt has succeeded."""
         self.finds_no_broker = False
@@ -77,8 +78,10 @@ class Rebalancer:
         self._queues = queues
         self._is_shutting_down = is_shutting_down
         self._reading: tuple[TopicPartition, ...] = ()
-        """Partitions that are fetched. After an expiry the registry is empty, but fetching goes on
-        until the next attempt stops it."""
+        """The partitions that are fetched.
+
+        These are those in the registry, except after the session has expired: then the registry is
+        empty, but fetching goes on until the next attempt stops it."""
         # Number of partitions in the present attempt that another consumer owned.
         self._conflicts = 0
 
@@ -88,14 +91,14 @@ class Rebalancer:
         return self._reading
 
     def reset_state(self) -> None:
-        """Empty the registry after an expiry; the fetchers go on (ZK-55)."""
+        """Empty the registry, because the session has expired; the fetchers go on (ZK-55)."""
         self.registry = {}
 
     async def synced_rebalance(self, during: str) -> None:
         """Try to own this consumer's share, `rebalance.max.retries` times.
 
-        `during` is for the trace: "starting", "running" or "new session". It shows which part of
-        the connector gets the exception.
+        `during` tells in the trace when this happened: "starting", "running" or "new session".
+
         Raises: ConsumerRebalanceFailedException after the last attempt.
         """
         config = self._member.config
@@ -105,8 +108,7 @@ class Rebalancer:
                     return
                 if await self._attempt(attempt):
                     return
-                # Normally the failed attempt has stopped the fetchers already. Kafka stops them
-                # here, too (section 6).
+                # As in Kafka (section 6), although the attempt itself has normally done this.
                 await self.close_fetchers()
                 await self._member.host.sleep(config.backoff_ms * _MS)
         self._member.trace(
@@ -124,8 +126,7 @@ class Rebalancer:
         for queue in self._queues():
             queue.clear()
         if self._reading:
-            # If partitions are fetched, but the registry is empty, the session has expired, and
-            # these partitions were lost with it.
+            # An empty registry means that the session has expired. Then the partitions are lost.
             lost = not self.registry
             kind = TraceKind.PARTITIONS_LOST if lost else TraceKind.PARTITIONS_REVOKED
             self._member.trace(kind, {"partitions": [str(each) for each in self._reading]})
@@ -134,10 +135,10 @@ class Rebalancer:
             await self.commit(retries=0)
 
     async def commit(self, *, retries: int) -> None:
-        """Commit the present consumed offset of each partition in the registry.
+        """Commit the offset that each partition in the registry has reached.
 
-        A partition whose consumed offset is below 0 is left out: no record of it was read, and no
-        offset was stored before.
+        A partition with the offset -1 is left out: nothing of it was read, and no offset was
+        stored.
         """
         consumed = {
             partition: info.consumed_offset
@@ -147,7 +148,7 @@ class Rebalancer:
         await self._offsets.commit(consumed, retries=retries)
 
     async def _attempt(self, attempt: int) -> bool:
-        """Make one attempt and return True if it succeeded; an exception is logged, not raised."""
+        """Make one attempt and return True if it succeeded. A KeeperException is only logged."""
         member = self._member
         member.trace(
             TraceKind.ZOOKEEPER_ATTEMPT_STARTED,
@@ -192,13 +193,14 @@ class Rebalancer:
             },
             offset=member.zk.last_zxid,
         )
-        # R8. As in Kafka, the offsets are read before the claim, which allows a race (ZK-44):
+        # R8. As in Kafka, the offsets are read before the claim. So this may happen (ZK-44):
         # 1. This consumer reads the offset.
         # 2. The old owner commits a later offset, and releases the partition.
-        # 3. This consumer claims the partition, and begins at the older offset.
+        # 3. This consumer claims the partition, and begins at the older offset: it processes
+        #    records again.
         offsets = await self._offsets.fetch(tuple(assigned))
-        # The shutdown waits for the end of this rebalance, and then closes the session. So a claim
-        # would be in vain.
+        # The shutdown waits for this rebalance and then closes the session, which deletes every
+        # claim.
         if self._is_shutting_down():
             return False
         if not await self._claim(assigned):  # R9, R10
@@ -231,7 +233,10 @@ class Rebalancer:
         self.registry = {}
 
     async def _read_view(self) -> GroupView:
-        """Read registrations and topics one after the other; they may change meanwhile (ZK-42).
+        """Read all registrations and topics, one after the other.
+
+        They may change meanwhile, so the view may be one that never existed (ZK-42).
+
 
         Source: Kafka 1.1 `AssignmentContext`, which reads the consumer's own registration twice and
         lists the consumers once more at its end.
@@ -252,10 +257,7 @@ class Rebalancer:
         return GroupView(streams=streams, partitions=partitions)
 
     async def _read_streams(self, consumer_id: str) -> dict[str, int]:
-        """Return the streams of a registration, read from ZooKeeper.
-
-        For a registration with a filter, the list of all topics is read, too.
-        """
+        """Read a consumer's registration, and return its number of streams for each topic."""
         zk = self._member.zk
         registered = (await zk.read(self._member.paths.member(consumer_id))).data
         topics = await zk.children(BROKER_TOPICS) if has_filter(registered) else ()
@@ -296,8 +298,8 @@ class Rebalancer:
     async def _owner(self, path: str) -> str | None:
         """Return the thread id in an owner znode; None if the znode was deleted meanwhile.
 
-        A znode with this consumer's thread id counts as its own, whichever session created it
-        (ZK-46).
+        As in Kafka, the caller takes a znode with its own thread id for its own, even if another
+        session has created it (ZK-46).
         """
         try:
             return (await self._member.zk.read(path)).data
@@ -307,10 +309,9 @@ class Rebalancer:
             return None
 
     def _claim_order(self, partition: TopicPartition) -> int:
-        """Return a sort key that stands for the order of Kafka's hash map (ZK-48).
+        """Return a sort key for the order in which this consumer claims its partitions (ZK-48).
 
-        That order is not the order of the partitions' numbers, and it differs between consumers. So
-        two consumers that computed the same share claim it in different orders, and each can get a
-        part of it.
+        In Kafka it is the order of a hash map, which differs between consumers. So if two consumers
+        claim the same partitions, each may be the first at some of them.
         """
         return crc32(f"{self._member.consumer_id} {partition}".encode())

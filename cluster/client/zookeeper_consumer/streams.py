@@ -1,10 +1,10 @@
 """Queues between fetchers and streams, and the iterator of a stream.
 
-A stream is a thread of the application that processes records; fetchers put chunks (ranges of
-records of one partition) into its queue. The module holds the records that were fetched and not yet
-processed (ZK-34), and two offsets of each partition: the next to fetch, and the next to process.
-The offset to process advances before the application gets the record (ZK-35). Ids such as ZK-34
-name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+A stream is a thread of the application that processes records. Fetchers put the fetched records
+into its queue, as chunks: ranges of records of one partition (ZK-34). A commit stores for each
+partition the next offset to process, which advances before the application gets the record (ZK-35).
+Ids such as ZK-34 are rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+
 Source: Kafka 1.1 `PartitionTopicInfo`, `FetchedDataChunk`, `ConsumerIterator`.
 """
 
@@ -23,8 +23,8 @@ INVALID_OFFSET = -1
 class PartitionTopicInfo:
     """A partition that this consumer considers its own (ZK-33).
 
-    consumed_offset: the next offset to process; the value that a commit stores.
-    fetched_offset: the next offset to fetch.
+    `consumed_offset` is the next offset to process, and what a commit stores. `fetched_offset` is
+    the next offset to fetch.
     """
 
     partition: TopicPartition
@@ -45,8 +45,8 @@ class Chunk:
 class ChunkQueue:
     """Chunks of one stream, in the order in which they were fetched.
 
-    Invariant: no more than `capacity` chunks wait. One more may be `current`. Several fetchers put
-    chunks into one queue; a single stream takes them.
+    At most `capacity` chunks wait in the queue, besides `current`, the one that the stream works
+    on. Several fetchers may put chunks into the queue; only one stream takes them.
     """
 
     def __init__(self, host: Host, capacity: int) -> None:
@@ -59,12 +59,12 @@ class ChunkQueue:
         """Wakeups of the fetchers that wait for room."""
         self._host = host
         self.current: Chunk | None = None
-        """Chunk that the stream took last; None before the first chunk, and after `clear`."""
+        """The chunk that the stream took last; None at first and after `clear`."""
 
     async def put(self, chunk: Chunk, interrupt: "Interrupt") -> bool:
         """Wait for room and add a chunk; return False if the fetcher was interrupted meanwhile."""
-        # Several fetchers may wait for one queue, so each waits with a wakeup of its own. An
-        # interrupt sets the same wakeup, so that it ends this wait, too.
+        # Several fetchers may wait for room, so each waits with a wakeup of its own. An interrupt
+        # sets this wakeup, too.
         while len(self._chunks) >= self._capacity and not interrupt.is_set:
             wakeup = Wakeup(self._host)
             self._emptied.append(wakeup)
@@ -106,12 +106,12 @@ class ChunkQueue:
 
 
 class Interrupt:
-    """Ends the waits of one thread: Java's `interrupt`."""
+    """What Java's `interrupt` does to a thread: it ends the waits of one fetcher."""
 
     def __init__(self) -> None:
         self.is_set = False
         self.wakes: Wakeup | None = None
-        """Wakeup of the thread's present or last wait; None if an interrupt ends no wait."""
+        """The wakeup with which the thread waits, so that `set` can end the wait."""
 
     def set(self) -> None:
         """Interrupt the thread."""
