@@ -12,7 +12,6 @@ record of each run.
 
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -194,18 +193,37 @@ def explore_command(options: ExploreOptions) -> int:
     if options.junit is not None:
         begin_junit(options.junit)
     store = _open_store(options)
-    space = store.space()
-    manifest = store.manifest
     if options.resume is not None:
         # A search that was killed may have written only a part of its last record.
         store.drop_torn_line()
-    # The tally counts runs and groups findings. The guidance decides which seeds change an earlier
-    # plan. Both learn from each run, so a resumed search first shows them the recorded runs.
-    tally = Tally(manifest.recheck_percent)
-    guidance = Guidance(manifest.mutated_percent / 100, manifest.first_seed)
-    for record in store.records():
-        tally.take(record)
-        guidance.take(record)
+    results = _play_until_the_end(options, store, console)
+    store.write_results(results)
+    if options.junit is not None:
+        write_junit(options.junit, junit_of_exploration(store.manifest, results, store.path))
+    if options.json:
+        document = {
+            "exploration_directory": str(store.path),
+            "manifest": store.manifest,
+            "results": results,
+        }
+        print_document(console, document, indented=True)
+    else:
+        print_exploration(console, store.path, store.manifest, results)
+    return results.exit_code
+
+
+def _play_until_the_end(
+    options: ExploreOptions, store: ExplorationStore, console: Console
+) -> ExplorationResults:
+    """Play seeds until a limit is reached or the user presses Ctrl-C, and return the results.
+
+    The records of the runs are appended to the store at once, so that nothing is lost if the
+    process is killed.
+    Raises: WorkersFailed; the message has the command that resumes the search.
+    """
+    manifest = store.manifest
+    space = store.space()
+    tally, guidance = _learn_from_records(store)
     limits = Limits(
         first_seed=manifest.first_seed,
         count=manifest.count if options.count is None else options.count,
@@ -222,45 +240,12 @@ def explore_command(options: ExploreOptions) -> int:
     # So the files of all recorded findings are written again.
     for group in tally.groups.values():
         write_finding(group)
-    results = _play_until_the_end(
-        options, store, space, tally, guidance, limits, write_finding, console
-    )
-    store.write_results(results)
-    if options.junit is not None:
-        write_junit(options.junit, junit_of_exploration(manifest, results, store.path))
-    if options.json:
-        document = {
-            "exploration_directory": str(store.path),
-            "manifest": manifest,
-            "results": results,
-        }
-        print_document(console, document, indented=True)
-    else:
-        print_exploration(console, store.path, manifest, results)
-    return results.exit_code
 
-
-def _play_until_the_end(
-    options: ExploreOptions,
-    store: ExplorationStore,
-    space: Space,
-    tally: Tally,
-    guidance: Guidance,
-    limits: Limits,
-    write_finding: Callable[[FindingGroup], None],
-    console: Console,
-) -> ExplorationResults:
-    """Play seeds until a limit is reached or the user presses Ctrl-C, and return the results.
-
-    The records of the runs are appended to the store at once, so that nothing is lost if the
-    process is killed. `write_finding` is called for each new finding, and for a simpler example.
-    Raises: WorkersFailed; the message has the command that resumes the search.
-    """
     view = exploration_view(console, space.name, shown=not options.json)
     with (
         stop_on_ctrl_c() as stop_requested,
         view,
-        _make_workers(options, space, store.manifest.code) as workers,
+        _make_workers(options, space, manifest.code) as workers,
     ):
         search = Search(
             tally,
@@ -290,6 +275,20 @@ def _play_until_the_end(
         may_be_unknown=space.may_be_unknown,
         guidance=guidance,
     )
+
+
+def _learn_from_records(store: ExplorationStore) -> tuple[Tally, Guidance]:
+    """Return what counts the runs, and what decides which seeds change an earlier plan.
+
+    Both learn from each run. So in a resumed search they first see the recorded runs.
+    """
+    manifest = store.manifest
+    tally = Tally(manifest.recheck_percent)
+    guidance = Guidance(manifest.mutated_percent / 100, manifest.first_seed)
+    for record in store.records():
+        tally.take(record)
+        guidance.take(record)
+    return tally, guidance
 
 
 def _open_store(options: ExploreOptions) -> ExplorationStore:
