@@ -1,11 +1,13 @@
 """Kafka's classic group coordinator as a pure state machine: inputs in, one Result out.
 
-A group's coordinator is the broker that keeps its members, their assignment and its committed
-offsets. The state machine stores them as records in a log, but knows no log, socket or clock. A
-handler requests an append in its Result, and the outcome of the append comes back as a later input.
-A load (the reading of a log by a new coordinator) passes the log's batches in as inputs. In
-comments, [S] marks a rule of Kafka's Scala coordinator (the default) and [J] a rule of its Java
-coordinator.
+The group coordinator keeps a group's members, their assignment and its committed offsets, and
+stores them in a log. But the state machine here has no log, no sockets and no clock. When a request
+arrives, the broker calls it and gets a Result, which asks for replies, appends and timers. When an
+append has completed or a timer has fired, the broker calls it again.
+
+Kafka has two group coordinators, an old one in Scala and a new one in Java. This package imitates
+the Scala coordinator. Switches replace single behaviours by those of the Java coordinator. In
+comments, [S] marks a rule of the Scala coordinator and [J] one of the Java coordinator.
 
 Reading order: `states`, `member`, `vote`, `group`; `base_turn` and `turn` (the handling of one
 input; timers and appends that outlive it), `delayed` (timers), `rebalance` (the join phase),

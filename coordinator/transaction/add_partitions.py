@@ -1,17 +1,17 @@
 """AddPartitionsToTxn (24) and AddOffsetsToTxn (25): add partitions to a producer's transaction.
 
-A transaction begins with its first partition. AddOffsetsToTxn names a group, and adds that group's
-partition of `__consumer_offsets`. With `verify_only` the request adds no partition: a broker asks
-whether its partition is part of a transaction, before it accepts the transaction's first batch in
-that partition (KIP-890).
+A producer sends AddPartitionsToTxn before it writes to further partitions; with the first ones its
+transaction begins. AddOffsetsToTxn names a group, and adds the group's partition of
+`__consumer_offsets`.
 
-- Turn: the handling of one input. `turn.write` appends a step (a change of one transactional id)
-  together with its purpose: here `PartitionsAdded`, by which `partitions_added` continues.
-- Owned partition: a partition of `__transaction_state` that this broker has loaded.
-- PREPARED: the states in which the end of the transaction is decided, and its markers (the records
-  that end it in each partition) are being written.
-- CollectedAnswer: an unfinished answer; it is sent once it has a result of every transaction that
-  the request names.
+A broker sends AddPartitionsToTxn, too, but with `verify_only`. It does not add partitions, but asks
+whether its partition is part of the transaction, before it accepts the transaction's first batch
+(KIP-890).
+
+A request may be about several transactions. For each of them the changed transaction is appended to
+the log. When an append has completed, `partitions_added` puts its outcome into the
+CollectedAnswer, and sends the answer if it was the last one missing.
+
 Source: Kafka `TransactionCoordinator.handleAddPartitionsToTransaction`,
 `handleVerifyPartitionsInTransaction`, `KafkaApis.handleAddOffsetsToTxnRequest`.
 """
@@ -47,7 +47,7 @@ def handle_add_partitions(
     request: AddPartitionsToTxnRequest,
     api_version: int,
 ) -> None:
-    """Add or verify the partitions of each transaction; answer once all of them are done."""
+    """Add or verify the partitions of each transaction; answer when all of them have an outcome."""
     answer = CollectedAnswer(
         request_id,
         is_add_offsets=False,
@@ -55,7 +55,7 @@ def handle_add_partitions(
         api_version=api_version,
     )
     if not request.transactions:
-        # No outcome will ever be collected, so the answer is sent here.
+        # There is no outcome to wait for, so the answer is sent here.
         turn.reply(request_id, AddPartitionsToTxnResponse())
     for transaction in request.transactions:
         partitions = tuple(
@@ -116,9 +116,10 @@ def _add(
     producer_epoch: int,
     partitions: tuple[TopicPartition, ...],
 ) -> None:
-    """Append the transaction with the added partitions, or collect its outcome immediately.
+    """Add partitions to one transaction.
 
-    An error needs no append, and neither do partitions that the transaction has already.
+    The outcome is known after an append. If there is an error, or if the transaction has the
+    partitions already, no append is needed, and the outcome goes into the answer immediately.
     """
     found = _find(turn, transactional_id)
     error: ErrorCode | None
@@ -140,7 +141,7 @@ def _check(
     producer_epoch: int,
     partitions: Iterable[TopicPartition],
 ) -> ErrorCode | None:
-    """Return the outcome if no append is needed, else None.
+    """Return None if the partitions must be appended, else the outcome.
 
     The outcome is an error, or NONE if the partitions are part of the transaction already.
     """
@@ -151,7 +152,7 @@ def _check(
     if metadata.is_pending or metadata.state in PREPARED:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     is_ongoing = metadata.state is TransactionState.ONGOING
-    # A producer that retries adds the same partitions again. It is answered without an append.
+    # A producer that repeats its request names partitions that are part of the transaction already.
     if is_ongoing and all(each in metadata.topic_partitions for each in partitions):
         return ErrorCode.NONE
     return None
@@ -162,9 +163,9 @@ def _verify(
     asked: AddPartitionsToTxnTransaction,
     partitions: tuple[TopicPartition, ...],
 ) -> dict[TopicPartition, ErrorCode]:
-    """Return an error for each partition, NONE if it is part of the transaction."""
-    # In `_check` a pending step is an error. Here it need not be one, because the broker's log
-    # checks the batch once more when it is appended.
+    """Return NONE for each partition that is part of the transaction, an error for the others."""
+    # Unlike in `_check`, a pending step is no error here. It may change the transaction, but the
+    # log of the broker that asks checks the batch once more when it is appended.
     found = _find(turn, asked.transactional_id)
     if isinstance(found, ErrorCode):
         return dict.fromkeys(partitions, found)
@@ -204,7 +205,7 @@ def _collect(
     transactional_id: str,
     errors: dict[TopicPartition, ErrorCode],
 ) -> None:
-    """Add the errors of one transaction to the answer; send it if no transaction is missing."""
+    """Put the outcome of one transaction into the answer; send the answer if it was the last."""
     answer.errors[transactional_id] = {
         partition: error_for_version(error, answer.api_version)
         for partition, error in errors.items()
@@ -232,7 +233,7 @@ def _collect(
 def _topic_results(
     errors: dict[TopicPartition, ErrorCode],
 ) -> tuple[AddPartitionsToTxnTopicResult, ...]:
-    """Return the errors of one transaction, by topic and partition."""
+    """Return one transaction's part of the answer."""
     by_topic: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
     for (topic, index), error in errors.items():
         by_topic.setdefault(topic, []).append(

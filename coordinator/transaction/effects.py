@@ -1,7 +1,7 @@
-"""Effects that only the transaction coordinator requests: markers, and blocks of producer ids.
+"""What only the transaction coordinator asks of its broker: markers, and blocks of producer ids.
 
-The broker sends each marker to the leaders of its partitions, and reports the outcome of every
-partition back exactly once.
+The broker sends a marker to the leader of each partition. Then it reports the outcome of each
+partition to the coordinator, exactly once.
 """
 
 from dataclasses import dataclass, field
@@ -12,10 +12,11 @@ from protocol.ids import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendMarkers:
-    """Request for a marker in each of `partitions`, of which there is at least one.
+    """Request to write a marker, the end of a producer's transaction, to each of `partitions`.
 
-    coordinator_epoch: the leader epoch of this coordinator; partitions refuse an older one.
-    is_retry: an earlier attempt failed, so the broker waits a little before it sends.
+    coordinator_epoch: the leader epoch of the partition of `__transaction_state`. A partition that
+        has a marker of a later epoch refuses this marker.
+    is_retry: True if an earlier attempt failed. The broker then waits a little before it sends.
     """
 
     transactional_id: str
@@ -31,8 +32,8 @@ class SendMarkers:
 class TransactionResult(Result):
     """A Result of the transaction coordinator.
 
-    wants_producer_ids: the broker must get a block of producer ids from the controller, and then
-        call the coordinator's `producer_ids_allocated` or `producer_ids_refused` once.
+    wants_producer_ids: True if the broker must ask the controller for a block of producer ids. Then
+        it calls `producer_ids_allocated` or `producer_ids_refused` of the coordinator, once.
     """
 
     markers: list[SendMarkers] = field(default_factory=list)

@@ -6,17 +6,14 @@ The end of a transaction takes three steps:
 2. The client is answered.
 3. Markers are written to all partitions of the transaction (`markers`).
 
-The coordinator itself aborts a transaction that has run longer than the producer's
-transaction.timeout.ms, or that is open when a new producer begins with the same transactional id.
-The abort has an epoch above that of the old producer. This fences the old producer: its requests
-are refused from then on.
+`end_transaction` takes step 1. When its append has completed, `end_decided` takes steps 2 and 3.
 
-- Step: a change of one transactional id. It is pending from its preparation until its append has
-  completed; no other step begins meanwhile. Raising the epoch is a step of its own kind,
-  PrepareEpochFence. It is never appended, because the abort that follows carries the epoch.
-- Turn: the handling of one input. `turn.write` appends a step with its purpose (`EndDecided`), by
-  which `end_decided` continues.
-- Owned partition: a partition of `__transaction_state` that this broker has loaded.
+The coordinator itself aborts a transaction that has run longer than the producer's
+transaction.timeout.ms. It also aborts an open transaction when a new producer begins with the same
+transactional id. In both cases the abort has a higher epoch than the old producer. This fences the
+old producer: its requests are refused from then on. The caller of `end_transaction` has raised the
+epoch before (`prepare_fence_producer_epoch`).
+
 Source: Kafka `TransactionCoordinator.endTransaction`, `abortTimedOutTransactions`.
 """
 
@@ -64,14 +61,15 @@ def end_transaction(
     api_version: int,
     is_from_client: bool = False,
 ) -> ErrorCode | None:
-    """Append the decision and return None; or return the error of an immediate answer.
+    """Append the decision to end a transaction, and return None.
 
-    The error is NONE for a repeated request, whose transaction has ended already.
+    If no append is needed, return the error with which to answer immediately. It is NONE if the
+    request is repeated and the transaction has ended already.
 
     request_id: the request to answer after the append, None if no client waits.
-    is_from_client: True for a client's EndTxn. False for the abort of an abandoned transaction:
-        then `producer_epoch` is the epoch that fences the producer, and a client that waits has
-        sent an InitProducerId.
+    is_from_client: True if the client has sent an EndTxn. False if the coordinator itself aborts
+        the transaction. Then `producer_epoch` is the raised epoch. The request, if there is one, is
+        the InitProducerId of a new producer.
     """
     if not transactional_id:
         return ErrorCode.INVALID_REQUEST
@@ -82,12 +80,11 @@ def end_transaction(
     if metadata is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
-    # An abort by the coordinator comes here with a pending PrepareEpochFence, which its caller has
-    # prepared. It is never written: `abort_fenced` replaces it by PrepareAbort.
+    # If the coordinator itself aborts the transaction, its caller has prepared the raised epoch.
+    # That step is pending here, and the abort takes its place below.
     is_fence = metadata.pending_state is TransactionState.PREPARE_EPOCH_FENCE
-    # True if another producer has the transactional id by now. The epoch in a client's request must
-    # equal the current epoch. The coordinator's own abort may have a higher epoch, which fences the
-    # producer.
+    # True if another producer has taken over the transactional id. A client must name exactly the
+    # current epoch. The coordinator's own abort may have a higher one.
     is_other = producer_epoch < metadata.producer_epoch or (
         is_from_client and producer_epoch != metadata.producer_epoch
     )
@@ -101,8 +98,8 @@ def end_transaction(
     if answer is not None:
         return answer
 
-    # Kafka tests `not is_commit`, too. Here the test is without effect: a fence is prepared and
-    # used in one turn, so a client's commit never meets a pending fence.
+    # Kafka tests `not is_commit`, so the test is here, too. It has no effect: the raised epoch is
+    # prepared and used in one turn, so a client's commit never finds it pending.
     is_epoch_fence = is_fence and not is_commit
     if is_epoch_fence:
         metadata.abort_fenced(producer_epoch)
@@ -116,7 +113,7 @@ def end_transaction(
             is_epoch_fence=is_epoch_fence,
             request_id=request_id,
             api_version=api_version,
-            # The only request that waits for an abort by the coordinator is an InitProducerId.
+            # Only an InitProducerId waits for an abort by the coordinator.
             is_init=request_id is not None and not is_from_client,
         ),
     )
@@ -126,26 +123,26 @@ def end_transaction(
 def end_decided(
     turn: TransactionTurn, purpose: EndDecided, pending: PendingStep, error: ErrorCode
 ) -> None:
-    """Continue after the append of a decision: answer the client, then begin with the markers."""
+    """Answer the client and send the markers, because the append of the decision has completed."""
     owned = turn.owned_partition(pending.partition)
-    found = None  # the metadata, if this broker still leads its partition in the same epoch
+    # `found` is the transactional id, if this broker still leads its partition in the same epoch.
+    found = None
     if isinstance(owned, OwnedPartition) and owned.coordinator_epoch == pending.coordinator_epoch:
         found = owned.transactions.get(pending.transactional_id)
     if error is not ErrorCode.NONE and found is not None and purpose.is_epoch_fence:
-        # The next attempt to fence must use the same epoch. If each attempt used a new epoch, a log
-        # that refuses appends for a long time would use up the epochs of the producer id.
+        # The next attempt must use the same epoch. Otherwise, while the log refuses appends, the
+        # attempts would soon use up all epochs of the producer id.
         found.has_failed_epoch_fence = True
     if purpose.request_id is not None:
         if purpose.is_init:
-            # The old transaction is being aborted. On CONCURRENT_TRANSACTIONS the new producer asks
-            # again, until the abort is complete.
+            # The abort of the old transaction has only begun. CONCURRENT_TRANSACTIONS makes the new
+            # producer ask again, until the abort is complete.
             retry = ErrorCode.CONCURRENT_TRANSACTIONS if error is ErrorCode.NONE else error
             turn.reply(purpose.request_id, init_producer_id_error(retry, purpose.api_version))
         else:
             turn.reply(purpose.request_id, end_txn_answer(error, purpose.api_version))
-    # If `found` is None, another coordinator loads the log, finds the decision, and sends the
-    # markers. If `found` is not None, `owned` is an OwnedPartition; the test is for the type
-    # checker.
+    # If `found` is None, another coordinator finds the decision in the log and sends the markers.
+    # The test of `owned` is for the type checker: it is True whenever `found` is not None.
     if error is ErrorCode.NONE and isinstance(owned, OwnedPartition) and found is not None:
         begin_markers(turn, owned, found)
 
@@ -156,7 +153,7 @@ def abort_timed_out(turn: TransactionTurn) -> None:
         for metadata in list(owned.transactions.values()):
             if _is_timed_out(metadata, turn.now_ms):
                 step = metadata.prepare_fence_producer_epoch()
-                # No client waits, so the returned error is ignored.
+                # No client waits, so the result does not matter.
                 end_transaction(
                     turn,
                     metadata.transactional_id,
@@ -169,7 +166,7 @@ def abort_timed_out(turn: TransactionTurn) -> None:
 
 
 def _is_timed_out(metadata: TransactionMetadata, now_ms: int) -> bool:
-    """Return True for a transaction over its timeout for which no step is under way."""
+    """Return True if the transaction has run longer than its timeout, and no step is pending."""
     return (
         metadata.state is TransactionState.ONGOING
         and not metadata.is_pending
@@ -178,10 +175,11 @@ def _is_timed_out(metadata: TransactionMetadata, now_ms: int) -> bool:
 
 
 def _answer_by_state(metadata: TransactionMetadata, *, is_commit: bool) -> ErrorCode | None:
-    """Return the answer if no transaction is left to decide; None in Ongoing.
+    """Return None if the transaction is open, so that its end can be decided now.
 
-    The client repeats a request if the first answer got lost. If the request agrees with the
-    decision, the answer is NONE once all markers are written; until then the client must ask again.
+    Otherwise return the answer. If the end is decided already, a request that agrees with it is
+    probably repeated, because the first answer got lost. It is answered with NONE if all markers
+    are written; before that, CONCURRENT_TRANSACTIONS makes the client ask again.
     """
     match metadata.state:
         case TransactionState.ONGOING:

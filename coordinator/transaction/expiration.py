@@ -8,8 +8,8 @@ from coordinator.transaction.transaction_turn import Expired, TransactionTurn
 
 
 def expire_transactional_ids(turn: TransactionTurn) -> None:
-    """Append a tombstone for every expired transactional id."""
-    # An id whose last update is not after this time has expired.
+    """Append a tombstone (a record that deletes its key) for every expired transactional id."""
+    # An id has expired if it was last updated at this time or before.
     oldest_ms = turn.now_ms - turn.config.transactional_id_expiration_ms
     for owned in turn.shared.owned.values():
         for metadata in owned.transactions.values():

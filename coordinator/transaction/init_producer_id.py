@@ -1,17 +1,16 @@
 """InitProducerId (22), v0 to v5: gives a producer its id and epoch, and fences its predecessor.
 
-Two producers must not use one transactional id at a time. Each InitProducerId raises the epoch, and
-requests with an older epoch are refused from then on. If a transaction of the predecessor is open,
-the coordinator aborts it first. Until the abort is complete, the new producer gets
-CONCURRENT_TRANSACTIONS and asks again.
+Two producers must not use one transactional id at the same time. So each InitProducerId raises the
+epoch of the transactional id. From then on the requests of the producer before are refused, because
+they have an older epoch. A running producer may also ask for the next epoch; it then names the id
+and epoch that it believes to have (KIP-360).
 
-- KIP-360: a producer may name the id and epoch that it believes to have, to get the next epoch.
-- Step: a change of one transactional id, as a `Transition`; pending until its append has completed.
-- Turn: the handling of one input. `turn.write` appends a step and keeps its purpose, here a
-  `NewProducerEpoch` with the request to answer. When the append has completed, the purpose is
-  passed to `new_epoch_written`, which answers.
-- PREPARED: the states in which the end of a transaction is decided, but not complete.
-- Producer ids come from the controller in blocks; `ids.take()` returns None until one has arrived.
+If the producer before has left a transaction open, the coordinator aborts it first. Until the abort
+is complete, the new producer gets CONCURRENT_TRANSACTIONS and asks again.
+
+The new epoch is appended to the log. When the append has completed, `new_epoch_written` answers the
+request.
+
 Source: Kafka `TransactionCoordinator.handleInitProducerId`, `prepareInitProducerIdTransit`;
 KIP-98, KIP-360.
 """
@@ -36,7 +35,7 @@ def handle_init_producer_id(
 ) -> None:
     """Answer an InitProducerId.
 
-    A producer without a transactional id only gets a producer id, and is answered immediately.
+    A producer without a transactional id only needs a producer id, and is answered immediately.
     """
     ids = turn.shared.producer_ids
     if request.transactional_id is None:
@@ -50,8 +49,7 @@ def handle_init_producer_id(
         failure = _begin(turn, request_id, request, request.transactional_id, api_version)
         if failure is not None:
             turn.reply(request_id, init_producer_id_error(failure, api_version))
-    # The request may have taken a producer id. The next block is requested before the last id of
-    # this block is taken.
+    # This request may have taken one of the last producer ids of the block.
     if ids.wants_block():
         turn.result.wants_producer_ids = True
 
@@ -59,7 +57,7 @@ def handle_init_producer_id(
 def new_epoch_written(
     turn: TransactionTurn, purpose: NewProducerEpoch, pending: PendingStep, error: ErrorCode
 ) -> None:
-    """Continue after the append of a new epoch, which ended with `error`: answer the producer."""
+    """Answer the producer, because the append of its new epoch has completed."""
     if error is ErrorCode.NONE:
         response = InitProducerIdResponse(
             producer_id=pending.step.producer_id, producer_epoch=pending.step.producer_epoch
@@ -76,9 +74,11 @@ def _begin(
     transactional_id: str,
     api_version: int,
 ) -> ErrorCode | None:
-    """Append a new epoch, or the abort of an open transaction; or return an error to answer now."""
-    # A valid request names a producer id and an epoch, or -1 for both. The condition below is true
-    # if only one of them is -1.
+    """Append a new epoch, or the abort of an open transaction, and return None.
+
+    If neither is possible, return the error with which to answer immediately.
+    """
+    # A request must name both a producer id and an epoch, or neither of them (-1 and -1).
     names_id = request.producer_id != NO_PRODUCER_ID
     if not transactional_id or names_id != (request.producer_epoch != NO_PRODUCER_EPOCH):
         return ErrorCode.INVALID_REQUEST
@@ -96,8 +96,9 @@ def _begin(
     if isinstance(step, ErrorCode):
         return step
     if step.state is TransactionState.PREPARE_EPOCH_FENCE:
-        # A transaction of the predecessor is open. When its abort is appended, `end_transaction`
-        # answers the request with CONCURRENT_TRANSACTIONS, so that the producer asks again.
+        # The producer before has left a transaction open. It is aborted. When this decision is in
+        # the log, the request is answered with CONCURRENT_TRANSACTIONS, so that the producer asks
+        # again.
         return end_transaction(
             turn,
             transactional_id,
@@ -114,9 +115,9 @@ def _begin(
 def _get_or_create(
     turn: TransactionTurn, owned: OwnedPartition, transactional_id: str, timeout_ms: int
 ) -> TransactionMetadata | None:
-    """Return the metadata of a transactional id, created if needed.
+    """Return the metadata of a transactional id; create it if the id is new.
 
-    None if the id is new and no producer id is available yet.
+    The result is None if the id is new and this broker has no producer id to give out.
     """
     metadata = owned.transactions.get(transactional_id)
     if metadata is None:
@@ -136,8 +137,8 @@ def _get_or_create(
 def _prepare(
     turn: TransactionTurn, metadata: TransactionMetadata, request: InitProducerIdRequest
 ) -> Transition | ErrorCode:
-    """Prepare the step for an InitProducerId and return it, or return the answer's error."""
-    # The epoch that the producer believes to have; None if the request names none.
+    """Prepare the change that an InitProducerId makes, or return the error of its answer."""
+    # The epoch that the producer believes to have, None if it does not name any.
     expected = None if request.producer_id == NO_PRODUCER_ID else request.producer_epoch
     if metadata.is_pending:
         return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -166,15 +167,15 @@ def _prepare(
 
 
 def _is_valid(metadata: TransactionMetadata, producer_id: int, producer_epoch: int) -> bool:
-    """Return True if a producer may keep the producer id that its request names (KIP-360).
+    """Return True if the producer id that a request names is acceptable (KIP-360).
 
     The epoch is checked later, in `prepare_new_epoch`.
     """
     return (
-        # No epoch of this id was ever given out, so no producer can be fenced. This happens if the
-        # transactional id has expired, and its producer comes back. It gets the new producer id.
+        # Nobody has got an epoch of this producer id, so there is no other producer to protect. For
+        # example, the transactional id had expired and was created again for this request.
         metadata.producer_epoch == NO_PRODUCER_EPOCH
         or producer_id == metadata.producer_id
-        # The producer's epochs were used up and it got a new id, but that answer was lost.
+        # The producer had used up its epochs and was given a new id, but the answer got lost.
         or (producer_id == metadata.last_producer_id and producer_epoch >= EPOCH_MAX)
     )

@@ -1,15 +1,11 @@
-"""Invariants of the transaction coordinator, which hold between any two inputs.
+"""Invariants of the transaction coordinator: what must be true when it is not handling an input.
 
-The docstring of each check states what holds. If it does not hold, the check raises
-InvariantViolation with the evidence.
+The docstring of each check says what must be true. If it is not, the check raises
+InvariantViolation with the invariant's name and evidence.
 
-- Owned partition: a partition of `__transaction_state` that this broker has loaded.
-- Step: a change of one transactional id. `pending_state` is the state that it leads to, from its
-  preparation until its append has completed.
-- Marker: the record that ends a transaction in one of its partitions.
-- Completion: the last step of a transaction. It is pending while the markers are being written, and
-  is appended after the last marker.
-- Purpose: what the coordinator does when a step's append has completed.
+A step is a change of one transactional id, which is appended to the log. While it is pending,
+`pending_state` of the id is the state to which it leads. The completion is the last step of a
+transaction. It is appended after all markers, but is pending already while they are being written.
 """
 
 from coordinator.transaction.metadata import NO_TIMESTAMP
@@ -29,12 +25,12 @@ _COMPLETE = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLE
 
 
 def check_transactions(shared: TransactionShared) -> None:
-    """Partitions, transactional ids, steps and timers of a coordinator agree.
+    """The coordinator's partitions, transactional ids, steps and timers agree with each other.
 
-    - No partition is both owned and loading.
-    - Each transactional id hashes to its partition.
-    - Each pending step is being written.
-    - An AddPartitionsToTxn that is not answered yet waits for at least one append in flight.
+    - No partition is both loaded (`owned`) and being loaded.
+    - Each transactional id is in the partition to which it hashes.
+    - Each pending step is being appended.
+    - No append belongs to an AddPartitionsToTxn that is answered already.
     - The periodic timers run.
     """
     for partition, owned in shared.owned.items():
@@ -50,7 +46,7 @@ def check_transactions(shared: TransactionShared) -> None:
         )
         _check_ids(owned, shared)
     for append_id, pending in shared.in_flight.appends.items():
-        # Only an append of added partitions has an AddPartitionsToTxn that waits for it.
+        # If the append is for an AddPartitionsToTxn, this is the request's answer.
         answer = pending.purpose.answer if isinstance(pending.purpose, PartitionsAdded) else None
         _require(
             answer is None or answer.missing > 0,
@@ -65,7 +61,7 @@ def check_transactions(shared: TransactionShared) -> None:
 def _check_ids(owned: OwnedPartition, shared: TransactionShared) -> None:
     """Each transactional id is in its partition, and its state agrees with its pending step.
 
-    An open transaction has the time at which it began; its timeout counts from this time.
+    An open transaction has the time of its beginning. Otherwise it would never time out.
     """
     under_way = {pending.transactional_id for pending in shared.in_flight.appends.values()}
     for name, metadata in owned.transactions.items():
@@ -79,9 +75,8 @@ def _check_ids(owned: OwnedPartition, shared: TransactionShared) -> None:
         is_completing = (
             completion is not None and completion.coordinator_epoch == owned.coordinator_epoch
         )
-        # A pending CompleteCommit or CompleteAbort need not be written yet, because its markers may
-        # still be on the way. Or this coordinator has given it up, because a partition has a marker
-        # of a later coordinator.
+        # A pending completion need not be in an append. Its markers may still be on their way, or
+        # the coordinator may have given it up, because a later coordinator has taken over.
         _require(
             metadata.pending_state is None
             or metadata.pending_state in _COMPLETE

@@ -1,8 +1,9 @@
 """TransactionLoad: rebuilds transactional ids from the log of one `__transaction_state` partition.
 
-The broker feeds the log in chunks, then calls `finish`. Of several records of a transactional id
-the last counts. A record without a value (a tombstone) deletes the transactional id of its key. A
-leader epoch is the number of a partition's leadership; each election increases it.
+The broker passes the log to `read` in chunks, and then calls `finish`, which returns the ids. If
+several records have the same id as their key, the last one counts. A record without a value deletes
+the id.
+
 Source: Kafka `TransactionStateManager.loadTransactionMetadata`.
 """
 
@@ -24,12 +25,16 @@ class TransactionLoad:
     def __init__(self, partition: int, coordinator_epoch: int) -> None:
         self.partition = partition
         self.coordinator_epoch = coordinator_epoch
-        # Why reading stopped early. Ids that were read before that are served, as in Kafka.
+        # Why reading stopped before the end of the log. The ids that were read before are served
+        # all the same, as in Kafka.
         self.error: str | None = None
         self._values: dict[str, TransactionLogValue] = {}
 
     def read(self, batches: tuple[RecordBatch, ...]) -> None:
-        """Read the next batches. An unreadable record ends the load, and `error` describes it."""
+        """Read the next batches.
+
+        After an unreadable record nothing more is read, and `error` describes the record.
+        """
         if self.error is not None:
             return
         try:
@@ -50,8 +55,8 @@ class TransactionLoad:
             name = decode_transaction_key(key)
             if name is None:
                 continue  # written by a newer coordinator, ignored as in Kafka
-            # A dict keeps the position of a key that is overwritten. The id is removed first, so
-            # that it moves to the end.
+            # The ids are to be in the order of their last records. If a key is overwritten, it
+            # keeps its old place in a dict, so it is removed first.
             self._values.pop(name, None)
             if stored is not None:
                 value = decode_transaction_value(stored)

@@ -5,14 +5,13 @@ A transaction ends in these steps, after the decision (PrepareCommit or PrepareA
 2. Once every partition has its marker, CompleteCommit or CompleteAbort is appended to the log.
 3. When this append is acknowledged, the transaction is complete.
 
-The set of markers still to be written is in memory only. A coordinator that takes over finds the
-decision in the log and begins again with step 1, in its own leader epoch (the number of the
-partition's leadership, which each election increases). Partitions then refuse markers of the older
-epoch.
+Which markers are still missing is known in memory only. If another coordinator takes over, it finds
+the decision in the log and begins again with step 1, in its own, higher leader epoch. Once a
+partition has a marker of the new coordinator, it refuses those of the old one.
 
-A completion is the change that step 2 appends. `turn.shared.completions` has it as a PendingStep
-under its transactional id. It is put there when the markers are sent, and taken out when its append
-has ended. A turn is the handling of one input; appends and markers go through it.
+The change that step 2 appends is called the completion. It is prepared before step 1, and
+`turn.shared.completions` keeps it until its append has ended.
+
 Source: Kafka `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler`.
 """
 
@@ -30,17 +29,17 @@ from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 
 RETRY_MS = 100
-"""Delay before a failed append of a completion is repeated. Kafka has no such delay: it repeats the
-append when it sends markers the next time."""
+"""If the append of a completion fails, it is repeated after this time. Kafka has no such delay: it
+repeats the append when it sends markers the next time."""
 
 _FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-"""Errors of a partition that has a marker of a later coordinator."""
+"""Errors with which a partition refuses a marker, because it has one of a later coordinator."""
 
 
 def begin_markers(
     turn: TransactionTurn, owned: OwnedPartition, metadata: TransactionMetadata
 ) -> None:
-    """Send the markers of a decided transaction to all of its partitions."""
+    """Send the markers of a transaction to all of its partitions, because its end is decided."""
     step = metadata.prepare_complete(now_ms=turn.now_ms)
     pending = PendingStep(
         partition=owned.partition,
@@ -59,22 +58,22 @@ def markers_answered(
     coordinator_epoch: int,
     errors: dict[TopicPartition, ErrorCode],
 ) -> None:
-    """Handle the outcome of markers: send failed markers again, or complete the transaction.
+    """Send failed markers again, or append the completion if no marker is missing any more.
 
-    Outcomes of markers that this broker sent in an earlier leader epoch are ignored.
+    The outcome is ignored if this broker sent the markers in an earlier leader epoch.
     """
     pending = turn.shared.completions.get(transactional_id)
     if pending is None or pending.coordinator_epoch != coordinator_epoch:
         return
     metadata = _metadata_of(turn, pending)
-    # If the metadata is gone, this broker no longer leads the partition. If a partition has a
-    # marker of a later coordinator, it does not know this yet. In both cases another coordinator
-    # completes the transaction. This one gives up, because it must not append to the log.
+    # If `metadata` is None, this broker does not lead the partition of the transactional id any
+    # more. If the error is one of `_FENCED`, it has lost the leadership and does not know it yet.
+    # In both cases another coordinator completes the transaction, and this one gives up.
     if metadata is None or any(error in _FENCED for error in errors.values()):
         del turn.shared.completions[transactional_id]
         return
     retry = tuple(name for name, error in errors.items() if error is not ErrorCode.NONE)
-    # Since the decision, `topic_partitions` has only the partitions whose marker is missing.
+    # `topic_partitions` has the partitions whose marker is missing.
     for name in errors:
         if name not in retry:
             metadata.topic_partitions.pop(name, None)
@@ -85,22 +84,22 @@ def markers_answered(
 
 
 def completion_written(turn: TransactionTurn, pending: PendingStep, error: ErrorCode) -> None:
-    """Continue after the append of a completion: repeat it later, or forget it.
+    """Forget a completion, because its append has ended; or let it be appended again later.
 
-    The append is repeated after COORDINATOR_NOT_AVAILABLE, if this broker still leads the
-    partition.
+    It is appended again after COORDINATOR_NOT_AVAILABLE, if this broker still leads the partition.
     """
     if error is ErrorCode.COORDINATOR_NOT_AVAILABLE and _metadata_of(turn, pending) is not None:
         transactional_id = pending.transactional_id
         key = f"transaction-complete-{transactional_id}"
         turn.set_timer(key, CompletionTimer(transactional_id), RETRY_MS)
     elif turn.shared.completions.get(pending.transactional_id) is pending:
-        # After a load in a later leader epoch, the id may have another completion. That one stays.
+        # If the partition was loaded again meanwhile, the id may have a new completion, which must
+        # stay. So the test is needed.
         del turn.shared.completions[pending.transactional_id]
 
 
 def write_completion_again(turn: TransactionTurn, transactional_id: str) -> None:
-    """Append a completion again, after its timer fired."""
+    """Append a completion again, because its timer has fired."""
     pending = turn.shared.completions.get(transactional_id)
     if pending is not None and _metadata_of(turn, pending) is not None:
         turn.write_step(pending)
@@ -137,7 +136,10 @@ def _markers(
 
 
 def _metadata_of(turn: TransactionTurn, pending: PendingStep) -> TransactionMetadata | None:
-    """Return the metadata of a step's id, None if the leader epoch of the step is over."""
+    """Return the metadata of a step's transactional id.
+
+    The result is None if this broker does not lead the partition in the epoch of the step any more.
+    """
     owned = turn.owned_partition(pending.partition)
     if isinstance(owned, ErrorCode) or owned.coordinator_epoch != pending.coordinator_epoch:
         return None

@@ -1,15 +1,16 @@
 """TransactionMetadata: the state of one transactional id, and the steps that change it.
 
-A step takes three actions:
-1. `prepare_...` returns the values to store, and marks the step as pending.
-2. The caller appends them to the log.
-3. `complete_transition_to` makes them the current values, once the log has acknowledged them.
+A step has three parts:
+1. `prepare_...` returns the new values, and marks the step as pending.
+2. The caller appends the values to the log.
+3. When the log has acknowledged them, `complete_transition_to` makes them the current values.
 
-While a step is pending no other step may begin. This module must not know requests or logs.
+While a step is pending, no other step may begin. This module must not know requests or logs.
 
-Several producers may use one transactional id, one after the other. Each gets a higher epoch than
-its predecessor. To fence a producer is to raise the epoch without informing this producer, so that
-its requests are refused. A marker is the record that ends a transaction in one partition.
+Several producers may use one transactional id, one after the other. Each of them gets a higher
+epoch than the one before. A producer is fenced if the epoch is raised without telling it: its
+requests still have the old epoch, and are refused.
+
 Source: Kafka `TransactionMetadata`.
 """
 
@@ -21,13 +22,13 @@ from protocol.errors import IllegalTransition
 from protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 
 EPOCH_MAX = 32_766
-"""The last epoch that a producer gets. The int16 above it, 32,767, is reserved for fencing."""
+"""The last epoch that a producer can get. The largest int16, 32,767, is left for fencing it."""
 NO_TIMESTAMP = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """Values of a transactional id after a step. Units: milliseconds; -1 means no timestamp."""
+    """The values that a transactional id has after a step. A timestamp of -1 means none."""
 
     producer_id: int
     producer_epoch: int
@@ -42,9 +43,9 @@ class Transition:
 class TransactionMetadata:
     """One transactional id.
 
-    Invariant: `pending_state` is the state to which the pending step leads, None without a pending
-    step. While markers are being written, the completion of the transaction is pending.
-    Units: timestamps and timeouts in milliseconds.
+    `pending_state` is the state to which the pending step leads. It is None if no step is pending.
+    The completion of a transaction is pending from the moment at which its end is in the log, while
+    the markers are being written.
     """
 
     __slots__ = (
@@ -75,21 +76,21 @@ class TransactionMetadata:
         txn_last_update_timestamp_ms: int,
     ) -> None:
         self.transactional_id = transactional_id
-        # Hard state: stored in the log, and rebuilt from it by a load.
+        # These fields are stored in the log, and a load reads them from it.
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.txn_timeout_ms = txn_timeout_ms
         self._state = state
-        # The partitions of the transaction; after the decision, those whose marker is missing. The
-        # dict is an ordered set: its values are None.
+        # While the transaction is open, its partitions. After its end is decided, those partitions
+        # that have no marker yet. Only the keys of the dict matter.
         self.topic_partitions = dict.fromkeys(topic_partitions)
         self.txn_start_timestamp_ms = txn_start_timestamp_ms
         self.txn_last_update_timestamp_ms = txn_last_update_timestamp_ms
-        # Soft state: lost when another coordinator takes over.
-        self.last_producer_epoch = NO_PRODUCER_EPOCH  # the epoch before the present one, if known
-        self.last_producer_id: int = NO_PRODUCER_ID  # the id before the producer got a new one
+        # The fields below are not stored. The next coordinator starts without them.
+        self.last_producer_epoch = NO_PRODUCER_EPOCH  # the epoch before the current one, if known
+        self.last_producer_id: int = NO_PRODUCER_ID  # the producer id before the current one
         self.pending_state: TransactionState | None = None
-        # True if the append of a fencing epoch has failed. The next fence uses this epoch again.
+        # True if the append of a raised epoch has failed. The next fence then raises it no further.
         self.has_failed_epoch_fence = False
 
     @property
@@ -104,7 +105,7 @@ class TransactionMetadata:
 
     @property
     def is_epoch_exhausted(self) -> bool:
-        """True if the producer id has no epoch left."""
+        """True if the producer id has no epoch left, so that the producer needs another id."""
         return self.producer_epoch >= EPOCH_MAX
 
     # -- steps --
@@ -112,21 +113,22 @@ class TransactionMetadata:
     def prepare_new_epoch(
         self, *, txn_timeout_ms: int, expected_epoch: int | None, now_ms: int
     ) -> Transition | None:
-        """Prepare the next epoch; return None if the producer that asks was fenced by a newer one.
+        """Prepare the next epoch for a producer; return None if a newer producer has fenced it.
 
         `expected_epoch` is the epoch that the producer believes to have (KIP-360). It is None if
         the producer has just started.
+
         Source: Kafka TransactionMetadata.prepareIncrementProducerEpoch.
         """
         bumped = self.producer_epoch + 1
         if expected_epoch is None:
             epoch, last_epoch = bumped, NO_PRODUCER_EPOCH
         elif self.producer_epoch in (NO_PRODUCER_EPOCH, expected_epoch):
-            # The producer has the current epoch, or no epoch of this id was ever given out.
+            # The producer is right about its epoch, or no producer ever got an epoch of this id.
             epoch, last_epoch = bumped, self.producer_epoch
         elif expected_epoch == self.last_producer_epoch:
-            # The producer repeats its request, because the first answer was lost. The epoch is
-            # already raised, so the producer gets the epoch that the first answer had.
+            # The producer repeats its request, because it has not got the first answer. The first
+            # request has raised the epoch, so the answer is the same as the first one.
             epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
         else:
             return None
@@ -145,9 +147,9 @@ class TransactionMetadata:
     ) -> Transition:
         """Prepare a new producer id with epoch 0, because the old id has no epoch left.
 
-        `names_epoch`: the request names the epoch that the producer believes to have (KIP-360). If
-        the answer gets lost, the producer repeats the request with its old epoch. So the old epoch
-        is remembered as `last_producer_epoch`.
+        `names_epoch` is True if the request names the epoch that the producer believes to have
+        (KIP-360). If the answer gets lost, the producer repeats the request with the old epoch. To
+        recognize it, the old epoch is remembered as `last_producer_epoch`.
         """
         return self._prepare(
             TransactionState.EMPTY,
@@ -163,7 +165,7 @@ class TransactionMetadata:
     def prepare_add_partitions(
         self, partitions: Iterable[TopicPartition], *, now_ms: int
     ) -> Transition:
-        """Prepare adding partitions to the transaction; a transaction begins if none is open."""
+        """Prepare to add partitions to the transaction. If none is open, a transaction begins."""
         is_new = self._state is not TransactionState.ONGOING
         return self._prepare(
             TransactionState.ONGOING,
@@ -181,13 +183,14 @@ class TransactionMetadata:
         )
 
     def prepare_complete(self, *, now_ms: int) -> Transition:
-        """Prepare the completion; it stays pending while the markers are being written.
+        """Prepare the completion of a transaction whose end is decided.
 
-        The completion is appended only after the markers.
+        The markers are written first. The completion is pending until then, and is appended after
+        the last marker.
         """
         is_commit = self._state is TransactionState.PREPARE_COMMIT
-        # The decision is in the log. The record of an abort that fences the producer also has the
-        # new epoch. So no append of a fencing epoch has to be repeated any more.
+        # The decision is in the log, and a raised epoch is in the same record. So the epoch is
+        # stored now, even if an earlier append of it failed.
         self.has_failed_epoch_fence = False
         return self._prepare(
             TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT,
@@ -196,11 +199,11 @@ class TransactionMetadata:
         )
 
     def prepare_fence_producer_epoch(self) -> Transition:
-        """Prepare the fencing of the producer, by an epoch above the producer's.
+        """Prepare to fence the producer by a higher epoch, so that its transaction can be aborted.
 
-        This step is never appended. `abort_fenced` ends it and adopts the epoch. The record of the
-        abort, which is the next step, has the epoch. If the append of the abort fails, the next
-        fence uses the same epoch again.
+        This step is never appended. The caller passes the epoch to `abort_fenced`, which ends the
+        step, and then prepares the abort, whose record has the epoch. If the append of the abort
+        fails, the next fence uses the same epoch again.
         """
         epoch = self.producer_epoch if self.has_failed_epoch_fence else self.producer_epoch + 1
         return self._prepare(
@@ -220,15 +223,15 @@ class TransactionMetadata:
         )
 
     def abort_fenced(self, producer_epoch: int) -> None:
-        """End the pending fence and adopt its epoch now, so that the abort can be prepared."""
+        """End the pending fence, and take over its epoch, so that the abort can be prepared."""
         self.pending_state = None
         self.producer_epoch = producer_epoch
         self.last_producer_epoch = NO_PRODUCER_EPOCH
 
     def complete_transition_to(self, step: Transition) -> None:
-        """Make the values of a step the current values, after the log has acknowledged them.
+        """Make the values of a step the current values, because the log has acknowledged them.
 
-        Raises: IllegalTransition if this step is not the pending one, or if the table of states
+        Raises: IllegalTransition if this step is not the pending one, or if VALID_PREVIOUS_STATES
             forbids it.
         """
         if self.pending_state is not step.state:
@@ -257,7 +260,7 @@ class TransactionMetadata:
         txn_start_timestamp_ms: int | None = None,
         now_ms: int,
     ) -> Transition:
-        """Mark a step as pending and return it; None as an argument keeps the current value."""
+        """Mark a step as pending and return it. A value that is None stays as it is now."""
         if self.pending_state is not None:
             raise self._illegal(state, f"{self.pending_state.value} is pending")
         self._check_previous(state)

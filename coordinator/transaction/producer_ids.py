@@ -1,20 +1,23 @@
-"""ProducerIds: blocks of producer ids that the controller has allocated to this broker.
+"""ProducerIds: the producer ids that this broker may give out.
 
-The controller allocates each block once. So two brokers never use the same id. A broker that has
-restarted does not use its earlier ids either.
+The broker gets them from the controller, in blocks such as 1000 to 1999. The controller never
+allocates a block twice, so no two brokers give out the same id. Nor does a broker after a restart,
+because it gets a new block.
+
 Source: Kafka `RPCProducerIdManager`.
 """
 
 PREFETCH_PERCENT = 90
-"""Share of a block after which the next block is requested, so that no producer has to wait."""
+"""When this share of a block is used up, the next block is requested, so that no producer waits."""
 
 
 class ProducerIds:
     """The current block of producer ids, and the following block once it has arrived."""
 
     def __init__(self) -> None:
-        # The current block: its next id, its end (exclusive), and the id at which the following
-        # block is requested. If `_next` equals `_end`, no id is left. The start is such a case.
+        # The current block: the next id to give out, the end of the block (exclusive), and the id
+        # from which on the following block is requested. At first there is no block: `_next` equals
+        # `_end`.
         self._next = 0
         self._end = 0
         self._prefetch_at = 0
@@ -35,9 +38,9 @@ class ProducerIds:
     def wants_block(self) -> bool:
         """Return True if the caller must request a block now.
 
-        The block then counts as requested.
+        Further calls return False until the controller has answered.
         """
-        # At the start `_next` and `_prefetch_at` are both 0, so that a block is wanted.
+        # At first, `_next` and `_prefetch_at` are both 0, so a block is wanted.
         is_wanted = self._following is None and self._next >= self._prefetch_at
         if not is_wanted or self._is_asked_for:
             return False
@@ -53,7 +56,7 @@ class ProducerIds:
             self._following = (start, length)
 
     def refused(self) -> None:
-        """Note that the controller refused; the next request for an id requests a block again."""
+        """Note that the controller refused. After this, `wants_block` may return True again."""
         self._is_asked_for = False
 
     def _begin(self, start: int, length: int) -> None:

@@ -1,8 +1,8 @@
 """States of a transactional id, under Kafka's names, and the table of legal transitions.
 
-A transactional id is the name of a producer, which it keeps over restarts. A transaction writes
-records to partitions. A marker is the record that ends the transaction in one partition, by a
-commit or an abort.
+A transaction normally goes from Empty to Ongoing when it gets its first partition, to PrepareCommit
+when its producer commits it, and to CompleteCommit when a marker, the record that ends it, is in
+each of its partitions.
 
 Source: Kafka `TransactionState`.
 """
@@ -28,19 +28,19 @@ class TransactionState(Enum):
     DEAD = "Dead"
     """The transactional id has expired; its tombstone is being written."""
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
-    """The producer is being fenced (refused from now on), so that its transaction can be aborted.
+    """The transaction is about to be aborted, and its producer to be refused from now on.
 
-    The log never has this state."""
+    The log never has this state, because the abort takes its place immediately."""
 
 
 STATE_IDS: dict[TransactionState, int] = {
     state: number for number, state in enumerate(TransactionState)
 }
-"""The number of each state in a record. Kafka's numbers follow the order of the members above."""
+"""The number that stands for each state in a record: Empty is 0, Ongoing is 1, as in Kafka."""
 STATES_BY_ID = {number: state for state, number in STATE_IDS.items()}
 
 VALID_PREVIOUS_STATES: dict[TransactionState, frozenset[TransactionState]] = {
-    # A producer begins: InitProducerId gives it a new epoch. The former transaction must be over.
+    # A producer has got a new epoch. A transaction of the producer before must be over.
     TransactionState.EMPTY: frozenset(
         {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
     ),
@@ -53,8 +53,8 @@ VALID_PREVIOUS_STATES: dict[TransactionState, frozenset[TransactionState]] = {
         }
     ),
     TransactionState.PREPARE_COMMIT: frozenset({TransactionState.ONGOING}),
-    # PrepareEpochFence is listed as in Kafka. No transactional id ever is in this state here: it is
-    # only the target of a step that another step replaces.
+    # Kafka lists PrepareEpochFence here. But no transactional id is ever in this state: the step
+    # that leads to it is replaced by the abort.
     TransactionState.PREPARE_ABORT: frozenset(
         {TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE}
     ),
@@ -67,6 +67,6 @@ VALID_PREVIOUS_STATES: dict[TransactionState, frozenset[TransactionState]] = {
 }
 
 PREPARED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
-"""States in which the end is decided and markers are missing."""
+"""States in which the end of the transaction is decided, but some markers are missing."""
 EXPIRABLE = VALID_PREVIOUS_STATES[TransactionState.DEAD]
-"""States without an open or decided transaction, from which a transactional id may expire."""
+"""States without an unfinished transaction: only in these may a transactional id expire."""

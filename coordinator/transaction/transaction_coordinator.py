@@ -1,16 +1,23 @@
-"""TransactionCoordinator, the facade through which a broker uses the transaction coordinator.
+"""TransactionCoordinator: the class through which a broker uses the transaction coordinator.
 
-The broker passes in inputs, and carries out the Result of each. Inputs are requests, completed
-appends, outcomes of markers, fired timers and blocks of producer ids. Loads and unloads of
-partitions are inputs, too; the broker passes them in one at a time.
+The coordinator does no I/O and reads no clock. The broker calls one of its methods whenever
+something happens, and gets a Result: the replies, appends, markers and timers that it must now
+carry out. The handling of one such input is called a turn.
 
-- Partition: a partition of `__transaction_state`. It is owned if it is loaded, and served by this
-  broker. A load reads the partition's log into memory. The coordinator's epoch is the leader epoch
-  of the partition, the number of its leadership.
-- Turn: the handling of one input; it builds the Result (replies, appends, markers, timers, trace).
-- Step: a change of one transactional id. It is appended with a purpose, which says how to continue.
-- Marker: the record that ends a transaction in one of its partitions.
-- PREPARED: the states in which the end of a transaction is decided, but not complete.
+For example, a producer commits a transaction:
+1. `handle` gets the EndTxn. The Result asks for an append of the decision.
+2. `append_completed`: the decision is in the log. The Result has the reply to the producer. It also
+   asks for the markers, the records that end the transaction in each of its partitions.
+3. `markers_answered`: all markers are written. The Result asks for an append that says so.
+4. `append_completed`: the transaction is complete.
+
+Each of these appends is a step: a change of one transactional id. It is kept together with its
+purpose, which says how to continue when the append has completed.
+
+A broker serves the transactional ids of those partitions of `__transaction_state` that it leads.
+When it becomes the leader of one, a load reads the partition's log into memory; from then on the
+broker owns the partition. The partition's leader epoch is called the coordinator epoch.
+
 Source: Kafka `TransactionCoordinator`, `TransactionStateManager`.
 """
 
@@ -73,13 +80,13 @@ _APPEND_ERRORS: dict[ErrorCode, ErrorCode] = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""The log's error -> the error of the answer. An error without an entry is passed on unchanged.
+"""Error of a failed append -> error that the client gets. Any other error is passed on unchanged.
 
 Source: Kafka TransactionStateManager.appendTransactionToLog."""
 
 
 class TransactionCoordinator:
-    """The transaction coordinator of one broker incarnation."""
+    """The transaction coordinator of one broker process."""
 
     def __init__(
         self, *, config: BrokerConfig, num_partitions: int, num_offsets_partitions: int
@@ -100,9 +107,11 @@ class TransactionCoordinator:
     def handle(
         self, request_id: RequestId, envelope: RequestEnvelope, now_us: int
     ) -> TransactionResult:
-        """Handle a request; the answer is in this Result, or in that of the completed append.
+        """Handle a request.
 
-        Raises: SimulationError if the envelope holds no request of the transaction coordinator.
+        If the request needs an append, it is answered in the Result of `append_completed`.
+
+        Raises: SimulationError if another API's request is in the envelope.
         """
         turn = TransactionTurn(self._shared, now_us)
         version = envelope.api_version
@@ -138,7 +147,7 @@ class TransactionCoordinator:
             case Completed():
                 completion_written(turn, pending, error)
             case Expired():
-                pass  # _finish_step has forgotten the transactional id
+                pass  # `_finish_step` has removed the transactional id already
         return turn.result
 
     def markers_answered(
@@ -150,15 +159,16 @@ class TransactionCoordinator:
     ) -> TransactionResult:
         """Handle the outcome of some or all markers that an earlier Result requested.
 
-        A failed marker is sent again, with two exceptions: INVALID_PRODUCER_EPOCH and
-        TRANSACTION_COORDINATOR_FENCED show that a later coordinator has taken over.
+        A failed marker is sent again. The coordinator gives up only after INVALID_PRODUCER_EPOCH
+        and TRANSACTION_COORDINATOR_FENCED, because these errors show that a later coordinator has
+        taken over.
         """
         turn = TransactionTurn(self._shared, now_us)
         markers_answered(turn, transactional_id, coordinator_epoch, errors)
         return turn.result
 
     def timer_fired(self, key: str, now_us: int) -> TransactionResult:
-        """Carry out a fired timer.
+        """Do what the timer `key` was set for.
 
         Raises: SimulationError if no such timer was set.
         """
@@ -173,7 +183,7 @@ class TransactionCoordinator:
             case CompletionTimer() as timer:
                 write_completion_again(turn, timer.transactional_id)
             case None:
-                # This coordinator never cancels a timer, so it knows every timer that fires.
+                # This coordinator never cancels a timer, so a fired timer cannot be unknown.
                 raise SimulationError(f"the transaction coordinator never set a timer {key!r}")
         return turn.result
 
@@ -182,31 +192,35 @@ class TransactionCoordinator:
         self._shared.producer_ids.allocated(start, length)
 
     def producer_ids_refused(self) -> None:
-        """Note that the controller refused a block of producer ids; a later request asks again."""
+        """Note that the controller refused a block of producer ids. A later request asks again."""
         self._shared.producer_ids.refused()
 
     # -- load and unload --
 
     def begin_load(self, partition: int, coordinator_epoch: int) -> None:
-        """Begin a load; until it ends, the partition's ids answer COORDINATOR_LOAD_IN_PROGRESS.
+        """Begin a load.
 
-        State of an earlier leader epoch of the partition is forgotten.
+        Until it ends, requests on the partition's transactional ids are answered with
+        COORDINATOR_LOAD_IN_PROGRESS. What this coordinator knows of the partition from an earlier
+        leader epoch is forgotten.
         """
         self._forget(partition)
         self._shared.loading[partition] = TransactionLoad(partition, coordinator_epoch)
 
     def load_batches(self, partition: int, batches: tuple[RecordBatch, ...]) -> None:
-        """Read one bounded chunk of the log, in offset order.
+        """Read the next batches of the log into the running load of `partition`.
+
+        The broker passes the log in chunks, in the order of offsets.
 
         Raises: SimulationError if the partition is not loading.
         """
         self._loading(partition).read(batches)
 
     def finish_load(self, partition: int, now_us: int) -> TransactionResult:
-        """Serve the transactional ids that the log holds, and resume their decided transactions.
+        """Serve the transactional ids that the log has, and finish their decided transactions.
 
-        A decided transaction gets its markers. An earlier coordinator may have sent some already;
-        a second marker does no harm.
+        A transaction whose end is decided gets its markers. The earlier coordinator may have sent
+        some of them already, but a second marker does no harm.
 
         Raises: SimulationError if the partition is not loading.
         """
@@ -221,7 +235,7 @@ class TransactionCoordinator:
         return turn.result
 
     def load_error(self, partition: int) -> str | None:
-        """Return why the load under way stopped early, None if it did not."""
+        """Return why the running load stopped before the end of the log, None if it did not."""
         return self._loading(partition).error
 
     def unload(self, partition: int) -> None:
@@ -245,7 +259,10 @@ class TransactionCoordinator:
         return 0 if owned is None else len(owned.transactions)
 
     def open_transactions(self, partition: int) -> dict[str, TransactionState]:
-        """Return the state of each id of `partition` with an open or decided transaction."""
+        """Return the transactional ids of `partition` whose transaction has not ended, with states.
+
+        The end of such a transaction may be decided, but not all markers are written.
+        """
         owned = self._shared.owned.get(partition)
         known = {} if owned is None else owned.transactions
         return {
@@ -259,7 +276,7 @@ class TransactionCoordinator:
         return partition_for(transactional_id, self._shared.num_partitions)
 
     def metadata(self, transactional_id: str) -> TransactionMetadata | None:
-        """Return a transactional id for reading; only this package may change it."""
+        """Return what is known about a transactional id. Only this package may change it."""
         owned = self._shared.owned.get(self.partition_of(transactional_id))
         return None if owned is None else owned.transactions.get(transactional_id)
 
@@ -271,7 +288,7 @@ class TransactionCoordinator:
         check_transactions(self._shared)
 
     def waiting(self) -> set[RequestId]:
-        """Return the requests that will be answered at the end of an append."""
+        """Return the requests that will be answered when an append has completed."""
         requests: set[RequestId] = set()
         for pending in self._shared.in_flight.appends.values():
             match pending.purpose:
@@ -292,9 +309,9 @@ class TransactionCoordinator:
     # -- helpers --
 
     def _forget(self, partition: int) -> None:
-        """Forget a partition's load, ids and completions.
+        """Forget all that this coordinator knows about a partition.
 
-        Appends that are in flight then change nothing when they complete (`_finish_step`).
+        Appends may still be in flight. They change nothing when they complete (`_finish_step`).
         """
         shared = self._shared
         shared.loading.pop(partition, None)
@@ -327,14 +344,15 @@ def _schedule_expiration(turn: TransactionTurn) -> None:
 
 
 def _finish_step(turn: TransactionTurn, pending: PendingStep, error: ErrorCode) -> ErrorCode:
-    """Complete a step in memory, or cancel it if its append failed; return the client's error.
+    """Make a step's change in memory, because its append has completed; return the client's error.
 
-    A step that was appended in an earlier leader epoch changes nothing here; the client gets
-    NOT_COORDINATOR.
+    If the append failed, the step is cancelled. If the step was appended in an earlier leader epoch
+    of the partition, nothing is changed, and the client gets NOT_COORDINATOR.
     """
     owned = turn.owned_partition(pending.partition)
     if isinstance(owned, ErrorCode):
-        # The partition is not served here any more. An error of the log itself goes first.
+        # This broker does not serve the partition any more. The client learns this, unless the
+        # append itself had an error.
         return owned if error is ErrorCode.NONE else error
     if owned.coordinator_epoch != pending.coordinator_epoch:
         return ErrorCode.NOT_COORDINATOR
@@ -343,8 +361,8 @@ def _finish_step(turn: TransactionTurn, pending: PendingStep, error: ErrorCode) 
         return ErrorCode.NOT_COORDINATOR
 
     if error is not ErrorCode.NONE:
-        # The append of a completion is repeated after COORDINATOR_NOT_AVAILABLE. The completion
-        # stays pending until then, so that no other step begins.
+        # After COORDINATOR_NOT_AVAILABLE, the completion of a transaction is appended again later
+        # (see `completion_written`). It stays pending until then, so that no other step begins.
         is_tried_again = error is ErrorCode.COORDINATOR_NOT_AVAILABLE
         if not (isinstance(pending.purpose, Completed) and is_tried_again):
             metadata.pending_state = None

@@ -1,10 +1,10 @@
-"""The transaction coordinator's turn: the context of one input, and the types of continuations.
+"""The transaction coordinator's turn, and the values that say how to continue in a later turn.
 
-A step is a change of one transactional id. A handler prepares a step (in `metadata`) and passes it
-to `write`, a method of its turn, together with a `Purpose`: what to do once the append has
-completed. `TransactionShared` has the state that outlives a turn. A marker is the record that ends
-a transaction in one of its partitions. To fence a producer is to raise the epoch of its id, so that
-its requests are refused.
+A turn is the handling of one input, such as a request or a completed append. If a request changes a
+transactional id, its handler prepares the change (a step, see `metadata`) and passes it to
+`TransactionTurn.write`, which appends it to the log. With the step it passes a `Purpose`. This
+value says what to do when the append has completed. For example, the purpose of a new producer
+epoch is to answer the InitProducerId that asked for it.
 """
 
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ from protocol.trace import TraceEvent, TraceKind
 
 @dataclass(frozen=True, slots=True)
 class NewProducerEpoch:
-    """Purpose: answer the InitProducerId whose producer id and epoch are being written."""
+    """Purpose of a step with a new epoch: to answer the InitProducerId that asked for it."""
 
     request_id: RequestId
     api_version: int
@@ -41,7 +41,10 @@ class NewProducerEpoch:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsAdded:
-    """Purpose: add the outcome of one transaction to the answer of an AddPartitionsToTxn."""
+    """Purpose of a step that adds partitions: to put the outcome into the answer of the request.
+
+    The request may be about several transactions, so its answer is collected step by step.
+    """
 
     answer: "CollectedAnswer"
     partitions: tuple[TopicPartition, ...]
@@ -49,12 +52,13 @@ class PartitionsAdded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndDecided:
-    """Purpose: answer the request that ended a transaction, and send the markers.
+    """Purpose of a step that decides the end of a transaction: to answer, and to send the markers.
 
-    request_id: an EndTxn, or the InitProducerId of a new producer; None for a transaction that
-        timed out.
-    is_init: the request is an InitProducerId; the transaction of its predecessor is aborted.
-    is_epoch_fence: the step also raises the epoch, to fence the producer.
+    request_id: the request that ended the transaction. It is an EndTxn, or the InitProducerId of a
+        new producer with the same transactional id. None if the transaction timed out.
+    is_init: True if the request is an InitProducerId.
+    is_epoch_fence: True if the step also raises the epoch, so that the old producer's requests are
+        refused.
     """
 
     is_commit: bool
@@ -66,15 +70,12 @@ class EndDecided:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """Purpose: end a transaction, whose completion is being written.
-
-    The completion is the step after the transaction's last marker.
-    """
+    """Purpose of a transaction's last step, after all markers: the transaction is complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """Purpose: forget a transactional id whose tombstone is being written."""
+    """Purpose of a step that deletes an expired transactional id: to forget it."""
 
 
 Purpose = NewProducerEpoch | PartitionsAdded | EndDecided | Completed | Expired
@@ -82,7 +83,7 @@ Purpose = NewProducerEpoch | PartitionsAdded | EndDecided | Completed | Expired
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingStep:
-    """A step that is being written to a partition's log, with its purpose."""
+    """A step that is being appended to a partition of `__transaction_state`, with its purpose."""
 
     partition: int
     coordinator_epoch: int
@@ -93,17 +94,17 @@ class PendingStep:
 
 @dataclass(frozen=True, slots=True)
 class AbortTimer:
-    """Timer of the periodic check for transactions over their timeout."""
+    """Timer of the periodic search for transactions that have run longer than their timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpirationTimer:
-    """Timer of the periodic check for expired transactional ids."""
+    """Timer of the periodic search for transactional ids that nobody has used for long."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompletionTimer:
-    """Timer after which the failed append of a completion is repeated."""
+    """Timer after which the last step of a transaction is appended again, because it failed."""
 
     transactional_id: str
 
@@ -112,11 +113,13 @@ TransactionTimer = AbortTimer | ExpirationTimer | CompletionTimer
 
 
 class CollectedAnswer:
-    """The unfinished answer to an AddPartitionsToTxn: errors by transaction and partition.
+    """The unfinished answer to an AddPartitionsToTxn, which may be about several transactions.
 
-    `missing`: number of transactions without an outcome so far.
-    `is_add_offsets`: the request is an AddOffsetsToTxn. It is handled like an AddPartitionsToTxn of
-    one transaction with one partition, but its answer has only that partition's error.
+    `errors` has the outcomes so far: transactional id -> partition -> error. `missing` counts the
+    transactions that have no outcome yet.
+
+    An AddOffsetsToTxn is handled in the same way, as a request with one transaction and one
+    partition. Then `is_add_offsets` is True, and the answer has only that partition's error.
     """
 
     def __init__(
@@ -143,7 +146,7 @@ class OwnedPartition:
 
 @dataclass(slots=True, kw_only=True)
 class TransactionShared:
-    """State of a transaction coordinator that outlives a turn."""
+    """What all turns of a coordinator share."""
 
     config: BrokerConfig
     num_partitions: int
@@ -153,11 +156,11 @@ class TransactionShared:
     loading: dict[int, TransactionLoad] = field(default_factory=dict)
     in_flight: InFlight[TransactionTimer, PendingStep] = field(default_factory=InFlight)
     completions: dict[str, PendingStep] = field(default_factory=dict)
-    """Transactional id -> the completion that is appended once its last marker is written."""
+    """Transactional id -> its completion, the step that is appended after the last marker."""
 
 
 class TransactionTurn(BaseTurn[TransactionTimer, PendingStep, TransactionResult]):
-    """The context of one input of the transaction coordinator."""
+    """What the handlers of one input of the transaction coordinator share."""
 
     __slots__ = ("shared",)
 
@@ -186,7 +189,7 @@ class TransactionTurn(BaseTurn[TransactionTimer, PendingStep, TransactionResult]
         step: Transition,
         purpose: Purpose,
     ) -> None:
-        """Append a step to the log; `purpose` says what follows once the log has answered."""
+        """Append a step to the log. `purpose` says what to do when the append has completed."""
         self.write_step(
             PendingStep(
                 partition=owned.partition,
@@ -199,8 +202,8 @@ class TransactionTurn(BaseTurn[TransactionTimer, PendingStep, TransactionResult]
 
     def write_step(self, pending: PendingStep) -> None:
         """Append a step to the log."""
-        # The append may take as long as the producer's transaction timeout, as in Kafka. If the
-        # limit were shorter, a client could get an error although the step is stored soon after.
+        # As in Kafka, the append fails only after the producer's transaction timeout. With a
+        # shorter limit, a client could get an error although the step is stored soon after.
         self.result.appends.append(
             Append(
                 append_id=self._in_flight.add_append(pending),
