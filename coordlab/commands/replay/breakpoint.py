@@ -10,19 +10,21 @@ from bdb import BdbQuit
 from types import FrameType
 from typing import Any
 
+import click
 from rich.console import Console
 
 from cluster.node_factory import Node
 from coordlab.commands.replay.recording import Moment
 from coordlab.commands.replay.state_view import group_lines, print_state
 from coordlab.console import clock, row_line
+from coordlab.parameters import RunTimeParam
 from protocol.ids import NodeName
 
 INTRODUCTION = """\
 In scope: runtime, status, experiment, faults, rows (the last of the trace),
   state()            the whole state           groups()       groups and members
   last(10, "broker-1")  rows of a node         node("broker-1")   the node itself
-  at("12.5s")        stop there again
+  at("12.5s")        stop again at this time, after `c`
 `c` continues to the end, `s` steps into the next event, `q` ends the run here."""
 
 
@@ -65,8 +67,22 @@ def _stop_with_names_in_scope(moment: Moment, console: Console) -> None:
         """Return the node of this name."""
         return runtime.node(NodeName(name))
 
+    def at(time: str) -> None:
+        """Stop again at this time of the run's clock, such as "12.5s"."""
+        try:
+            time_us = RunTimeParam().convert(time, param=None, ctx=None)
+        except click.BadParameter as error:
+            console.print(error.message, markup=False)
+            return
+        if time_us <= moment.time_us:
+            now = clock(moment.time_us)
+            console.print(f"expected a time after {now}, got {clock(time_us)}", markup=False)
+            return
+        moment.stop_again_at(time_us)
+        console.print(f"`c` continues to {clock(time_us)}", markup=False)
+
     # Only the user of the debugger uses these names. Ruff would report them as unused.
-    _in_scope = (experiment, faults, state, groups, last, node)
+    _in_scope = (experiment, faults, state, groups, last, node, at)
     # After the command `c` the run goes on, and a Ctrl-C should end it in order. Without `nosigint`
     # Pdb would install its own handler for Ctrl-C.
     _Debugger(nosigint=True).set_trace()

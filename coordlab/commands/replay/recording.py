@@ -33,6 +33,8 @@ class Moment:
     - `status`: what each live node answers about its own state.
     - `faults`: an entry for each fault of the plan, with what is known of it so far.
     - `rows`: the last rows of the trace.
+    - `stop_again_at`: takes a later time of the run's clock in microseconds. The run stops there,
+      too, and is inspected again.
     """
 
     runtime: VirtualRuntime
@@ -42,6 +44,7 @@ class Moment:
     status: ClusterStatus
     faults: tuple[JournalEntry, ...]
     rows: tuple[TraceRow, ...]
+    stop_again_at: Callable[[int], None]
 
 
 Inspection = Callable[[Moment], bool]
@@ -95,7 +98,7 @@ class Recorder:
         run ends there. Both are None if nobody wants to inspect the run.
         """
         if at_us is not None and inspect is not None:
-            self._runtime.at(at_us, lambda: self._stop_and_inspect(inspect))
+            self._stop_at(at_us, inspect)
         run = ExperimentRun(
             self._experiment,
             plan_of(self._experiment),
@@ -119,6 +122,9 @@ class Recorder:
             reached=self._reached,
         )
 
+    def _stop_at(self, time_us: int, inspect: Inspection) -> None:
+        self._runtime.at(time_us, lambda: self._stop_and_inspect(inspect))
+
     def _stop_and_inspect(self, inspect: Inspection) -> None:
         """Call `inspect` with the present moment.
 
@@ -134,6 +140,7 @@ class Recorder:
             status=self._runtime.status_now(),
             faults=() if progress is None else progress.faults,
             rows=tuple(self._rows),
+            stop_again_at=lambda time_us: self._stop_at(time_us, inspect),
         )
         self._ended_by_inspection = not _goes_on_after(inspect, moment)
         if self._ended_by_inspection:
