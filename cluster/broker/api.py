@@ -1,12 +1,9 @@
 """BrokerApi: passes each request of a client or of another broker to the part that answers it.
 
-It also makes the checks of Kafka's API layer, which come before the coordinator's own checks.
+Some requests are checked here before a coordinator gets them, as in Kafka's API layer: a commit for
+a partition that does not exist, for example, is refused here. The part that gets the request
+answers it by Host.reply, immediately or later.
 
-- The host is the broker's only way to the outside. It delivers requests, and its `reply` takes the
-  answers, at once or later.
-- An envelope is a request with its version, client id and listener.
-- The cache is the broker's copy of the metadata.
-- A static member is a group member with a configured `group.instance.id`.
 Source: Kafka `KafkaApis`; docs/kafka, BEHAVIOUR 2.0.
 """
 
@@ -102,7 +99,7 @@ from protocol.metadata_version import has_static_members, metadata_version
 from protocol.wire.listener_versions import api_versions
 
 SYNC_GROUP_NAMES_PROTOCOL_SINCE_VERSION = 5
-"""First version of SyncGroup that must name the protocol's type and name."""
+"""First version of SyncGroup that must have the type and the name of the group's protocol."""
 
 
 class BrokerApi:
@@ -121,7 +118,8 @@ class BrokerApi:
         config: BrokerConfig,
     ) -> None:
         version = metadata_version(config.inter_broker_protocol_version)
-        # Brokers of an old version refuse requests with a group.instance.id.
+        # Brokers of old versions know no static members, and refuse requests with a
+        # group.instance.id.
         self._has_static_members = has_static_members(version)
         self._host = host
         self._cache = cache
@@ -175,8 +173,8 @@ class BrokerApi:
             case OffsetDeleteRequest() as request:
                 self._offset_delete(request_id, envelope, request)
             case ConsumerGroupHeartbeatRequest():
-                # Kafka 3.9 answers so by default: group.coordinator.rebalance.protocols then has
-                # only `classic`, and this API belongs to the protocol `consumer`.
+                # Kafka 3.9 answers the same by default, because this API is part of the new group
+                # protocol, which must be switched on (group.coordinator.rebalance.protocols).
                 self._host.reply(
                     request_id,
                     ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION),
@@ -216,10 +214,10 @@ class BrokerApi:
                 _refuse_other_world(other)
 
     def check_invariants(self) -> None:
-        """Check that each unanswered request waits in one of the parts that answer later.
+        """Check that each unanswered request is held by one of the parts that answer later.
 
-        All other parts answer their requests as soon as they come. Requests about groups are left
-        out here (`elsewhere`), because GroupCoordination checks them.
+        Requests about groups are left out here, because GroupCoordination checks them.
+
         Raises: InvariantViolation.
         """
         check_unanswered(
@@ -249,8 +247,9 @@ class BrokerApi:
     ) -> None:
         """Answer Metadata; begin to create missing topics if client and broker permit it.
 
-        The answer for such a topic is UNKNOWN_TOPIC_OR_PARTITION until the topic exists, so the
-        client asks again. Source: Kafka KafkaApis.getTopicMetadata.
+        Until the topic exists, the answer is UNKNOWN_TOPIC_OR_PARTITION, and the client asks again.
+
+        Source: Kafka KafkaApis.getTopicMetadata.
         """
         if request.allow_auto_topic_creation and self._config.auto_create_topics_enable:
             self._forwarding.create_missing(self._cache.missing_topics(request))
@@ -261,8 +260,8 @@ class BrokerApi:
     ) -> None:
         """Refuse partitions that do not exist; pass the other partitions to the coordinator.
 
-        As in Kafka, if none of the partitions exists, the coordinator does not get the request. So
-        the group and the member are not checked.
+        As in Kafka, if none of them exists, the coordinator does not get the request at all. Then
+        nobody checks the group and the member.
         """
         known, unknown = without_unknown(request, self._cache.contains)
         if not unknown:
@@ -275,7 +274,7 @@ class BrokerApi:
     def _txn_offset_commit(
         self, request_id: RequestId, envelope: RequestEnvelope, request: TxnOffsetCommitRequest
     ) -> None:
-        """Refuse nonexistent partitions, and pass on existing ones, like `_offset_commit`."""
+        """Do the same as `_offset_commit` for a commit in a transaction."""
         known, unknown = without_unknown(request, self._cache.contains)
         if not unknown:
             self._coordination.handle(request_id, envelope)
@@ -287,13 +286,13 @@ class BrokerApi:
     def _offset_delete(
         self, request_id: RequestId, envelope: RequestEnvelope, request: OffsetDeleteRequest
     ) -> None:
-        """Refuse partitions that do not exist, and pass on the existing ones like `_offset_commit`.
+        """Do the same as `_offset_commit` for the deletion of offsets.
 
-        In contrast to a commit, a request without any partition is answered here, too.
+        There is one difference: a request without any partition does not reach the coordinator.
         """
         known, unknown = without_unknown(request, self._cache.contains)
-        # The request may name topics without any partition. Then `known` has these topics, although
-        # there is nothing to delete.
+        # `known.topics` alone does not tell whether there is something to delete, because a request
+        # may name a topic without partitions.
         if any(topic.partitions for topic in known.topics):
             self._coordination.handle(request_id, _with_body(envelope, known), unknown)
         else:
@@ -337,5 +336,5 @@ def _with_body(
 
 
 def _refuse_other_world(request: ZooKeeperRequest | QuorumRequest) -> NoReturn:
-    """Raise SimulationError: only ZooKeeper servers get requests of these types."""
+    """Raise SimulationError, because only ZooKeeper servers get requests of these types."""
     raise SimulationError(f"a broker is no ZooKeeper server, got {type(request).__name__}")

@@ -1,8 +1,9 @@
 """A broker's identity, and its connections to other nodes.
 
-A purpose is the use of a connection, such as heartbeats. Each purpose has its own connection. A
-connection that has ended is replaced. An incarnation is one life of the broker, from a start to its
-end. A broker epoch is the number that the controller gives to a broker's registration.
+A broker has a connection to the controller for each purpose (heartbeats, AlterPartition, fetches of
+metadata and so on), so that a slow request of one kind does not hold up the others. The channels
+here open such a connection when it is needed, and replace it when it has ended.
+
 Source: Kafka `BrokerToControllerChannelManager`, `InterBrokerSendThread`.
 """
 
@@ -32,11 +33,11 @@ class BrokerIdentity:
 
 
 class ControllerChannel:
-    """A connection to the controller for one purpose.
+    """The connection to the active controller for one purpose.
 
-    Heartbeats, AlterPartition and the fetches of metadata each have a channel of their own. If the
-    connection has ended, the channel tries the next controller of the list. If a controller answers
-    NOT_CONTROLLER, the caller must call `try_next_controller`.
+    A broker does not know which controller is active. If the connection has ended, the channel
+    connects to the next controller of the list. If a controller answers NOT_CONTROLLER, the caller
+    must call `try_next_controller`.
     """
 
     def __init__(self, host: Host, controllers: tuple[NodeName, ...], purpose: str) -> None:
@@ -68,7 +69,7 @@ class ControllerChannel:
 class BrokerChannels:
     """One connection to each broker, all for one purpose.
 
-    A broker may be its own peer: as in Kafka, a broker's requests to itself go over its listener.
+    As in Kafka, a broker may send requests to itself in this way, too.
     """
 
     def __init__(self, host: Host, purpose: str) -> None:

@@ -1,9 +1,7 @@
-"""The broker's node: builds the parts of a broker on a Host and starts them.
+"""The broker's node: creates the parts of a broker, connects them and starts them.
 
-A node is one server or client of the cluster. Its Host is all that it may touch: clock, randomness,
-timers, connections, storage, trace. An incarnation is one life of a node; each restart begins a new
-one, counted from 0. A ControllerChannel is a connection to the controller for one purpose (use). A
-fenced broker may lead no partition: it has just registered, or its heartbeats have stopped.
+BrokerNode.__init__ shows which parts a broker has. The methods below it are what the runtime calls:
+`start`, `shut_down`, `report`, and the checks of invariants.
 """
 
 import uuid
@@ -50,19 +48,20 @@ from protocol.ids import (
 )
 
 CONTROLLED_SHUTDOWN_TIMEOUT_US = 300_000_000
-"""Longest wait for the controller's permission to stop. Source: Kafka KafkaBroker.shutdown (5 min).
-"""
+"""Longest wait for the controller's permission to stop: 5 minutes.
+
+Source: Kafka KafkaBroker.shutdown."""
 
 
 class BrokerNode:
     """One incarnation of a broker.
 
-    The broker serves no request until it has read its own registration from the metadata log. From
-    then on it serves as long as it lives, fenced or not.
+    The broker accepts no connection until it has read its own registration from the metadata log.
+    From then on it serves as long as it lives, even while the controller has fenced it.
     """
 
     def __init__(self, host: Host, cluster: ClusterSpec, spec: BrokerSpec) -> None:
-        # An unsupported codec must fail here, and not at the first append to `__consumer_offsets`.
+        # If the codec is not supported, the broker must fail now and not at its first append.
         require_codec(cluster.broker_config.offsets_topic_compression_codec)
         self._host = host
         self._cluster = cluster
@@ -143,9 +142,9 @@ class BrokerNode:
             lambda: self._metadata.applied_offset,
             self._caught_up,
         )
-        # Two conditions, because a cluster may have ZooKeeper servers that its brokers do not use.
         self._zookeeper: ZooKeeperRegistration | None = None
-        """Registration for consumers on ZooKeeper; None if brokers do not register there."""
+        """The registration by which old consumers find this broker; None if it has none."""
+        # Both conditions are needed: a cluster may have ZooKeeper servers that its brokers ignore.
         if cluster.brokers_register_in_zookeeper and cluster.zookeepers:
             servers = tuple(server.name for server in cluster.zookeepers)
             self._zookeeper = ZooKeeperRegistration(host, self._identity.broker_id, servers)
@@ -158,15 +157,14 @@ class BrokerNode:
         """Recover the disk, register with the controller, and pull metadata."""
         host = self._host
         report_recoveries(host)
-        # `preload` writes the records that the cluster has from the beginning. It does so before
-        # the replicas start, because they read the logs. Later incarnations find the records on the
-        # disk.
+        # An experiment may give the cluster a past: records that are in its logs from the
+        # beginning. They must be on the disk before the replicas read their logs.
         if host.incarnation == 0:
             preload(host.storage, self._identity.broker_id, self._cluster)
         self._replicas.start()
         self._tasks.start()
         if any(topic.name == TRANSACTION_STATE for topic in self._cluster.topics):
-            # Without this topic there are no transactions, so their periodic timers are not needed.
+            # A cluster without this topic has no transactions, so it does not need their timers.
             self._transactions.start()
             host.spawn(self._transaction_tasks.run(), name="transaction-tasks")
         host.spawn(self._metadata.run(), name="metadata-fetcher")
@@ -175,22 +173,25 @@ class BrokerNode:
             self._zookeeper.start()
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Begin a controlled shutdown: the broker serves until its leaderships have moved away.
+        """Begin a controlled shutdown: the broker serves until other brokers lead its partitions.
 
-        A group is unloaded when its partition gets another leader. `on_done` is called when the
-        controller lets this broker stop, or after CONTROLLED_SHUTDOWN_TIMEOUT_US without an answer.
-        In the second case, partitions that this broker still leads lose their leader.
-        Raises: SimulationError if it was called before. Source: Kafka BrokerServer.shutdown.
+        `on_done` is called when the controller permits the broker to stop. If the permission does
+        not come, it is called after CONTROLLED_SHUTDOWN_TIMEOUT_US, although the broker may still
+        lead partitions.
+
+        Raises: SimulationError if it was called before.
+        Source: Kafka BrokerServer.shutdown.
         """
         if self._on_stopped is not None:
             raise SimulationError(f"{self._host.name} is shutting down already")
         self._on_stopped = on_done
         self._host.log("controlled shutdown begins")
-        # The replicas must know of the shutdown before the heartbeat that asks for it is sent. The
-        # events come in this order:
-        # 1. The heartbeat reaches the controller, which removes this broker from the ISRs.
+        # The replicas must know of the shutdown before the controller does:
+        # 1. The controller gets the heartbeat that asks for the shutdown, and removes this broker
+        #    from the ISRs.
         # 2. This broker reads the removals in its metadata.
-        # 3. The replicas stop following, because the controller would not readmit this broker.
+        # 3. The replicas then stop following. Otherwise they would catch up and ask to be taken
+        #    into the ISRs again, which the controller would refuse.
         self._replicas.begin_controlled_shutdown()
         self._shutdown_limit = self._host.after(
             CONTROLLED_SHUTDOWN_TIMEOUT_US, self._give_up_controlled_shutdown
@@ -198,7 +199,7 @@ class BrokerNode:
         self._heartbeats.begin_controlled_shutdown(self._stop)
 
     def report(self, status: ClusterStatus) -> None:
-        """Write that this broker lives, and the groups that it coordinates, into `status`."""
+        """Add to `status` that this broker is alive, and which groups it coordinates."""
         broker_id = self._identity.broker_id
         status.brokers_alive[broker_id] = True
         for group in self._coordination.coordinator.groups():
@@ -214,7 +215,7 @@ class BrokerNode:
             )
 
     def check_invariants(self, *, thoroughly: bool = False) -> None:
-        """Check all invariants between two events. If `thoroughly`, the checks also read every log.
+        """Check all invariants of this broker; if `thoroughly`, also those for which logs are read.
 
         Raises: InvariantViolation.
         """
@@ -222,7 +223,7 @@ class BrokerNode:
         self._transactions.check_invariants()
         self._replicas.check_invariants(thoroughly=thoroughly)
         self._api.check_invariants()
-        # Until a change is published, the replicas follow older metadata than the cache has.
+        # While a change is not published, the cache has newer metadata than the replicas.
         if self._metadata.is_published():
             self._replicas.check_follows_metadata()
             if thoroughly:
@@ -249,12 +250,12 @@ class BrokerNode:
         return self._replicas.partitions
 
     def transaction(self, transactional_id: str) -> TransactionMetadata | None:
-        """Return a transactional id of this transaction coordinator, for checks; to read only."""
+        """Return what this transaction coordinator knows of a transactional id; to read only."""
         return self._transactions.coordinator.metadata(transactional_id)
 
     def _give_up_controlled_shutdown(self) -> None:
         self._host.log("timed out waiting for the controller to approve controlled shutdown")
-        self._heartbeats.end()  # so that a late permission does not stop the broker once more
+        self._heartbeats.end()  # else a permission that comes late would call `_stop` again
         self._stop()
 
     def _stop(self) -> None:
@@ -271,15 +272,17 @@ class BrokerNode:
             self._zookeeper.close(self._on_stopped)
 
     async def _caught_up(self) -> None:
-        """Publish the metadata read so far, and only then begin to serve."""
+        """Let the replicas and coordinators act on the metadata read so far, then begin to serve."""
         await self._metadata.publish_first()
         self._host.serve(self._api.handle)
 
     def _publish(self, changed: list[TopicPartition]) -> None:
         """Apply a change of the metadata to the replicas, and then to the coordinators.
 
-        The cache has the change already; `changed` are the partitions that it concerns. The
-        replicas come first, so that a coordinator loads from a replica that leads already.
+        `changed` are the partitions that the change is about; it is in the cache already. The
+        replicas come first, because a coordinator loads its groups from a replica that must lead by
+        then.
+
         Source: docs/kafka, BEHAVIOUR 5.5.
         """
         leadership = self._replicas.apply(changed)
@@ -294,5 +297,5 @@ class BrokerNode:
 
 
 def _num_partitions(cluster: ClusterSpec, topic: str, default: int) -> int:
-    """Return the number of partitions of `topic` in `cluster`; `default` if it lacks the topic."""
+    """Return the number of partitions of `topic`, or `default` if the cluster has no such topic."""
     return next((each.partitions for each in cluster.topics if each.name == topic), default)

@@ -1,9 +1,10 @@
 """DescribeConfigs: the settings of topics and of this broker, with the source of each value.
 
-A synonym is Kafka's word for a place that gives a setting a value: the topic, the broker's
-configuration, or the default. The first synonym in a setting's list is in force. A field is the
-attribute of TopicConfig or BrokerConfig that holds a setting; `kafka_name` returns the setting's
-name.
+A setting of a topic may have a value in several places: at the topic, in the broker's
+configuration, and by default. Kafka calls each of these a *synonym*; the answer lists them, and the
+first one is in force. The settings are fields of TopicConfig and BrokerConfig, such as
+`min_insync_replicas`; `kafka_name` returns their names in Kafka, such as "min.insync.replicas".
+
 Source: Kafka `ConfigHelper.describeConfigs`.
 DEVIATION: only settings that exist here are described; integers are LONG, whatever their width in
 Kafka.
@@ -39,10 +40,9 @@ BROKER_SETTING_OF: dict[str, str] = {
     "flush_messages": "log_flush_interval_messages",
     "flush_ms": "log_flush_interval_ms",
 }
-"""For a field of TopicConfig: the field of BrokerConfig that is in force if the topic sets no
-value.
+"""Field of TopicConfig -> the field of BrokerConfig that counts if the topic has no value.
 
-Topic settings that are missing here have only a default."""
+Other settings of a topic have only a default."""
 
 
 def describe_configs(

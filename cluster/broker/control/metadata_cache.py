@@ -1,11 +1,11 @@
 """A broker's copy of the metadata, and the answers that it gives from the copy.
 
-The controller records every change of the cluster in the metadata log. The image is the state that
-results from these records: the brokers, and the topics with each partition's registration (leader,
-replicas, in-sync replicas). A delta is a sequence of further records. The copy may be behind the
-controller. Even then the broker answers Metadata and FindCoordinator from its copy, so clients may
-get stale answers. A fenced broker may lead no partition: it has just registered, or its heartbeats
-to the controller have stopped.
+The controller writes every change of the cluster to the metadata log. Each broker reads this log,
+and applies the records to its MetadataImage: the brokers, the topics, and the leader and replicas
+of each partition. A broker may be behind the controller. It answers Metadata and FindCoordinator
+from its copy even then, so clients may get stale answers. This is how a real cluster behaves, and
+important for the failovers that this project studies.
+
 Source: Kafka `KRaftMetadataCache`, `KafkaApis.getCoordinator`.
 """
 
@@ -42,10 +42,11 @@ from protocol.records.metadata import NO_LEADER, MetadataRecord, RemoveTopicReco
 from protocol.topic_names import topic_name_problem
 
 SHARE_SINCE_VERSION = 6
-"""First version of FindCoordinator that knows the coordinator of share groups."""
+"""First version of FindCoordinator that can ask for the coordinator of a share group."""
 BATCHES_SINCE_VERSION = 4
-"""First version of FindCoordinator with several keys. Answers of this version and later ones have
-error codes without messages."""
+"""First version of FindCoordinator that can ask for several coordinators.
+
+From this version on, the answers have error codes but no messages."""
 ERROR_MESSAGES = {
     ErrorCode.NONE: "NONE",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
@@ -58,11 +59,11 @@ ERROR_MESSAGES = {
 
 
 class MetadataCache:
-    """A broker's metadata image, updated by deltas, and answers to clients from it.
+    """A broker's copy of the metadata, and the answers to clients from it.
 
-    The numbers of partitions of `__consumer_offsets` and `__transaction_state` are fixed at the
-    start: Kafka does not follow their growth either (docs/kafka, BEHAVIOUR 2.1). Kafka's default
-    for both numbers is 50.
+    The numbers of partitions of `__consumer_offsets` and `__transaction_state` are set once at the
+    start, because Kafka's coordinators do not notice their growth either (docs/kafka, BEHAVIOUR
+    2.1). In Kafka both are 50 by default.
     """
 
     def __init__(
@@ -71,8 +72,8 @@ class MetadataCache:
         self.image = MetadataImage()
         """The image; only `apply` changes it."""
         self.eligible_brokers: dict[BrokerId, BrokerEpoch] = {}
-        """Brokers that may join an ISR (the in-sync replicas of a partition), with their epochs.
-        `apply` changes this dict in place."""
+        """The brokers that may be in an ISR, with their epochs. Partitions hold a reference to this
+        dict, so `apply` changes it in place."""
         self._num_offsets_partitions = num_offsets_partitions
         self._num_transaction_partitions = num_transaction_partitions
 
@@ -86,11 +87,11 @@ class MetadataCache:
 
         Deleted partitions are included, although the image no longer has them.
         """
-        # A dict as an ordered set, so that the order of the result is the same in every run.
+        # A dict keeps the order of insertion, so the order of the result is the same in every run.
         changed: dict[TopicPartition, None] = {}
         for record in records:
             if isinstance(record, RemoveTopicRecord):
-                # Note the partitions before the replay, which removes them from the image.
+                # Before the replay, because the replay removes the partitions from the image.
                 for index in range(len(self.image.topics.get(record.name, ()))):
                     changed[TopicPartition(record.name, index)] = None
             partition = self.image.replay(record)
@@ -128,9 +129,9 @@ class MetadataCache:
     def metadata(self, request: MetadataRequest, listener_name: str = "") -> MetadataResponse:
         """Answer Metadata: live brokers and the requested topics.
 
-        `listener_name` is the listener at which the request arrived; "" if a node of this project
-        sent it, and not a real Kafka client. The answer has each broker's address at this
-        listener. As in Kafka, a broker without this listener is left out.
+        A real Kafka client connects to a named listener of a broker. The answer then has the
+        address of each broker at the listener of the same name, and leaves out brokers without one,
+        as in Kafka. `listener_name` is "" if a node of this project sent the request.
         """
         # None requests all topics.
         topics = self.image.topics if request.topics is None else request.topics
@@ -143,8 +144,8 @@ class MetadataCache:
         )
         return MetadataResponse(
             brokers=brokers,
-            # Clients expect a broker as the controller here, and a KRaft controller is no broker.
-            # Kafka names any live broker; this code names the one with the lowest id.
+            # Clients expect a broker here, but the controller of KRaft is none. Kafka names a
+            # random live broker; here it is the one with the lowest id.
             controller_id=min((broker.node_id for broker in brokers), default=-1),
             topics=tuple(self._topic(name) for name in topics),
         )
@@ -202,17 +203,16 @@ class MetadataCache:
         """Return the coordinator of one key. The checks are in Kafka's order (BEHAVIOUR 2.1)."""
         # `in` needs a tuple: before Python 3.12, `number in CoordinatorType` raises TypeError.
         if key_type not in tuple(CoordinatorType):
-            # Kafka answers with an exception here. So the message is also in versions from
-            # BATCHES_SINCE_VERSION on, which have no messages otherwise.
+            # In Kafka an exception causes this answer. So it has a message in every version.
             error = ErrorCode.INVALID_REQUEST
             return Coordinator(key=key, error_code=error, error_message=ERROR_MESSAGES[error])
         if key_type == CoordinatorType.SHARE and api_version < SHARE_SINCE_VERSION:
             return _no_coordinator(key, ErrorCode.INVALID_REQUEST, api_version)
 
         kind = CoordinatorType(key_type)
-        # A coordinator is the leader of a partition of its internal topic. This project has no
-        # internal topic for share groups. A cluster without transactions has no topic
-        # `__transaction_state`; then `live_leader` returns None.
+        # The coordinator is the leader of a partition of an internal topic. There is no such topic
+        # for share groups here, and none for transactions in a cluster without transactions. Then
+        # there is no leader.
         leader_id = (
             None
             if kind is CoordinatorType.SHARE
@@ -256,5 +256,5 @@ def _no_coordinator(key: str, error: ErrorCode, api_version: int) -> Coordinator
 
 
 def _error_message(error: ErrorCode, api_version: int) -> str:
-    """Return the message of an answer to FindCoordinator: "" from BATCHES_SINCE_VERSION on."""
+    """Return the message for an error code in an answer to FindCoordinator of this version."""
     return "" if api_version >= BATCHES_SINCE_VERSION else ERROR_MESSAGES[error]

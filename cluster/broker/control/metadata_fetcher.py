@@ -1,10 +1,13 @@
 """Fetching of the metadata log from the controller, and publication of its changes.
 
-A fetch is a long poll: the controller answers it when there are new records. A delta is the records
-of one answer. It takes effect in two steps:
-1. It is applied to the cache, the broker's copy of the metadata. This takes no time.
-2. It is published: applied to the replicas and the coordinators of this broker. In virtual time
-   (the run's simulated clock) this takes the modelled time of `cluster.costs`.
+The controller answers a fetch as soon as there are new records. New records take effect in two
+steps:
+
+1. They are applied to the MetadataCache, from which the broker answers clients.
+2. They are *published*: the replicas and coordinators of this broker act on them. On a real broker
+   this takes some time, in which the cache is already newer. In virtual time the broker therefore
+   sleeps for the time that `cluster.costs` says.
+
 Source: KRaft's `KafkaRaftClient` as observer, `MetadataLoader`, `BrokerMetadataPublisher`.
 DEVIATION: a broker keeps no copy of the metadata log. It reads the log from offset 0 when it
 starts.
@@ -31,12 +34,12 @@ BACKOFF_US_MAX = 1_000_000
 
 
 class MetadataFetcher:
-    """Keeps the metadata cache up to date and calls `publish` with changed partitions.
+    """Keeps the metadata cache up to date, and calls `publish` with the changed partitions.
 
-    `publish_first` is called when the broker has read its own registration from the metadata log.
-    Nothing is published before. In older metadata, the broker's previous incarnation (its life
-    before the restart) may still lead partitions, and a restarted broker must not act on this.
-    Kafka, too, installs its publishers only when the broker has caught up.
+    Nothing is published until `publish_first` is called, when the broker has read its own
+    registration. Before that it reads the past, in which it may still be the leader of partitions,
+    from the time before its restart. It must not act on this. Kafka, too, installs its publishers
+    only when the broker has caught up.
     """
 
     def __init__(
@@ -58,11 +61,11 @@ class MetadataFetcher:
         self._publish_us = cluster.costs.publish_us if host.simulates_costs else 0
         self._publish_jitter_us = cluster.costs.publish_jitter_us if host.simulates_costs else 0
         self._changed: dict[TopicPartition, None] = {}
-        """Partitions that changed in the cache since the last publication: an ordered set."""
+        """The partitions that changed since the last publication, as the keys of the dict."""
         self._may_publish = False
         """True from `publish_first` on."""
         self._is_publishing = False
-        """True while `_publish_changes` runs, which sleeps for the modelled time."""
+        """True while `_publish_changes` runs."""
         self._published_offset = -1
         """Offset of the newest published record."""
 
@@ -70,11 +73,12 @@ class MetadataFetcher:
     def applied_offset(self) -> int:
         """Offset of the newest metadata record that this broker acts on; -1 before the first.
 
-        Before `publish_first`, all records in the cache count, although nothing is published.
-        Otherwise a starting broker could never report that it has caught up.
+        Once the broker has started, these are the published records. Before `publish_first` it is
+        the last record in the cache: otherwise the broker could never report that it has caught up.
+
         Source: Kafka MetadataLoader.lastAppliedOffset, which brokers report in their heartbeats.
         """
-        # After `publish_first`, records in the cache that are not published yet do not count.
+        # The cache has records that are not published yet.
         if self._is_publishing or (self._changed and self._may_publish):
             return self._published_offset
         return self._cache.last_applied_offset
@@ -91,8 +95,8 @@ class MetadataFetcher:
                 batches = await self._fetch()
             except (Disconnected, RequestTimedOut):
                 batches = None
-            # The wait is not in the handler above: code compiled by mypyc would keep the exception,
-            # and all objects of its traceback, alive during the wait.
+            # This wait is not in the `except` block: there, code compiled by mypyc would keep the
+            # exception alive during the wait, with everything that its traceback refers to.
             if batches is None:
                 await self._host.sleep(backoff_us)
                 backoff_us = min(2 * backoff_us, BACKOFF_US_MAX)
@@ -100,8 +104,9 @@ class MetadataFetcher:
             backoff_us = BACKOFF_US_MIN
             if batches:
                 if not self._is_publishing:
-                    # From `publish_first` on, the records in the cache are all published here, or
-                    # changed no partition. Before that, nothing reads this offset.
+                    # All records that the cache has before `_apply` are published, or changed no
+                    # partition. (Before `publish_first` this is not so, but nothing reads the
+                    # offset then.)
                     self._published_offset = self._cache.last_applied_offset
                 self._apply(batches)
                 if self._changed and self._may_publish and not self._is_publishing:
@@ -111,8 +116,8 @@ class MetadataFetcher:
 
     async def publish_first(self) -> None:
         """Publish the whole cache now, and from then on each change."""
-        # `_is_publishing` is set before the first wait. Otherwise a delta that arrives during the
-        # wait would make `run` begin a second publication.
+        # Set before `_publish_changes` waits. Otherwise records that arrive during the wait would
+        # make `run` begin a second publication.
         self._may_publish = self._is_publishing = True
         await self._publish_changes()
 
@@ -146,28 +151,27 @@ class MetadataFetcher:
     def _apply(self, batches: tuple[RecordBatch, ...]) -> None:
         """Apply fetched records to the cache, and note the partitions that they change."""
         for batch in batches:
-            # The first batch may begin before the fetch offset. Then `skip` is the number of its
-            # records that the image has already. For all later batches `skip` is 0.
+            # The first batch may begin before the fetch offset. The image has its first `skip`
+            # records already.
             skip = self._cache.image.end_offset - batch.base_offset
             records = [decode_metadata_record(r) for r in decode_records(batch.records)[skip:]]
             for partition in self._cache.apply(records):
                 self._changed[partition] = None
 
     async def _publish_changes(self) -> None:
-        """Publish the noted changes, after the modelled time that this takes."""
+        """Sleep for the time that a publication takes, and publish all changes."""
         while True:
-            # The modelled time has a fixed part, and a random part up to the jitter.
+            # The time is `_publish_us`, plus a random time of up to `_publish_jitter_us`.
             delay_us = self._publish_us
             if self._publish_jitter_us:
                 delay_us += self._host.rng.randrange(self._publish_jitter_us + 1)
             if delay_us:
                 await self._host.sleep(delay_us)
-            # During the sleep, further deltas may have changed the cache. They are published, too.
+            # Changes that arrived during the sleep are published, too.
             changed, self._changed = list(self._changed), {}
             self._published_offset = self._cache.last_applied_offset
             self._publish(changed)
-            # No delta arrives while `_publish` runs, because it does not wait. So one round is
-            # enough.
+            # Normally nothing has changed while `_publish` ran, because it does not wait.
             if not self._changed:
                 break
         self._is_publishing = False

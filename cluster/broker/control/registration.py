@@ -1,12 +1,15 @@
 """A broker's life towards the controller: registration, heartbeats, controlled shutdown.
 
-1. The broker registers. It is fenced at first: a fenced broker can lead no partition.
-2. The broker has caught up when it has read the metadata log (the controller's record of all
-   changes) up to its own registration. The controller then unfences it.
-3. If the broker's heartbeats stop for the length of a session, the controller fences it again.
+1. The broker registers. The controller has it *fenced* at first, which means that it can lead no
+   partition.
+2. The broker reads the metadata log until it finds its own registration. It then has *caught up*,
+   and tells this in a heartbeat. The controller unfences it.
+3. If no heartbeat comes for the length of the session timeout, the controller fences the broker
+   again. A broker that cannot reach the controller goes on to serve clients, and repeats its
+   heartbeats.
+4. Before a controlled shutdown, the broker asks in its heartbeats for permission to stop. The
+   controller first makes other brokers the leaders of its partitions.
 
-A broker that cannot reach the controller keeps serving clients and repeats its requests. In a
-controlled shutdown, a broker asks the controller to move its leaderships away before it stops.
 Source: Kafka `BrokerLifecycleManager`.
 DEVIATION: registration has no time limit (initial.broker.registration.timeout.ms), and the backoff
 has no jitter.
@@ -36,7 +39,7 @@ T = TypeVar("T")
 PORT = 9092
 """Port in the registration. No node connects to this port: nodes address each other by name."""
 STARTING_INTERVAL_US = 10_000
-"""Kafka's interval of heartbeats until the broker has read its own registration."""
+"""Kafka's interval between heartbeats until the broker has caught up."""
 SHUTDOWN_INTERVAL_US = 50_000
 """Kafka's interval between the first two heartbeats of a controlled shutdown."""
 RESEND_BACKOFF_US = 100_000
@@ -49,9 +52,9 @@ class BrokerState(Enum):
     STARTING = "STARTING"
     """The broker has not caught up."""
     RECOVERY = "RECOVERY"
-    """The broker has caught up, and no answer has told it yet that it is unfenced."""
+    """The broker has caught up, and does not know yet that it was unfenced."""
     RUNNING = "RUNNING"
-    """The broker was unfenced. It stays in this state if it is fenced again."""
+    """The broker was unfenced once; it may be fenced again since."""
     PENDING_CONTROLLED_SHUTDOWN = "PENDING_CONTROLLED_SHUTDOWN"
     """The broker waits for the controller's permission to shut down."""
     SHUTTING_DOWN = "SHUTTING_DOWN"
@@ -59,7 +62,7 @@ class BrokerState(Enum):
 
 
 class _ControllerRefused(Exception):
-    """The controller answered with an error; the request is repeated."""
+    """The controller answered with an error. The request is then repeated."""
 
 
 _RETRIED = (Disconnected, RequestTimedOut, _ControllerRefused)
@@ -81,8 +84,8 @@ class BrokerHeartbeats:
     ) -> None:
         """Begin unregistered, in state STARTING.
 
-        metadata_offset: returns the offset of the metadata that heartbeats report.
-        on_caught_up: called once, when the broker has caught up.
+        `metadata_offset` returns how far the broker has read the metadata log, which its heartbeats
+        report. `on_caught_up` is called once, when the broker has caught up.
         """
         self.state = BrokerState.STARTING
         """The state; only this class changes it."""
@@ -96,21 +99,18 @@ class BrokerHeartbeats:
         """Called when the controller lets the broker shut down; set by
         `begin_controlled_shutdown`."""
         self._next_at_once = False
-        """True from the beginning of a controlled shutdown until its first heartbeat, which is sent
-        without a pause."""
+        """True if the next heartbeat must be sent without a pause, because a shutdown has begun."""
         self._pausing: Future[None] | None = None
-        """Resolved at the end of the current pause; None or resolved between two pauses."""
+        """The future that ends the current pause; None or done if there is no pause."""
         self._interval_us = config.broker_heartbeat_interval_ms * 1_000
-        # A request without an answer and the wait after it must not last longer than a session
-        # (KAFKA-14392). So the request and the wait may each take half of the session timeout.
+        # If one request gets no answer, the next one must still come before the session is over
+        # (KAFKA-14392). So the timeout of a request, and the wait after it, are each at most half
+        # of the session timeout.
         self._timeout_us = config.broker_session_timeout_ms * 1_000 // 2
         self._backoff_max_us = config.broker_session_timeout_ms * 1_000 // 2
 
     async def run(self) -> None:
-        """Register, heartbeat until caught up, call `on_caught_up`, and heartbeat from then on.
-
-        Ends when the controller lets this broker shut down, or in state SHUTTING_DOWN.
-        """
+        """Register this broker, and send heartbeats until it shuts down."""
         identity = self._identity
         registration: BrokerRegistrationResponse = await self._repeat(self._register)
         identity.broker_epoch = BrokerEpoch(registration.broker_epoch)
@@ -126,7 +126,7 @@ class BrokerHeartbeats:
             answer = await self._beat()
             pause_us = self._interval_us
             match self.state:
-                # Only RECOVERY occurs here: STARTING has ended above.
+                # STARTING is only for the type checker: this state has ended above.
                 case BrokerState.STARTING | BrokerState.RECOVERY:
                     if not answer.is_fenced:
                         self.state = BrokerState.RUNNING
@@ -139,8 +139,8 @@ class BrokerHeartbeats:
                         self._on_shut_down()
                         return
                     if is_first:
-                        # Kafka shortens the interval between the first two heartbeats of a
-                        # shutdown, since the shutdown may be quick.
+                        # The shutdown may be quick, so Kafka asks again soon after its first
+                        # heartbeat.
                         is_first = False
                         pause_us = SHUTDOWN_INTERVAL_US
                 case BrokerState.SHUTTING_DOWN:
@@ -150,8 +150,9 @@ class BrokerHeartbeats:
     def begin_controlled_shutdown(self, on_shut_down: Callable[[], None]) -> None:
         """Request a controlled shutdown in all heartbeats from now on.
 
-        `on_shut_down` is called once the controller agrees. If the broker is not RUNNING, it leads
-        no partition and needs no permission: `on_shut_down` is called before this returns.
+        `on_shut_down` is called when the controller agrees. If the broker is not RUNNING, it leads
+        no partition, so it needs no permission, and `on_shut_down` is called immediately.
+
         Source: Kafka BrokerLifecycleManager.BeginControlledShutdownEvent.
         """
         if self.state is not BrokerState.RUNNING:
@@ -209,7 +210,7 @@ class BrokerHeartbeats:
             broker_id=self._identity.broker_id,
             broker_epoch=self._identity.broker_epoch,
             current_metadata_offset=self._metadata_offset(),
-            # A starting broker has applied no metadata to its replicas, so it cannot lead yet.
+            # A starting broker has not applied metadata to its replicas, so it must not lead yet.
             want_fence=self.state is BrokerState.STARTING,
             want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
         )
@@ -232,8 +233,8 @@ class BrokerHeartbeats:
 
     async def _pause(self, delay_us: int) -> None:
         """Wait for `delay_us`; a controlled shutdown that begins ends the wait."""
-        # A shutdown that begins during a heartbeat finds no pause to end, so it sets the flag: the
-        # pause after this heartbeat is skipped.
+        # A shutdown may have begun while the last heartbeat was in flight. Then there was no pause
+        # that it could end, so the pause after that heartbeat is left out.
         if self._next_at_once:
             return
         pausing = self._pausing = self._host.create_future()

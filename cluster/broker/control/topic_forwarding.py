@@ -1,7 +1,8 @@
 """Forwarding of CreateTopics and DeleteTopics, which clients send to any broker.
 
-The broker sends the request on to the controller, and passes the controller's answer to the client.
-The broker itself creates a missing topic in this way if a client's Metadata request permits it.
+The broker sends the request on to the controller, and the controller's answer back to the client. A
+broker also creates topics by itself in this way: if a client asks for the metadata of a topic that
+does not exist, and the client and the configuration allow it (auto.create.topics.enable).
 
 Source: Kafka `ForwardingManager`, `AutoTopicCreationManager`.
 DEVIATION: the request itself is sent. Kafka wraps it into an Envelope, which names the client for
@@ -28,8 +29,9 @@ from protocol.messages.admin import (
 from protocol.topic_names import topic_name_problem
 
 FORWARDING_TIMEOUT_US = 60_000_000
-"""Time after which a request is given up. Source: Kafka NodeToControllerChannelManager
-retryTimeoutMs."""
+"""A request is given up after this time.
+
+Source: Kafka NodeToControllerChannelManager retryTimeoutMs."""
 RETRY_BACKOFF_US = 100_000
 """retry.backoff.ms of the channel."""
 ATTEMPT_TIMEOUT_US = 30_000_000
@@ -41,8 +43,8 @@ TopicRequest = CreateTopicsRequest | DeleteTopicsRequest
 class _Forwarded:
     """A request on its way to the controller.
 
-    request_id: id of the client's request; None if the broker itself creates topics.
-    deadline_us: time on the host's clock at which the request is given up.
+    `request_id` is the id of the client's request; None if the broker itself creates topics. At
+    `deadline_us` the request is given up.
     """
 
     __slots__ = ("deadline_us", "request", "request_id")
@@ -63,7 +65,7 @@ class TopicForwarding:
         self._channel = channel
         self._config = config
         self._in_creation: dict[str, None] = {}
-        """Topics whose creation this broker has requested, until the answer: an ordered set."""
+        """Topics that this broker is creating by itself, as the keys of the dict."""
         self._waiting: set[RequestId] = set()
         """Requests of clients that the controller has not answered yet."""
 
@@ -118,13 +120,12 @@ class TopicForwarding:
     ) -> None:
         """Finish the request, or send it again if no active controller has answered."""
         if isinstance(outcome, Disconnected | RequestTimedOut):
-            # Send again later. The channel then tries the next controller, because this connection
-            # has ended.
+            # The connection has ended, so the channel will connect to the next controller.
             self._host.after(RETRY_BACKOFF_US, self._send, forwarded)
             return
         if not isinstance(outcome, CreateTopicsResponse | DeleteTopicsResponse):
             raise SimulationError(f"{type(forwarded.request).__name__} was answered by {outcome}")
-        # `error_of` returns the name of the answer's error.
+        # `error_of` returns the name of an error.
         if error_of(outcome) == ErrorCode.NOT_CONTROLLER.name:
             self._channel.try_next_controller()
             self._host.after(RETRY_BACKOFF_US, self._send, forwarded)

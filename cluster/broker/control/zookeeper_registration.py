@@ -1,10 +1,10 @@
 """The broker's znode in ZooKeeper, for old consumers, which rebalance through ZooKeeper.
 
-This module owns the broker's session and its znode (node of ZooKeeper's tree) `/brokers/ids/[b]`,
-where `[b]` stands for the broker's id.
-The znode is ephemeral: it is deleted with its session, so the broker creates it again in each new
-session. No other part of the broker uses ZooKeeper. The broker's main registration is with the
-controller.
+Old consumers look for brokers in ZooKeeper. So each broker creates the znode `/brokers/ids/<broker
+id>` there, besides its registration with the controller. The znode is ephemeral, which means that
+ZooKeeper deletes it when the broker's session ends. In a new session the broker creates it again.
+Nothing else in a broker uses ZooKeeper.
+
 Source: Kafka 1.1 `KafkaHealthcheck`, `ZkUtils.registerBrokerInZk`; docs/kafka, ZK-40.
 DEVIATION: a broker whose earlier session still has the znode waits for that session's end. In
 Kafka such a broker ends with an error, and its process manager starts it again.

@@ -1,9 +1,12 @@
 """Appends of a coordinator to this broker's log, and the reports of their outcomes.
 
-An append is acknowledged once the high watermark has passed it, so that every in-sync replica has
-it. After offsets.commit.timeout.ms an append fails, although its record stays in the log and may
-still be committed. A guard is a check of Kafka that an experiment may switch off. The guard
-`high_watermark_gate` is the wait for the high watermark.
+The coordinator is told that an append has succeeded when the high watermark has passed its records.
+If this takes longer than offsets.commit.timeout.ms, it is told that the append has failed. The
+records stay in the log nevertheless, and may be committed later.
+
+An experiment may switch off the wait for the high watermark (the guard `high_watermark_gate`), to
+show what this check of Kafka is good for.
+
 Source: Kafka `GroupMetadataManager.appendForGroup`, `DelayedProduce`; Java `CoordinatorRuntime` for
 appends with acks=1; docs/kafka, BEHAVIOUR 5.3.
 """
@@ -22,10 +25,10 @@ from protocol.trace import TraceEvent, TraceKind
 
 
 class CoordinatorAppends:
-    """Unfinished appends of the coordinator.
+    """Carries out the appends of a coordinator.
 
-    `on_completed` is called with the outcome of each append, except for appends with acks=0. If the
-    outcome is known immediately, `on_completed` is called before `append` returns.
+    `on_completed` is called with the outcome of each append, except of those with acks=0. It may be
+    called before `append` returns.
     """
 
     def __init__(
@@ -49,8 +52,7 @@ class CoordinatorAppends:
         """Append to the local log if this broker leads it; report the outcome when it is known."""
         partition = self._replicas.partition(TopicPartition(self._topic, append.partition))
         if partition is None:
-            # The last two arguments are None because nothing was appended: there is neither an
-            # AppendInfo nor a detail.
+            # Nothing was appended, so there is neither an AppendInfo nor a detail.
             self._complete(append, ErrorCode.NOT_LEADER_OR_FOLLOWER, None, None)
             return
         info = self._replicas.append_for_coordinator(partition, append)
@@ -77,7 +79,7 @@ class CoordinatorAppends:
         """Report the outcome when the append is acknowledged, has failed, or has timed out."""
 
         def acknowledged(error: ErrorCode) -> None:
-            # `timer` is set below: this is called only after `await_acknowledgement` has returned.
+            # `timer` is set by now, because this is never called before `_await` has returned.
             timer.cancel()
             detail_with_isr = (
                 _acknowledged_on(partition, detail) if error is ErrorCode.NONE else detail

@@ -1,13 +1,14 @@
 """Metrics of Kafka's group coordinator, under Kafka's names, sampled into the trace.
 
-To trace an event is to write it as a row into the run's trace. Counters count events that the
-coordinator traces. Gauges are read at each sample. A sensor has a count, and samples for rates,
-averages and maxima, like Kafka's Sensor. Load times are NaN until the coordinator has loaded a
-partition; the trace then has None.
+A sample is a trace row with the values of all metrics. Rates and counts, such as
+offset-commit-rate, come from the events that the coordinator traces (`observe`). Other metrics,
+such as NumGroups, are counted when the sample is taken. The load times are NaN in Kafka, and None
+in the sample, until the coordinator has loaded a partition.
 
-A purgatory is Kafka's list of delayed operations. Here, PurgatorySize and NumDelayedOperations are
-both the number of waiting operations. In Kafka PurgatorySize also includes up to 1,000 completed
+A purgatory is Kafka's list of delayed operations. PurgatorySize and NumDelayedOperations are both
+the number of waiting operations here. In Kafka, PurgatorySize also includes up to 1,000 completed
 operations that are not purged yet.
+
 Source: Kafka `GroupCoordinatorMetrics` (group-coordinator-metrics), `GroupMetadataManager`,
 `DelayedOperationPurgatory`; docs/kafka, BEHAVIOUR 8.3.
 """
@@ -41,7 +42,7 @@ _SENSORS = (
 
 
 class CoordinatorMetrics:
-    """The metrics of one coordinator incarnation. Units: rates per second, times in ms."""
+    """The metrics of one coordinator. Rates are per second, times are in milliseconds."""
 
     def __init__(self, host: Host, coordinator: GroupCoordinator, *, interval_us: int) -> None:
         self._host = host
@@ -50,7 +51,7 @@ class CoordinatorMetrics:
         self._sensors = {name: SampledSensor() for name in _SENSORS}
         self._load_time = SampledSensor()
         self._last_commit: int | None = None
-        """Correlation id of the last append that the sensor offset-commit has counted."""
+        """The append (by its correlation id in the trace) that offset-commit has counted last."""
 
     def start(self) -> None:
         """Take a sample every interval from now on; an interval of 0 means never."""
@@ -60,11 +61,10 @@ class CoordinatorMetrics:
         """Count an event of COUNTED_GROUP_EVENTS."""
         match event.kind:
             case TraceKind.COMMIT_STORED | TraceKind.TXN_COMMIT_PENDING:
-                # Count appends, not offsets, as Kafka's Scala coordinator does. A commit is one
-                # append, but one traced event per offset. These events follow each other and have
-                # the same correlation id, so only the first is counted. The events at a
-                # transaction's end have no correlation id, and are not counted: their append was
-                # counted when the offsets became pending.
+                # Kafka's Scala coordinator counts commits here and not offsets. A commit of three
+                # offsets is traced as three events in a row with the same correlation id; only the
+                # first is counted. When a transaction ends, its offsets are traced once more,
+                # without a correlation id. They were counted before, when they became pending.
                 if event.correlation_id not in {None, self._last_commit}:
                     self._last_commit = event.correlation_id
                     self._record("offset-commit")
@@ -80,7 +80,7 @@ class CoordinatorMetrics:
                 pass
 
     def loaded(self, waited_and_loaded_us: int) -> None:
-        """Count a load, with the time from its scheduling to its end."""
+        """Record a load; it took this long from its scheduling to its end."""
         self._load_time.record(waited_and_loaded_us / 1_000, self._now_ms())
 
     def values(self) -> dict[str, float | None]:

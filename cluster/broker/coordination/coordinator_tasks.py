@@ -1,16 +1,15 @@
 """Tasks of the group coordinator, mainly loads and unloads, in the order of their scheduling.
 
-An offsets partition is a partition of `__consumer_offsets`; the broker that leads it coordinates
-its groups. An unload forgets the groups of an offsets partition that this broker no longer leads. A
-load reads the log of an offsets partition that this broker has begun to lead. It reads in bounded
-turns, and between two turns the host handles other events. In Kafka a load does not hold up other
-work either, because a separate thread does it. In virtual time (the run's simulated clock) a load
-takes the time that ClusterSpec.costs models; in real time no modelled time is added.
+When a broker becomes the leader of an *offsets partition* (a partition of `__consumer_offsets`), it
+coordinates the groups in it. It *loads* them: it reads the log of the partition from beginning to
+end. When another broker becomes the leader, it *unloads* them: it forgets the groups. There are two
+more kinds of tasks, the completion of a transaction and the removal of expired offsets.
 
-There are two further kinds of tasks: the completion of a transaction, and the removal of expired
-offsets.
+As in Kafka, the tasks are carried out one after the other, so a load may have to wait for an
+earlier one. But a broker goes on to handle requests during a load. For this, a load reads the log
+in turns of bounded size, and other events happen between two turns. In virtual time, a load takes
+the time that ClusterSpec.costs says.
 
-The coordinator returns a Result, which says what the broker has to do; `carry_out` carries it out.
 Source: Kafka `GroupMetadataManager.scheduleLoadGroupAndOffsets` and `removeGroupsForPartition` (one
 scheduler thread, KAFKA-10614); docs/kafka, BEHAVIOUR 5.4 and 5.5.
 """
@@ -31,10 +30,9 @@ from protocol.records.batch import RecordBatch
 from protocol.trace import TraceEvent, TraceKind
 
 LATE_PERCENT = (10, 40, 100)
-"""Delays after which a load or unload is queued again, in percent of ClusterSpec.late_notices_us.
+"""If an experiment sets `late_notices_us`, each load and unload is queued four times in all.
 
-Each load or unload is then queued four times: at once and after each delay. The delays are not
-random, so that they are the same in every run.
+It is queued once immediately, and again after these percentages of `late_notices_us`.
 """
 
 
@@ -44,10 +42,9 @@ class _Load:
 
     partition: Partition
     leader_epoch: int
-    """The leader epoch when the load was scheduled; the partition may be in a later epoch by
-    now."""
+    """The leader epoch of the partition when the load was scheduled. It may be higher by now."""
     scheduled_us: int
-    """Time of the scheduling on the host's clock."""
+    """When the load was scheduled, on the host's clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +58,7 @@ class _Unload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Completion:
-    """Completion of a producer's transaction, whose marker is in the offsets `partitions`."""
+    """A producer's transaction has ended, and its marker is in these offsets partitions."""
 
     producer_id: int
     partitions: tuple[int, ...]
@@ -74,7 +71,7 @@ class _Expiry:
 
 
 class CoordinatorTasks:
-    """Queue of one broker's tasks, and the coroutine that carries them out."""
+    """The tasks that wait in one broker, and the coroutine that carries them out."""
 
     def __init__(
         self,
@@ -93,7 +90,7 @@ class CoordinatorTasks:
         self._queue: deque[_Load | _Unload | _Completion | _Expiry] = deque()
         """Tasks that wait, in the order of their scheduling."""
         self._wakeup: Future[None] | None = None
-        """Resolved when a task is queued; None while `run` does not wait for a task."""
+        """The future with which `run` waits for a task; None while it does not wait."""
 
     def start(self) -> None:
         """Begin to carry out tasks, and to remove expired offsets periodically.
@@ -105,12 +102,12 @@ class CoordinatorTasks:
         self._host.spawn(self.run(), name="coordinator-tasks")
 
     def leadership_changed(self, leadership: LocalLeadership) -> None:
-        """Schedule a load for each offsets partition gained, an unload for each partition lost.
+        """Schedule a load of each offsets partition that this broker leads now, and the unloads.
 
-        An offsets partition is lost if another broker became its leader, or if its topic was
-        deleted. The coordinator ignores the unload of a partition that it does not have.
+        A partition is unloaded if another broker became its leader, or if its topic was deleted.
+        The coordinator ignores the unload of a partition that it has not loaded.
         """
-        # A deleted topic may be among the new ones, too: it was created again.
+        # First the deletions: a topic may have been deleted and created again.
         for name in leadership.deleted:
             if name.topic == CONSUMER_OFFSETS:
                 self._schedule(_Unload(name=name, leader_epoch=None))
@@ -148,11 +145,10 @@ class CoordinatorTasks:
         )
 
     def _schedule(self, task: _Load | _Unload) -> None:
-        """Queue a task; with `late_notices_us` queue it again later, when it may be outdated.
+        """Queue a load or unload; if `late_notices_us` is set, queue it again later.
 
-        In this way a run can test notices about leadership that arrive late or twice. The
-        coordinator recognises an outdated or repeated task by its leader epoch (the count of the
-        partition's elections), and must ignore it.
+        So an experiment can test what happens if a broker learns of a change of leadership late or
+        twice. The coordinator must recognise such a task by its leader epoch, and ignore it.
         """
         self._enqueue(task)
         if self._late_notices_us:
@@ -160,10 +156,7 @@ class CoordinatorTasks:
                 self._host.after(self._late_notices_us * percent // 100, self._enqueue, task)
 
     def _expire_later(self) -> None:
-        """Queue a removal of expired offsets now, and schedule the next call of this method.
-
-        The removal itself is later, because it waits in the queue behind earlier tasks.
-        """
+        """Queue a removal of expired offsets now, and again after each interval."""
         self._enqueue(_Expiry())
         self._host.after(self._check_interval_us, self._expire_later)
 
@@ -217,13 +210,12 @@ class CoordinatorTasks:
             self._coordination.carry_out(coordinator.load_batches(name.partition, batches))
 
         read = await read_log(host, self._costs, load.partition, take, turn_bytes=self._turn_bytes)
-        # `read_log` ends early if this broker stopped leading during the load.
+        # If this broker stopped leading meanwhile, `read_log` has not read the whole log.
         stopped = None if load.partition.is_leader else "NOT_LEADER_OR_FOLLOWER"
         self._coordination.carry_out(
             coordinator.finish_load(name.partition, host.wall_us(), stopped=stopped)
         )
-        # During the load the coordinator ignored every move of the log's end and high watermark. So
-        # it gets the log's position now.
+        # During the load the coordinator was not told how far the log has grown. It is told now.
         self._coordination.loaded(load.partition)
         detail: dict[str, object] = {"records": read.records, "bytes": read.size_in_bytes}
         self._finished(load, read.position, detail)
@@ -232,7 +224,7 @@ class CoordinatorTasks:
         """Report how a load ended. `detail` has the records and bytes that were read."""
         coordinator = self._coordination.coordinator
         name = load.partition.topic_partition
-        # `finish_load` has just stored the report. The tests for None are only for mypy.
+        # `finish_load` has stored the report. The tests for None are only for mypy.
         report = coordinator.load_report(name.partition)
         error = None if report is None else report.error
         if error is not None:
@@ -255,7 +247,7 @@ class CoordinatorTasks:
         result = self._coordination.coordinator.unload(
             name.partition, unload.leader_epoch, self._host.wall_us()
         )
-        if isinstance(result, LoadIgnored):  # it stands for an ignored unload, too
+        if isinstance(result, LoadIgnored):  # in spite of its name, also for an ignored unload
             self._trace_ignored(TraceKind.UNLOAD_IGNORED, name, unload.leader_epoch, result)
             return
         self._coordination.carry_out(result)

@@ -1,14 +1,16 @@
-"""Host of the group coordinator: passes it one input at a time, and carries out each Result.
+"""GroupCoordination connects the group coordinator with the broker around it.
 
-The coordinator itself has no clock and no connections. Its Result for an input lists the replies,
-appends, timers, verifications of transactions and trace rows that the input calls for.
+The coordinator (package `coordinator`) is a pure state machine, without a clock and connections. It
+gets one input at a time, such as a request or a timer that fired, and returns a Result: the replies
+to send, the records to append, the timers to set, the trace rows to write and so on.
+GroupCoordination passes it the inputs and carries out the Results.
 
-While a Result is carried out, further inputs may arise: a requested append completes, a
-verification ends, or a log moves. A log moves when its end or its high watermark changes. (The high
-watermark is the offset below which every in-sync replica has the records.) Such an input waits in a
-queue until the current Result is carried out. So replies leave in the order in which the
-coordinator gave them. Moves of logs are inputs only for a coordinator that imitates Kafka's Java
-coordinator (`follows_log`).
+While a Result is carried out, new inputs may arise; for example, an append may be complete
+immediately. Such an input waits in a queue until the current Result has been carried out, so that
+replies leave in the order in which the coordinator gave them.
+
+A coordinator that imitates Kafka's newer one, which is written in Java, gets one more kind of
+input: that the end or the high watermark of an offsets partition's log has moved (`follows_log`).
 """
 
 from collections import deque
@@ -37,7 +39,7 @@ from protocol.trace import TraceKind
 
 @dataclass(frozen=True, slots=True)
 class _LogMoved:
-    """Input: the position of an offsets partition's log; None if this broker does not lead it."""
+    """The input that a log has moved; `position` is None if this broker does not lead it."""
 
     partition: int
     position: LogPosition | None
@@ -48,7 +50,7 @@ _Outcome = AppendCompleted | TransactionVerified | _LogMoved
 
 
 class GroupCoordination:
-    """The coordinator of one broker incarnation, on its Host."""
+    """The group coordinator of one incarnation of a broker, and what it needs."""
 
     def __init__(
         self,
@@ -66,24 +68,23 @@ class GroupCoordination:
         self._appends = CoordinatorAppends(host, cluster, replicas, self._feed)
         self._verifier = TransactionVerifier(host, replicas, cache, self._feed)
         self._timers = KeyedTimers(host, self._timer_fired)
-        # A guard is a check of Kafka that an experiment may switch off. With this guard, a record
-        # counts as committed only when the high watermark has passed it.
+        # An experiment may switch off single checks of Kafka, called guards. With this guard, a
+        # record counts as committed only when the high watermark has passed it.
         self._has_gate = cluster.guards.high_watermark_gate
         self._outcomes: deque[_Outcome] = deque()
         """Inputs that wait until the current Result is carried out."""
         self._is_busy = False
         """True while `carry_out` runs."""
         self._unknown: dict[RequestId, UnknownPartitions] = {}
-        """Partitions that do not exist, by the unanswered request that named them."""
+        """Request without an answer -> the partitions in it that do not exist."""
         self._replaced: set[RequestId] = set()
         """JoinGroup and SyncGroup requests that a later request of the same member replaced.
 
-        The check of the invariants removes those that are answered, and those whose connections
-        have ended.
+        They may never be answered. `_check_unanswered` removes those that were answered after all,
+        or whose connection has ended.
         """
         self._violation: InvariantViolation | None = None
-        """The first violation that a Result has shown; the next check of the invariants raises
-        it."""
+        """The first invariant that was found violated; `check_invariants` raises it."""
         if coordinator.follows_log:
             replicas.watch_offsets_logs(self._log_moved)
 
@@ -95,22 +96,21 @@ class GroupCoordination:
     ) -> None:
         """Pass a group request to the coordinator.
 
-        `unknown` are partitions that do not exist and were removed from the request. Their errors
-        are put in front of the coordinator's answer.
+        `unknown` are partitions that do not exist. BrokerApi has removed them from the request;
+        their errors are added to the coordinator's answer.
         """
         if unknown:
             self._unknown[request_id] = unknown
-        # The coordinator holds one JoinGroup and one SyncGroup of a member at most. `held` is the
-        # member's earlier request of this type. If the coordinator no longer holds it after
-        # `handle`, the earlier request was answered or replaced. An answered request does no harm
-        # in `_replaced`: the check of the invariants removes it.
+        # The coordinator holds at most one JoinGroup and one SyncGroup of each member. If it had an
+        # earlier one of this member and does not have it after `handle`, that one was answered or
+        # replaced. If it was answered, it does no harm in `_replaced`.
         held = self._held_of_sender(envelope.body)
         self.carry_out(self.coordinator.handle(request_id, envelope, self._host.wall_us()))
         if held is not None and self._held_of_sender(envelope.body) != held:
             self._replaced.add(held)
 
     def loaded(self, partition: Partition) -> None:
-        """Report the log position of a loaded partition, if the coordinator follows logs."""
+        """Tell a coordinator that follows logs where the log of a loaded partition ends."""
         if self.coordinator.follows_log:
             self._log_moved(partition)
 
@@ -154,10 +154,10 @@ class GroupCoordination:
     def _check_unanswered(self) -> None:
         """Check that the coordinator holds every unanswered group request of a live connection.
 
-        As in Kafka, two kinds of requests are never answered, and may be missing:
-        1. A member sent a request again over another connection. The later request replaced the
-           earlier one (`_replaced`).
-        2. The request is the SyncGroup of a member that was removed.
+        As in Kafka, two kinds of requests are never answered, so the coordinator need not hold
+        them:
+        1. requests that a later one of the same member has replaced (`_replaced`);
+        2. the SyncGroup of a member that was removed from the group.
         """
         waiting = self.coordinator.waiting()
         unanswered: set[RequestId] = set()
@@ -213,7 +213,7 @@ class GroupCoordination:
         was_busy, self._is_busy = self._is_busy, True
         self._carry_out_one(result)
         if was_busy:
-            return  # a `carry_out` further up the call stack handles the queue
+            return  # this was called while another `carry_out` runs, which handles the queue
         while self._outcomes:
             outcome = self._outcomes.popleft()
             now_us = self._host.wall_us()
@@ -259,8 +259,7 @@ class GroupCoordination:
         position = None
         if partition.is_leader:
             end = log.log_end_offset
-            # The second field is the offset below which records count as committed. With the guard
-            # off, this is the end of the leader's log.
+            # Records below the second field count as committed.
             position = LogPosition(end, log.high_watermark if self._has_gate else end)
         self._feed(_LogMoved(partition.topic_partition.partition, position))
 

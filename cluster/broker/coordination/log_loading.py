@@ -1,8 +1,8 @@
 """Reading of a log for a coordinator's load, in bounded turns.
 
-A load reads the log of a partition into a coordinator's memory. Between two turns the host handles
-other events. In virtual time (the run's simulated clock) a turn takes the time that
-ClusterSpec.costs models; in real time no modelled time is added.
+A load reads the whole log of a partition. To let the broker do other work meanwhile, it reads a
+part of the log, lets other events happen, reads the next part and so on. In virtual time, each such
+turn takes the time that ClusterSpec.costs says.
 """
 
 from collections.abc import Callable
@@ -14,15 +14,15 @@ from partition_log.replica import Partition
 from protocol.records.batch import RecordBatch
 
 LOAD_TURN_BYTES = 65_536
-"""Bytes that a load reads per turn, unless offsets.load.buffer.size is smaller.
+"""Bytes that a load reads in one turn, unless offsets.load.buffer.size is smaller.
 
-Decoding this many bytes takes a few milliseconds of real time. A heartbeat tolerates such a delay.
+It takes a few milliseconds of real time to decode them, for which a heartbeat can wait.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRead:
-    """Amounts read by a load; `position` is the offset after the last record."""
+    """How much a load has read; `position` is the offset after the last record."""
 
     position: int
     records: int
@@ -37,11 +37,10 @@ async def read_log(
     *,
     turn_bytes: int,
 ) -> LogRead:
-    """Pass the whole log to `take`, `turn_bytes` per turn; return the amounts read.
+    """Pass the whole log to `take`, `turn_bytes` in each turn; return how much was read.
 
-    As in Kafka, the log is read to its end, beyond the high watermark. So the last records may not
-    be on every in-sync replica yet. Reading ends early once this broker is no longer the leader. A
-    follower's log grows and is truncated as its leader demands, so it has no end to read to.
+    As in Kafka, the log is read to its end, even beyond the high watermark. If this broker stops
+    leading the partition, reading stops, too: a follower's log may be truncated at any time.
     """
     if host.simulates_costs:
         await host.sleep(costs.load_fixed_us)

@@ -1,14 +1,15 @@
-"""Commit records that an offsets partition has before the run, as on an old cluster.
+"""Gives a cluster a past: committed offsets that are in `__consumer_offsets` before the run.
 
-An offsets partition is a partition of `__consumer_offsets`. The first incarnation (process) of each
-broker with a replica writes the records to its empty disk. The records are equal on every replica,
-and have the leader epoch of the partition's first leader, 0.
+With them a coordinator has something to load, as on a cluster that has been in use for long. When a
+broker starts for the first time, it writes the records to its disk, so all replicas of a partition
+have the same records. Their leader epoch is 0, that of the first leader.
 
-The experiment's preload is a list of entries (PreloadSpec), each for one offsets partition. An
-entry has the numbers of records and of groups, and two switches for special records:
-- `unreadable`: the last record is UNREADABLE;
-- `deleted`: a list of (group, topic, partition). If it is not empty, the records commit only for
-  these, and tombstones at the end delete their offsets again.
+An experiment may have a PreloadSpec for each partition of `__consumer_offsets`, with the number of
+records and of groups. It can also ask for special records:
+
+- `unreadable`: a record follows that no coordinator can read.
+- `deleted`: a list of (group, topic, partition). The records commit offsets only for these, and
+  then tombstones delete the offsets.
 """
 
 from functools import lru_cache
@@ -32,8 +33,10 @@ from protocol.records.offsets import (
 TOPIC = "preloaded"
 """The topic for whose partitions the preloaded groups commit."""
 PARTITIONS_PER_GROUP = 50
-"""Number of partitions for which each group commits. Each pair of group and partition has one key.
-If there are more records than keys, later records overwrite earlier ones, as in an old log."""
+"""Number of partitions for which each group commits.
+
+With 2 groups there are 100 different keys. If there are more records than keys, later records
+overwrite earlier ones, as in any old log."""
 
 UNREADABLE = Record(encode_group_metadata_key("unreadable"), b"\x00\x63", 0)
 """A group's record in version 99, which no coordinator can read."""
@@ -53,8 +56,8 @@ def preload(storage: Storage, broker_id: BrokerId, cluster: ClusterSpec) -> None
                 if broker_id in replicas and len(log) == 0:
                     for batch in preloaded_batches(spec, topic.partitions, compression):
                         log.append(batch)
-                    # On an old cluster, the operating system has written these records to the disk
-                    # long before, so a power loss keeps them.
+                    # A power loss must not take these records, as if they had been on the disk for
+                    # long.
                     log.write_back()
 
 
@@ -62,10 +65,9 @@ def preload(storage: Storage, broker_id: BrokerId, cluster: ClusterSpec) -> None
 def preloaded_batches(
     spec: PreloadSpec, num_partitions: int, compression: int = 0
 ) -> tuple[RecordBatch, ...]:
-    """Return the batches of `spec`: its groups commit in turn, with rising offsets.
+    """Return the batches of `spec`, in which its groups commit in turn, with rising offsets.
 
-    The results of the last calls are cached, because in virtual time several brokers of one process
-    need these immutable batches. They are large, so only a few results are kept.
+    The last results are cached, because in virtual time several brokers need the same batches.
     """
     keys = _keys(spec, num_partitions)
     batches = []

@@ -1,7 +1,6 @@
 """Refusal of static members by brokers before 2.3, which do not know static membership (KIP-345).
 
-A static member has a configured `group.instance.id`, and stays in its group through a restart. As
-in Kafka, this check comes before all others of an API.
+As in Kafka, this check comes before all others.
 Source: Kafka `KafkaApis`; docs/kafka, BEHAVIOUR 2.0.
 """
 

@@ -41,7 +41,7 @@ OffsetsRequest = TypeVar(
     "OffsetsRequest", OffsetCommitRequest, TxnOffsetCommitRequest, OffsetDeleteRequest
 )
 Topic = TypeVar("Topic", OffsetCommitRequestTopic, OffsetDeleteRequestTopic)
-"""A topic in one of the requests. TxnOffsetCommit has the same struct for it as OffsetCommit."""
+"""A topic in one of these requests. OffsetCommit and TxnOffsetCommit share one struct for it."""
 
 
 def without_unknown(
@@ -52,8 +52,8 @@ def without_unknown(
     `contains` returns True if a topic has a partition with this index. A topic without an existing
     partition is left out, so the returned request may have no topics.
     """
-    # In the usual case the request itself is returned, because a copy would cost time at every
-    # commit.
+    # Normally all partitions exist. Then the request is returned as it is, to save the time for a
+    # copy.
     if all(
         contains(topic.name, partition.partition_index)
         for topic in request.topics
@@ -69,7 +69,7 @@ def without_unknown(
             if not contains(topic.name, partition.partition_index)
         )
         if indexes:
-            # A request may name a topic twice: add to the indexes of its first entry.
+            # `get`: a request may name a topic twice.
             unknown[topic.name] = unknown.get(topic.name, ()) + indexes
         if len(indexes) < len(topic.partitions):
             known.append(_keep(topic, contains))
@@ -87,12 +87,10 @@ def _keep(topic: Topic, contains: Callable[[str, int], bool]) -> Topic:
 
 
 def with_unknown(response: AnyResponse, unknown: UnknownPartitions) -> AnyResponse:
-    """Return the answer with UNKNOWN_TOPIC_OR_PARTITION for each partition of `unknown`.
+    """Return the answer with UNKNOWN_TOPIC_OR_PARTITION added for each partition in `unknown`.
 
-    These partitions come before the others.
-
-    An answer with an error for the whole group stays unchanged. Only OffsetDelete has such an
-    error.
+    If topic "a" has the partitions 0 and 1, a commit for 0, 7 and 1 is answered for 7, 0 and 1. An
+    answer to OffsetDelete with an error for the whole group is returned unchanged.
     """
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     match response:
@@ -115,7 +113,8 @@ def with_unknown(response: AnyResponse, unknown: UnknownPartitions) -> AnyRespon
                 )
             )
         case TxnOffsetCommitResponse():
-            # These offsets stay pending until the transaction ends.
+            # The same for a commit in a transaction. Its offsets are pending until the transaction
+            # ends.
             pending = {
                 name: tuple(
                     TxnOffsetCommitResponsePartition(partition_index=index, error_code=error)

@@ -1,12 +1,12 @@
 """The node of a consumer on ZooKeeper: its connector, and an application with a stream per topic.
 
-A connector is one life of Kafka's high-level consumer, with a ZooKeeper session of its own. It puts
-chunks (ranges of records of one partition) into the queue of each stream.
+A connector is the old consumer itself. It fetches records, and puts them as chunks (ranges of
+records of one partition) into the queue of each stream. The application takes them from the queues
+and processes them. It commits nothing; the connector does so periodically.
 
-The application processes the records of its streams; it commits nothing itself. If a connector
-cannot start, the application closes it and starts another one. The programs with which the old
-consumer of Kafka was measured did the same (docs/kafka/MEASURED_ZOOKEEPER.md).
-Ids such as ZK-35 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+If a connector cannot start, the application closes it and starts another one. The programs with
+which we measured Kafka's old consumer did the same (docs/kafka/MEASURED_ZOOKEEPER.md). Ids such as
+ZK-35 are rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from collections.abc import Callable
@@ -35,8 +35,7 @@ class ZooKeeperConsumerNode:
     def __init__(self, host: Host, cluster: ClusterSpec, spec: ZooKeeperConsumerSpec) -> None:
         self._host = host
         self._spec = spec
-        # The duration of the start is simulated only where time is. On Ray, nodes are real
-        # processes, and a start takes its real time.
+        # In real time this is 0, because the start of a real process takes its time.
         self._start_us = cluster.costs.zookeeper_consumer_start_us if host.simulates_costs else 0
         self._work = RecordWork(host, spec.process_us, spec.process_spread_us)
         self._servers = tuple(server.name for server in cluster.zookeepers)
@@ -65,7 +64,7 @@ class ZooKeeperConsumerNode:
             self._host.spawn(self._connector.shut_down(on_done), name="shutdown")
 
     def report(self, status: ClusterStatus) -> None:
-        """Write this member, as it sees itself, into `status`."""
+        """Add an entry to `status` with this member's own view of its state."""
         connector = self._connector
         if connector is None:
             return
@@ -92,8 +91,8 @@ class ZooKeeperConsumerNode:
             try:
                 await connector.start()
             except (ConsumerRebalanceFailedException, KeeperException) as error:
-                # The error is a KeeperException if another session still has the registration
-                # (ZK-36).
+                # A KeeperException means, for example, that the registration of an earlier session
+                # with the same consumer id still exists (ZK-36).
                 self._host.log(f"createMessageStreams: {error}")
                 if self._is_stopping:
                     return  # `shut_down` closes this connector, which it found in `_connector`
