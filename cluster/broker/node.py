@@ -272,7 +272,7 @@ class BrokerNode:
             self._zookeeper.close(self._on_stopped)
 
     async def _caught_up(self) -> None:
-        """Let the replicas and coordinators act on the metadata read so far, then begin to serve."""
+        """Let replicas and coordinators act on the metadata read so far, then begin to serve."""
         await self._metadata.publish_first()
         self._host.serve(self._api.handle)
 

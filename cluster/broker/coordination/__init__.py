@@ -6,7 +6,6 @@ The coordinator itself is in the package `coordinator`. The modules here give it
 Reading order:
 1. `group_coordination` passes inputs to the coordinator and carries out Results. `appends` does the
    coordinator's appends.
-
 2. `coordinator_tasks` loads and unloads the groups of partitions, `log_loading` reads their logs.
 3. `unknown_partitions` and `static_membership` refuse requests before the coordinator gets them.
 4. `preload` writes the records of an old cluster. `coordinator_metrics` has the metrics.

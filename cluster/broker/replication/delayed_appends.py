@@ -1,8 +1,6 @@
 """Appends with acks=all that wait for the high watermark: Kafka's produce purgatory.
 
-The high watermark is the offset below which every in-sync replica has the records. An append is
-acknowledged when the high watermark has reached the end of the append's batch. A purgatory is
-Kafka's list of operations that wait.
+Such an append is acknowledged when the high watermark has reached the end of its batch.
 """
 
 from collections import deque
@@ -16,8 +14,7 @@ from protocol.ids import TopicPartition
 class DelayedAppend:
     """One waiting append. `required_offset` is the offset after its batch.
 
-    `is_done` is True when `on_completed` was called or is the next call, so that the append has
-    only one outcome.
+    `is_done` becomes True just before `on_completed` is called, so that it is called only once.
     """
 
     __slots__ = ("is_done", "on_completed", "partition", "required_offset")
@@ -48,9 +45,9 @@ class DelayedAppends:
         """
         delayed = DelayedAppend(partition, required_offset, on_completed)
         waiting = self._waiting.setdefault(partition.topic_partition, deque())
-        # The waiting appends are sorted by offset, and a new append is usually the last one. The
-        # exception is a batch that its producer sends again. It waits for the offset of its first
-        # append, so appends with higher offsets may be waiting already.
+        # Usually the new append has the highest offset. But a batch that its producer has sent
+        # again waits for the offset of its first append, and appends with higher offsets may be
+        # waiting.
         place = len(waiting)
         while place and waiting[place - 1].required_offset > required_offset:
             place -= 1
@@ -65,8 +62,8 @@ class DelayedAppends:
         waiting = self._waiting.get(partition.topic_partition)
         while waiting:
             delayed = waiting[0]
-            # Python's None means that the append is undecided, ErrorCode.NONE that it is
-            # acknowledged. With any other code it cannot be acknowledged on this broker.
+            # None: it is undecided. ErrorCode.NONE: it is acknowledged. Any other code: it has
+            # failed.
             error = partition.check_acknowledged(delayed.required_offset)
             if error is None:
                 return  # all later appends have higher offsets, so they are undecided, too

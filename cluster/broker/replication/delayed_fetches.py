@@ -1,11 +1,10 @@
 """Fetches that wait for bytes: Kafka's fetch purgatory.
 
-A parked Fetch is kept without an answer. A follower's Fetch waits for the log to grow. A consumer's
-Fetch waits for the high watermark to advance, the offset below which every in-sync replica has the
-records.
-Both waits also end when a partition of the Fetch changes its leader, and after max_wait_ms. At each
-of these events the records for the Fetch are read again. The reader gets the answer of the first
-read (`previous`), so that it can skip partitions that have not changed.
+If there are not enough bytes for a Fetch, it is *parked*: it waits for an answer. A follower can
+read to the end of the log, so its Fetch waits until a log grows. A consumer can read to the high
+watermark, so its Fetch waits until that advances. At such an event, and when the leader of a
+partition changes, the Fetch is read again, and is answered if it has enough bytes now. After its
+max_wait_ms it is answered in any case.
 """
 
 from cluster.broker.replication.fetch_reader import FetchRead, FetchReader, PartitionKey
@@ -32,9 +31,9 @@ class _DelayedFetch:
 class DelayedFetches:
     """The parked Fetches of followers and consumers.
 
-    Followers are few, and each follows most of the partitions that this broker leads. So whenever
-    any log grows, the Fetches of all followers are tried. Consumers' Fetches are found by their
-    partitions.
+    There are few followers, and each follows most of the partitions that this broker leads. So
+    whenever a log grows, the Fetches of all followers are read again. There may be many consumers;
+    their Fetches are found by their partitions.
     """
 
     def __init__(self, host: Host, reader: FetchReader) -> None:
@@ -44,9 +43,7 @@ class DelayedFetches:
         self._followers: dict[RequestId, _DelayedFetch] = {}
         self._consumers: dict[RequestId, _DelayedFetch] = {}
         self._watchers: dict[PartitionKey, dict[RequestId, None]] = {}
-        """By partition: the consumers' Fetches that wait for it.
-
-        The values of the inner dicts mean nothing: these dicts are used as ordered sets.
+        """Partition -> the Fetches of consumers that wait for it, as the keys of the inner dict.
         """
 
     def park(self, request_id: RequestId, request: FetchRequest, read: FetchRead) -> None:
@@ -122,7 +119,7 @@ class DelayedFetches:
             return
         del self._consumers[request_id]
         for key in _keys(fetch.request):
-            # The default is for a request that names a partition twice.
+            # The default None is for a request that names a partition twice.
             self._watchers[key].pop(request_id, None)
 
 

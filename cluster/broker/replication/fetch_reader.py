@@ -1,13 +1,12 @@
 """FetchReader: reads the records for a Fetch.
 
-This is the busiest code of a broker, because followers request all their partitions after every
-append. A partition is quiet for a follower if it has not changed since the follower read it to its
-end. Quiet partitions are not read again (`quiet_fetches`). A partition that is not quiet is called
-stirred.
+After every append, each follower sends a Fetch for all its partitions, so this is the busiest code
+of a broker. To save work, partitions that have not changed since the follower read them to the end
+are not read again. They are called *quiet*, all others *stirred* (`quiet_fetches`).
 
-The position of a Fetch in a partition is mainly its fetch offset. From the time and the position of
-a Fetch, the leader decides whether the follower is in sync. To count a Fetch means to record its
-time and its position. A diverging epoch in an answer tells the follower to truncate its log.
+A Fetch of a follower also tells the leader how far the follower is. From this the leader decides
+whether the follower is in sync. The code calls it to *count* a Fetch.
+
 Source: Kafka `ReplicaManager.readFromLog`.
 """
 
@@ -41,9 +40,9 @@ class FetchRead(NamedTuple):
 class FetchReader:
     """Reads the partitions of Fetch requests.
 
-    `on_fetched` gets the effects of a follower's progress: a new high watermark, or a proposal to
-    change the ISR (the in-sync replicas). `absence` returns the error for a partition without a
-    replica on this broker.
+    `on_fetched` is called if the Fetch of a follower has moved the high watermark, or makes the
+    leader propose a new ISR. `absence` returns the error for a partition of which this broker has
+    no replica.
     """
 
     def __init__(
@@ -63,19 +62,19 @@ class FetchReader:
     ) -> FetchRead:
         """Read every partition of `request`, up to its limits.
 
-        `previous`: the first answer of a parked Fetch; unchanged partitions are not read again.
-        The result is complete (need not wait for more bytes) if it has `min_bytes`, if a partition
-        has an error or a diverging epoch, or if the request has no topics.
+        If the Fetch was parked to wait for more bytes, `previous` is its first answer, so that only
+        changed partitions are read again. The result is complete, which means that the Fetch need
+        not wait, if it has `min_bytes`, if a partition has an error or a diverging epoch, or if the
+        request has no topics.
         """
-        # None: the read is not counted as progress. A parked Fetch was counted at its first read.
+        # A parked Fetch was counted when it was first read.
         counted_at_us = now_us if previous is None else None
         size_in_bytes = 0
         is_complete = not request.topics
         topics = []
         for topic_index, topic in enumerate(request.topics):
             quiet = self._quiet_topic(topic, request, is_new=previous is None)
-            # `quiet` is a QuietTopic or None. Without a QuietTopic every partition is read; with
-            # one, only its stirred partitions are read.
+            # Without a QuietTopic, every partition is read; otherwise only the stirred ones.
             if quiet is None:
                 answers: list[PartitionData] = [UNREAD] * len(topic.partitions)
                 indices: Iterable[int] = range(len(answers))
@@ -87,7 +86,7 @@ class FetchReader:
                     continue
                 # A copy, because `quiet.answers` must not get answers with records or errors.
                 answers = quiet.answers.copy()
-                # In the order of the request: the earlier partitions use up the limit of bytes.
+                # In the order of the request, because the first partitions may use up the bytes.
                 indices = sorted(quiet.stirred)
 
             # A partition without a replica here gets an error. For all other partitions there are
@@ -144,16 +143,16 @@ class FetchReader:
     def _quiet_topic(
         self, topic: FetchTopic, request: FetchRequest, *, is_new: bool
     ) -> QuietTopic | None:
-        """Return what is kept of a follower's earlier Fetches of `topic`, if it can be used now."""
+        """Return the QuietTopic of a follower for `topic`, if there is one that can be used."""
         if request.replica_id < 0:
-            return None  # a consumer requests few partitions, most of which have new records
+            return None  # a consumer fetches few partitions, so this is not worth while
         return self._quiet.topic(topic, request.replica_id, request.replica_epoch, is_new=is_new)
 
 
 def _is_still_empty(
     partition: Partition, position: FetchPartition, before: PartitionData, request: FetchRequest
 ) -> bool:
-    """Return True if `before`, the earlier answer, has no records and is still right."""
+    """Return True if the answer for a partition is still `before`, which has no records."""
     log = partition.log
     return (
         not before.records

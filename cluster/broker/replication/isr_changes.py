@@ -1,9 +1,9 @@
 """ISR changes that this broker proposes as a leader, sent until the controller answers.
 
-The ISR is the set of in-sync replicas of a partition. Only the controller changes it; a leader
-proposes a change with the request AlterPartition.
-One request is in flight at a time. It has all proposals that were pending when it was sent. A
-proposal is resent until it succeeds or newer metadata replaces it.
+Only the controller changes an ISR. The leader of the partition proposes the change by the request
+AlterPartition. One such request is in flight at a time; proposals that come meanwhile go into the
+next one. A proposal is sent again and again until the controller decides about it.
+
 Source: Kafka `AlterPartitionManager`, `Partition.submitAlterPartition`.
 """
 
@@ -47,11 +47,10 @@ class IsrChanges:
         self._sent: dict[TopicPartition, tuple[Partition, IsrProposal]] = {}
         """Proposals of the request in flight."""
         self._refused: dict[TopicPartition, IsrProposal] = {}
-        """By partition: the last proposal that the controller has answered.
+        """Partition -> the last proposal that the controller has answered; for the check below.
 
-        A refused proposal stays the partition's `isr_in_flight` until newer metadata replaces it.
-        The dict also keeps accepted proposals. They do no harm, because an accepted proposal is not
-        `isr_in_flight` any more.
+        If the controller refused it, it stays the partition's `isr_in_flight` until newer metadata
+        replaces it. Accepted proposals are here, too, but the check does not need them.
         """
         self._is_busy = False
         """True while a request is in flight, and during the pause after a failed one."""
@@ -63,10 +62,11 @@ class IsrChanges:
             self._send()
 
     def check_invariants(self, partition: Partition) -> None:
-        """Check that a partition's proposal waits to be sent, is sent, or was refused.
+        """Check that a partition's proposal is not lost: it is pending, in flight, or refused.
 
-        A partition makes no other proposal before its last one is decided, so a lost proposal would
-        block the partition's ISR for ever.
+        A partition makes no other proposal before this one is decided, so if it were lost, the ISR
+        could never change again.
+
         Raises: InvariantViolation.
         """
         proposal = partition.isr_in_flight
@@ -74,8 +74,7 @@ class IsrChanges:
             return
         name = partition.topic_partition
         places = (self._pending.get(name), self._sent.get(name))
-        # Each place has a pair of partition and proposal, or None. The proposals are compared by
-        # `is`, because an equal, but older proposal of the partition does not count.
+        # `is` and not `==`: an older proposal that happens to be equal does not count.
         if self._refused.get(name) is not proposal and not any(
             place is not None and place[1] is proposal for place in places
         ):
@@ -132,12 +131,12 @@ class IsrChanges:
                 raise SimulationError(f"AlterPartition was answered by {outcome}")
         if error == ErrorCode.NOT_CONTROLLER:
             self._channel.try_next_controller()
-        # After an error, the next request waits for RETRY_BACKOFF_US. Without the pause, the broker
-        # would send the same request in a tight loop.
+        # After an error, the next request waits. Otherwise the broker would send the same one again
+        # and again without a pause.
         must_wait = error != ErrorCode.NONE
 
-        # `_is_busy` stays True in this loop. So a proposal that arises in it becomes pending, and
-        # is sent after the loop.
+        # A partition may make a new proposal in this loop. Since `_is_busy` is still True, it
+        # becomes pending, and is sent after the loop.
         self._sent = {}
         for name, (partition, proposal) in sent.items():
             # If a partition has no answer, the whole request failed, e.g. with STALE_BROKER_EPOCH.

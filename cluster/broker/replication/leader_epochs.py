@@ -1,9 +1,7 @@
-"""OffsetForLeaderEpoch: returns the end offset of a leader epoch in this broker's logs.
+"""OffsetForLeaderEpoch: returns where a leader epoch ends in this broker's log.
 
-The leader epoch of a partition is a number that each election increases, and each record belongs to
-the epoch in which it was appended. After an election, a consumer asks where the epoch of the last
-record that it has read ends. If the consumer's position is above that end, records that it has read
-were truncated.
+A consumer asks this after an election, for the epoch of the last record that it has read. If that
+epoch ends below the consumer's position, records that the consumer has read were truncated.
 Source: Kafka `Partition.lastOffsetForLeaderEpoch`.
 """
 

@@ -1,10 +1,13 @@
-"""LogCleaner: compacts a broker's logs, beginning with the log that has the largest dirty share.
+"""LogCleaner: compacts the logs of Kafka's internal topics on one broker.
 
-To compact (clean) a log means to remove each record whose key has a newer record. The dirty part of
-a log is the part that no cleaning has read yet. Only Kafka's internal topics are compacted. Each
-broker cleans its own replicas, whether it leads them or not. Cleaning takes no virtual time (time
-on the run's simulated clock), because in Kafka a separate thread does it. A cleaning reads in
-turns, and lets the broker's other tasks run between two turns.
+To compact or *clean* a log means to remove each record whose key has a newer record. The *dirty*
+part of a log is the part that came since its last cleaning. The cleaner looks every
+log.cleaner.backoff.ms for the log with the largest dirty share, and cleans it if the share is above
+min.cleanable.dirty.ratio. Each broker cleans its own replicas, whether it leads them or not.
+
+In Kafka a separate thread cleans, so cleaning takes no virtual time here. In real time it reads a
+log in turns, and lets the broker's other tasks run between two turns.
+
 Source: Kafka `LogCleaner`, `LogCleanerManager` (log.cleaner.threads 1, no throttle).
 DEVIATION: data topics are not compacted, whatever their cleanup.policy is, because the checkers
 need all their records. If a log was truncated, the records that are left of its clean part count as
@@ -31,10 +34,7 @@ CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
 CLEANED_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
 """Kafka's internal topics; the module's docstring says why no others are compacted."""
 CLEAN_TURN_BYTES = 65_536
-"""Bytes that a cleaning reads before it yields to the node's other tasks.
-
-In real time all tasks share one thread, and reading this many bytes takes a few milliseconds.
-"""
+"""Bytes that a cleaning reads in one turn, which takes a few milliseconds of real time."""
 _MS_PER_HOUR = 3_600_000
 
 
@@ -57,9 +57,9 @@ class LogCleaner:
         self._logs = logs
         self._topic_config = topic_config
         self._first_dirty: dict[TopicPartition, Offset] = {}
-        """By log: the offset at which the last cleaning ended, and the dirty part begins."""
+        """Log -> the offset at which its last cleaning ended and its dirty part begins."""
         self._segments: dict[TopicPartition, Segments] = {}
-        """The segments into which Kafka would divide each log. A cleaning takes whole segments."""
+        """Log -> the segments into which Kafka would divide it. Whole segments are cleaned."""
 
     def start(self, logs: Iterable[PartitionLog]) -> None:
         """Read the checkpoint with the ends of the last cleanings, and start the periodic check.
@@ -78,8 +78,9 @@ class LogCleaner:
     def end_moved_back(self, log: PartitionLog) -> None:
         """Lower the start of the dirty part to the log's end, if the log was truncated below it.
 
-        The records that are appended later are dirty. The caller must call this immediately after a
-        truncation: once the log has grown beyond the old offset again, nothing shows the loss.
+        The caller must call this immediately after a truncation. Once the log has grown beyond the
+        old offset again, nothing would show that the new records are dirty.
+
         Source: Kafka `LogManager.truncateTo`, `LogCleanerManager.maybeTruncateCheckpoint`.
         """
         name = log.topic_partition
@@ -133,8 +134,8 @@ class LogCleaner:
                 continue
             if self._topic_config(name.topic).cleanup_policy != "compact":
                 continue
-            # A cleaning ends at or below the last stable offset. This is the high watermark, or the
-            # start of the oldest open transaction if that is lower.
+            # Only records below the last stable offset may be cleaned: the high watermark or, if
+            # lower, the start of the oldest open transaction.
             transactions = TransactionIndex(log)
             cleanable = self._segments_of(log).cleanable(
                 transactions.last_stable_offset,

@@ -1,16 +1,17 @@
 """LogFlusher: decides when the records of a broker's logs are written to the disk.
 
-A flush writes the records that a log has only in memory to the disk. A log is flushed in three
-ways:
-1. `log.flush.interval.messages`: the log flushes itself at the end of an append. `configure` sets
-   the number of records.
-2. `log.flush.interval.ms`: a scheduler flushes. As in Kafka, the scheduler is off by default.
-3. The operating system's kernel writes back records that the first two have not flushed. The
-   cluster's StorageModel has the kernel's intervals, in simulated runs and on real nodes.
-Unflushed records are lost if the machine loses power. The flush mark (`flushed_length`) is the
-number of a log's batches that would survive. The recovery point is the offset up to which Kafka
-itself has flushed a log, as in 1 and 2. The kernel moves the flush mark, but not the recovery
-point.
+An appended record is in memory at first. If the machine loses power before the record was flushed
+to the disk, the record is lost. There are three ways in which a log is flushed:
+
+1. The log flushes itself after every `log.flush.interval.messages` records.
+2. A scheduler flushes it every `log.flush.interval.ms`. As in Kafka, this is off by default.
+3. The operating system writes back what it has kept in memory for some time. The cluster's
+   StorageModel says how long, both in virtual time and on real nodes.
+
+All three move the *flush mark* (`flushed_length`), the number of batches of a log that would
+survive a loss of power. Only the first two move the *recovery point*, because Kafka does not know
+what the operating system does.
+
 Source: Kafka `LogManager` (kafka-log-flusher), `UnifiedLog.flush`.
 """
 
@@ -29,7 +30,7 @@ INITIAL_TASK_DELAY_MS = 30_000
 
 @dataclass(slots=True, kw_only=True)
 class _LastFlush:
-    """The last flush of a log that the periodic check saw. `at_us` is on the host's clock."""
+    """What the scheduler knows of a log's last flush; `at_us` is on the host's clock."""
 
     recovery_point: Offset
     at_us: int
@@ -37,7 +38,7 @@ class _LastFlush:
 
 @dataclass(slots=True, kw_only=True)
 class _Dirty:
-    """Time since which a log has unflushed batches, and its flush mark at that time."""
+    """Since when a log has had unflushed batches, and its flush mark then."""
 
     flushed_length: int
     since_us: int
@@ -73,8 +74,7 @@ class LogFlusher:
         self._started_at_us = self._host.now_us()
         if self._config.log_flush_scheduler_interval_ms < LONG_MAX:  # LONG_MAX means never
             self._host.after(INITIAL_TASK_DELAY_MS * 1_000, self._flush_dirty_logs)
-        # A virtual host may draw a shorter first delay: when a real broker starts, the kernel's
-        # timer may be about to fire.
+        # When a broker starts, the timer of the operating system may be about to fire.
         first_us = self._host.first_tick_us("write-back", self._write_back_us)
         self._host.after(first_us, self._write_back)
 
@@ -106,8 +106,8 @@ class LogFlusher:
         now_us = self._host.now_us()
         for log in self._logs():
             last = self._last_flush(log, now_us)
-            # A log without anything to flush keeps the time of its last flush, as in Kafka. So its
-            # next record may be flushed at the next check.
+            # As in Kafka, the time of the last flush is not changed if there is nothing to flush.
+            # So the next record may be flushed soon after it came.
             if (
                 log.recovery_point < log.log_end_offset
                 and now_us - last.at_us >= self._flush_ms(log) * 1_000
@@ -120,14 +120,13 @@ class LogFlusher:
         )
 
     def _last_flush(self, log: PartitionLog, now_us: int) -> _LastFlush:
-        """Return the last flush of `log`. As in Kafka, the opening of a log counts as a flush.
+        """Return the last flush of `log`. As in Kafka, the opening of a log counts as one.
 
-        If the log has flushed itself (by the number of records), the time of that flush is not
-        known. The time of the check that sees the flush counts instead, and is kept.
+        If the log has flushed itself since the last check, the time of that flush is not known, so
+        the time of this check is noted instead.
         """
         last = self._last_flushes.get(log.topic_partition)
-        # Without a call of `configure`, nothing is kept for the log. It then counts as flushed at
-        # the start of this broker.
+        # Before `configure` was called for a log, it counts as flushed when this broker started.
         if last is None:
             return _LastFlush(recovery_point=log.recovery_point, at_us=self._started_at_us)
         if last.recovery_point < log.recovery_point:
@@ -157,8 +156,8 @@ class LogFlusher:
                 self._dirty.pop(name, None)
                 continue
             dirty = self._dirty.get(name)
-            # The wait begins now if the log has become dirty since the last check. It begins anew
-            # if a flush has moved the log's flush mark since then.
+            # The wait begins now, if the log became dirty or was flushed in part since the last
+            # check.
             if dirty is None or dirty.flushed_length != flushed_length:
                 self._dirty[name] = _Dirty(flushed_length=flushed_length, since_us=now_us)
             elif now_us - dirty.since_us >= self._model.write_back_ms * 1_000:

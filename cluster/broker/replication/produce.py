@@ -1,7 +1,8 @@
 """Produce: appends the batches of producers, and answers once every batch is acknowledged.
 
-An append with acks=all is acknowledged when every in-sync replica has it. A duplicate is a batch
-that a producer has sent again and that the log has already.
+A request may have batches for several partitions. With acks=all it is answered when each append is
+acknowledged or has failed.
+
 Source: Kafka `ReplicaManager.appendRecords`, `DelayedProduce`.
 DEVIATION: a request with acks=0 is answered, too, because a connection serves its next request only
 after an answer.
@@ -35,9 +36,9 @@ VALID_ACKS = (ACKS_ALL, ACKS_NONE, ACKS_LEADER)
 class _DelayedProduce:
     """A Produce that waits for acknowledgements.
 
-    `answers` has the answer for every partition of the request, `waiting` the appends that have no
-    outcome yet. While an append waits, the answer for its partition is the one for success; an
-    error of the append replaces it.
+    `waiting` has the appends without an outcome. `answers` has an answer for every partition of the
+    request. For an append that still waits, this is the answer for its success, which is replaced
+    if it fails.
     """
 
     __slots__ = ("answers", "request_id", "timer", "waiting")
@@ -67,8 +68,7 @@ class ProduceApi:
         """Append each batch; answer now or, with acks=all, when all appends have an outcome."""
         produce = _DelayedProduce(request_id)
         refused = () if client_id == ADMIN_CLIENT_ID else INTERNAL_TOPICS
-        # A request with illegal acks must get the error about acks (in `_append`), even for an
-        # internal topic.
+        # Illegal acks are the more important error, even for an internal topic; see `_append`.
         for name, batch in _batches(request).items():
             if name.topic in refused and request.acks in VALID_ACKS:
                 produce.answers[name] = PartitionProduceResponse(
@@ -106,9 +106,8 @@ class ProduceApi:
         info = self._replicas.append_batch(partition, batch, required_acks=acks)
         error, known_outcome = info.error, None
         if error is ErrorCode.NONE and acks == ACKS_ALL and info.is_duplicate:
-            # The first append of the duplicate may be acknowledged already. Then no later event
-            # would end a wait, so the outcome is read now.
-            # `check_acknowledged` returns Python's None as long as there is no outcome.
+            # The log has this batch already, perhaps acknowledged. Then no later event would end a
+            # wait, so the outcome is looked up now. It is None if there is none yet.
             known_outcome = partition.check_acknowledged(info.next_offset)
             error = known_outcome or ErrorCode.NONE
         if error is not ErrorCode.NONE:
@@ -144,8 +143,8 @@ class ProduceApi:
             self._reply(produce)
 
     def _timed_out(self, produce: _DelayedProduce) -> None:
-        # A copy of the list: `give_up` calls `_acknowledged` with an error, which removes the wait
-        # from `waiting`. The last of these calls answers the request.
+        # `give_up` calls `_acknowledged`, which removes the append from `waiting` (so this is a
+        # copy), and answers the request after the last one.
         for delayed in list(produce.waiting.values()):
             self._replicas.give_up(delayed)
 
@@ -166,7 +165,7 @@ class ProduceApi:
 
 
 def _batches(request: ProduceRequest) -> dict[TopicPartition, RecordBatch]:
-    """Return the batch of each partition; the last one if the request names a partition again.
+    """Return the batch of each partition; if a partition occurs twice, the last batch counts.
 
     Source: Kafka `KafkaApis.handleProduceRequest`, which collects the batches in a map.
     """

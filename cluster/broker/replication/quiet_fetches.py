@@ -1,21 +1,20 @@
 """QuietFetches: keeps each follower's last Fetch, so that only changed partitions are read again.
 
-After every append a follower requests all partitions that it follows, although only one of them has
-new records. So the leader remembers the position and the answer of each partition, as Kafka does in
-a fetch session (KIP-227). In contrast to a session, requests still contain all partitions. A
-partition is quiet if
+A follower fetches all its partitions after every append, although only one of them has new records.
+So the leader remembers for each partition the position in the follower's last Fetch (mainly the
+fetch offset) and the answer. Kafka has fetch sessions for this (KIP-227); but here, requests still
+contain all partitions. A partition is *quiet* for a follower, and need not be read again, if
 
 1. the follower's Fetch has the same position as its previous Fetch,
 2. the answer to the previous Fetch had no new records, and
 3. the partition has not changed since. Code that changes a partition must call `changed`.
 
-A partition that is not quiet is called stirred.
+Otherwise it is *stirred*.
 
-To count a Fetch means to record its time for a partition: from the time of a follower's last Fetch
-the leader decides whether the follower is in sync. The time is part of the FollowerState, which
-holds everything that the leader of a partition knows of a follower. All quiet partitions of a topic
-share one time, so that one assignment counts a Fetch for all of them. A stirred partition has a
-time of its own.
+The leader must also remember when each follower last fetched, because it decides from this whether
+the follower is in sync. To *count* a Fetch means to record its time, in the FollowerState of each
+partition. All quiet partitions of a topic share one object with the time (SharedFetchTime), so that
+a single assignment counts the Fetch for all of them. A stirred partition has a time of its own.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,8 +31,8 @@ UNREAD = PartitionData(partition_index=-1)
 class QuietTopic:
     """A follower's positions in one topic, with the answers of quiet partitions.
 
-    `answers` are in the order of `topic.partitions`. `stirred` has the indices of the partitions
-    that are not quiet and must be read; it is an ordered set.
+    `answers` are in the order of `topic.partitions`. The keys of `stirred` are the indices of the
+    partitions that must be read.
     """
 
     __slots__ = ("_counted", "_index_of", "_shared", "_whole", "answers", "stirred", "topic")
@@ -51,7 +50,7 @@ class QuietTopic:
         self._shared = SharedFetchTime()
         """Time of the last Fetch, for all quiet partitions."""
         self._whole: FetchableTopicResponse | None = None
-        """Last result of `whole_answer`; None if a partition was stirred or made quiet since."""
+        """The last result of `whole_answer`, until a partition is stirred or becomes quiet."""
 
     def ask(self, topic: FetchTopic) -> bool:
         """Take the positions of the next Fetch, and stir the partitions whose position differs.
@@ -125,44 +124,42 @@ class QuietTopic:
 
 
 class QuietFetches:
-    """The QuietTopics of all followers of a broker, by topic and follower.
+    """The QuietTopics of all followers of a broker.
 
-    `eligible` has the registered epoch of each broker. It shows whether a Fetch was sent before the
-    follower's last restart. All partitions of such a Fetch are read.
+    `eligible` has the epoch of each registered broker. It shows whether a Fetch is an old one, from
+    before a restart of the follower. For such a Fetch nothing is remembered.
     """
 
     def __init__(self, eligible: Mapping[BrokerId, BrokerEpoch]) -> None:
         self._eligible = eligible
         self._topics: dict[str, dict[int, tuple[int, QuietTopic]]] = {}
-        """By topic and follower: the follower's broker epoch, and its last Fetch."""
+        """Topic -> follower -> the follower's broker epoch, and the QuietTopic of its last
+        Fetch."""
 
     def topic(
         self, topic: FetchTopic, replica_id: int, replica_epoch: int, *, is_new: bool
     ) -> QuietTopic | None:
         """Return the QuietTopic of a follower's `topic`; None if all partitions must be read.
 
-        `is_new` is False for a parked Fetch that is read again: it does not count as progress, and
-        does not replace the remembered positions.
+        `is_new` is False if a parked Fetch is read again: its positions are not news.
         """
         followers = self._topics.get(topic.topic)
         if followers is None:
             followers = self._topics[topic.topic] = {}
         quiet: QuietTopic | None = None
-        # The broker epoch of the follower's previous Fetch. Without a previous Fetch, nothing is
-        # known that could differ from this Fetch's epoch.
+        # The broker epoch in the follower's previous Fetch; without one, that in this Fetch.
         epoch = replica_epoch
         if replica_id in followers:
             epoch, quiet = followers[replica_id]
 
-        # True if this Fetch and the previous Fetch are of the follower's newest incarnation, as far
-        # as this broker knows. If the follower's registration is not known yet, its epoch counts as
-        # -1.
+        # True if both Fetches have the same epoch, and this broker knows no newer one. (-1: the
+        # follower's registration is not known yet.)
         is_current = (
             epoch == replica_epoch and self._eligible.get(BrokerId(replica_id), -1) <= replica_epoch
         )
         if not is_new:
-            # A newer Fetch of the follower may have replaced the positions of this parked Fetch.
-            # Then the kept answers belong to other positions.
+            # If the follower has sent a newer Fetch since, the remembered answers are for other
+            # positions than those of this parked one.
             is_asked = quiet is not None and quiet.topic is topic
             return quiet if is_asked and is_current else None
         if quiet is not None and not (is_current and quiet.ask(topic)):

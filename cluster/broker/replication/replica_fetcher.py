@@ -1,14 +1,16 @@
 """Fetches of followers: one coroutine for each broker from which this broker follows partitions.
 
-Each coroutine has one source broker. In a loop it sends one Fetch for all partitions that this
-broker follows from the source, and passes the answers to the Partitions. A Fetch is a long poll:
-the source holds it until there are records, or replica.fetch.wait.max.ms has passed.
+The coroutine sends one Fetch after the other to its *source*, the broker that leads the partitions.
+Each Fetch is for all partitions that this broker follows from that source. The source answers when
+there are new records, or after replica.fetch.wait.max.ms.
 
-- Position: the part of a request about one partition, mainly fetch offset and leader epoch (the
-  count of the partition's elections).
-- High watermark: the offset below which every in-sync replica has the records.
-- News: the answer for a partition has news if it has records, an error, a diverging epoch (which
-  makes the follower truncate its log), or a high watermark that differs from the follower's.
+Most partitions have nothing new in most answers. This is the busiest code of a broker, so it does
+not look at such partitions again and again. The part of a request about one partition (its
+*position*: fetch offset and leader epoch) is created once and used until it moves. An answer is
+compared by identity with the previous one: in virtual time messages are passed by reference, and a
+leader that has nothing new for a partition sends the same object again. An answer has *news* if it
+has records, an error, a diverging epoch (which makes the follower truncate its log), or another
+high watermark than the follower.
 Source: Kafka `ReplicaFetcherThread`, `AbstractFetcherThread`, `ReplicaFetcherManager`
 (num.replica.fetchers 1).
 DEVIATION: each request names all partitions; there are no fetch sessions.
@@ -35,11 +37,10 @@ from protocol.messages.log import (
 )
 
 _STOPS_FETCHING = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR)
-"""Errors of Partition.handle_fetch_response after which every further Fetch in this leader epoch
-would fail."""
+"""Errors after which the follower stops to fetch, because it would get them again and again."""
 
 FetchResultHandler = Callable[[Partition, FollowerFetchResult], None]
-"""Takes the effects that an answer had on a Partition."""
+"""Called with the Partition that an answer has changed, and with the effects of the change."""
 
 
 class ReplicaFetchers:
@@ -57,8 +58,7 @@ class ReplicaFetchers:
         self._config = config
         self._on_result = on_result
         self._fetchers: dict[BrokerId, ReplicaFetcher] = {}
-        """By source broker. A fetcher stays even if this broker follows no partition of the
-        source."""
+        """Source broker -> its fetcher, which stays even while it has no partition to fetch."""
         self._sources: dict[TopicPartition, ReplicaFetcher] = {}
         """The fetcher of each followed partition."""
 
@@ -92,12 +92,7 @@ class ReplicaFetchers:
 
 
 class ReplicaFetcher:
-    """Fetches from one broker, as long as this broker's incarnation (its life) lasts.
-
-    Most partitions have no news in most answers. In virtual time messages are passed by reference,
-    so positions and answers that did not change are the same objects as before. Leader and follower
-    compare by identity first, and skip the unchanged objects.
-    """
+    """Fetches from one broker until this broker stops. The module's docstring has the idea."""
 
     def __init__(
         self,
@@ -117,17 +112,18 @@ class ReplicaFetcher:
         self._topics: dict[str, dict[int, Partition]] = {}
         """The partitions to fetch, by topic and partition index."""
         self._positions: dict[str, FetchTopic] = {}
-        """By topic: its part of the request. A topic is missing if one of its positions moved."""
+        """Topic -> its part of the request, until one of its positions moves."""
         self._known: dict[str, dict[int, FetchPartition]] = {}
-        """By topic and partition: the position, missing if it moved. If a topic's part of the
-        request is built anew, the positions that did not move are used again."""
+        """Topic and partition -> the position, until it moves.
+
+        When a topic's part of the request must be built anew, these positions are used again."""
         self._seen: dict[str, tuple[PartitionData | None, ...]] = {}
-        """Last answers of each topic; None for an answer that had news."""
+        """Topic -> the last answer of each partition, with None in place of an answer with news."""
         self._delayed_until_us: dict[TopicPartition, int] = {}
-        """End of the pause of each partition that is left out after an error."""
+        """Partition that is not fetched after an error -> the time at which it is fetched again."""
         self._connection: Connection | None = None
         self._wakeup: Future[None] | None = None
-        """Resolved to end the wait of `run`; None while `run` does not wait."""
+        """The future with which `run` waits; None while it does not wait."""
 
     def add(self, partition: Partition) -> None:
         """Fetch `partition` with the next request; a request in flight is not interrupted."""
@@ -227,8 +223,7 @@ class ReplicaFetcher:
                         position = known[index] = partition.fetch_position(max_bytes)
                     requested.append(position)
                 positions[topic] = FetchTopic(topic=topic, partitions=tuple(requested))
-        # While all partitions of a topic are delayed, its part of the request is empty, and left
-        # out.
+        # A topic is left out while all its partitions are delayed.
         return tuple(positions[topic] for topic in self._topics if positions[topic].partitions)
 
     def _ask_anew(self, topic: str) -> None:
@@ -262,8 +257,8 @@ class ReplicaFetcher:
             seen = self._seen.get(topic)
             if seen is all_data:
                 continue  # the leader sent the same object again: no partition has news
-            # Without earlier answers, each answer is compared with None, and so handled. The
-            # lengths differ if a partition was added or removed during an earlier request.
+            # Without earlier answers to compare with, every answer is looked at. The lengths differ
+            # if a partition was added or removed since the earlier request.
             if seen is None or len(seen) != len(all_data):
                 seen = (None,) * len(all_data)
             news: list[int] = []
@@ -283,20 +278,19 @@ class ReplicaFetcher:
                     continue  # another object, and still nothing new
                 news.append(index)
                 if data.diverging_epoch is not None:
-                    # The position is built anew even if no batch will be truncated, because the
-                    # epoch in it may change: this broker may have led in an epoch without an
-                    # append, which its log forgets now.
+                    # The position must be created anew even if no batch is truncated: the log may
+                    # drop an epoch in which this broker led without an append, so the epoch in the
+                    # position changes.
                     self._ask_anew(topic)
                 self._take(partition, position, partition.handle_fetch_response(position, data))
-            # Answers without news are kept even if `_ask_anew` was called in this loop: they need
-            # not be handled again.
+            # This comes after the loop, in which `_ask_anew` may have dropped the earlier answers.
             self._remember(topic, all_data, news)
 
     def _remember(self, topic: str, answered: tuple[PartitionData, ...], news: list[int]) -> None:
         """Keep the answers of `topic` that had no news.
 
-        `news` has the indices of the answers with news. They are not kept: an answer with news must
-        be handled again if the same object comes again.
+        `news` has the indices of the answers that had news. If the same object comes again, such an
+        answer must be handled again.
         """
         if not news:
             self._seen[topic] = answered
@@ -311,8 +305,8 @@ class ReplicaFetcher:
     ) -> None:
         """Forget the position if it has moved, and react to an error in the result."""
         name = partition.topic_partition
-        # The position moves with the log's end. If only the high watermark moved, the topic's part
-        # of the request stays. The position that is forgotten below is then not needed.
+        # The position in the next request depends on the end of the log. If only the high watermark
+        # has moved, the topic's part of the request stays as it is.
         if result.appended_batches or result.truncated_to is not None:
             self._positions.pop(name.topic, None)
         self._known.get(name.topic, {}).pop(name.partition, None)

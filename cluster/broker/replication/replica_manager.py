@@ -1,15 +1,15 @@
 """The replicas of partitions that this broker holds, as leader or follower.
 
-A partition has replicas on several brokers: one is the leader, the others follow it. The ISR is the
-set of replicas in sync with the leader. The high watermark is the offset below which all replicas
-in the ISR have the records.
+A replica is a Partition (package `partition_log`): a state machine with a log. The ReplicaManager
+makes each Partition lead or follow, as the metadata says, and passes requests to it. It carries out
+what the Partition returns: when a leader proposes a new ISR, for example, the proposal is sent to
+the controller. It knows nothing of groups.
 
-This module owns the Partitions and makes them lead or follow. It carries out the effects that they
-return. When a Partition proposes an ISR, the module sends the proposal to the controller.
+Many requests must wait: a Produce until its records are acknowledged, a Fetch until there are
+enough bytes. Whatever happens to a log may end such waits. The methods here only note what has
+happened, in `_grown` and `_advanced`. `complete_delayed` ends the waits when a request, an answer
+or a timer has been handled completely.
 
-A delayed append waits for its acknowledgement, a delayed fetch for more bytes. The move of a high
-watermark can end both waits. `complete_delayed` ends them, and only at the end of an input: a
-request, an answer or a timer. This module must not know groups.
 Source: Kafka `ReplicaManager`.
 """
 
@@ -65,7 +65,7 @@ from protocol.records.control import EndTransactionMarker
 from protocol.trace import TraceEvent
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
-"""Session epochs of a Fetch that asks for a session, and of a Fetch without a session.
+"""The session epoch in a Fetch that asks for a new session, and in one that wants none.
 
 Source: Kafka FetchMetadata.
 """
@@ -75,18 +75,18 @@ AppendCallback = Callable[[ErrorCode], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalLeadership:
-    """Result of `ReplicaManager.apply`: what a change of the metadata meant for this broker.
+    """What a change of the metadata meant for this broker: the result of `ReplicaManager.apply`.
 
-    `became_leader` and `became_follower` are the partitions that this broker leads or follows in a
-    new leader epoch. The leader epoch of a partition is a number that each election increases.
+    `became_leader` and `became_follower` are the partitions with a new leader epoch that this
+    broker now leads or follows.
     """
 
     became_leader: tuple[Partition, ...]
     became_follower: tuple[Partition, ...]
     deleted: tuple[TopicPartition, ...] = ()
-    """Partitions of deleted topics, including those of which this broker had no replica.
+    """Partitions of deleted topics, even those of which this broker had no replica.
 
-    A topic may have been created again since the last change. Then it is among them, too.
+    This includes a topic that was deleted and created again since the last change.
     """
 
 
@@ -105,21 +105,23 @@ class ReplicaManager:
         self._identity = identity
         self._config = cluster.broker_config
         self._checkpoint_us = self._config.replica_high_watermark_checkpoint_interval_ms * 1_000
-        # As in Kafka, the ISRs are checked twice in replica.lag.time.max.ms. So a follower that
-        # falls silent stays in an ISR for up to 1.5 times this setting.
+        # As in Kafka, the ISRs are checked after each half of replica.lag.time.max.ms. So a silent
+        # follower is removed from an ISR after 1 to 1.5 times this setting.
         self._shrink_us = self._config.replica_lag_time_max_ms * 1_000 // 2
         self._expire_us = self._config.producer_id_expiration_check_interval_ms * 1_000
-        # A guard is a check of Kafka that an experiment may switch off.
+        # Checks of Kafka that an experiment may switch off.
         self._guards = cluster.guards
         self._cache = cache
         self._partitions: dict[PartitionKey, Partition] = {}
         """The replicas of this broker whose metadata is known."""
         self._topic_offsets: dict[str, int] = {}
-        """Topics of the changes applied so far, each with the offset of its TopicRecord."""
+        """Topic -> the offset of its TopicRecord in the metadata log, by which we notice that a
+        topic
+        was deleted and created again."""
         self._logs: dict[TopicPartition, PartitionLog] = {}
-        """Logs on the disk whose partitions are not in the metadata yet."""
+        """Logs that were found on the disk, until the metadata says what their replicas do."""
         self._checkpointed: bytes | None = None
-        """Content of the last checkpoint that was written; None before the first."""
+        """The last checkpoint that was written, to skip one that would be equal; None at first."""
         self._flusher = LogFlusher(host, cluster, self._all_logs, self._topic_config)
         self._cleaner = LogCleaner(
             host, cluster.broker_config, self._partition_logs, self._topic_config
@@ -136,12 +138,12 @@ class ReplicaManager:
             host, self._partitions, interval_us=cluster.metrics_interval_us
         )
         self._grown: dict[TopicPartition, None] = {}
-        """Partitions whose logs grew since the last `complete_delayed`: an ordered set."""
+        """The partitions whose logs grew since the last `complete_delayed`, as keys."""
         self._advanced: dict[TopicPartition, Partition] = {}
         """Partitions whose high watermark, leader or ISR changed since the last
         `complete_delayed`."""
         self._log_moved: Callable[[Partition], None] | None = None
-        """None unless `watch_offsets_logs` was called."""
+        """The callback that was passed to `watch_offsets_logs`, if any."""
         self._is_completing = False
         self._in_controlled_shutdown = False
         self._ends_at_shut_down: list[tuple[PartitionLog, Offset]] = []
@@ -205,7 +207,7 @@ class ReplicaManager:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def check_invariants(self, *, thoroughly: bool = False) -> None:
-        """Check all invariants between two inputs. If `thoroughly`, the checks also read every log.
+        """Check all invariants; if `thoroughly`, also those for which every log is read.
 
         Raises: InvariantViolation.
         """
@@ -227,8 +229,8 @@ class ReplicaManager:
         name = partition.topic_partition
         source = self._fetchers.source_of(name)
         leader = None if partition.is_leader else partition.leader_id
-        # A follower waits while its partition has no leader. During a controlled shutdown, a broker
-        # that has left the ISR no longer fetches.
+        # A follower does not fetch while its partition has no leader. A broker in a controlled
+        # shutdown does not fetch once it was removed from the ISR.
         may_stop = leader in (None, NO_BROKER) or self._in_controlled_shutdown
         if source != leader and not (source is None and may_stop):
             raise InvariantViolation(
@@ -240,8 +242,9 @@ class ReplicaManager:
     def check_follows_metadata(self) -> None:
         """Check that each replica leads or follows as the published metadata cache says.
 
-        A leader may have a newer partition epoch than the cache: the answer to its proposal has
-        given it a newer ISR.
+        A leader may have a newer partition epoch than the cache, because the controller has
+        answered its proposal of a new ISR.
+
         Raises: InvariantViolation.
         """
         for partition in self._partitions.values():
@@ -287,10 +290,10 @@ class ReplicaManager:
     # -- metadata --
 
     def apply(self, changed: Iterable[TopicPartition]) -> LocalLeadership:
-        """Lead and follow the changed partitions as the metadata cache says.
+        """Make the replicas of the changed partitions lead or follow as the metadata cache says.
 
-        Source: Kafka `ReplicaManager.applyDelta`. The order is Kafka's: deletions, leaders,
-        followers.
+        As in Kafka, deletions come first, then new leaders, then new followers.
+        Source: Kafka `ReplicaManager.applyDelta`.
         """
         broker_id = self._identity.broker_id
         leading: list[tuple[Partition, PartitionRegistration]] = []
@@ -305,7 +308,7 @@ class ReplicaManager:
                 deleted.append(name)
                 self._delete(name)
         if anew:
-            self.complete_delayed()  # what waits for a replica must not wait for its successor
+            self.complete_delayed()  # answers what waits for a replica of the old topic
         for name in changed:
             registration = self._cache.image.partition(name)
             if registration is not None and broker_id in registration.replicas:
@@ -331,11 +334,12 @@ class ReplicaManager:
     def _note_topics(self, changed: Sequence[TopicPartition]) -> set[str]:
         """Note the topics of `changed`; return those that were deleted and created again.
 
-        If both happened since the last change, the image shows only the new topic, whose epochs
-        begin anew. The replicas of the old topic must go first.
+        If both happened since the last change, the image shows only the new topic. The replicas of
+        the old topic must be deleted before those of the new one are created.
+
         DEVIATION: topics have no id on the disk. So a broker that was down meanwhile keeps its log.
         """
-        anew: set[str] = set()  # nothing iterates over this set
+        anew: set[str] = set()  # a set is allowed here, because its order is never used
         for topic in dict.fromkeys(name.topic for name in changed):
             offset = self._cache.image.topic_offsets.get(topic)
             if offset is None:
@@ -359,7 +363,7 @@ class ReplicaManager:
             # `complete_delayed` answers the appends and fetches that wait for the partition.
             self._advanced[name] = partition
             self._grown[name] = None
-        # If the topic was deleted while this broker was down, the log is here without a partition.
+        # If the topic was deleted while this broker was down, there is only the log on the disk.
         self._logs.pop(name, None)
         self._host.storage.delete(name)
 
@@ -375,8 +379,8 @@ class ReplicaManager:
         self._trace(change.trace)
         if change.is_new_leader_epoch:
             self._fetchers.stop(partition.topic_partition)
-        # Check delayed appends even if the high watermark did not move: their outcome also depends
-        # on the ISR, which may have changed.
+        # Appends that wait must be checked even if the high watermark did not move, because their
+        # outcome also depends on the size of the ISR.
         self._advanced[partition.topic_partition] = partition
         return change.is_new_leader_epoch
 
@@ -391,8 +395,8 @@ class ReplicaManager:
         )
         self._trace(change.trace)
         if self._in_controlled_shutdown and self._identity.broker_id not in registration.isr:
-            # The controller does not admit a stopping broker to an ISR, so Fetches would be in
-            # vain. Source: applyLocalFollowersDelta.
+            # The controller takes no stopping broker into an ISR, so there is no point in fetching.
+            # Source: applyLocalFollowersDelta.
             self._fetchers.stop(partition.topic_partition)
         elif change.is_new_leader_epoch:
             if registration.leader == NO_BROKER:
@@ -410,8 +414,8 @@ class ReplicaManager:
         """Return this broker's replica; if there is none, make it from its log and its settings."""
         partition = self._partitions.get(name)
         if partition is None:
-            # A log that `start` found on the disk has the high watermark of the checkpoint. Without
-            # such a log, the partition begins with an empty log.
+            # Either the log that `start` found on the disk, with the high watermark from the
+            # checkpoint, or a new empty log.
             log = self._logs.pop(name, None) or PartitionLog(name, self._host.storage.log(name))
             self._flusher.configure(log)
             settings = self._topic_config(name.topic)
@@ -496,8 +500,8 @@ class ReplicaManager:
     ) -> AppendInfo:
         """Append a producer's batch; the caller then calls `complete_delayed`.
 
-        Before the caller waits for a duplicate, it must call `check_acknowledged`. If the first
-        append was acknowledged earlier, no later event would complete the wait.
+        If the batch is a duplicate, it may have been acknowledged already, and no later event would
+        end a wait for that. So the caller must call `check_acknowledged` before it waits.
         """
         info = partition.append_batch(
             batch,
@@ -521,11 +525,12 @@ class ReplicaManager:
         self._appends.expire(delayed)
 
     def complete_delayed(self) -> None:
-        """Complete delayed appends and fetches, until none is ready.
+        """End the waits of appends and fetches, until there is none left that can end.
 
-        This is called at the end of an input, because an earlier answer could show only a part of
-        the input's effects. A completion may cause a further input, which calls this method again.
-        The inner call returns immediately, because the loop of the outer call does its work.
+        This is called when a request, an answer or a timer has been handled. If it were called
+        earlier, an answer could show only a part of what the request has changed. The end of a wait
+        may cause another append, which calls this method again. The inner call returns immediately,
+        because the loop of the outer one goes on.
         """
         if self._is_completing:
             return
@@ -539,16 +544,16 @@ class ReplicaManager:
             if grown:
                 self._fetches.logs_grew()
             if self._log_moved is not None:
-                # A partition may be in both dicts. The merged dict has it once, with the value from
-                # `advanced`.
+                # A partition that is in both dicts is reported once.
                 self._tell_offsets_logs({**dict.fromkeys(grown), **advanced})
         self._is_completing = False
 
     def _tell_offsets_logs(self, moved: dict[TopicPartition, Partition | None]) -> None:
         """Call `_log_moved` for the partitions of `__consumer_offsets` in `moved`."""
         for name, known in moved.items():
-            # `known` is None for a partition that has only grown. A deleted partition is no longer
-            # in `_partitions`, but `_delete` has put it into `_advanced`, and so into `moved`.
+            # If the log has only grown, `known` is None. A deleted partition is not in
+            # `_partitions` any more, but `moved` has it, because `_delete` has put it into
+            # `_advanced`.
             partition = known or self._partitions.get(name)
             if name.topic == CONSUMER_OFFSETS and partition is not None and self._log_moved:
                 self._log_moved(partition)
@@ -578,8 +583,9 @@ class ReplicaManager:
             self._host.reply(request_id, read.response)
         else:
             self._fetches.park(request_id, request, read)
-        # The Fetch may have moved the high watermark, which completes appends. As in Kafka, the
-        # reply comes first, and has the high watermark from before the Fetch.
+        # The Fetch of a follower may have moved the high watermark, so that appends are
+        # acknowledged. As in Kafka, the answer to the Fetch comes first and has the old high
+        # watermark.
         self.complete_delayed()
 
     def waiting_fetches(self) -> frozenset[RequestId]:
@@ -593,9 +599,9 @@ class ReplicaManager:
             self._isr_changes.submit(partition, result.proposal)
 
     def _follower_fetched(self, partition: Partition, result: FollowerFetchResult) -> None:
-        """Take the effects of a Fetch's answer, which this broker got as a follower.
+        """Take the effects of an answer to a Fetch of this broker, which is a follower here.
 
-        No append or Fetch waits for a follower's log, so its growth is not noted in `_grown`.
+        Nobody waits for the log of a follower, so its growth need not be noted in `_grown`.
         """
         if result.truncated_to is not None:
             self._cleaner.end_moved_back(partition.log)
@@ -611,7 +617,7 @@ class ReplicaManager:
         self._high_watermark_moved(partition, result.new_high_watermark, result.trace)
         if result.committed_isr is not None:
             self._metrics.isr_changed(proposal)
-            # The size of the ISR, too, decides about delayed appends (min.insync.replicas).
+            # The outcome of an append also depends on the size of the ISR (min.insync.replicas).
             self._advanced[partition.topic_partition] = partition
         self.complete_delayed()
 
@@ -636,7 +642,7 @@ class ReplicaManager:
         high_watermark: int | None,
         trace: tuple[TraceEvent, ...],
     ) -> None:
-        """Trace the events of an effect, and note the new `high_watermark`; None: it stayed."""
+        """Write `trace`; note that the high watermark moved, unless `high_watermark` is None."""
         self._trace(trace)
         if high_watermark is not None:
             self._advanced[partition.topic_partition] = partition

@@ -1,8 +1,7 @@
 """Metrics of a broker's replicas, under Kafka's names, sampled into the trace.
 
-Gauges are counted over the partitions when a sample is taken. The ISR is the set of a partition's
-in-sync replicas. A change of an ISR is counted when this broker learns that the controller has
-committed the change.
+A sample is a trace row with the values of all metrics. Numbers of partitions are counted when it is
+taken. A change of an ISR counts when the leader learns that the controller has committed it.
 Source: Kafka `ReplicaManager`, `Partition.handleAlterPartitionUpdate`; docs/kafka, BEHAVIOUR 8.3.
 """
 
@@ -17,10 +16,7 @@ from partition_log.replica import Partition
 
 
 class ReplicaMetrics:
-    """The metrics of one broker incarnation's replicas. `partitions` is read, and never changed.
-
-    Units: rates in events a second; everything else counts partitions or events.
-    """
+    """The metrics of a broker's replicas. Rates are in events per second."""
 
     def __init__(
         self, host: Host, partitions: Mapping[PartitionKey, Partition], *, interval_us: int
@@ -36,7 +32,7 @@ class ReplicaMetrics:
         self._sampler.start()
 
     def isr_changed(self, proposal: IsrProposal) -> None:
-        """Count an ISR that this broker has proposed as leader and the controller has committed."""
+        """Count a change of an ISR that this broker has proposed and the controller committed."""
         # As in Kafka, a proposal either removes replicas or adds one.
         meter = self._isr_shrinks if proposal.removed else self._isr_expands
         meter.mark(self._now_ms())
@@ -49,8 +45,8 @@ class ReplicaMetrics:
             "PartitionCount": len(self._partitions),
             "LeaderCount": len(leading),
             "UnderReplicatedPartitions": sum(len(p.isr) < len(p.replicas) for p in leading),
-            # `Partition.is_under_min_isr` is of no use here: it is always False if an experiment
-            # has switched off the guard `min_insync_check`.
+            # Not `Partition.is_under_min_isr`, which is always False if an experiment has switched
+            # off the guard `min_insync_check`.
             "UnderMinIsrPartitionCount": sum(len(p.isr) < p.effective_min_isr for p in leading),
             **self._isr_shrinks.attributes("IsrShrinksPerSec", now_ms),
             **self._isr_expands.attributes("IsrExpandsPerSec", now_ms),

@@ -1,10 +1,11 @@
 """Sending of transaction markers to the leaders of partitions.
 
-A marker is a control record that commits or aborts a producer's transaction in one partition. This
-broker's metadata says which broker leads a partition. If a marker cannot be written, the
-transaction coordinator gets the error and requests the marker again. A deleted partition needs no
-marker, so it gets ErrorCode.NONE like a partition that has its marker. As in Kafka, a broker has
-one such request at a time.
+A marker is a control record that commits or aborts a producer's transaction in one partition. When
+a transaction ends, the transaction coordinator asks for a marker in each partition of the
+transaction. The MarkerSender sends the markers to the brokers that lead these partitions, and
+reports the outcome of each partition: ErrorCode.NONE if the marker is written, or if the partition
+was deleted and needs none. After any other error the coordinator asks for the marker again.
+
 DEVIATION: each request carries the markers of one transaction; Kafka collects those of many.
 Source: Kafka `TransactionMarkerChannelManager`.
 """
@@ -33,8 +34,9 @@ RETRY_US = 100_000
 Errors = dict[TopicPartition, ErrorCode]
 """Outcome of each partition: NONE if the partition has its marker or needs none."""
 OnAnswered = Callable[[SendMarkers, Errors], None]
-"""Takes a SendMarkers, and the outcomes of some of its partitions. It may be called several times
-for one SendMarkers, but it gets the outcome of each partition exactly once."""
+"""Called with a SendMarkers and the outcomes of some of its partitions.
+
+It may be called several times for one SendMarkers, but only once about each partition."""
 
 
 class MarkerSender:
@@ -49,8 +51,8 @@ class MarkerSender:
     def send(self, markers: SendMarkers) -> None:
         """Send the markers to the leaders of all partitions; a retry waits for RETRY_US first.
 
-        A first attempt begins with the next event, not here, since `on_answered` must not be called
-        before this returns.
+        Even the first attempt begins later, so that `on_answered` is not called before this
+        returns.
         """
         self._host.after(RETRY_US if markers.is_retry else 0, self._send, markers)
 

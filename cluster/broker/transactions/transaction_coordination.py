@@ -1,10 +1,13 @@
-"""Host of the transaction coordinator: passes it one input at a time, and carries out each Result.
+"""TransactionCoordination connects the transaction coordinator with the broker around it.
 
-The coordinator has no clock and no connections. Its Result for an input lists the replies, appends,
-markers (records that end a transaction), timers and trace rows that the input calls for. While a
-Result is carried out, another input may arise, for example the outcome of an append. This input
-waits in a queue until the Result is carried out. So replies leave in the order in which the
-coordinator gave them.
+The coordinator is a pure state machine, without a clock and connections. It gets one input at a
+time, such as a request or a timer that fired, and returns a Result: the replies to send, the
+records to append, the markers (records that end a transaction) to write, the timers to set and the
+trace rows. TransactionCoordination passes it the inputs and carries out the Results.
+
+While a Result is carried out, another input may arise, for example the outcome of an append. Such
+an input waits in a queue until the current Result has been carried out, so that replies leave in
+the order in which the coordinator gave them.
 """
 
 from collections import deque
@@ -31,11 +34,11 @@ ALLOCATE_TIMEOUT_US = 30_000_000
 """request.timeout.ms of a broker."""
 
 _Input = Callable[[], TransactionResult]
-"""Passes one input to the coordinator; returns the Result."""
+"""A function that passes one input to the coordinator and returns the Result."""
 
 
 class TransactionCoordination:
-    """The transaction coordinator of one broker incarnation, on its Host."""
+    """The transaction coordinator of one incarnation of a broker, and what it needs."""
 
     def __init__(
         self,
@@ -82,10 +85,9 @@ class TransactionCoordination:
         was_busy, self._is_busy = self._is_busy, True
         self._carry_out_one(result)
         if was_busy:
-            return  # a `carry_out` further up the call stack handles the queue
+            return  # this was called while another `carry_out` runs, which handles the queue
         while self._inputs:
-            # The queue has functions. The call passes the waiting input to the coordinator, and
-            # returns the Result.
+            # An entry of the queue is a function, which passes the input to the coordinator.
             self._carry_out_one(self._inputs.popleft()())
         self._is_busy = False
 
@@ -111,7 +113,7 @@ class TransactionCoordination:
             self.carry_out(new_input())
 
     def _append_completed(self, completed: AppendCompleted) -> None:
-        # The input may wait in the queue. Its time is read only when it is passed on.
+        # A function, because the clock must be read when the input leaves the queue.
         self._feed(lambda: self.coordinator.append_completed(completed, self._host.wall_us()))
 
     def _markers_answered(self, markers: SendMarkers, errors: Errors) -> None:
@@ -142,8 +144,8 @@ class TransactionCoordination:
     def _allocated(self, outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
         """Give the coordinator the block of ids, or report that there is none.
 
-        Both methods of the coordinator return no Result, so they need not wait in the queue. After
-        a refusal the coordinator requests a block again when the next client needs an id.
+        These calls return no Result, so they need not wait in the queue. After a refusal, the
+        coordinator asks for a block again when the next client needs an id.
         """
         if isinstance(outcome, Disconnected | RequestTimedOut):
             self.coordinator.producer_ids_refused()

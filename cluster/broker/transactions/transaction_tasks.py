@@ -1,10 +1,14 @@
 """Loads and unloads of the transaction coordinator: loads one at a time, unloads immediately.
 
-A load reads a partition of `__transaction_state` into the coordinator's memory, in turns; between
-two turns the broker's other tasks run. An unload drops a partition from memory. The group
-coordinator has a queue of its own for its loads, as it has a thread of its own in Kafka. As in
-Kafka, an unload takes effect immediately, even during a load; the load then ends without effect.
-Such a load is recognized by the partition's leader epoch, a number that each election increases.
+When this broker becomes the leader of a partition of `__transaction_state`, it loads the partition:
+it reads the log into the coordinator's memory, in turns, between which other tasks run. When
+another broker becomes the leader, it unloads the partition: it drops it from memory. As in Kafka,
+an unload does not wait for anything. If it comes during the load of the same partition, the load
+has no effect; the coordinator recognises this by the leader epoch.
+
+The group coordinator loads its partitions in a queue of its own (`coordinator_tasks`), because in
+Kafka it has a thread of its own.
+
 Source: Kafka `TransactionStateManager.loadTransactionsForTxnTopicPartition`,
 `removeTransactionsForTxnTopicPartition`.
 """
@@ -24,7 +28,7 @@ from protocol.trace import TraceEvent, TraceKind
 
 
 class TransactionTasks:
-    """Queue of one broker's loads, and the coroutine that carries them out."""
+    """The loads that wait in one broker, and the coroutine that carries them out."""
 
     def __init__(
         self, host: Host, cluster: ClusterSpec, coordination: TransactionCoordination
@@ -35,10 +39,10 @@ class TransactionTasks:
         self._queue: deque[Partition] = deque()
         """Partitions that wait for the reading of their logs."""
         self._wakeup: Future[None] | None = None
-        """`run` waits for it while the queue is empty; None while `run` does not wait."""
+        """The future with which `run` waits for a load; None while it does not wait."""
 
     def leadership_changed(self, leadership: LocalLeadership) -> None:
-        """Queue a load of each `__transaction_state` partition gained; unload each one lost."""
+        """Unload the partitions that this broker leads no more, and queue loads of the new ones."""
         coordinator = self._coordination.coordinator
         # A partition is lost if another broker became its leader, or if its topic was deleted. The
         # unload of a partition that is not in memory changes nothing.

@@ -91,8 +91,6 @@ class OffsetFetches:
         self, response: OffsetFetchResponse, peer: str | None
     ) -> CommittedOffsets | ClientError:
         """Return the offsets in an answer and trace them, or return the first error in it."""
-        """
-        """
         group = response.groups[0]  # the request names one group
         match group.error_code:
             case ErrorCode.NONE:
