@@ -1,8 +1,12 @@
-"""The controller ends and returns: groups and data continue, as in KRaft (Kafka's controllers).
+"""Groups and data go on while the cluster's only controller is away, and when it comes back.
 
-The cluster has three brokers and a group of three members. A broker sends heartbeats to the
-controller every 2 s. A broker is fenced (counted as dead) after a session of 9 s without a
-heartbeat. Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 6.2.
+The controller does the work of Kafka's KRaft controller: it elects leaders, and it fences a broker
+(counts it as dead) after 9 s without a heartbeat. These 9 s are the session of the broker. A broker
+sends a heartbeat every 2 s. Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 6.2.
+
+The cluster of the tests has three brokers and a group of three members. It runs in virtual time,
+so minutes of a cluster take seconds. A test does something to the controller by an action. `play`
+carries it out on the running cluster, and returns what the nodes have recorded since.
 """
 
 from collections.abc import Awaitable, Callable
@@ -19,17 +23,18 @@ pytestmark = pytest.mark.slow
 
 CONTROLLER = controller_name(100)
 BROKER_EVENTS = ("broker_fenced", "broker_registered", "leader_elected", "isr_changed")
-GAP_US_MAX = 600_000
+"""The kinds of the rows of the trace by which the controller changes brokers and partitions."""
+UNDISTURBED_GAP_US_MAX = 600_000
 """Two commits of a member that nothing disturbs are less than this time apart."""
 
 Action = Callable[[VirtualRuntime], Awaitable[None]]
 
 
 def play(action: Action, *, after_s: int) -> tuple[list[TraceRow], ClusterStatus]:
-    """Wait until a group of three is stable, carry out `action`, and wait `after_s` seconds more.
+    """Wait until the group is stable, carry out `action`, and wait `after_s` seconds more.
 
-    Return the rows of the trace (the recorded events) since the beginning of the action, and the
-    status at the end.
+    Return the rows of the trace since the beginning of the action, and the status of the cluster
+    at the end. The trace is the list of events that the nodes record.
     """
     rows: list[TraceRow] = []
     # No test here reads rows about messages.
@@ -40,16 +45,16 @@ def play(action: Action, *, after_s: int) -> tuple[list[TraceRow], ClusterStatus
     async def main() -> tuple[int, ClusterStatus]:
         await runtime.start()
         await runtime.sleep(12 * SECOND)
-        hit_at_us = runtime.now_us()
+        began_us = runtime.now_us()
         await action(runtime)
         await runtime.sleep(after_s * SECOND)
         status = await runtime.status()
         await runtime.stop()
-        return hit_at_us, status
+        return began_us, status
 
-    hit_at_us, status = runtime.run(main())
+    began_us, status = runtime.run(main())
     assert runtime.failures() == ()
-    return [row for row in rows if row.time_us >= hit_at_us], status
+    return [row for row in rows if row.time_us >= began_us], status
 
 
 def of_kinds(rows: list[TraceRow], *kinds: str) -> list[TraceRow]:
@@ -58,13 +63,13 @@ def of_kinds(rows: list[TraceRow], *kinds: str) -> list[TraceRow]:
 
 
 def largest_commit_gap_us(rows: list[TraceRow]) -> int:
-    """Return the longest time between two acknowledged commits of any member."""
+    """Return the longest time that any member had between two acknowledged commits of its own."""
     gaps = [0]
-    last: dict[str, int] = {}
+    last_commit_us: dict[str, int] = {}
     for row in of_kinds(rows, "offsets_committed"):
-        gaps.append(row.time_us - last.get(row.node, row.time_us))
-        last[row.node] = row.time_us
-    assert len(last) == 3
+        gaps.append(row.time_us - last_commit_us.get(row.node, row.time_us))
+        last_commit_us[row.node] = row.time_us
+    assert len(last_commit_us) == 3  # each member has committed
     return max(gaps)
 
 
@@ -75,8 +80,9 @@ def test_restarted_controller_fences_no_broker_and_moves_no_leader(
 ) -> None:
     """A restarted controller does not know which brokers are alive, and must not guess.
 
-    The controller gives every broker a full session of 9 s, in which the brokers send heartbeats.
-    It does so however long it was away: 5 s are less than a session, 20 s are more.
+    It gives every broker a new session of 9 s, and within this time the brokers send heartbeats.
+    It does so however long it was away. The test tries 5 s, which are less than a session, and
+    20 s, which are more.
     """
 
     async def lose(runtime: VirtualRuntime) -> None:
@@ -87,49 +93,55 @@ def test_restarted_controller_fences_no_broker_and_moves_no_leader(
     # The wait is longer than the full session of 9 s, at whose end a broker would be fenced.
     rows, status = play(lose, after_s=25)
     assert of_kinds(rows, *BROKER_EVENTS, "rebalance_started", "commit_failed") == []
-    assert largest_commit_gap_us(rows) < GAP_US_MAX
+    assert largest_commit_gap_us(rows) < UNDISTURBED_GAP_US_MAX
     assert set(status.brokers_fenced.values()) == {False}
     assert status.controller == CONTROLLER
 
 
 def test_groups_continue_without_a_controller() -> None:
-    """Without a controller no broker is fenced and no leader elected. Present leaders stay."""
+    """Nobody fences brokers or elects leaders then. The leaders that there are go on leading."""
 
     async def lose(runtime: VirtualRuntime) -> None:
         await runtime.crash(CONTROLLER)
 
     rows, status = play(lose, after_s=60)
     assert of_kinds(rows, *BROKER_EVENTS, "rebalance_started", "commit_failed") == []
-    assert largest_commit_gap_us(rows) < GAP_US_MAX
+    assert largest_commit_gap_us(rows) < UNDISTURBED_GAP_US_MAX
     assert status.controller is None
 
 
 def test_broker_that_died_without_a_controller_is_fenced_a_session_after_its_restart() -> None:
-    """The new controller has no heartbeat of the dead broker, and waits for a full session."""
-    restarted_us = 0
+    """The restarted controller gives the dead broker a full session of 9 s, too.
+
+    The dead broker was the group's coordinator. The group still has its first generation at the
+    end, because a new coordinator loads the group, and the members do not join again.
+    """
+    controller_restarted_us = 0
 
     async def lose_both(runtime: VirtualRuntime) -> None:
-        nonlocal restarted_us
+        nonlocal controller_restarted_us
         await runtime.crash(CONTROLLER)
         (group,) = (await runtime.status()).groups["g"]
         await runtime.crash(broker_name(group.coordinator))
         await runtime.sleep(20 * SECOND)
         await runtime.restart(CONTROLLER)
-        restarted_us = runtime.now_us()
+        controller_restarted_us = runtime.now_us()
 
     rows, status = play(lose_both, after_s=20)
     (fenced,) = of_kinds(rows, "broker_fenced")
-    assert 9 * SECOND <= fenced.time_us - restarted_us <= 9 * SECOND + 1_000  # at most 1 ms late
+    fenced_after_us = fenced.time_us - controller_restarted_us
+    assert 9 * SECOND <= fenced_after_us <= 9 * SECOND + 1_000  # at most 1 ms late
     assert of_kinds(rows, "rebalance_started") == []
     (group,) = status.groups["g"]
-    assert (group.state, group.generation) == ("Stable", 1)
+    assert group.state == "Stable"
+    assert group.generation == 1
 
 
 def test_broker_restarted_without_a_controller_is_unfenced_when_there_is_one() -> None:
-    """A broker that restarts cannot register again before its former session ends.
+    """A broker that restarts registers with the controller again, and is fenced until then.
 
-    Until then it gets DUPLICATE_BROKER_REGISTRATION. A restarted controller begins the session
-    again, so the broker registers 9 s after the controller's restart.
+    As long as the session of its former life goes on, it gets DUPLICATE_BROKER_REGISTRATION. A
+    restarted controller begins this session anew, so the broker registers 9 s later.
     """
 
     async def lose_both(runtime: VirtualRuntime) -> None:
@@ -146,10 +158,13 @@ def test_broker_restarted_without_a_controller_is_unfenced_when_there_is_one() -
 
 
 def test_resumed_controller_fences_all_brokers_and_unfences_them_at_once() -> None:
-    """A resumed controller first handles timers that are due, and then heartbeats that wait.
+    """A paused controller receives nothing for 20 s, so all sessions have ended when it resumes.
 
-    So it first fences all brokers, one after the other (Kafka 3.9's maybeFenceReplicas). Then their
-    heartbeats unfence them. Leaderships move without need, but no group rebalances.
+    1. It first handles the timers that are due. So it fences all brokers, one after the other, as
+       Kafka 3.9 does in maybeFenceReplicas.
+    2. Then it handles the heartbeats that have arrived meanwhile. They unfence the brokers.
+
+    Leaderships have moved without need, but no group rebalances.
     """
     resumed_us = 0
 
@@ -172,7 +187,7 @@ def test_resumed_controller_fences_all_brokers_and_unfences_them_at_once() -> No
 
 
 def test_controller_paused_for_less_than_a_session_fences_no_broker() -> None:
-    """After 5 s, less than the session of 9 s, the controller finds all sessions alive."""
+    """After a pause of 5 s no session has ended, because a session takes 9 s."""
 
     async def stop_for_5_s(runtime: VirtualRuntime) -> None:
         await runtime.pause(CONTROLLER)

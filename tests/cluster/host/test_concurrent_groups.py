@@ -1,12 +1,12 @@
 """Fifty groups with twenty-five members each, which all send requests at the same time.
 
-Kafka's test looks for deadlocks between threads. Here the latencies, and so the order of arrival,
-are random instead. Every operation must succeed, must be answered exactly once, and must leave its
-group in a legal state.
+The tests follow those with which Kafka looks for deadlocks between the threads of its coordinator.
+Our coordinator has no threads. Here the requests take random times instead, so that they arrive in
+a random order. Each of them must be answered once, and must leave its group in a legal state. A
+line such as "CO-1: ..." says which scenario of docs/kafka/BEHAVIOUR.md 10.4 a test repeats.
 
-`groups.all_do(operation)` lets every member do the operation, and returns the error codes of the
-answers by group (`NONE` is success). Ids such as CO-1 name Kafka's scenarios in
-docs/kafka/BEHAVIOUR.md 10.4.
+    errors = await groups.all_do(ClientMember.join)  # let all members join at the same time
+    errors["group-1"]  # the error codes of the answers, such as [NONE, NONE, ...]
 """
 
 import pytest
@@ -23,7 +23,7 @@ from tests.support.worlds.concurrent_groups import (
 pytestmark = pytest.mark.slow
 NONE = ErrorCode.NONE
 ALL_FINE = {group_id: [NONE] * MEMBERS for group_id in group_ids()}
-"""Error codes by group if the operation of every member has succeeded."""
+"""The error codes, by group, if every member has succeeded."""
 
 
 async def join_and_sync(groups: ConcurrentGroups) -> None:
@@ -31,17 +31,20 @@ async def join_and_sync(groups: ConcurrentGroups) -> None:
     assert await groups.all_do(ClientMember.join) == ALL_FINE
 
     for group_id in group_ids():
-        answers = [m.joined for m in groups.members if m.group_id == group_id]
-        joined = [answer for answer in answers if answer is not None]
-        assert len(joined) == MEMBERS
+        answers = [
+            member.joined
+            for member in groups.members
+            if member.group_id == group_id and member.joined is not None
+        ]
+        assert len(answers) == MEMBERS
         # The initial rebalance delay lets all members join in the first generation.
-        assert {answer.generation_id for answer in joined} == {1}
-        (leader,) = {answer.leader for answer in joined}
-        # Only the answer of the leader lists the members, because it assigns the partitions.
-        list_lengths = {
-            answer.member_id: len(answer.members) for answer in joined if answer.members
+        assert {answer.generation_id for answer in answers} == {1}
+        (leader,) = {answer.leader for answer in answers}
+        # Only the answer to the leader lists the members, because it assigns the partitions.
+        members_in_answer = {
+            answer.member_id: len(answer.members) for answer in answers if answer.members
         }
-        assert list_lengths == {leader: MEMBERS}
+        assert members_in_answer == {leader: MEMBERS}
 
     assert await groups.all_do(ClientMember.sync) == ALL_FINE
     described = await groups.described()
@@ -57,7 +60,7 @@ async def leave(groups: ConcurrentGroups) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_operations_in_order_by_all_members_at_once(seed: int) -> None:
-    """Each operation succeeds. A sample of members fetches the offsets that they committed.
+    """Each operation succeeds, and the committed offsets can be fetched.
 
     CO-1: 50 groups of 25: all operations in order, concurrently
     """
@@ -69,7 +72,7 @@ def test_operations_in_order_by_all_members_at_once(seed: int) -> None:
         assert await groups.all_do(ClientMember.fetch) == ALL_FINE
         assert await groups.all_do(ClientMember.commit) == ALL_FINE
         assert await groups.all_do(ClientMember.heartbeat) == ALL_FINE
-        # `members` has one group after the other, so this is a sample of five members per group.
+        # Ask only five members of each group; `members` has one group after the other.
         for member in groups.members[:: MEMBERS // 5]:
             # The offset that a member commits is its own index.
             assert await member.fetched() == (NONE, member.index)
@@ -81,8 +84,8 @@ def test_operations_in_order_by_all_members_at_once(seed: int) -> None:
 def test_transactional_commits_by_all_members_at_once() -> None:
     """Each member commits its offset in a transaction of its own.
 
-    The transaction ends with a marker, a record in the offsets partition, which commits the offset.
-    Until then a fetch of stable offsets is refused, and the member repeats it.
+    The offset counts when the transaction's marker is written into the offsets partition. Until
+    then a fetch of stable offsets is refused, and the member repeats it.
 
     CO-2: same with transactional commits
     """
@@ -102,8 +105,8 @@ def test_transactional_commits_by_all_members_at_once() -> None:
 def test_operations_in_random_order_by_all_members_at_once(seed: int) -> None:
     """In a random order some operations fail, but each request is answered with a legal error.
 
-    `all_do_each` takes several operations. Each member does them in a shuffled order, and waits up
-    to 0.3 s before each. At the end all members leave, and every group must be Empty.
+    Each member does six operations in a shuffled order, and waits up to 0.3 s before each. At the
+    end all members leave, and every group must be Empty.
 
     CO-3: same in random interleavings
     """
@@ -134,7 +137,7 @@ def test_operations_in_random_order_by_all_members_at_once(seed: int) -> None:
         # A member that has not joined yet gets UNKNOWN_MEMBER_ID. If this error occurred, the order
         # was really shuffled.
         assert {NONE, ErrorCode.UNKNOWN_MEMBER_ID} <= all_errors
-        # Members that have left already, or have never joined, get an error, which does not matter.
+        # Members that are not in their group get an error here, which does not matter.
         await groups.all_do(ClientMember.leave)
         described = await groups.described()
         assert {(g.group_state, len(g.members)) for g in described.values()} == {("Empty", 0)}
@@ -148,11 +151,13 @@ def test_groups_of_at_most_one_member_accept_the_first() -> None:
     CO-4: 50 groups of at most one member, all join at once
     """
     groups = ConcurrentGroups(seed=6, max_size=1)
-    one_accepted = sorted([NONE, *[ErrorCode.GROUP_MAX_SIZE_REACHED] * (MEMBERS - 1)])
+    one_accepted = [NONE] + [ErrorCode.GROUP_MAX_SIZE_REACHED] * (MEMBERS - 1)
 
     async def main() -> None:
         errors = await groups.all_do(ClientMember.join)
-        assert [sorted(codes) for codes in errors.values()] == [one_accepted] * GROUPS
+        assert len(errors) == GROUPS
+        for codes in errors.values():
+            assert sorted(codes) == sorted(one_accepted)
         described = await groups.described()
         assert {len(group.members) for group in described.values()} == {1}
 

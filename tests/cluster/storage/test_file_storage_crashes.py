@@ -1,13 +1,19 @@
-"""Crash points in the writes of a broker's disk, and planted mistakes that they must find.
+"""A broker's files survive a crash at any moment, and planted mistakes are found.
 
-A disk has logs and checkpoints. Each log has a flush mark, the length up to which it is synced. At
-a crash point, which is drawn at random, the writes stop. Then one of three things happens:
+A broker of the test lab may keep its logs and checkpoints in files. Beside each log there is a
+small file with its flush mark: the position up to which the log is known to be synced.
 
-- The process dies.
-- The machine loses power, which may remove any write that is not synced.
-- An experiment's simulated power loss cuts each log to its mark.
+`check_crash_points` writes to such files, and stops at a random point, as in a crash. Then one of
+three things happens:
 
-Then the storage is opened again. It must have all writes up to some point, and no later writes.
+- The process dies. The operating system still has all writes.
+- The machine loses power. Any write that was not synced may be lost.
+- An experiment simulates a power loss. It cuts each log to its flush mark.
+
+Then the storage is opened again. It must have all writes up to some point, and no later ones.
+
+The second half of the module shows that this check is worth something. Each function there plants
+a mistake in the storage, as a programmer could make it, and the check must find it.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,21 +32,21 @@ from tests.support.random_worlds.storage_crashes import End, Step, check_crash_p
 POINTS = 300
 """The number of crash points that the test checks; `make soak` checks ten times as many."""
 POINTS_TO_FIND_A_MISTAKE = 1_500
-"""The number of crash points within which each planted mistake must make a check fail."""
+"""The number of crash points within which each planted mistake must be found."""
 
 Mistake = Callable[[pytest.MonkeyPatch], None]
-"""A function that plants a mistake, which its name describes. "mark" stands for the flush mark."""
+"""A function that plants a mistake. Its name says which; "mark" is the flush mark there."""
 
 
 @pytest.mark.slow
 def test_crash_points_leave_a_prefix_and_a_disk_that_can_be_written(tmp_path: Path) -> None:
-    """The disk that is opened after the crash has a prefix of the writes, and nothing else.
+    """After each crash the storage has a prefix of the writes, and new writes are possible.
 
     `check_crash_points` raises an exception otherwise.
     """
     report = check_crash_points(POINTS, 0, tmp_path)  # 0 is the first seed
     assert report.points == POINTS
-    # Every kind of end and of step must have occurred, or the check would have gaps.
+    # Each way to crash and each kind of write must have occurred, or the check would have gaps.
     assert all(report.ends[end] for end in End)
     assert all(report.steps[step] for step in Step)
     assert report.torn_tails > 0
@@ -67,7 +73,7 @@ def mark_is_not_synced(patch: pytest.MonkeyPatch) -> None:
 
 
 def mark_stays_when_the_log_is_cut(patch: pytest.MonkeyPatch) -> None:
-    """Cut the log, and leave the mark behind the end of the log."""
+    """Shorten the log without lowering the mark, which then points behind the end of the log."""
 
     def cut(log: FileLogStorage, size: int) -> None:
         log._files.ftruncate(log._file, size)
@@ -77,7 +83,7 @@ def mark_stays_when_the_log_is_cut(patch: pytest.MonkeyPatch) -> None:
 
 
 def cut_is_not_synced(patch: pytest.MonkeyPatch) -> None:
-    """Lower the mark and cut the log, without a sync of the log."""
+    """Lower the mark and shorten the log, without a sync of the log."""
 
     def cut(log: FileLogStorage, size: int) -> None:
         if log._mark.position > size:
@@ -93,11 +99,11 @@ def names_are_not_synced(patch: pytest.MonkeyPatch) -> None:
 
 
 def torn_tail_is_kept(patch: pytest.MonkeyPatch) -> None:
-    """Let the next append follow the torn tail."""
+    """Keep a batch that was written only in part, and append the next batch behind it."""
 
     def read_all(content: bytes) -> LogContent:
         log = parse_log(content)
-        log.positions[-1] = len(content)  # so that no byte counts as torn
+        log.positions[-1] = len(content)  # the end of the log, as if every byte were good
         return log
 
     patch.setattr(file_storage, "parse_log", read_all)
@@ -108,7 +114,7 @@ def damaged_batches_are_skipped(patch: pytest.MonkeyPatch) -> None:
 
     def read_on(content: bytes) -> LogContent:
         log = parse_log(content)
-        # A frame is a batch in the file. A good frame may begin at any later byte, so try each.
+        # The next good batch may begin at any later byte, so try each.
         for start in range(log.end + 1, len(content)):
             rest = parse_log(content[start:])
             if rest.batches:
@@ -131,7 +137,7 @@ def cleaned_file_gets_the_name_before_it_is_synced(patch: pytest.MonkeyPatch) ->
         def skip_once(file: int) -> None:
             files.fdatasync = sync  # type: ignore[method-assign]  # of this object alone
 
-        # `replace_prefix` first syncs the new file.
+        # The first sync of `replace_prefix` is that of the new file. Skip this one.
         files.fdatasync = skip_once  # type: ignore[method-assign]
         replace_prefix(log, length, batches)
 
@@ -139,7 +145,7 @@ def cleaned_file_gets_the_name_before_it_is_synced(patch: pytest.MonkeyPatch) ->
 
 
 def checkpoint_is_written_in_place(patch: pytest.MonkeyPatch) -> None:
-    """Overwrite the checkpoint; the real function writes another file and renames it."""
+    """Overwrite the checkpoint. The real function writes another file, and renames it."""
 
     def write(path: Path, content: bytes, files: CrashingFiles) -> None:
         file = files.open(path)
@@ -172,7 +178,7 @@ def checkpoint_is_written_in_place(patch: pytest.MonkeyPatch) -> None:
 def test_crash_points_find_a_planted_mistake(
     mistake: Mistake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some crash point must show the mistake. The error names the seed that draws its disk."""
+    """The check must fail at some crash point. The error names the seed, to repeat the failure."""
     mistake(monkeypatch)
     with pytest.raises(AssertionError, match="seed"):
         check_crash_points(POINTS_TO_FIND_A_MISTAKE, 0, tmp_path)

@@ -1,11 +1,17 @@
-"""TraceTail reads the rows of a run that is in progress: in one order, and each row once.
+"""TraceTail reads the events of a run that is still going on.
 
-A row is a recorded event. A file is a sequence of frames, one for each row.
+Each node of a run writes its events, as rows of a trace, into a file of its own. Checks that run
+during the experiment want all rows in the order of time. TraceTail merges the files for them:
 
-`tail.poll(now_us)` reads what the files of the nodes have so far. Its watermark is the time
-`now_us - WATERMARK_LAG_US`. The poll returns the rows up to its watermark that no earlier poll has
-returned. If a row gets into a file only after a poll, and its time is not after the watermark of
-this poll, the row is late. The tail drops late rows, and counts them.
+    tail = TraceTail(trace_dir)
+    tail.poll(now_us)  # the rows that are new since the last poll, in the order of time
+
+A node keeps rows in a buffer before it writes them. So when a poll reads a row of 10.0 s from one
+file, a row of 9.9 s may still be missing from another. Therefore a poll returns only the rows up to
+its watermark, which is 1 s (WATERMARK_LAG_US) before `now_us`.
+
+A row that appears even later, when a poll has passed its time, is late. The tail drops and counts
+late rows.
 """
 
 import random
@@ -28,7 +34,7 @@ SECOND_US = 1_000_000
 
 
 def writer(trace_dir: Path, node: str = "broker-0") -> FrameTraceWriter:
-    """Return a writer of a node's file; its rows are in the file after `flush`."""
+    """Return a writer of a node's file. It keeps rows in a buffer until `flush`."""
     return FrameTraceWriter(frames_path(trace_dir, node, 0))
 
 
@@ -38,11 +44,9 @@ def times(rows: tuple[TraceRow, ...]) -> list[int]:
 
 
 def test_tail_returns_each_row_once_when_it_is_old_enough(tmp_path: Path) -> None:
-    """A row is returned when it is older than the lag of the watermark.
-
-    Before that, an older row may still be in the buffer of another node.
-    """
-    tail, file = TraceTail(tmp_path), writer(tmp_path)
+    """A poll returns a row when it is 1 s old, and never again."""
+    tail = TraceTail(tmp_path)
+    file = writer(tmp_path)
     assert tail.poll(0) == ()
 
     file.write(row(1, seq=0))
@@ -55,18 +59,24 @@ def test_tail_returns_each_row_once_when_it_is_old_enough(tmp_path: Path) -> Non
 
     assert tail.poll(100 * SECOND_US) == ()
     assert tail.late_rows == 0
-    # Without the lag a row is returned by the first poll.
+    # Without the lag the first poll returns both rows.
     assert len(TraceTail(tmp_path, lag_us=0).poll(2 * SECOND_US)) == 2
 
 
 def test_tail_waits_for_the_rest_of_a_frame(tmp_path: Path) -> None:
-    """A node may be in the middle of a write when the tail reads, so a frame may be incomplete."""
-    whole = tmp_path / "whole"
-    file = writer(whole)
+    """A node may be in the middle of a write when the tail reads its file.
+
+    In the file, a row is a frame of bytes. The test lets the file of broker-1 grow by one byte
+    after the other. Nothing may be returned until the frame is complete.
+    """
+    other_dir = tmp_path / "other"
+    file = writer(other_dir)
     file.write(row(1))
     file.close()
-    content = frames_path(whole, "broker-0", 0).read_bytes()
-    tail, growing = TraceTail(tmp_path), frames_path(tmp_path, "broker-1", 0)
+    content = frames_path(other_dir, "broker-0", 0).read_bytes()
+
+    tail = TraceTail(tmp_path)
+    growing = frames_path(tmp_path, "broker-1", 0)
     for end in range(len(content)):
         growing.write_bytes(content[:end])
         assert tail.poll(0) == ()
@@ -75,7 +85,7 @@ def test_tail_waits_for_the_rest_of_a_frame(tmp_path: Path) -> None:
 
 
 def test_tail_follows_files_that_appear_later(tmp_path: Path) -> None:
-    """Every incarnation (life) of a node has its own file. The first poll may come before all."""
+    """A node that restarts begins another file. The first poll may even come before all files."""
     trace_dir = tmp_path / "trace"
     tail = TraceTail(trace_dir)
     assert tail.poll(5 * SECOND_US) == ()
@@ -86,14 +96,15 @@ def test_tail_follows_files_that_appear_later(tmp_path: Path) -> None:
 
 
 def test_tail_drops_and_counts_rows_behind_its_watermark(tmp_path: Path) -> None:
-    """A process may be stopped after it has stamped a row with its time, and before the flush.
+    """A row is late if its process is stopped between the event and the write to the file.
 
-    Then the row is late. Checkers need rows in the order of time, so late rows are dropped. The lag
-    is 1 s, so the watermark of the poll at 20 s is 19 s. Two of the three rows that appear
-    afterwards are late.
+    The poll at 20 s returns the rows up to 19 s. Afterwards broker-1 writes three rows, of 4 s, of
+    19 s and of one microsecond later. Two of them are late. They are dropped, because the checks
+    of the experiment need the rows in the order of time.
     """
     tail = TraceTail(tmp_path)
-    punctual, stopped = writer(tmp_path, "broker-0"), writer(tmp_path, "broker-1")
+    punctual = writer(tmp_path, "broker-0")
+    stopped = writer(tmp_path, "broker-1")
     punctual.write(row(5 * SECOND_US))
     punctual.flush()
     assert times(tail.poll(20 * SECOND_US)) == [5 * SECOND_US]
@@ -110,7 +121,11 @@ def test_tail_drops_and_counts_rows_behind_its_watermark(tmp_path: Path) -> None
 def test_tail_yields_the_rows_of_the_finished_run_in_the_same_order(
     tmp_path: Path, seed: int
 ) -> None:
-    """Checks during the run and checks of the finished files must see the same rows."""
+    """Checks during the run and checks of the finished files see the same rows.
+
+    Here four nodes write at random times. Their buffers are flushed often, and the tail is polled
+    less often.
+    """
     rng = random.Random(seed)
     nodes = [f"broker-{i}" for i in range(4)]
     files = {node: writer(tmp_path, node) for node in nodes}
@@ -119,8 +134,6 @@ def test_tail_yields_the_rows_of_the_finished_run_in_the_same_order(
     seen: list[TraceRow] = []
     now_us = 0
 
-    # The nodes write at random times. Their buffers are flushed often, and the tail is polled less
-    # often.
     for _ in range(400):
         now_us += rng.randrange(50_000)
         node = rng.choice(nodes)
@@ -142,7 +155,7 @@ def test_tail_yields_the_rows_of_the_finished_run_in_the_same_order(
 
 
 def test_tail_of_a_file_that_is_no_trace_is_an_error(tmp_path: Path) -> None:
-    """If the file were skipped, the run would seem to have no events."""
+    """The tail must not skip such a file, because the run would then seem to have no events."""
     (tmp_path / "broker-0-0.frames").write_bytes(b"\xff" * 64)
     with pytest.raises(TraceFileCorrupt, match="broker-0-0"):
         TraceTail(tmp_path).poll(SECOND_US)

@@ -1,13 +1,13 @@
-"""Nodes that check their own invariants in virtual time: between events, and at the end of the run.
+"""Nodes check themselves during a run, and a run with a bug in the lab's own code is BROKEN.
 
-Virtual time is the run's own simulated clock.
+An invariant is something that must always be true within a node: a coordinator's timers are those
+that its groups need, for example. In virtual time, the simulated clock of a run, all nodes run in
+one process. So they can be made to check their invariants after every so many events, and once
+more at the end.
 
-- `play(experiment, seed)` runs an experiment in virtual time. The result BROKEN says that our own
-  program has failed, which says nothing about Kafka.
-- `small(CRASH)` is an experiment with three brokers and one group, whose coordinator crashes.
-- A core is the part of a node that has no clock and no network. A core asks its host for timers,
-  each with a key.
-- A test plants a bug: it replaces a part of our code by a wrong one.
+Most tests here plant a bug, which means that they replace a method by a wrong one. Then they play a
+run. `small(CRASH)` is an experiment with three brokers and one group whose coordinator crashes. The
+result of the run must be BROKEN. This says that the lab has failed, and nothing about Kafka.
 """
 
 import pytest
@@ -25,7 +25,7 @@ from tests.support.harness.virtual_hosts import HostLab
 from tests.support.worlds.planted import readers, small
 
 AT_END_ONLY = 10**9
-"""A number of events between two checks that no run reaches: only the last check is made."""
+"""No run has so many events. With this number of events between checks only the last one is made."""
 CRASH: dict[str, object] = {
     "at": "2s",
     "fault": "crash",
@@ -34,17 +34,20 @@ CRASH: dict[str, object] = {
 }
 
 
+def do_nothing() -> None:
+    """Serve as a callback of the loop."""
+
+
 def test_check_runs_between_callbacks_after_every_n_of_them() -> None:
     """A check is not an event itself: 35 callbacks are 35 events, although there were 3 checks."""
     loop = VirtualLoop()
-    seen: list[int] = []
-    loop.check_every(10, lambda: seen.append(loop.events_run))
-    for i in range(35):
-        # `int` serves as a callback without an effect.
-        loop.post_at(1 + i, int)
+    events_at_checks: list[int] = []
+    loop.check_every(10, lambda: events_at_checks.append(loop.events_run))
+    for time_us in range(1, 36):
+        loop.post_at(time_us, do_nothing)
     loop.run_until_us(100)
-    # `seen` has the number of events at each check.
-    assert (seen, loop.events_run) == ([10, 20, 30], 35)
+    assert events_at_checks == [10, 20, 30]
+    assert loop.events_run == 35
 
 
 def test_exception_of_a_check_leaves_the_run() -> None:
@@ -55,24 +58,25 @@ def test_exception_of_a_check_leaves_the_run() -> None:
         raise InvariantViolation("name", "evidence")
 
     loop.check_every(1, refuse)  # check after every callback
-    loop.post_at(1, int)
-    loop.post_at(2, int)
+    loop.post_at(1, do_nothing)
+    loop.post_at(2, do_nothing)
     with pytest.raises(InvariantViolation, match="name: evidence"):
         loop.run_until_us(5)
     assert loop.now_us() == 1
 
 
 def test_checks_change_nothing_in_a_run() -> None:
-    """A run's trace (its recorded events) is the same, however often the nodes check themselves."""
-    seldom, often = (
-        play(small(CRASH), seed=1, invariants_every=every) for every in (AT_END_ONLY, 20)
-    )
-    assert (often.result, often.digest) == (PlayResult.PASS, seldom.digest)
-    assert often.events == seldom.events
+    """A run has the same events, however often the nodes check themselves."""
+    checked_at_end = play(small(CRASH), seed=1, invariants_every=AT_END_ONLY)
+    checked_often = play(small(CRASH), seed=1, invariants_every=20)
+    assert checked_often.result is PlayResult.PASS
+    # The digest is a hash of all recorded events.
+    assert checked_often.digest == checked_at_end.digest
+    assert checked_often.events == checked_at_end.events
 
 
 def broken_by(monkeypatch: pytest.MonkeyPatch, every: int) -> PlayedRun:
-    """Play a run with a planted bug: a commit that was stored is marked as pending again.
+    """Play a run with a planted bug: an offset that was stored is marked as pending once more.
 
     The nodes check themselves after `every` events.
     """
@@ -101,17 +105,24 @@ def test_broken_invariant_is_a_failure_of_the_lab(
     played = broken_by(monkeypatch, every)
     assert played.result is PlayResult.BROKEN
     failed_checks = {finding.signature.check for finding in played.findings}
-    # A run that no check has ended goes on to its verification. There the offsets of the group
-    # cannot be read, because they stay pending, so the check `liveness` fails, too.
     is_found_at_end = every == AT_END_ONLY
-    assert failed_checks == ({"liveness"} if is_found_at_end else set())
+    if is_found_at_end:
+        # After its faults, a run tests whether the group still works. Here the offsets of the
+        # group cannot be read, because they stay pending, so the check `liveness` fails, too.
+        assert failed_checks == {"liveness"}
+    else:
+        assert failed_checks == set()
     (reason,) = played.reasons
     assert "pending_commit_is_written: broker-" in reason
     assert ("at the end" in reason) is is_found_at_end
 
 
 def test_timer_that_the_core_has_and_the_host_lacks_is_named() -> None:
-    """`require` compares the armed timers with the keys that the core expects, and names errors."""
+    """`require` raises if the timers that are running differ from those that the core expects.
+
+    The core of a node has no clock. It asks its host, which has one, to set and cancel timers. Each
+    timer has a key, such as "a" here.
+    """
     lab = HostLab()
     timers = KeyedTimers(lab.host("broker-0"), lambda key: None)
     timers.apply([SetTimer(key="a", delay_us=5), SetTimer(key="b", delay_us=5)])
@@ -124,14 +135,14 @@ def test_timer_that_the_core_has_and_the_host_lacks_is_named() -> None:
 
 
 def test_broker_whose_timers_were_lost_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: the host does not set the timers of members' sessions.
+    """Planted bug: the host does not set the timers for the sessions of members.
 
-    The keys of these timers begin with "heartbeat". The check of the coordinator compares its own
-    timers with those of the host.
+    The check of the broker compares the timers that the coordinator needs with those of the host.
     """
     apply = KeyedTimers.apply
 
     def skip_session_timers(self: KeyedTimers, effects: object) -> None:
+        # The keys of these timers begin with "heartbeat".
         others = [e for e in effects if not e.key.startswith("heartbeat")]  # type: ignore[attr-defined]
         apply(self, others)
 
@@ -142,10 +153,11 @@ def test_broker_whose_timers_were_lost_is_found(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_request_that_no_core_holds_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: the coordinator says that no request waits, as if it had lost a JoinGroup.
+    """Planted bug: the coordinator says that no request waits for its answer.
 
-    The check of the broker finds a request that it has not answered and the coordinator does not
-    hold. Without this check, the member of a lost request would wait until its timeout.
+    This looks as if it had lost a JoinGroup, whose member would then wait until its timeout. The
+    check of the broker finds a request that the broker has not answered, although the coordinator
+    does not say that it waits.
     """
     monkeypatch.setattr(GroupCoordinator, "waiting", lambda _self: frozenset())
     played = play(small(CRASH), seed=1, invariants_every=20)
@@ -156,9 +168,10 @@ def test_request_that_no_core_holds_is_found(monkeypatch: pytest.MonkeyPatch) ->
 def test_log_that_contradicts_its_broker_is_found_at_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Only the check at the end of a run is thorough enough to read the logs.
+    """Planted bug: a broker believes that an open transaction begins at offset 7 of its log.
 
-    The planted value says that an open transaction begins at offset 7, but the log has none.
+    The log has no transaction. Only the check at the end of a run reads the logs, because this
+    takes long.
     """
     monkeypatch.setattr(ProducerStates, "first_unstable_offset", 7)
     played = play(small(CRASH), seed=1, invariants_every=20)

@@ -1,9 +1,12 @@
-"""Invariants between nodes, in virtual time: the checks find bugs that no node can see alone.
+"""The checks of replicas find bugs of replication that no broker can see alone.
 
-`play(small(...), seed)` plays a cluster of three brokers, with one group and a producer with
-acks=all. Each test plants a bug: it replaces a method by a wrong one. A run that violates an
-invariant is BROKEN. `reason_of` returns the run's reason, which names the invariant. The ISR is the
-set of in-sync replicas of a partition.
+In virtual time all nodes of a cluster run in one process. So a check can stop the cluster at any
+moment, and compare nodes: does a follower have what its leader believes it to have, for example?
+Such a rule between nodes is an invariant. A run that violates one ends as BROKEN, and its reason
+names the invariant.
+
+Each test plants a bug: it replaces a method by a wrong one. Then `reason_of` plays a cluster of
+three brokers, with one group and a producer with acks=all, and returns the reason.
 """
 
 from collections.abc import Sequence
@@ -32,12 +35,13 @@ CRASH: dict[str, object] = {
     "target": "coordinator-of(readers)",
     "duration": "5s",
 }
+"""A fault: the broker that coordinates the group crashes, so other brokers become leaders."""
 
 
 def reason_of(*faults: dict[str, object], config: dict[str, object] | None = None) -> str:
     """Play with these faults until an invariant is violated, and return the reason.
 
-    `config` adds settings of the brokers.
+    The nodes are checked after every 100 events. `config` has additional settings of the brokers.
     """
     played = play(small(*faults, config=config), seed=1, invariants_every=100)
     assert played.result is PlayResult.BROKEN, played.reasons
@@ -45,7 +49,7 @@ def reason_of(*faults: dict[str, object], config: dict[str, object] | None = Non
 
 
 def test_sound_run_has_no_violation() -> None:
-    """Without a planted bug no check may fail, however often the nodes are checked."""
+    """Without a planted bug no check fails, although the nodes are checked after 20 events each."""
     played = play(small(CRASH), seed=1, invariants_every=20)
     assert played.result is PlayResult.PASS, played.reasons
 
@@ -53,7 +57,10 @@ def test_sound_run_has_no_violation() -> None:
 def test_leader_that_counts_sent_records_as_received_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: with each Fetch, the leader believes that the follower has its whole log."""
+    """Planted bug: at each Fetch request the leader believes that the follower has its whole log.
+
+    In truth the follower has only the records before the fetch offset of its request.
+    """
     update = FollowerState.update_fetch_state
 
     def count_sent_records(self: FollowerState, **state: int) -> None:
@@ -67,7 +74,10 @@ def test_leader_that_counts_sent_records_as_received_is_found(
 def test_acknowledgement_before_the_followers_have_the_batch_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: every append counts as a duplicate of a batch that was acknowledged already."""
+    """Planted bug: the leader takes every batch for a retry of one that it acknowledged already.
+
+    So it acknowledges the batch at once, before the followers have it.
+    """
     append = Partition.append_batch
 
     def as_duplicate(self: Partition, *batch: object, **how: object) -> object:
@@ -81,16 +91,16 @@ def test_acknowledgement_before_the_followers_have_the_batch_is_found(
 def test_stored_isr_with_a_replica_that_its_leader_does_not_count_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: a leader that adds a replica to the ISR counts it only after the answer.
+    """Planted bug: a leader proposes a larger ISR, and does not wait for the new replica yet.
 
-    It must count the replica from its proposal on, because the controller may accept the proposal
-    before the leader learns of it.
+    The leader must wait for the acknowledgements of the new replica as soon as it has proposed it:
+    the controller may have stored the new ISR before the leader gets the answer.
     """
     propose = InSyncReplicas._propose
 
     def propose_alone(self: InSyncReplicas, *proposal: object) -> object:
         made = propose(self, *proposal)  # type: ignore[arg-type]
-        # The real method adds the proposed replica to `maximal`, the replicas that count.
+        # The leader waits for the replicas in `maximal`. The real method adds the proposed one.
         self.maximal = self.committed
         return made
 
@@ -103,7 +113,8 @@ def test_leader_that_keeps_a_lagging_follower_in_its_isr_is_found(
 ) -> None:
     """Planted bug: a leader never looks for followers that lag.
 
-    The cut is between a follower and the leader, so the controller does not fence the follower.
+    Broker 1 is cut off from the other brokers, so it lags. It still reaches the controller, which
+    therefore does not fence it and does not shrink the ISR itself.
     """
     monkeypatch.setattr(Partition, "maybe_shrink_isr", lambda _self, _now_us: None)
     cut: dict[str, object] = {
@@ -126,7 +137,7 @@ def test_leader_that_still_fetches_is_found(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_broker_with_other_metadata_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: brokers have a topic setting that no record of the metadata log contains."""
+    """Planted bug: brokers have a topic setting that is in no record of the controller's log."""
     apply = MetadataCache.apply
 
     def apply_more(self: MetadataCache, records: object) -> object:
@@ -136,41 +147,45 @@ def test_broker_with_other_metadata_is_found(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(MetadataCache, "apply", apply_more)
     reason = reason_of()
     assert "a broker has the controller's metadata" in reason
-    assert "topic_configs, orders: expected None" in reason
+    assert "topic_configs, orders: expected None" in reason  # the controller has no setting
 
 
 def test_replicas_with_other_batches_are_found_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: followers store a batch with another timestamp than their leader.
+    """Planted bug: followers store each batch with another timestamp than their leader.
 
-    Only the check at the end of a run reads the logs.
+    Only the check at the end of a run compares whole logs, because this takes long.
     """
     append = PartitionLog.append_as_follower
 
-    def append_later(self: PartitionLog, batches: Sequence[RecordBatch]) -> ErrorCode:
+    def append_with_later_time(self: PartitionLog, batches: Sequence[RecordBatch]) -> ErrorCode:
         if self.topic_partition.topic == "orders":
             later = [structs.replace(b, max_timestamp_ms=b.max_timestamp_ms + 1) for b in batches]
             # The CRC (checksum) must fit, or the log would refuse the batch.
             batches = [structs.replace(batch, crc=batch_crc(batch)) for batch in later]
         return append(self, batches)
 
-    monkeypatch.setattr(PartitionLog, "append_as_follower", append_later)
+    monkeypatch.setattr(PartitionLog, "append_as_follower", append_with_later_time)
     reason = reason_of()
     assert reason.startswith("at the end: ")
     assert "in-sync replicas have the same batches" in reason
 
 
 def test_check_soon_checks_before_the_next_callback() -> None:
-    """`check_soon` adds one check to the regular checks, which come after every n-th callback.
+    """`check_soon` asks for a check right after the current callback of the loop.
 
-    The next n callbacks count from the added check.
+    The regular checks come after every 10 callbacks. They count from the last check, so after a
+    check at 4 callbacks the next one comes at 14.
     """
     loop = VirtualLoop()
     loop.check_soon()  # no effect, because the loop has no checks yet
-    seen: list[int] = []
-    loop.check_every(10, lambda: seen.append(loop.events_run))
-    for i in range(25):
-        # The fourth callback asks for the added check; `int` does nothing.
-        loop.post_at(1 + i, loop.check_soon if i == 3 else int)
+    events_at_checks: list[int] = []
+    loop.check_every(10, lambda: events_at_checks.append(loop.events_run))
+
+    def do_nothing() -> None:
+        pass
+
+    for number in range(1, 26):
+        loop.post_at(number, loop.check_soon if number == 4 else do_nothing)
     loop.run_until_us(100)
-    # `seen` has the number of events at each check.
-    assert (seen, loop.events_run) == ([4, 14, 24], 25)
+    assert events_at_checks == [4, 14, 24]
+    assert loop.events_run == 25

@@ -1,8 +1,11 @@
-"""Tripwires: if the code of a node reads the machine, the run ends, and the error names the call.
+"""Tripwires: a node that reads the machine's clock or random numbers ends the run with an error.
 
-A run in virtual time must depend on its seed alone. So the code of a node may not use the machine's
-clock, random numbers or threads. During a run the functions for these are patched: they raise if
-code of a node calls them. The name of the calling module shows whether it is code of a node.
+A run in virtual time must depend on its seed alone, so that it can be repeated. If the code of a
+node called `time.time()`, for example, the next run with the same seed could differ.
+
+Therefore such functions are patched during a run. A patched function looks at the module that
+calls it. If this is code of a node, it raises `Tripped`, and the error names the call. The tests
+here plant a forbidden call into a node, and look at the error.
 """
 
 import os
@@ -27,10 +30,7 @@ from tests.support.harness.fake_cluster import fake_builder, fake_spec
 NODE_MODULE = "cluster.broker.planted"
 """A module name that the tripwires take for code of a node."""
 THROUGH_TENACITY = "import tenacity; tenacity.wait_random()(None)"
-"""Source that calls random.random through the library tenacity.
-
-`wait_random()` returns a function. The call of this function draws the number.
-"""
+"""Source that does not call random.random itself: the library tenacity does it."""
 CALLS = [
     ("time.time", "import time; time.time()"),
     ("time.monotonic", "import time; time.monotonic()"),
@@ -46,13 +46,13 @@ CALLS = [
     ("threading.Thread.start", "import threading; threading.Thread(target=print).start()"),
     ("threading.Thread.start", "import concurrent.futures as f; f.ThreadPoolExecutor().submit(id)"),
 ]
-"""Forbidden functions, and for each of them source that calls it, by itself or by a library."""
+"""A forbidden function, as the error names it, and source that calls it directly or indirectly."""
 
 
 def in_module(name: str, source: str) -> Callable[[], list[str]]:
-    """Return a function that executes `source` and belongs to a module called `name`.
+    """Return a function that executes `source`, as if it were defined in the module `name`.
 
-    The function returns an empty list, because `planted` demands a list of texts to trace.
+    The function returns an empty list, because `planted` wants a list of texts for the trace.
     """
     scope: dict[str, object] = {"__name__": name}
     exec(f"def planted():\n    {source}\n    return []", scope)
@@ -62,7 +62,7 @@ def in_module(name: str, source: str) -> Callable[[], list[str]]:
 
 
 def run_with(source: Callable[[], list[str]], observer: Callable[[TraceRow], None]) -> None:
-    """Run a small cluster for a second; one of its nodes calls `source`."""
+    """Run a small cluster for a second, in which a node calls `source`."""
     runtime = VirtualRuntime(
         fake_spec(),
         seed=0,
@@ -87,7 +87,7 @@ def test_node_that_reads_the_machine_fails_and_is_named(function: str, source: s
 
     error = caught.value.__cause__
     assert isinstance(error, Tripped)
-    # The source stands in line 2 of the text that `in_module` executes.
+    # In the text that `in_module` executes, the source stands in line 2.
     assert f"{NODE_MODULE}.planted (<string>:2) called {function}()" in str(error)
     assert "Host's now_us" in str(error)
 
@@ -102,15 +102,15 @@ def test_library_through_which_a_node_reads_the_machine_is_named() -> None:
     "module", ["chaos.checkers.planted", "coordlab.views.live", "tests.planted"]
 )
 def test_tool_beside_the_nodes_may_read_the_machine(module: str) -> None:
-    """Checkers and displays run inside the step of a node, but they are not nodes.
+    """Checkers and displays are no nodes, so they may read clocks and draw ids.
 
-    They are called when a node writes a row. Their modules may read clocks and draw ids.
+    They observe the trace: whenever a node writes a row, they are called.
     """
-    read = in_module(module, "import time, uuid; time.time(); uuid.uuid4()")
+    read_machine = in_module(module, "import time, uuid; time.time(); uuid.uuid4()")
     rows = []
 
     def observe(row: TraceRow) -> None:
-        read()
+        read_machine()
         rows.append(row)
 
     run_with(lambda: [], observe)
@@ -118,16 +118,16 @@ def test_tool_beside_the_nodes_may_read_the_machine(module: str) -> None:
 
 
 def test_other_threads_continue_during_a_run() -> None:
-    """The machine's other threads, of Ray or of a display, are not part of the run."""
-    read = in_module(NODE_MODULE, "import time; time.monotonic()")
-    seen: list[list[str]] = []
+    """Only the thread of the run is watched. Other threads belong to Ray or to a display."""
+    read_clock = in_module(NODE_MODULE, "import time; time.monotonic()")
+    results_of_thread: list[list[str]] = []
     with tripwires():
-        with pytest.raises(Tripped):  # in the thread of the run
-            read()
-        thread = threading.Thread(target=lambda: seen.append(read()))
+        with pytest.raises(Tripped):
+            read_clock()
+        thread = threading.Thread(target=lambda: results_of_thread.append(read_clock()))
         thread.start()
         thread.join()
-    assert seen == [[]]
+    assert results_of_thread == [[]]  # one call, which has not raised
 
 
 def test_patched_functions_are_restored_after_the_last_run() -> None:
@@ -141,9 +141,9 @@ def test_patched_functions_are_restored_after_the_last_run() -> None:
 
 
 def test_all_drawing_functions_of_random_trip() -> None:
-    """All functions that draw numbers or return the generator's state are forbidden.
+    """All functions of `random` are forbidden that draw numbers or give away the state.
 
-    The test looks for a sample of their names, and of the names of clocks and of `uuid`.
+    The test looks for some of them, and for some of `time` and `uuid`.
     """
     names = {name for owner, name in forbidden() if owner in {time, random, uuid, os}}
     assert names >= {"time", "monotonic_ns", "random", "gauss", "seed", "getstate", "uuid1"}
@@ -152,15 +152,15 @@ def test_all_drawing_functions_of_random_trip() -> None:
 def test_node_that_trips_breaks_an_explored_run_and_is_no_finding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A run in which a node trips is BROKEN: our own code has failed, not Kafka's protocol."""
-    read = in_module(NODE_MODULE, "import time; time.time()")
+    """A run in which a node trips is BROKEN: the lab's own code has failed, not Kafka's protocol."""
+    read_clock = in_module(NODE_MODULE, "import time; time.time()")
     from cluster.broker.node import BrokerNode
 
     start = BrokerNode.start
 
     def start_and_read(self: BrokerNode) -> None:
         start(self)
-        read()
+        read_clock()
 
     monkeypatch.setattr(BrokerNode, "start", start_and_read)
     played = play(quick_experiment(), 0)

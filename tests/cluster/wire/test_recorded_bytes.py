@@ -1,10 +1,17 @@
-"""The listener of our broker reads recorded requests, and writes recorded answers.
+"""The listener of our broker reads requests of real clients, and answers like a real broker.
 
-- `recorded/requests.json` has requests of four real clients: (client, API key, version, bytes). The
-  listener must read each of them.
-- `recorded/answers.json` has answers of a real broker: (API key, version, bytes). kafka-python
-  reads the bytes of an answer as its own message (`theirs`). The test copies the values into our
-  message. From our message the listener must write the bytes of the answer.
+A real Kafka client can connect to a broker of the test lab through its listener, which speaks
+Kafka's wire format. These tests need no network, because two files contain recorded bytes:
+
+- `recorded/requests.json` has requests of four real clients. An entry is [client, API key,
+  version, bytes in hexadecimal]. The listener must be able to read each of them.
+- `recorded/answers.json` has answers of a real broker. An entry is [API key, version, bytes].
+
+An answer is tested in three steps:
+
+1. kafka-python, which is a client, decodes the recorded bytes into an object of its own.
+2. The test copies the values of that object (`theirs`) into a message class of the test lab.
+3. The listener encodes this message. The result must be the recorded bytes.
 """
 
 import json
@@ -37,38 +44,41 @@ from protocol.wire.listener_versions import OFFERED
 FOLDER = Path(__file__).parent / "recorded"
 REQUESTS = json.loads((FOLDER / "requests.json").read_text())
 ANSWERS = json.loads((FOLDER / "answers.json").read_text())
-S = TypeVar("S", bound=msgspec.Struct)
+OurMessage = TypeVar("OurMessage", bound=msgspec.Struct)
 API_BY_KEY = {api.value: api for api in Api}
 CLIENTS = ("aiokafka", "java", "kafka-python", "librdkafka")
 
 
 def their_class(name: str) -> Any:  # noqa: ANN401 (kafka-python has no types)
-    """Return the class of kafka-python for a message."""
+    """Return kafka-python's class for a message, such as "HeartbeatResponse"."""
     modules = (producer, consumer, metadata, admin)
     return next(getattr(module, name) for module in modules if hasattr(module, name))
 
 
 def exchange_of(client: str, api: Api) -> Exchange:
-    """Return the newest request of an API that a client has sent."""
+    """Return what the listener reads from the last recorded request of a client for an API."""
     payloads = [
-        bytes.fromhex(payload) for name, key, _, payload in REQUESTS if (name, key) == (client, api)
+        payload
+        for recorded_client, key, _version, payload in REQUESTS
+        if (recorded_client, key) == (client, api)
     ]
-    return read_exchange(payloads[-1])
+    return read_exchange(bytes.fromhex(payloads[-1]))
 
 
 @pytest.mark.parametrize(("client", "key", "version", "payload"), REQUESTS)
 def test_request_of_a_real_client_is_read(
     client: str, key: int, version: int, payload: str
 ) -> None:
-    """The request has the API, version and client id of its header, and a body of our types.
+    """The listener finds the API, the version and the client id, and reads the body.
 
-    Some clients ask for a newer version of ApiVersions than the listener offers. As in Kafka the
-    listener then answers in version 0.
+    The body becomes an object of the test lab's class for requests of this API. There is one
+    exception: some clients send ApiVersions in a newer version than the listener offers. As in
+    Kafka, the listener then ignores the body and answers in version 0.
     """
     exchange = read_exchange(bytes.fromhex(payload))
     api = API_BY_KEY[key]
     assert exchange.api is api
-    assert exchange.header.client_id.startswith(client)
+    assert exchange.header.client_id.startswith(client)  # each client was configured so
     assert exchange.refused_batches == {}
     if version > OFFERED[api].newest:
         assert exchange.answer_version == 0
@@ -81,10 +91,11 @@ def test_request_of_a_real_client_is_read(
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_batch_of_a_real_client_is_accepted_by_the_log(client: str) -> None:
-    """The codec checks the CRC (checksum) of a batch, and keeps its header in `kafka`.
+    """The codec finds the checksum (CRC) of the client's batch correct.
 
-    It leaves `kafka` out if the CRC is wrong. All clients except aiokafka are idempotent: their
-    batches have a producer id of 0 or more.
+    If it is, the codec keeps the header of the batch in the field `kafka`. If it is not, the field
+    is None. All recorded clients except aiokafka are idempotent producers, so their batches have a
+    producer id of 0 or more. The others have -1.
     """
     request = exchange_of(client, Api.PRODUCE).body
     assert isinstance(request, ProduceRequest)
@@ -96,17 +107,22 @@ def test_batch_of_a_real_client_is_accepted_by_the_log(client: str) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_recordings_of_each_client_have_every_api_that_a_group_needs(client: str) -> None:
-    """If an API were missing in the recordings of a client, its requests would not be tested.
+    """If an API were missing in the recordings of a client, its requests would not be tested."""
+    recorded = {key for recorded_client, key, _, _ in REQUESTS if recorded_client == client}
+    log_apis = {0, 1, 2, 3}  # Produce, Fetch, ListOffsets and Metadata
+    group_apis = {8, 9, 10, 11, 12, 13, 14}  # from OffsetCommit to SyncGroup
+    api_versions = {18}
+    assert recorded >= log_apis | group_apis | api_versions
 
-    The APIs: 0 to 3 are Produce, Fetch, ListOffsets and Metadata; 8 to 14 are those of groups; 18
-    is ApiVersions.
+
+def ours(
+    cls: type[OurMessage],
+    theirs: Any,  # noqa: ANN401 (kafka-python has no types)
+) -> OurMessage:
+    """Return a message of our class `cls` with the values that kafka-python has decoded.
+
+    The fields have the same names in both, except that kafka-python leaves a few of ours out.
     """
-    recorded = {key for name, key, _, _ in REQUESTS if name == client}
-    assert recorded >= {0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 18}
-
-
-def ours(cls: type[S], theirs: Any) -> S:  # noqa: ANN401 (kafka-python has no types)
-    """Return our message with the values that kafka-python has read."""
     values = {}
     for field in msgspec.structs.fields(cls):
         if field.name == "records":
@@ -117,28 +133,36 @@ def ours(cls: type[S], theirs: Any) -> S:  # noqa: ANN401 (kafka-python has no t
 
 
 def our_value(annotation: Any, value: Any) -> Any:  # noqa: ANN401 (a field's value)
-    """Return a value of kafka-python as a value of our field, whose type is `annotation`."""
+    """Convert a value of kafka-python to `annotation`, the type of our field.
+
+    For example, the int 16 becomes `ErrorCode.NOT_COORDINATOR` if the type is ErrorCode.
+    """
     if annotation is ErrorCode:
         return ErrorCode(value)
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
         return ours(annotation, value)
 
     if isinstance(value, list):
-        # The type T of `tuple[T, ...]` or of `tuple[T, ...] | None`.
-        (inner, *_) = [arg for arg in annotation.__args__ if arg not in (type(None), Ellipsis)]
-        if getattr(inner, "__origin__", None) is tuple:
-            inner = inner.__args__[0]
-        return tuple(our_value(inner, item) for item in value)
+        # The type of our field is `tuple[Item, ...]` or `tuple[Item, ...] | None`. In the second
+        # case the first argument of the union is `tuple[Item, ...]`, which must be opened, too.
+        (item_type, *_) = [arg for arg in annotation.__args__ if arg not in (type(None), Ellipsis)]
+        if getattr(item_type, "__origin__", None) is tuple:
+            item_type = item_type.__args__[0]
+        return tuple(our_value(item_type, item) for item in value)
 
     if annotation is int and not isinstance(value, int):
-        # A bit field of authorized operations, of which kafka-python makes a set. The recorded
-        # broker has no authorizer, so its value is always this one.
+        # This is a bit field of authorized operations, which kafka-python turns into a set. The
+        # recorded broker had no authorizer, so the number was always this one.
         return NO_AUTHORIZED_OPERATIONS
     return value
 
 
 def our_answer(api: Api, version: int, answer: bytes) -> Any:  # noqa: ANN401 (of any API)
-    """Return an answer of a real broker as our message."""
+    """Decode an answer of a real broker with kafka-python, and return it as our message.
+
+    FindCoordinator and OffsetFetch are special. In the recorded versions they answer for a single
+    key or group. Our messages have the form of later versions, which answer for several.
+    """
     theirs = their_class(f"{api.label}Response").decode(answer, version=version)
     if api is Api.FIND_COORDINATOR:
         found = Coordinator(
@@ -164,17 +188,21 @@ def test_answer_of_a_real_broker_is_written_byte_for_byte(
 ) -> None:
     """A client must not see a difference between our broker and a real one.
 
-    Some fields of Kafka's answer are not in our message. The listener writes a constant in their
-    place. Equal bytes show that a real broker sends this constant, too.
+    Some fields of Kafka's answers are not in our messages, and the listener always writes the same
+    value for them. Equal bytes show that a real broker sent this value, too.
     """
-    api, expected = API_BY_KEY[key], bytes.fromhex(answer)
+    api = API_BY_KEY[key]
+    expected = bytes.fromhex(answer)
     out = bytearray()
     encode_response(api, version, our_answer(api, version, expected), out)
     assert bytes(out) == expected
 
 
 def test_every_api_and_version_was_recorded_from_a_real_broker() -> None:
-    """Only Produce v0 to v2 is missing, because no recorded client writes their record formats."""
+    """Only Produce v0 to v2 is missing, because no recorded client writes their record formats.
+
+    A pair is an API key and a version; Produce has the key 0.
+    """
     recorded = {(key, version) for key, version, _ in ANSWERS}
     offered = {
         (api.value, version)

@@ -1,18 +1,24 @@
 """OffsetCommit: member ids, metadata, and append errors.
 
-The answers in each state of a group are in scenarios/offset_commit.txt.
+The file scenarios/offset_commit.txt shows what a commit is answered in each state of a group. The
+tests here are about the rest.
 
-`h` is a CoordinatorHarness: a coordinator with a log and a clock. The topic `__consumer_offsets`
-has one partition, which the coordinator owns; with `owned=()` it owns none.
+`h` is a CoordinatorHarness: a coordinator with a log and a clock, but without a network. It
+coordinates all groups, because it owns the only partition of `__consumer_offsets`.
 
-- `h.commit` returns the error of each partition.
-- While `h.holds_appends` is True, an append waits for `h.complete(error)`.
-- `h.offset` returns the committed offset, or -1 if there is none.
-- A commit "without generation" has generation -1: its sender is not a member of the group.
+    h = CoordinatorHarness()
+    h.commit(offset_commit({("foo", 0): 5}))  # commit offset 5 of foo-0: [ErrorCode.NONE]
+    h.offset("foo", 0)                        # the committed offset: 5, or -1 if there is none
 
-The gate is the check that this coordinator owns the group's partition. Kafka's behaviour is in
-docs/kafka/BEHAVIOUR.md 2.6 and 4.10. That page also lists the cases of Kafka's tests; GC-114 and
-MM-43 are ids of such cases.
+    h.holds_appends = True                    # the log does not answer an append any more ...
+    request_id = h.submit(offset_commit(...))
+    h.complete(error)                         # ... until the test does, here with an error
+    h.response(request_id)
+
+A commit "without generation" has generation -1: its sender is not a member of the group.
+
+Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.6 and 4.10. That page also lists the cases of
+Kafka's own tests. A line such as "GC-114: ..." says which of them a test repeats.
 """
 
 import msgspec
@@ -32,12 +38,15 @@ from protocol.trace import TraceKind
 from tests.support.builders.requests import offset_commit
 from tests.support.harness.coordinator_harness import EPOCH_US, CoordinatorHarness, commit_errors
 
-ONE = {("foo", 0): 5}
-"""A commit of one partition: offset 5 of foo-0."""
+FOO_0_AT_5 = {("foo", 0): 5}
+"""The offsets of a commit: offset 5 of partition foo-0."""
 
 
-def test_commit_without_topics_is_answered_empty_before_the_gate() -> None:
-    """A request without topics is answered although this coordinator owns no partition."""
+def test_commit_without_topics_is_answered_by_any_coordinator() -> None:
+    """A coordinator that does not coordinate the group refuses a commit, but not an empty one.
+
+    With `owned=()` this one coordinates no group.
+    """
     h = CoordinatorHarness(owned=())
     request_id = h.submit(offset_commit({}))
     assert h.response(request_id) == OffsetCommitResponse()
@@ -46,9 +55,9 @@ def test_commit_without_topics_is_answered_empty_before_the_gate() -> None:
 def test_commit_with_a_topic_that_names_no_partition_stores_the_others() -> None:
     """The topic without partitions is skipped."""
     h = CoordinatorHarness()
-    empty = OffsetCommitRequestTopic(name="bar", partitions=())
-    body = offset_commit(ONE)
-    body = msgspec.structs.replace(body, topics=(empty, *body.topics))
+    without_partitions = OffsetCommitRequestTopic(name="bar", partitions=())
+    body = offset_commit(FOO_0_AT_5)
+    body = msgspec.structs.replace(body, topics=(without_partitions, *body.topics))
     assert h.commit(body) == [ErrorCode.NONE]
     assert h.offset("foo", 0) == 5
 
@@ -57,13 +66,14 @@ def test_commit_with_a_topic_that_names_no_partition_stores_the_others() -> None
 def test_commit_without_generation_to_an_empty_group_ignores_ids(
     member_id: str, instance: str | None
 ) -> None:
-    """Admin tools and simple consumers commit like this, also repeatedly. No id is checked.
+    """Admin tools and simple consumers commit like this, often more than once. No id is checked.
 
     GC-114: commit without generation to an Empty group: ids are not looked at
     """
     h = CoordinatorHarness()
-    assert h.commit(offset_commit(ONE, member_id, instance=instance)) == [ErrorCode.NONE]
-    assert h.commit(offset_commit(ONE, member_id, instance=instance)) == [ErrorCode.NONE]
+    for _ in range(2):
+        body = offset_commit(FOO_0_AT_5, member_id, instance=instance)
+        assert h.commit(body) == [ErrorCode.NONE]
 
 
 @pytest.mark.parametrize(
@@ -85,13 +95,16 @@ def test_commit_without_generation_to_an_empty_group_ignores_ids(
 def test_commit_whose_append_fails_is_answered_with_the_mapped_error(
     error: ErrorCode, answer: ErrorCode
 ) -> None:
-    """No offset is stored, and no commit remains pending (appended, but not answered)."""
+    """The client gets an error that it understands, which is not always the error of the log.
+
+    No offset is stored, and none remains pending: a pending offset waits for its append.
+    """
     h = CoordinatorHarness()
     h.holds_appends = True
-    request_id = h.submit(offset_commit(ONE))
+    request_id = h.submit(offset_commit(FOO_0_AT_5))
     h.complete(error)
     assert commit_errors(h.response(request_id)) == [answer]
-    # `has_offsets` is True for a pending commit, too.
+    # `has_offsets` would be True for a pending offset, too.
     assert not h.group().offsets.has_offsets
     assert h.events(TraceKind.COMMIT_STORED) == []
 
@@ -102,7 +115,7 @@ def metadata_harness() -> CoordinatorHarness:
 
 
 def commit_with(*entries: tuple[int, str]) -> OffsetCommitRequest:
-    """Return a commit of topic foo: partition and metadata of each entry."""
+    """Return a commit of topic foo. An entry is a partition and its metadata, such as (0, "x")."""
     return OffsetCommitRequest(
         group_id="group",
         topics=(
@@ -129,7 +142,8 @@ def test_commit_with_too_large_metadata_is_refused_for_its_partition_only() -> N
         ErrorCode.NONE,
         ErrorCode.OFFSET_METADATA_TOO_LARGE,
     ]
-    assert (h.offset("foo", 0), h.offset("foo", 1)) == (1, -1)
+    assert h.offset("foo", 0) == 1
+    assert h.offset("foo", 1) == -1
 
 
 def test_commit_with_only_too_large_metadata_is_answered_without_an_append() -> None:
@@ -144,7 +158,7 @@ def test_commit_with_only_too_large_metadata_is_answered_without_an_append() -> 
 
 
 def test_commit_keeps_its_too_large_error_when_the_append_fails() -> None:
-    """A partition with too large metadata is not part of the append, so it keeps its own error."""
+    """A partition whose metadata is too large is not part of the append. So it keeps its error."""
     h = metadata_harness()
     h.holds_appends = True
     request_id = h.submit(commit_with((0, "large"), (1, "fits")))
@@ -168,7 +182,7 @@ def test_metadata_is_measured_as_java_measures_strings() -> None:
 def test_commit_with_a_partition_twice_stores_the_last_and_answers_once() -> None:
     """Kafka puts the partitions into a map, so the second entry replaces the first.
 
-    The recording `commit-duplicates` of a real Kafka shows this.
+    `commit-duplicates`, a recorded conversation with a real Kafka, shows this.
     """
     h = metadata_harness()
     assert h.commit(commit_with((0, "1st"), (0, "2nd"))) == [ErrorCode.NONE]
@@ -176,21 +190,23 @@ def test_commit_with_a_partition_twice_stores_the_last_and_answers_once() -> Non
 
 
 @pytest.mark.parametrize(
-    ("version", "retention_ms", "expires"),
+    ("version", "retention_ms", "is_stored"),
     [(2, 1_000, True), (4, 1_000, True), (4, -1, False), (5, 1_000, False)],
 )
 def test_commit_with_retention_expires_where_the_version_has_the_field(
-    version: int, retention_ms: int, expires: bool
+    version: int, retention_ms: int, is_stored: bool
 ) -> None:
-    """The field `retention_time_ms` exists in versions 2 to 4; -1 means no retention.
+    """An offset expires a while after its commit if the request says so.
 
-    The retention counts from the time of the commit.
+    The field `retention_time_ms` exists only in versions 2 to 4. In these, -1 means that the offset
+    does not expire. The stored record has the time at which it expires, or -1.
 
     MM-55: commit with retention, current version: expiry is loaded
     """
     h = CoordinatorHarness()
-    h.commit(offset_commit(ONE, retention_time_ms=retention_ms), version=version)
+    h.commit(offset_commit(FOO_0_AT_5, retention_time_ms=retention_ms), version=version)
     (record,) = decode_records(h.log[0][0].records)  # the first batch of partition 0
     value = decode_offset_commit_value(record.value or b"")
-    # `EPOCH_US` is the harness's time of the commit, in microseconds.
-    assert value.expire_timestamp_ms == (EPOCH_US // 1_000 + 1_000 if expires else -1)
+    committed_ms = EPOCH_US // 1_000  # the clock of the harness stands at `EPOCH_US`
+    expires_ms = committed_ms + 1_000
+    assert value.expire_timestamp_ms == (expires_ms if is_stored else -1)

@@ -1,9 +1,12 @@
-"""The state of a group after its load, after Java's GroupMetadataManagerTest.
+"""A coordinator makes groups of the records that it loads.
 
-A load reads the records of an offsets partition (one of `__consumer_offsets`) and makes groups of
-them. A static member has a configured `group.instance.id`. `h` is a CoordinatorHarness: a
-coordinator with a clock. Here it has loaded a log of the records that the test gives. Ids such as
-JC-42 are cases of the Java tests (docs/kafka/BEHAVIOUR.md 10.5.2).
+A coordinator that becomes the owner of an offsets partition (one of `__consumer_offsets`) first
+loads it: it reads all records, and makes groups of them. `loaded(record, record)` returns a
+coordinator `h` that has loaded these records; `h` is a CoordinatorHarness, so it has a clock that
+the test advances. All members here are static: they have a `group.instance.id`.
+
+The tests follow those of Kafka's Java coordinator, GroupMetadataManagerTest. A line such as
+"JC-42: ..." says which case a test repeats (docs/kafka/BEHAVIOUR.md 10.5.2).
 """
 
 import pytest
@@ -46,7 +49,7 @@ def member(
 
 
 def record(*members: MemberMetadataValue, group_id: str = GROUP, generation: int = 1) -> Record:
-    """Return the record of a consumer group; the first of `members` is the leader."""
+    """Return the record of a consumer group. The first of `members` is the group's leader."""
     value = GroupMetadataValue(
         protocol_type="consumer",
         generation=generation,
@@ -64,26 +67,32 @@ def tombstone(group_id: str = GROUP) -> Record:
 
 
 def loaded(*records: Record, max_size: int = 10) -> CoordinatorHarness:
-    """Return a coordinator that has loaded these records; each record is a batch of its own."""
+    """Return a coordinator that has loaded these records. `max_size` is its group.max.size."""
     h = CoordinatorHarness(
         config=BrokerConfig(group_initial_rebalance_delay_ms=0, group_max_size=max_size), owned=()
     )
-    for written in records:
-        h.write_records(written)
+    for one_record in records:
+        h.write_records(one_record)  # as a batch of its own
     assert h.load() is None
     return h
 
 
 @pytest.mark.parametrize(("stored_ms", "expected_ms"), [(9_000, 9_000), (-1, SESSION_MS)])
 def test_group_record_becomes_a_stable_group(stored_ms: int, expected_ms: int) -> None:
-    """A stored rebalance timeout of -1 (none) is replaced by the session timeout."""
-    h = loaded(record(*(member(n, rebalance_timeout_ms=stored_ms) for n in (0, 1))))
+    """Everything is as it was stored, except a rebalance timeout of -1 (none).
+
+    Such a member gets its session timeout as its rebalance timeout.
+    """
+    members = [member(number, rebalance_timeout_ms=stored_ms) for number in (0, 1)]
+    h = loaded(record(*members))
     group = h.group()
-    assert (group.state, group.generation_id) == (GroupState.STABLE, 1)
+    assert group.state is GroupState.STABLE
+    assert group.generation_id == 1
     assert group.leader_id == "member-0"
-    assert (group.protocol_type, group.protocol_name) == ("consumer", "range")
+    assert group.protocol_type == "consumer"
+    assert group.protocol_name == "range"
     assert group.current_state_timestamp_ms == STATE_TIMESTAMP_MS
-    assert group.static_members == {f"instance-{n}": f"member-{n}" for n in (0, 1)}
+    assert group.static_members == {"instance-0": "member-0", "instance-1": "member-1"}
     assert list(group.members) == ["member-0", "member-1"]
 
     for number, loaded_member in enumerate(group.members.values()):
@@ -97,65 +106,70 @@ def test_group_record_becomes_a_stable_group(stored_ms: int, expected_ms: int) -
         assert loaded_member.assignment == b"for-%d" % number
         assert not loaded_member.is_new
 
-    assert group.supported_protocols == {"range": 2}
+    assert group.supported_protocols == {"range": 2}  # two members support it
     assert group.rebalance_timeout_ms == expected_ms
 
 
 def test_group_that_is_loaded_over_its_limit_rebalances() -> None:
-    """Both members are kept, and may commit, until the rebalance completes.
+    """Both members are kept until the rebalance completes. Their heartbeats tell them to join.
 
     JC-42: load of a group over group.max.size: rebalance, all still members
     """
     h = loaded(record(member(0), member(1)), max_size=1)
-    assert (h.state(), len(h.summary().members)) == (GroupState.PREPARING_REBALANCE, 2)
+    assert h.state() is GroupState.PREPARING_REBALANCE
+    assert len(h.summary().members) == 2
     assert h.beat("member-0", generation_id=1) is ErrorCode.REBALANCE_IN_PROGRESS
     assert "join-group" in h.timer_keys()  # the timer that ends the join phase
 
 
 def test_group_that_is_loaded_at_its_limit_does_not_rebalance() -> None:
-    """The number in group.max.size is the largest size that is allowed."""
+    """A group may have as many members as group.max.size says."""
     h = loaded(record(member(0), member(1)), max_size=2)
     assert h.state() is GroupState.STABLE
 
 
 def test_each_member_of_a_loaded_group_has_its_own_session() -> None:
-    """The session of each member begins at the load, with the length that is stored for the member.
+    """The sessions of all members begin at the load. Here they take 4 s and 8 s.
 
     JC-43: load of a Stable group: a session timer each
     """
     h = loaded(record(member(0), member(1, session_timeout_ms=2 * SESSION_MS)))
     assert h.timer_keys() == ["heartbeat-group-member-0", "heartbeat-group-member-1"]
-    h.advance(SESSION_MS - 1)  # the sessions are 4 s and 8 s
+    h.advance(SESSION_MS - 1)  # 1 ms before the end of the first session
     assert h.summary().members == ("member-0", "member-1")
     h.advance(1)
     assert h.summary().members == ("member-1",)
-    h.advance(SESSION_MS)
+    h.advance(SESSION_MS)  # the end of the second session
     assert h.summary().members == ()
 
 
 def test_as_many_tombstones_as_groups_leave_none() -> None:
-    """The records of group-0 have the same key, so one tombstone deletes both.
+    """Four groups have five records, but four tombstones (records that delete) are enough.
+
+    The two records of group-0 have the same key, so one tombstone deletes both.
 
     JC-175: group records and as many tombstones leave no group
     """
     ids = [f"group-{n}" for n in range(4)]
     records = [record(member(n), group_id=group_id) for n, group_id in enumerate(ids)]
-    again = record(member(9), group_id=ids[0], generation=2)
-    assert len(loaded(*records, again).coordinator.groups()) == 4
-    h = loaded(*records, again, *(tombstone(group_id) for group_id in ids))
-    assert h.coordinator.groups() == ()
+    records.append(record(member(9), group_id=ids[0], generation=2))
+    assert len(loaded(*records).coordinator.groups()) == 4
+
+    tombstones = [tombstone(group_id) for group_id in ids]
+    assert loaded(*records, *tombstones).coordinator.groups() == ()
 
 
 def test_group_that_is_written_after_its_tombstone_exists() -> None:
-    """The last record of the group's key counts.
+    """Of the records with the group's key the last one counts: the group of generation 2.
 
-    The offsets have keys of their own, so the group's tombstone does not delete them.
+    An offset has a key of its own, so the group's tombstone does not delete it.
     """
-    commit = Record(
+    committed_offset = Record(
         encode_offset_commit_key(GROUP, TopicPartition("foo", 0)),
         encode_offset_commit_value(OffsetCommitValue(offset=5, commit_timestamp_ms=1)),
         1,
     )
-    h = loaded(commit, record(member(0)), tombstone(), record(member(1), generation=2))
-    assert (h.summary().members, h.summary().generation) == (("member-1",), 2)
+    h = loaded(committed_offset, record(member(0)), tombstone(), record(member(1), generation=2))
+    assert h.summary().members == ("member-1",)
+    assert h.summary().generation == 2
     assert h.offset("foo", 0) == 5

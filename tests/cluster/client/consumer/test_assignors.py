@@ -1,8 +1,11 @@
-"""The assignors, which distribute partitions over a group's members, against Kafka's own tests.
+"""The assignors, which distribute the partitions of topics over the members of a group.
 
-Kafka's tests are RangeAssignorTest and RoundRobinAssignorTest. `RANGE.assign(counts, members)` gets
-the number of partitions of each topic, and returns the partitions of each member. Kafka's behaviour
-is in docs/kafka/BEHAVIOUR.md 7.8.
+The tests follow Kafka's RangeAssignorTest and RoundRobinAssignorTest. A line "Kafka: ..." names the
+test there. Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 7.8. For example, a topic "t" with three
+partitions is assigned to two members:
+
+    RANGE.assign({"t": 3}, (member("a", "t"), member("b", "t")))
+    # -> {"a": (t-0, t-1), "b": (t-2,)}
 """
 
 from hypothesis import given
@@ -30,9 +33,9 @@ def partitions(topic: str, *indexes: int) -> tuple[TopicPartition, ...]:
 
 
 def test_range_with_uneven_partitions_gives_the_first_members_one_more() -> None:
-    """Each member gets consecutive partitions. Of 7, the 3 members get 3, 2 and 2.
+    """Each member gets consecutive partitions. Here three members get 3, 2 and 2 of 7 partitions.
 
-    The members are ordered by their ids.
+    The members are ordered by their ids, so "a" comes first.
     """
     assigned = RANGE.assign({"t": 7}, (member("c", "t"), member("a", "t"), member("b", "t")))
     assert assigned == {
@@ -52,7 +55,7 @@ def test_range_with_more_members_than_partitions_leaves_the_last_member_idle() -
 
 
 def test_range_with_mixed_subscriptions_assigns_each_topic_to_its_subscribers() -> None:
-    """Each topic is divided among its own subscribers only.
+    """Each topic is divided among its own subscribers: all three read t1, and only b reads t2.
 
     Kafka: testMultipleConsumersMixedTopicSubscriptions.
     """
@@ -67,13 +70,13 @@ def test_range_with_mixed_subscriptions_assigns_each_topic_to_its_subscribers() 
 
 
 def test_static_members_keep_their_range_when_member_ids_change() -> None:
-    """A static member has an instance id in its settings, and keeps it through a restart.
+    """A static member keeps its partitions when it restarts, although its member id changes.
 
-    Range orders members by their ids. But static members come before all others, in the order of
-    their instance ids. So a static member keeps its partitions after a restart. Here the first
-    static member restarts: its member id changes from z to b, and its instance id stays i1.
+    Static members have an instance id, which is a setting. They come before all other members, in
+    the order of their instance ids. Here the member with the instance id i1 restarts. Its member
+    id changes from z to b.
     """
-    before = RANGE.assign(
+    before_restart = RANGE.assign(
         {"t": 3},
         (
             member("z", "t", group_instance_id="i1"),
@@ -81,7 +84,7 @@ def test_static_members_keep_their_range_when_member_ids_change() -> None:
             member("a", "t"),
         ),
     )
-    after = RANGE.assign(
+    after_restart = RANGE.assign(
         {"t": 3},
         (
             member("b", "t", group_instance_id="i1"),
@@ -89,14 +92,14 @@ def test_static_members_keep_their_range_when_member_ids_change() -> None:
             member("a", "t"),
         ),
     )
-    assert before[MemberId("z")] == partitions("t", 0)
-    assert after[MemberId("b")] == partitions("t", 0)
-    assert before[MemberId("y")] == partitions("t", 1)
-    assert after[MemberId("y")] == partitions("t", 1)
+    assert before_restart[MemberId("z")] == partitions("t", 0)
+    assert after_restart[MemberId("b")] == partitions("t", 0)
+    assert before_restart[MemberId("y")] == partitions("t", 1)
+    assert after_restart[MemberId("y")] == partitions("t", 1)
 
 
 def test_range_with_an_unknown_topic_assigns_nothing_of_it() -> None:
-    """A topic without metadata has no partitions to assign.
+    """The member reads a topic that does not exist, so there is no partition to assign.
 
     Kafka: testOneConsumerNonexistentTopic.
     """
@@ -107,26 +110,28 @@ def test_range_with_an_unknown_topic_assigns_nothing_of_it() -> None:
 def test_range_with_equal_subscriptions_is_complete_and_balanced(
     counts: dict[str, int], members: int
 ) -> None:
-    """Each partition has one owner. The shares of a topic differ by at most one partition.
+    """If all members read all topics, each partition has exactly one owner.
+
+    Of any topic, two members have the same number of partitions, or one has one more.
 
     Source: BEHAVIOUR 7.8.
     """
     group = tuple(member(f"m{i}", *counts) for i in range(members))
     assigned = RANGE.assign(counts, group)
     owned = sorted(partition for share in assigned.values() for partition in share)
-    existing = (
+    existing = sorted(
         TopicPartition(topic, index) for topic, count in counts.items() for index in range(count)
     )
-    assert owned == sorted(existing)
+    assert owned == existing
     for topic in counts:
         sizes = [sum(p.topic == topic for p in share) for share in assigned.values()]
         assert max(sizes) - min(sizes) <= 1
 
 
 def test_round_robin_assigns_all_partitions_in_turn() -> None:
-    """The members get one partition in turn: first those of t1, and then those of t2.
+    """The members a and b get one partition in turn: first those of t1, and then those of t2.
 
-    The first partition of t2 goes to the member whose turn it is, not to the first member.
+    The last partition of t1 goes to a. So b is next, and gets the first partition of t2.
 
     Kafka: testTwoConsumersTwoTopicsSixPartitions.
     """
@@ -140,7 +145,7 @@ def test_round_robin_assigns_all_partitions_in_turn() -> None:
 
 
 def test_round_robin_passes_over_members_without_the_topic() -> None:
-    """A member that does not read the topic is skipped. No member reads t3.
+    """A member that does not read a topic is skipped. Nobody reads t3, so it is not assigned.
 
     Kafka: testMultipleConsumersMixedTopicSubscriptions.
     """
@@ -156,7 +161,7 @@ def test_round_robin_passes_over_members_without_the_topic() -> None:
 
 
 def test_round_robin_begins_with_static_members() -> None:
-    """Static members come first, in the order of their instance ids, as with range."""
+    """As with the range assignor, static members come first, in the order of their instance ids."""
     assigned = ROUND_ROBIN.assign(
         {"t": 3}, (member("a", "t"), member("z", "t", group_instance_id="i1"))
     )

@@ -1,13 +1,16 @@
-"""The producer: its rate, its partitions, and its failed batches.
+"""The producer of the test lab: its rate, its partitions, and its failed batches.
 
-- `make_lab(n)` makes `lab`, with `n` scripted brokers.
-- `lab.leader`, at first broker 0, leads the partitions of `t`, which has two by default.
-- `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type.
-- `lab.of_kind(kind)` returns rows of the trace (the recorded events). `broker.of_type(Request)`
-  returns the requests of that type that a broker has received.
-- `lab.run_for(SECOND)` lets a second of virtual time (a simulated clock) pass.
-- `lab.producer(10.0)` starts a producer of 10 records a second. The value of a record is its
-  number.
+The producer makes records at a constant rate. The value of the first record is "0", that of the
+next "1", and so on. Here it talks to scripted brokers, which answer what the test tells them to,
+and acknowledge every batch otherwise. The clock is simulated.
+
+    lab = make_lab(2, partitions=1)           # two brokers, and a topic "t" with one partition
+    lab.leader = 1                            # broker 1 leads its partitions; at first 0 does
+    lab.brokers[0].answer(ProduceRequest, x)  # broker 0 answers its next Produce request with x
+    lab.producer(10.0)                        # start a producer of 10 records a second
+    lab.run_for(SECOND)                       # let a second pass
+    lab.brokers[0].of_type(ProduceRequest)    # the Produce requests that broker 0 has received
+    lab.of_kind("produce_failed")             # the recorded events of this kind
 """
 
 import pytest
@@ -28,7 +31,10 @@ from tests.support.harness.scripted_broker import MS, SECOND, TOPIC, ClientLab, 
 
 
 def sent(lab: ClientLab, broker: int = 0) -> list[tuple[int, list[int]]]:
-    """Return partition and record numbers of each batch that a broker has received, in order."""
+    """Return the partition and the records of each batch that a broker has received, in order.
+
+    A batch of records 5 and 6 for partition 1 is (1, [5, 6]).
+    """
     return [
         (data.index, [int(record.value or b"") for record in decode_records(data.records.records)])
         for request in lab.brokers[broker].of_type(ProduceRequest)
@@ -38,7 +44,7 @@ def sent(lab: ClientLab, broker: int = 0) -> list[tuple[int, list[int]]]:
     ]
 
 
-def error(partition: int, code: ErrorCode) -> ProduceResponse:
+def error_answer(partition: int, code: ErrorCode) -> ProduceResponse:
     """Return an answer to a Produce request with an error for one partition."""
     return ProduceResponse(
         responses=(
@@ -58,9 +64,9 @@ def acknowledged(node: ProducerNode) -> int:
 
 
 def test_producer_numbers_its_records_and_uses_the_partitions_in_turn(make_lab: LabMaker) -> None:
-    """Checkers find duplicates and gaps by the numbers in the records.
+    """In 10 s the producer sends about 100 records, each to the next of three partitions.
 
-    In 10 s the producer sends about 100 records, each to the next of three partitions.
+    An experiment finds lost and repeated records by the numbers in them.
     """
     lab = make_lab(1, partitions=3)
     node = lab.producer(10.0)
@@ -74,7 +80,7 @@ def test_producer_numbers_its_records_and_uses_the_partitions_in_turn(make_lab: 
 
 
 def test_producer_lingers_to_fill_a_batch(make_lab: LabMaker) -> None:
-    """A batch waits for 10 ms. At 1,000 records a second, 10 or 11 records come in this time."""
+    """A batch waits 10 ms (linger.ms). At 1,000 records a second, 10 or 11 come in this time."""
     lab = make_lab(1, partitions=1)
     lab.producer(1_000.0, ProducerConfig(linger_ms=10))
     lab.run_for(SECOND)
@@ -84,12 +90,12 @@ def test_producer_lingers_to_fill_a_batch(make_lab: LabMaker) -> None:
 
 
 def test_producer_waits_for_the_topic_before_its_first_record(make_lab: LabMaker) -> None:
-    """Kafka's `send` waits until the partitions are known, so no record is made before.
+    """Like Kafka's `send`, the producer waits until it knows the partitions of the topic.
 
-    At 100 records a second, 200 records would be made in 2 s. Three metadata answers do not have
-    the topic, and the producer waits for the backoff after each. So it makes fewer than 190.
+    It makes no records while it waits. Without the wait it would make 200 records in 2 s.
     """
     lab = make_lab(1)
+    # Three answers do not have the topic. The producer waits for the retry backoff after each.
     lab.brokers[0].answer(MetadataRequest, *[MetadataResponse()] * 3)
     lab.producer(100.0)
     lab.run_for(2 * SECOND)
@@ -103,14 +109,15 @@ def test_producer_resends_a_failed_batch_before_later_ones(
 ) -> None:
     """Only one batch of a partition is in flight, so the records stay in order.
 
-    The first batch is refused twice, and is sent three times before the second batch.
+    The first batch is refused twice. So it is sent three times, and only then the second batch.
     """
     lab = make_lab(1, partitions=1)
-    lab.brokers[0].answer(ProduceRequest, error(0, code), error(0, code))
+    lab.brokers[0].answer(ProduceRequest, error_answer(0, code), error_answer(0, code))
     lab.producer(20.0)
     lab.run_for(3 * SECOND)
     batches = [numbers for _partition, numbers in sent(lab)]
     assert batches[:3] == [[0], [0], [0]]
+    # From the third batch on, each record came once and in order.
     accepted = [number for numbers in batches[2:] for number in numbers]
     assert accepted == [*range(len(accepted))]
     assert lab.of_kind("produce_failed") == []
@@ -121,35 +128,47 @@ def test_producer_follows_a_leader_that_moved(make_lab: LabMaker) -> None:
     lab = make_lab(2, partitions=1)
     lab.producer(10.0)
     lab.run_for(SECOND)
-    lab.brokers[0].answer(ProduceRequest, *[error(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)] * 5)
-    lab.leader, lab.leader_epoch = 1, 1
+    lab.brokers[0].answer(ProduceRequest, *[error_answer(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)] * 5)
+    lab.leader = 1
+    lab.leader_epoch = 1
     lab.run_for(2 * SECOND)
+
     to_old_leader = [numbers for _partition, numbers in sent(lab, broker=0)]
     to_new_leader = [numbers for _partition, numbers in sent(lab, broker=1)]
-    assert to_new_leader[0][0] == to_old_leader[-1][0]  # the refused batch is sent first
-    assert to_new_leader[-1][-1] > 20  # 3 s at 10 records a second, less the time of the retries
+    first_to_new_leader = to_new_leader[0][0]
+    refused_by_old_leader = to_old_leader[-1][0]
+    assert first_to_new_leader == refused_by_old_leader
+    # In 3 s there are 30 records, of which a few may still wait for the retries.
+    last_to_new_leader = to_new_leader[-1][-1]
+    assert last_to_new_leader > 20
 
 
 def test_producer_gives_up_after_the_delivery_timeout(make_lab: LabMaker) -> None:
-    """delivery.timeout.ms counts from the first record of the batch. The trace has the reason."""
+    """A batch fails for good delivery.timeout.ms after its first record was made.
+
+    The recorded event has the partition and the reason.
+    """
     lab = make_lab(1, partitions=1)
-    lab.brokers[0].answer(ProduceRequest, *[error(0, ErrorCode.NOT_ENOUGH_REPLICAS)] * 100)
+    lab.brokers[0].answer(ProduceRequest, *[error_answer(0, ErrorCode.NOT_ENOUGH_REPLICAS)] * 100)
     lab.producer(1.0, ProducerConfig(delivery_timeout_ms=2_000))
     lab.run_for(4_500 * MS)
     failed = lab.of_kind("produce_failed")[0]
-    assert (failed.error, failed.partition) == ("TIMED_OUT", "t-0")
-    # The first record is made within the first second. The last retry takes some time, too.
+    assert failed.error == "TIMED_OUT"
+    assert failed.partition == "t-0"
+    # The first record is made within the first second, and the timeout is 2 s. The rest is the
+    # time of the last retry.
     assert 2 * SECOND <= failed.time_us <= 3_200 * MS
 
 
 def test_producer_does_not_retry_a_definite_error(make_lab: LabMaker) -> None:
-    """A batch that is too large is dropped, and the next batch is sent."""
+    """A batch that is too large fails at once, and the next batch is sent."""
     lab = make_lab(1, partitions=1)
-    lab.brokers[0].answer(ProduceRequest, error(0, ErrorCode.MESSAGE_TOO_LARGE))
+    lab.brokers[0].answer(ProduceRequest, error_answer(0, ErrorCode.MESSAGE_TOO_LARGE))
     lab.producer(10.0)
     lab.run_for(SECOND)
     (failed,) = lab.of_kind("produce_failed")
-    assert (failed.error, failed.detail) == ("MESSAGE_TOO_LARGE", '{"count":1}')
+    assert failed.error == "MESSAGE_TOO_LARGE"
+    assert failed.detail == '{"count":1}'  # one record is lost
     assert [numbers for _partition, numbers in sent(lab)][:2] == [[0], [1]]
 
 
@@ -161,7 +180,7 @@ def test_producer_does_not_retry_a_definite_error(make_lab: LabMaker) -> None:
 def test_producer_sends_the_configured_acks(
     make_lab: LabMaker, config: ProducerConfig, acks_in_request: int
 ) -> None:
-    """The default setting, acks=all, is -1 in a request."""
+    """In a request, the number -1 stands for acks=all, which is the default."""
     lab = make_lab(1)
     lab.producer(10.0, config)
     lab.run_for(SECOND)
