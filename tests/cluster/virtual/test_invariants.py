@@ -25,7 +25,7 @@ from tests.support.harness.virtual_hosts import HostLab
 from tests.support.worlds.planted import readers, small
 
 AT_END_ONLY = 10**9
-"""No run has so many events. With this number of events between checks only the last one is made."""
+"""No run has so many events. So with this number between two checks, only the last one is made."""
 CRASH: dict[str, object] = {
     "at": "2s",
     "fault": "crash",

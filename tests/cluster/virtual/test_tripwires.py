@@ -152,7 +152,7 @@ def test_all_drawing_functions_of_random_trip() -> None:
 def test_node_that_trips_breaks_an_explored_run_and_is_no_finding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A run in which a node trips is BROKEN: the lab's own code has failed, not Kafka's protocol."""
+    """A run in which a node trips is BROKEN: the lab's code has failed, not Kafka's protocol."""
     read_clock = in_module(NODE_MODULE, "import time; time.time()")
     from cluster.broker.node import BrokerNode
 

@@ -1,12 +1,14 @@
-"""Append errors as clients receive them.
+"""The error that a client gets when the coordinator cannot write to its log.
 
-When an append to the log fails, the coordinator answers the request that caused the append. It maps
-the error of the log to the error in the answer. Kafka's Scala coordinator [S] and its Java
-coordinator [J] map some errors differently; docs/kafka/BEHAVIOUR.md 5.8 has the table. Ids such as
-MM-34 and JC-84 are cases of Kafka's tests, which that page lists.
+The client must not get the error of the log itself. If the broker is no longer the leader of the
+log's partition, for example, the client gets NOT_COORDINATOR, so that it looks for the new
+coordinator. Kafka has two coordinators, the older one in Scala and the newer one in Java, which map
+some errors differently. docs/kafka/BEHAVIOUR.md 5.8 has the table. A line such as "MM-34: ..." says
+which case of Kafka's tests a test repeats; that page lists them.
 
 `h` is a CoordinatorHarness: a coordinator with a log. While `h.holds_appends` is True, an append
-waits for `h.complete(error)`. `h.failover()` returns another coordinator, which has loaded the log.
+waits until the test ends it by `h.complete(error)`. `h.failover()` returns a second coordinator,
+which has loaded the same log.
 """
 
 import pytest
@@ -21,11 +23,10 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness, commit
 
 E = ErrorCode
 ROWS = [
-    # The columns:
-    # 1. the error of the log;
-    # 2. the answer of [S] if the append was a record of a group;
-    # 3. the answer of [S] if the append was a commit of offsets;
-    # 4. the answer of [J], which is the same for groups and commits.
+    # 1. The error of the log.
+    # 2. What the Scala coordinator answers if it could not store the group.
+    # 3. What the Scala coordinator answers if it could not store a commit.
+    # 4. What the Java coordinator answers in both cases.
     (
         E.UNKNOWN_TOPIC_OR_PARTITION,
         E.COORDINATOR_NOT_AVAILABLE,
@@ -106,7 +107,7 @@ def test_sync_and_commit_whose_append_fails_get_the_mapped_error_and_store_nothi
     java_error: ErrorCode,
     java: JavaSwitches,
 ) -> None:
-    """After the failed SyncGroup the group begins another rebalance. No offset is stored.
+    """A commit fails, so no offset is stored. Then a SyncGroup fails, so the group rebalances.
 
     MM-34: errors of storing a group
     MM-42: errors of storing a commit
@@ -116,10 +117,11 @@ def test_sync_and_commit_whose_append_fails_get_the_mapped_error_and_store_nothi
     h.holds_appends = True
     commit = h.submit(offset_commit({("foo", 0): 5}, member_id, generation_id=1))
     h.complete(error)
-    assert commit_errors(h.response(commit)) == [java_error if java.append_errors else commit_error]
+    expected_error = java_error if java.append_errors else commit_error
+    assert commit_errors(h.response(commit)) == [expected_error]
     assert not h.group().offsets.has_offsets
 
-    # The join begins generation 2, and the SyncGroup then stores this generation in the log.
+    # The join begins generation 2. The SyncGroup of the leader stores it in the log, or tries to.
     join = h.submit(join_group(member_id))
     assert h.join_response(join).generation_id == 2
 
@@ -127,9 +129,10 @@ def test_sync_and_commit_whose_append_fails_get_the_mapped_error_and_store_nothi
     h.complete(error)
     answer = h.response(sync)
     assert isinstance(answer, SyncGroupResponse)
-    assert answer.error_code is (java_error if java.append_errors else group_error)
+    expected_error = java_error if java.append_errors else group_error
+    assert answer.error_code is expected_error
     assert answer.assignment == b""
     assert h.state() is GroupState.PREPARING_REBALANCE
 
-    # Generation 2 was not stored, so the next coordinator has generation 1.
+    # Generation 2 was not stored, so the next coordinator loads generation 1.
     assert h.failover().summary().generation == 1

@@ -1,13 +1,19 @@
-"""Committed and pending offsets of a group, after the offsets part of Kafka's GroupMetadataTest.
+"""The committed offsets of a group, and those that are pending, in GroupOffsets.
 
-- `prepare` makes a commit pending: its append has begun and is not complete.
-- `CommittedOffset(9, value)` is an offset whose record is at offset 9 of the coordinator's log.
-- PRODUCER has a transaction. Its commits stay pending after their append until a marker ends the
-  transaction. `complete(PRODUCER, ...)` ends it, and returns the committed offsets.
-- A partition is unstable while it has a pending offset of a transaction.
+A commit goes through two calls. Between them it is pending:
 
-Ids such as GM-31 are cases of Kafka's test (docs/kafka/BEHAVIOUR.md 10.2); BEHAVIOUR 4.10 is a
-section of that file.
+    offsets.prepare(TP, value(37))  # the append to the coordinator's log begins
+    offsets.append_succeeded(TP, CommittedOffset(9, value(37)))  # its record is at log offset 9
+
+A commit of a transaction goes through three. Between the first and the last its partition is
+unstable, which means that a reader must not trust the partition's committed offset yet:
+
+    offsets.prepare_transactional(PRODUCER, TP, value(37))
+    offsets.transactional_append_succeeded(PRODUCER, TP, CommittedOffset(9, value(37)))
+    offsets.complete(PRODUCER, is_commit=True)  # a marker ends it. Returns {TP: value(37)}
+
+The tests follow the offsets part of Kafka's GroupMetadataTest. A line such as "GM-31: ..." says
+which case of docs/kafka/BEHAVIOUR.md 10.2 a test repeats; "BEHAVIOUR 4.10" is a section there.
 """
 
 from coordinator.storage.offsets import CommittedOffset, GroupOffsets
@@ -19,7 +25,7 @@ PRODUCER = 7
 
 
 def value(offset: int) -> OffsetCommitValue:
-    """Return an offset to commit."""
+    """Return what a client commits: an offset and the time."""
     return OffsetCommitValue(offset=offset, commit_timestamp_ms=0)
 
 
@@ -31,9 +37,13 @@ def test_commit_is_pending_until_it_is_appended() -> None:
     """
     offsets = GroupOffsets()
     offsets.prepare(TP, value(37))
-    assert (offsets.has_offsets, offsets.get(TP), offsets.is_pending(TP)) == (True, None, True)
+    assert offsets.has_offsets
+    assert offsets.get(TP) is None
+    assert offsets.is_pending(TP)
+
     assert offsets.append_succeeded(TP, CommittedOffset(3, value(37)))
-    assert (offsets.get(TP), offsets.is_pending(TP)) == (value(37), False)
+    assert offsets.get(TP) == value(37)
+    assert not offsets.is_pending(TP)
 
 
 def test_failed_commit_leaves_no_offset() -> None:
@@ -44,11 +54,12 @@ def test_failed_commit_leaves_no_offset() -> None:
     offsets = GroupOffsets()
     offsets.prepare(TP, value(37))
     offsets.append_failed(TP, value(37))
-    assert (offsets.has_offsets, offsets.get(TP)) == (False, None)
+    assert not offsets.has_offsets
+    assert offsets.get(TP) is None
 
 
 def test_failure_of_the_first_of_two_leaves_the_second_pending() -> None:
-    """The second value replaced the first one as the pending value.
+    """Two commits follow each other, and the first append fails. The second commit still waits.
 
     GM-33: first of two commits fails
     """
@@ -58,7 +69,8 @@ def test_failure_of_the_first_of_two_leaves_the_second_pending() -> None:
     offsets.append_failed(TP, value(37))
     assert offsets.is_pending(TP)
     assert offsets.append_succeeded(TP, CommittedOffset(3, value(57)))
-    assert (offsets.get(TP), offsets.is_pending(TP)) == (value(57), False)
+    assert offsets.get(TP) == value(57)
+    assert not offsets.is_pending(TP)
 
 
 def test_success_of_the_first_of_two_leaves_the_second_pending() -> None:
@@ -67,28 +79,34 @@ def test_success_of_the_first_of_two_leaves_the_second_pending() -> None:
     offsets.prepare(TP, value(37))
     offsets.prepare(TP, value(57))
     assert offsets.append_succeeded(TP, CommittedOffset(3, value(37)))
-    assert (offsets.get(TP), offsets.is_pending(TP)) == (value(37), True)
+    assert offsets.get(TP) == value(37)
+    assert offsets.is_pending(TP)
+
     assert offsets.append_succeeded(TP, CommittedOffset(4, value(57)))
-    assert (offsets.get(TP), offsets.is_pending(TP)) == (value(57), False)
+    assert offsets.get(TP) == value(57)
+    assert not offsets.is_pending(TP)
 
 
 def test_completions_out_of_order_do_not_bring_back_the_older_offset() -> None:
-    """The commit with the higher log offset counts (BEHAVIOUR 4.10): 90 is at 9, 57 is at 4.
+    """Of two commits the one with the higher log offset counts (BEHAVIOUR 4.10).
 
-    A commit at the same log offset does not replace the value, either.
+    The value 90 is at log offset 9. Neither the value 57 at log offset 4 nor the value 58 at log
+    offset 9 replaces it.
     """
     offsets = GroupOffsets()
     offsets.load(TP, CommittedOffset(9, value(90)))
     offsets.prepare(TP, value(57))
     assert not offsets.append_succeeded(TP, CommittedOffset(4, value(57)))
-    assert (offsets.get(TP), offsets.is_pending(TP)) == (value(90), False)
+    assert offsets.get(TP) == value(90)
+    assert not offsets.is_pending(TP)
+
     offsets.prepare(TP, value(58))
     assert not offsets.append_succeeded(TP, CommittedOffset(9, value(58)))
     assert offsets.get(TP) == value(90)
 
 
 def test_completion_without_a_pending_commit_is_ignored() -> None:
-    """For example, the partition may be deleted before the append completes."""
+    """This happens if the offsets of the partition are deleted before the append completes."""
     offsets = GroupOffsets()
     assert not offsets.append_succeeded(TP, CommittedOffset(4, value(57)))
     assert offsets.get(TP) is None
@@ -98,21 +116,22 @@ def test_completion_without_a_pending_commit_is_ignored() -> None:
 
 
 def test_transactional_commit_makes_its_partition_unstable_and_no_other() -> None:
-    """The partition is unstable from the request on. `is_pending` is True for plain commits only.
+    """The partition is unstable from the request on. `is_pending` tells only about plain commits.
 
     GM-49: pending transactional commit of a partition
     """
     offsets = GroupOffsets()
     offsets.prepare_transactional(PRODUCER, TP, value(37))
-    assert (offsets.is_unstable(TP), offsets.is_pending(TP)) == (True, False)
+    assert offsets.is_unstable(TP)
+    assert not offsets.is_pending(TP)
     assert not offsets.is_unstable(TopicPartition("foo", 1))
     assert offsets.has_offsets
 
 
 def test_value_that_replaced_a_transactional_commit_waits_for_its_own_append() -> None:
-    """A producer has one pending value per partition: the last, 57.
+    """A transaction commits 37 and then 57 for one partition, and both are appended in this order.
 
-    The append of the first value, 37, does not count as the append of the last.
+    Only the last value is kept for each partition. The append of 37 must not count as that of 57.
     """
     offsets = GroupOffsets()
     offsets.prepare_transactional(PRODUCER, TP, value(37))
@@ -123,22 +142,28 @@ def test_value_that_replaced_a_transactional_commit_waits_for_its_own_append() -
 
 
 def test_failed_transactional_append_forgets_the_partition_whatever_value_is_pending() -> None:
-    """The failure is that of a later append; Kafka forgets also the value that is in the log."""
+    """A transaction commits twice for one partition, and the second append fails.
+
+    Kafka then forgets the first commit, too, although it is in the log.
+    """
     offsets = GroupOffsets()
     offsets.prepare_transactional(PRODUCER, TP, value(37))
     offsets.transactional_append_succeeded(PRODUCER, TP, CommittedOffset(3, value(37)))
     offsets.transactional_append_failed(PRODUCER, TP)
-    assert (offsets.has_offsets, offsets.complete(PRODUCER, is_commit=True)) == (False, {})
+    assert not offsets.has_offsets
+    assert offsets.complete(PRODUCER, is_commit=True) == {}
 
 
 def test_transaction_without_pending_offsets_keeps_its_group_until_the_marker() -> None:
-    """The partition's offsets are removed, but the producer's empty map remains in Kafka's state.
+    """The offsets of the only partition are deleted, but the transaction is still open.
 
-    Kafka counts the map as offsets, so the group is not deleted (BEHAVIOUR 4.10).
+    Kafka keeps an empty map for the producer. It counts this map as offsets, so the group is not
+    deleted before the marker comes (BEHAVIOUR 4.10).
     """
     offsets = GroupOffsets()
     offsets.prepare_transactional(PRODUCER, TP, value(37))
     offsets.remove((TP,))
-    assert (offsets.has_offsets, offsets.is_unstable(TP)) == (True, False)
+    assert offsets.has_offsets
+    assert not offsets.is_unstable(TP)
     offsets.complete(PRODUCER, is_commit=True)
     assert not offsets.has_offsets

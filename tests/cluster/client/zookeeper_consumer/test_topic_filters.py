@@ -1,14 +1,21 @@
-"""Members that subscribe by a topic filter (a regular expression): registration, reads, watches.
+"""Consumers of Kafka 0.8 that subscribe by a topic filter, such as the regular expression `t[01]`.
 
-Sections, such as ZOOKEEPER_CONSUMER 2, are of docs/kafka/ZOOKEEPER_CONSUMER.md. A registration is
-an entry of a member in ZooKeeper. A watch is a request for one notification when an entry changes.
+Such a consumer coordinates its group through ZooKeeper. It writes its subscription into its entry
+there, the registration, and it watches the list of topics. When a topic appears that matches, the
+group rebalances. docs/kafka/ZOOKEEPER_CONSUMER.md describes all this; "ZOOKEEPER_CONSUMER 2" is
+its section 2.
 
-- In `GroupLab(members=2, partitions=4)` each of the topics `t0`, `t1`, ... has four partitions.
-  With `late_from=2` the test itself starts member 2.
-- A *visitor* is a client of ZooKeeper that is no member.
-- A scenario stores times in `lab.change_began_us` and `lab.change_ended_us`.
-- `lab.reads` counts the reads that the members sent to ZooKeeper after a time, and `lab.attempts`
-  returns their attempts to rebalance. `lab.processed` has the rows of processed records.
+The tests run a small cluster with a group:
+
+    lab = GroupLab(members=2, partitions=4, topics=3, topic_filter=T0_AND_T1).run(scenario)
+
+Each of the topics `t0`, `t1` and `t2` has four partitions here. `scenario` is a function that does
+things while the group runs, by `lab.visitor()` for example, a client of ZooKeeper that is no member
+of the group. Afterwards the test looks at what was recorded:
+
+- `lab.attempts(time_us)` returns the members' attempts to rebalance since that time;
+- `lab.reads(time_us)` returns the number of reads that they sent to ZooKeeper since then;
+- `lab.processed()` returns an event for each record that a member has processed.
 """
 
 import json
@@ -40,8 +47,11 @@ NOT_T0 = TopicFilterSpec(pattern="black_list", regex="t0")
 
 
 def test_registration_of_a_filter_has_the_regular_expression_as_its_only_key() -> None:
-    """The field `pattern` is `static`, `white_list` or `black_list` (ZOOKEEPER_CONSUMER 2)."""
-    # The arguments are the streams by regular expression, the time in ms, and the pattern.
+    """A member with a filter registers the regular expression in place of the names of topics.
+
+    The field `pattern` tells that it is one: it is `white_list` or `black_list`, and `static` for a
+    list of names (ZOOKEEPER_CONSUMER 2). The number 1 is that of the member's streams.
+    """
     content = registration({"t[01]": 1}, 1_795_353_795_563, WHITE_LIST)
 
     assert json.loads(content) == {
@@ -52,6 +62,7 @@ def test_registration_of_a_filter_has_the_regular_expression_as_its_only_key() -
     }
     assert has_filter(content)
     assert not has_filter(registration({"t0": 1}, 0, STATIC))
+    # Of these four topics the member reads two, each in one stream.
     assert streams_of(content, ["t0", "t1", "t11", "x"]) == {"t0": 1, "t1": 1}
 
 
@@ -64,38 +75,48 @@ def test_filter_matches_whole_names(pattern: str, expected: list[str]) -> None:
     assert allowed == sorted(expected)
 
 
-@pytest.mark.parametrize(("chosen", "topics"), [(T0_AND_T1, {"t0", "t1"}), (NOT_T0, {"t1", "t2"})])
+@pytest.mark.parametrize(
+    ("topic_filter", "topics"), [(T0_AND_T1, {"t0", "t1"}), (NOT_T0, {"t1", "t2"})]
+)
 def test_members_with_a_filter_read_the_matching_topics(
-    chosen: TopicFilterSpec, topics: set[str]
+    topic_filter: TopicFilterSpec, topics: set[str]
 ) -> None:
-    """All partitions of the matching topics have an owner, and no others have."""
+    """Each partition of a matching topic has an owner. No other partition has one."""
+    owned: list[str] = []
 
     async def scenario(lab: GroupLab) -> None:
         await lab.runtime.sleep(2 * SECOND)
         status = await lab.status()
-        owned.extend(partition for member in status.values() for partition in member.assigned)
+        for member in status.values():
+            owned.extend(str(partition) for partition in member.assigned)
 
-    owned: list[object] = []
-    lab = GroupLab(members=2, partitions=4, topics=3, topic_filter=chosen).run(scenario)
+    lab = GroupLab(members=2, partitions=4, topics=3, topic_filter=topic_filter).run(scenario)
 
-    assert sorted(map(str, owned)) == sorted(f"{topic}-{n}" for topic in topics for n in range(4))
-    processed = {str(row.partition).rpartition("-")[0] for row in lab.processed()}
-    assert processed == topics
+    matching = [f"{topic}-{number}" for topic in topics for number in range(4)]
+    assert sorted(owned) == sorted(matching)
+    topics_read = {str(row.partition).rpartition("-")[0] for row in lab.processed()}
+    assert topics_read == topics
 
 
 def test_filter_costs_two_watches_a_member_and_a_read_of_all_topics_a_registration() -> None:
-    """Each member of a group with a filter has two more watches, both on `/brokers/topics`.
+    """A filter makes a rebalance more expensive for ZooKeeper.
 
-    Without a filter a group has C x (2 + T) watches. C is the number of members, T the number of
-    topics. In an attempt a member reads its own registration twice, and the registration of each
-    member once. Each of these 2 + C times it also reads the list of all topics.
+    - Watches (requests to be told about one change): a member of a group with a filter has two
+      more than a member without, both on the list of topics, `/brokers/topics`.
+    - Reads: whenever a member reads a registration with a filter, it also reads the list of topics
+      to see which of them match. In an attempt to rebalance, each of the C members reads its own
+      registration twice, and those of all members once. These are 2 + C more reads.
+
+    The test counts both when a third member joins a group of two.
     """
     members = 3
+    watches: list[int] = []
 
     async def scenario(lab: GroupLab) -> None:
         newcomer = member_name(members - 1)
         lab.change_began_us = lab.runtime.now_us()
-        # The newcomer claims late, when the others have released, so that every attempt succeeds.
+        # Make the newcomer slow to claim partitions. Until then the other members have released
+        # them, so that every attempt succeeds.
         await lab.rule(Slow(delay_us=SECOND // 4), [newcomer], lab.servers, apis=("Create",))
         await lab.runtime.start_node(newcomer)
         await lab.runtime.sleep(SECOND)
@@ -103,34 +124,39 @@ def test_filter_costs_two_watches_a_member_and_a_read_of_all_topics_a_registrati
         await lab.runtime.sleep(SECOND)
         node = lab.nodes[lab.servers[0]]
         assert isinstance(node, ZooKeeperNode)
-        standing.append(len(node.core.clients.watches))
+        watches.append(len(node.core.clients.watches))
 
-    standing: list[int] = []
+    # With `late_from`, the lab starts only the first two members. The scenario starts the third.
     lab = GroupLab(
         members=members, partitions=4, late_from=members - 1, topics=2, topic_filter=T0_AND_T1
     ).run(scenario)
+    assert [attempt["done"] for attempt in lab.attempts(lab.change_began_us)] == [True] * members
 
-    # c, t, b and p count members, topics, brokers and partitions. `static` is the number of reads
-    # of a join without a filter.
+    # The numbers of members (consumers), topics, brokers and partitions.
     c, t, b, p = members, 2, 1, 8
-    static = c * (c + t + 3 * b + 9) + p + 1 + t
-    # Each member reads the list of all topics 2 + C times.
-    for_topic_lists = c * (2 + c)
+    reads_without_filter = c * (c + t + 3 * b + 9) + p + 1 + t
+    reads_of_topic_lists = c * (2 + c)
     # At its start the newcomer reads the topics (one read), registers, and sets the watch on the
     # topics (two reads).
-    of_start = 1 + 2
-    assert [attempt["done"] for attempt in lab.attempts(lab.change_began_us)] == [True] * members
-    assert lab.reads(lab.change_began_us) == static + for_topic_lists + of_start
-    assert standing == [c * (2 + t) + c * 2]
+    reads_of_start = 1 + 2
+    expected_reads = reads_without_filter + reads_of_topic_lists + reads_of_start
+    assert lab.reads(lab.change_began_us) == expected_reads
+
+    watches_without_filter = c * (2 + t)
+    watches_of_topic_lists = c * 2
+    assert watches == [watches_without_filter + watches_of_topic_lists]
 
 
 def test_new_topic_starts_a_rebalance_if_the_filter_matches() -> None:
-    """A change of the set of matching topics starts a rebalance (ZOOKEEPER_CONSUMER 3)."""
+    """A new topic that does not match changes nothing (ZOOKEEPER_CONSUMER 3).
+
+    In the test a topic "other" is created, which does not match, and 3 s later t1, which does. The
+    rebalances must begin after the second one.
+    """
 
     async def scenario(lab: GroupLab) -> None:
         visitor = lab.visitor()
         lab.change_began_us = lab.runtime.now_us()
-        # The first new topic does not match the filter, the second one, t1, does.
         await visitor.create("/brokers/topics/other", '{"version":1,"partitions":{"0":[0]}}')
         await lab.runtime.sleep(3 * SECOND)
         lab.change_ended_us = lab.runtime.now_us()
@@ -142,6 +168,7 @@ def test_new_topic_starts_a_rebalance_if_the_filter_matches() -> None:
     started = lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_began_us)
     assert {row.node for row in started} == set(lab.names)
     assert min(row.time_us for row in started) > lab.change_ended_us
+    # A view is what a member has read before it plans who owns which partition.
     views = lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.change_ended_us)
     planned = {partition for row in views for partition in detail_of(row)["partitions"]}
     assert "t1-0" in planned
