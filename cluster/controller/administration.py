@@ -1,9 +1,9 @@
 """Administrators' requests to the controller: ElectLeaders and AlterPartitionReassignments.
 
-The image is the present metadata: brokers, topics and partitions. A Decision has the response, and
-the records that change the image. The functions here change nothing: their caller writes the
-records to the metadata log, and the replay of the records changes the image. The ISR is the set of
-a partition's in-sync replicas. An active broker is one that may lead.
+The functions here only decide: they look at the metadata (`image`), and return a Decision with the
+response and the records that change the metadata. The caller writes the records to the metadata
+log. An active broker is one that may lead.
+
 Source: Kafka `ReplicationControlManager.electLeaders`, `alterPartitionReassignments`.
 """
 
@@ -34,8 +34,9 @@ def elect_leaders(
 ) -> Decision[ElectLeadersResponse]:
     """Elect the preferred leader of each partition that `request` names.
 
-    If its `topic_partitions` is None, the request names all partitions. The preferred leader is the
-    first replica of a partition's assignment. Errors, by partition:
+    The preferred leader is the first replica of the assignment. If `topic_partitions` is None,
+    leaders of all partitions are elected. The errors of single partitions are
+
     - UNKNOWN_TOPIC_OR_PARTITION.
     - ELECTION_NOT_NEEDED if the preferred replica leads already. Such partitions are left out of
       the answer if all partitions were requested.
@@ -56,7 +57,7 @@ def elect_leaders(
             for topic, partitions in image.topics.items()
         )
     results = []
-    # The inner generator gives names to the two parts of each ElectLeadersTopic.
+    # `named` is an ElectLeadersTopic; the generator unpacks it.
     for topic, indexes in ((named.topic, named.partitions) for named in topics):
         answers = []
         for index in dict.fromkeys(indexes):  # an index named twice gets one answer
@@ -73,9 +74,10 @@ def alter_partition_reassignments(
 ) -> Decision[AlterPartitionReassignmentsResponse]:
     """Give each partition the replicas that `request` names, or refuse this for the partition.
 
-    If only the order of the replicas changes, the new order is in force immediately. The leader,
-    the leader epoch (the count of the partition's elections) and the ISR stay.
-    Errors, by partition:
+    Here only the order of the replicas can be changed, which decides who is the preferred leader.
+    It takes effect immediately, but changes neither the present leader nor the ISR. The errors of
+    single partitions are
+
     - UNKNOWN_TOPIC_OR_PARTITION.
     - INVALID_REPLICA_ASSIGNMENT for no replicas, a broker named twice, or an unknown broker.
     - NO_REASSIGNMENT_IN_PROGRESS for replicas None, which cancels a reassignment.
@@ -124,7 +126,7 @@ def _elect(
     if partition.leader == partition.replicas[0]:
         return ErrorCode.ELECTION_NOT_NEEDED
     record = elect_preferred_leader(name, partition, is_acceptable_leader=image.is_active)
-    # The preferred replica does not lead, so None means that it is not in the ISR or not active.
+    # None: the preferred replica is not in the ISR, or not active.
     if record is None:
         return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     decision.records.append(record)
@@ -134,7 +136,7 @@ def _elect(
 def _check_reassignment(
     image: MetadataImage, partition: PartitionRegistration | None, target: ReassignablePartition
 ) -> tuple[ErrorCode, str | None]:
-    """Return error and message for an invalid `target`, NONE without a message for a valid one.
+    """Return the error and message for an invalid `target`, or NONE and no message.
 
     The checks are in Kafka's order.
 

@@ -1,8 +1,7 @@
-"""AlterPartition: a leader proposes a new ISR; the controller accepts it or answers an error.
+"""AlterPartition: a leader proposes a new ISR; the controller accepts or refuses it.
 
-The ISR is the set of in-sync replicas of a partition. The image is the present metadata. The leader
-epoch of a partition counts its elections, its partition epoch all its changes. A Decision has the
-records that change the image, and the response.
+The request names the leader epoch and the partition epoch (which grows with each change) on which
+the leader has based its proposal. If the metadata (`image`) has others, the proposal is refused.
 
 The checks are in Kafka's order. The error NEW_LEADER_ELECTED does not occur, because Kafka returns
 it only at the end of a reassignment, and reassignments do not exist here.
@@ -67,7 +66,8 @@ def alter_partition(
                     leader_id=partition.leader,
                     leader_epoch=partition.leader_epoch,
                     isr=new_isr,
-                    # `changes` counts as 0 or 1: the replay of a record increments the epoch.
+                    # `changes` counts as 0 or 1: if there is a record, its replay adds 1 to the
+                    # epoch.
                     partition_epoch=partition.partition_epoch + changes,
                 )
             )
@@ -91,8 +91,7 @@ def _check(
         data.leader_epoch > partition.leader_epoch
         or data.partition_epoch > partition.partition_epoch
     ):
-        # Only a controller makes new epochs. So the leader has metadata of another, newer
-        # controller.
+        # Only a controller increases epochs. So the leader knows a newer controller than this one.
         return ErrorCode.NOT_CONTROLLER
     if data.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
@@ -117,9 +116,8 @@ def _check(
 def _is_eligible(image: MetadataImage, state: IsrBrokerState) -> bool:
     """Return True if a proposed member is active, and has not restarted since its last fetches.
 
-    The broker epoch is the number of a broker's registration, which each restart changes. The
-    leader sends the broker epoch that was in the member's fetches. A leader that does not know this
-    epoch sends -1, which is always accepted.
+    A broker gets a new broker epoch when it restarts. The leader sends the epoch that was in the
+    member's fetches, or -1 if it does not know it; -1 is always accepted.
     """
     broker_id = BrokerId(state.broker_id)
     if not image.is_active(broker_id):

@@ -1,14 +1,15 @@
 """Registration, heartbeats, fencing and unfencing of brokers.
 
-BrokerControl decides from the metadata image (the controller's copy of the cluster's metadata) and
-from the times of heartbeats. It returns a Decision: the response, and the records whose replay
-changes the image. BrokerControl itself changes only the sessions in BrokerLiveness.
+A broker registers when it starts, and then sends heartbeats. A broker that has only registered, or
+that is silent for too long, is *fenced*: it may lead no partition, and is removed from every ISR in
+which it is not the last member. When a fenced broker sends heartbeats again, and has read its
+registration in the metadata log, it is unfenced. In a controlled shutdown, a broker gives up its
+leaderships before it stops. A broker is *active* if it is neither fenced nor in a controlled
+shutdown.
 
-- Fenced broker: it is registered, but may lead no partition. It is removed from every ISR (the
-  in-sync replicas of a partition) in which it is not the last member.
-- Active broker: it is not fenced, and not in a controlled shutdown (an orderly stop).
-- Session: the time in which an unfenced broker must send its next heartbeat. It begins anew with
-  each heartbeat.
+The methods of BrokerControl return Decisions with the records for these changes. They change
+nothing but the times of heartbeats, in BrokerLiveness.
+
 Source: Kafka `ClusterControlManager.registerBroker`,
 `ReplicationControlManager.processBrokerHeartbeat`, `handleBrokerFenced`, `handleBrokerUnfenced`.
 """
@@ -56,12 +57,12 @@ class BrokerControl:
     def register(
         self, request: BrokerRegistrationRequest, now_us: int
     ) -> Decision[BrokerRegistrationResponse]:
-        """Register a broker's incarnation (its life since a start), and fence it.
+        """Register a broker that has started; it is fenced at first.
 
-        The broker epoch is the offset of the registration's record. A new incarnation is refused
-        while the session of the registered incarnation runs, since that incarnation may be alive.
-        If the registered incarnation asks again, because the first answer was lost, it gets its
-        epoch again.
+        If an earlier incarnation of the broker has a session, it may still be alive, and the new
+        one is refused. If the same incarnation asks again, because the first answer was lost, it
+        gets the same answer. The broker epoch in the answer is the offset of the record of the
+        registration.
         """
         broker_id = BrokerId(request.broker_id)
         registered = self._image.brokers.get(broker_id)
@@ -76,11 +77,11 @@ class BrokerControl:
                 )
                 return decision
             if not registered.fenced:
-                # The session has ended, but `fence_stale_broker` has not run yet. The new
-                # registration fences the broker without a trace row, so fence it here first.
+                # The session of the earlier incarnation has ended, but it was not fenced yet. The
+                # new registration would fence it without a trace row, so this is done here.
                 self._fence(registered, decision, now_us, reason=FencingCause.REGISTERED_ANEW)
 
-        # The offset that the next record of this decision will have.
+        # The offset of the record below.
         broker_epoch = self._image.end_offset + len(decision.records)
         decision.records.append(
             RegisterBrokerRecord(
@@ -108,9 +109,10 @@ class BrokerControl:
     ) -> Decision[BrokerHeartbeatResponse]:
         """Note a heartbeat; unfence the broker once it has read its own registration.
 
-        At the first heartbeat that asks for a controlled shutdown, the broker loses its leaderships
-        and leaves every ISR. It may stop once all active brokers have applied this change, because
-        until then their metadata may send clients to the stopping broker.
+        A heartbeat may ask for a controlled shutdown. The broker then loses its leaderships and
+        leaves every ISR. It may stop when all active brokers have applied this change, because
+        before that they send clients to this broker.
+
         Source: Kafka ReplicationControlManager.processBrokerHeartbeat.
         """
         broker = self._image.brokers.get(BrokerId(request.broker_id))
@@ -139,8 +141,8 @@ class BrokerControl:
         if not following.is_fenced:
             self._liveness.touch(broker.broker_id, now_us, request.current_metadata_offset)
         if following is BrokerControlState.CONTROLLED_SHUTDOWN:
-            # All active brokers must have applied the last record of this decision. Of all
-            # heartbeats of a shutdown, only the first one sets this offset.
+            # The broker may stop when all active brokers have applied the last record of this
+            # decision. Later heartbeats of the shutdown do not change this offset.
             self._liveness.begin_controlled_shutdown(
                 broker.broker_id, self._image.end_offset + len(decision.records) - 1
             )
@@ -175,7 +177,7 @@ class BrokerControl:
     ) -> None:
         """Remove the broker from every ISR, move its leaderships, and mark it fenced."""
         fenced_id = broker.broker_id
-        silent_us = self._liveness.silent_us(fenced_id, now_us)  # before its session is removed
+        silent_us = self._liveness.silent_us(fenced_id, now_us)  # before `remove` forgets it
         self._liveness.remove(fenced_id)
         self._remove_from_isrs(fenced_id, decision)
         decision.records.append(
@@ -200,8 +202,8 @@ class BrokerControl:
 
         Source: Kafka ReplicationControlManager.handleBrokerInControlledShutdown.
         """
-        # The metadata may have the shutdown already. This happens if the controller has restarted
-        # during the shutdown, because a restart loses the sessions, but not the metadata.
+        # If the controller has restarted during the shutdown, the metadata has the shutdown
+        # already, but the session that knew of it is lost.
         if not broker.in_controlled_shutdown:
             decision.records.append(
                 BrokerRegistrationChangeRecord(
@@ -222,8 +224,7 @@ class BrokerControl:
                     partition,
                     decision,
                     tuple(member for member in partition.isr if member != removed_id),
-                    # The image has the broker as active until the records are replayed, so it is
-                    # excluded here.
+                    # The image still has the broker as active, so it must be excluded.
                     lambda replica: replica != removed_id and self._image.is_active(replica),
                 )
 
@@ -242,8 +243,7 @@ class BrokerControl:
                     partition,
                     decision,
                     partition.isr,
-                    # The image has the broker as fenced until the record is replayed, so it is
-                    # included here.
+                    # The image still has the broker as fenced, so it must be included.
                     lambda replica: replica == unfenced_id or self._image.is_active(replica),
                 )
         decision.reason = "broker unfenced"

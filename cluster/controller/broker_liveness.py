@@ -1,11 +1,12 @@
-"""Soft state from brokers' heartbeats: time of the last heartbeat, offset of applied metadata.
+"""What the controller knows from the heartbeats of brokers: who is alive, and who may stop.
 
-An unfenced broker may lead. It has a session, which ends if its heartbeats stop. In a controlled
-shutdown a broker stops in an orderly way: its leaderships move away first.
+Each unfenced broker has a session, which ends if it sends no heartbeat for the length of the
+session timeout. The controller then fences the broker. For a controlled shutdown, the controller
+also remembers which metadata each broker has applied.
 
-Soft state is state that is not in the metadata log, so a controller that takes over lacks it. The
-new controller gives every unfenced broker a full session. A controlled shutdown begins again with
-the broker's next heartbeat.
+All this is not in the metadata log. So when a controller starts, every unfenced broker gets a new
+session, and a controlled shutdown begins again with the broker's next heartbeat.
+
 Source: Kafka `BrokerHeartbeatManager`.
 """
 
@@ -18,9 +19,9 @@ from protocol.ids import BrokerId
 from protocol.messages.controller import BrokerHeartbeatRequest
 
 UNKNOWN_METADATA_OFFSET = -1
-"""Metadata offset of a broker that has not sent a heartbeat to this controller.
+"""Stands for the metadata offset of a broker that has not sent a heartbeat yet.
 
-It is below every offset, so controlled shutdowns of other brokers wait for this heartbeat.
+It is below every offset, so other brokers may not stop before this heartbeat has come.
 """
 
 
@@ -46,11 +47,11 @@ class BrokerControlState(Enum):
 
 @dataclass(slots=True)
 class _Session:
-    """Session of one unfenced broker.
+    """The session of one unfenced broker.
 
-    Units: `last_contact_us` is on the controller's clock; the offsets are in the metadata log.
-    `shutdown_offset` is the offset that all active brokers must have applied before this broker may
-    stop; None outside a controlled shutdown.
+    `last_contact_us` is the time of its last heartbeat, and `metadata_offset` is how far it had
+    applied the metadata log then. In a controlled shutdown, the broker may stop when all active
+    brokers have applied the log up to `shutdown_offset`; otherwise this is None.
     """
 
     last_contact_us: int
@@ -59,10 +60,7 @@ class _Session:
 
 
 class BrokerLiveness:
-    """Sessions of the unfenced brokers. A fenced broker has no session.
-
-    Units: microseconds on the controller's clock.
-    """
+    """The sessions of all unfenced brokers. A fenced broker has none."""
 
     def __init__(self, session_timeout_us: int) -> None:
         self._session_timeout_us = session_timeout_us
@@ -72,9 +70,10 @@ class BrokerLiveness:
     def touch(
         self, broker_id: BrokerId, now_us: int, metadata_offset: int = UNKNOWN_METADATA_OFFSET
     ) -> None:
-        """Restart the broker's session at a heartbeat that reports `metadata_offset`.
+        """Begin the broker's session, or begin it anew, because of a heartbeat.
 
-        A controller that starts gives sessions without a heartbeat, and so without this offset.
+        The heartbeat reports `metadata_offset`. A controller that starts calls this without a
+        heartbeat.
         """
         session = self._sessions.get(broker_id)
         if session is None:
@@ -157,14 +156,14 @@ class BrokerLiveness:
     ) -> tuple[BrokerControlState, BrokerControlState]:
         """Return the broker's states before and after its heartbeat `request`; change nothing.
 
-        `has_leaderships` returns True if the broker leads a partition. It is a function, because it
-        must look at all partitions, and few heartbeats need it.
+        `has_leaderships` returns True if the broker leads a partition. It is called only if needed,
+        because it looks at all partitions.
+
         Source: Kafka BrokerHeartbeatManager.calculateNextBrokerState.
         """
         session = self._sessions.get(broker.broker_id)
-        # The session decides about CONTROLLED_SHUTDOWN, not `in_controlled_shutdown` of the
-        # metadata. After a restart of the controller the session is lost, and the shutdown begins
-        # again.
+        # The session counts here, and not `in_controlled_shutdown` in the metadata: if the
+        # controller has restarted, the shutdown begins again.
         if session is not None and session.shutdown_offset is not None:
             current = BrokerControlState.CONTROLLED_SHUTDOWN
         elif broker.fenced:
@@ -196,8 +195,7 @@ class BrokerLiveness:
                 if not has_leaderships() and self._all_have_learnt(session):
                     following = BrokerControlState.SHUTDOWN_NOW
             case BrokerControlState.SHUTDOWN_NOW:
-                # This is never the state before a heartbeat, because SHUTDOWN_NOW fences the
-                # broker.
+                # `current` is never SHUTDOWN_NOW, because a broker in that state is fenced.
                 pass
         return current, following
 

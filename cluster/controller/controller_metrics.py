@@ -1,11 +1,14 @@
 """Metrics of Kafka's controller, under Kafka's names, sampled into the trace.
 
-A meter counts events that the controller traces; a gauge reads the image (the present metadata) at
-each sample. A broker that is fenced loses the right to lead, and gets it back when it is unfenced.
-LeaderElectionRateAndTimeMs counts these two events, whether or not a leader changed. Kafka's
-ZooKeeper controller counts in this way; its KRaft controller has no such metric. The times of
-elections are missing, because a decision takes no time here. The names and their meaning are in
-docs/kafka (BEHAVIOUR 8.3).
+A sample is a trace row with the values of all metrics. Numbers of brokers are counted in the
+metadata (`image`) when the sample is taken. Rates come from events that the controller traces
+(`observe`).
+
+LeaderElectionRateAndTimeMs counts how often a broker was fenced or unfenced, even if no leader
+changed. Kafka's old controller, with ZooKeeper, counts in this way; the KRaft controller has no
+such metric. The times of elections are missing, because a decision takes no time here. docs/kafka
+(BEHAVIOUR 8.3) describes all metrics.
+
 Source: Kafka `QuorumControllerMetrics`, `ControllerMetadataMetrics`; `ControllerState.BrokerChange`
 of the ZooKeeper controller.
 """
@@ -23,10 +26,7 @@ COUNTED_CONTROLLER_EVENTS = frozenset(
 
 
 class ControllerMetrics:
-    """The metrics of one controller incarnation. Reads `image`, never changes it.
-
-    Units: rates in events a second; everything else counts brokers or events.
-    """
+    """The metrics of a controller. Rates are in events per second."""
 
     def __init__(self, host: Host, image: MetadataImage, *, interval_us: int) -> None:
         self._host = host
@@ -55,8 +55,8 @@ class ControllerMetrics:
         brokers = self._image.brokers.values()
         fenced = sum(broker.fenced for broker in brokers)
         return {
-            # A running controller considers itself active, even if another one has taken over. So
-            # does Kafka's controller when it resumes after a pause.
+            # A controller believes that it is active even if another one has taken over meanwhile,
+            # like Kafka's controller after a pause.
             "ActiveControllerCount": 1,
             "FencedBrokerCount": fenced,
             "ActiveBrokerCount": len(brokers) - fenced,

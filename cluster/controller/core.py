@@ -1,20 +1,22 @@
 """The controller as a pure state machine: it takes a request or a timer, and returns one Result.
 
-The controller decides about the cluster's metadata: its brokers, topics, partition leaders and
-in-sync replicas (ISR).
+The controller decides about the metadata of the cluster: which brokers live, which topics exist,
+and the leader and the ISR of each partition. It writes every change to the metadata log, from which
+the brokers read it.
 
-- Image: the metadata as of the end of the metadata log.
-- Incarnation: one life of the controller's node, from a start to its end.
-- Decision: records that change the image, the response to send after they are written, and a reason
-  for the trace.
-- Result: what the caller has to do: replies, timers and trace rows.
-- Stale broker: a broker whose session has ended, because its heartbeats stopped. It gets fenced: it
-  loses its leaderships.
+An input goes through these steps:
 
-The hard state is the metadata log, to which the records of decisions are appended. Only the replay
-of records changes the image, so a standby (another controller) that replays the same log can take
-over. The soft state is the time of each broker's last heartbeat, and the parked Fetch requests,
-which wait for the log to grow.
+1. A function of another module, such as `alter_partition`, makes a Decision: records for the
+   metadata log, and a response.
+2. The records are appended to the log, and then replayed. Only the replay changes the `image`,
+   which is the present metadata. So another controller that replays the same log has the same
+   image, and can take over.
+3. The response and everything else that must be done (timers, trace rows, answers to Fetches that
+   waited for new records) is returned as a Result, which ControllerNode carries out.
+
+Two things are not in the log, and are lost when the controller restarts: when each broker sent its
+last heartbeat, and the Fetches that wait.
+
 Source: Kafka `QuorumController`.
 """
 
@@ -71,16 +73,16 @@ T = TypeVar("T")
 R = TypeVar("R", bound=AnyResponse)
 
 FENCE_TIMER = "maybe-fence-replicas"
-"""Key of the timer for the end of the session that ends first. Both keys are Kafka's names."""
+"""Timer for the next moment at which the session of a broker may end. A name of Kafka."""
 BALANCE_TIMER = "maybe-balance-partition-leaders"
-"""Timer of the periodic elections of preferred leaders."""
+"""Timer for the periodic election of preferred leaders. A name of Kafka."""
 
 
 class ControllerCore:
     """The active controller.
 
-    log: this controller's replica of `__cluster_metadata-0`; `start` replays the log.
-    controller_epoch: must be above every epoch in the log; None stands for the next epoch.
+    `log` is this controller's replica of the metadata log, `__cluster_metadata-0`.
+    `controller_epoch` must be above every epoch in the log; None means the next one.
     """
 
     def __init__(
@@ -100,9 +102,9 @@ class ControllerCore:
         self.controller_epoch = (
             next_controller_epoch(log) if controller_epoch is None else controller_epoch
         )
-        """Leader epoch of the metadata records that this incarnation writes. Read-only."""
+        """The leader epoch of the records that this controller writes."""
         self._epoch_before = log.latest_epoch
-        """Highest epoch in the log when this incarnation began."""
+        """The highest epoch in the log when this controller started."""
         self._liveness = BrokerLiveness(config.broker_session_timeout_ms * 1_000)
         self._brokers = BrokerControl(
             self.image,
@@ -127,7 +129,7 @@ class ControllerCore:
             for batch in batches:
                 for record in decode_records(batch.records):
                     self.image.replay(decode_metadata_record(record))
-        # The log has no times of heartbeats, so this controller cannot know who is silent.
+        # This controller does not know when each broker sent its last heartbeat.
         for broker in self.image.brokers.values():
             if not broker.fenced:
                 self._liveness.touch(broker.broker_id, now_us)
@@ -150,8 +152,8 @@ class ControllerCore:
                 heartbeat = self._brokers.heartbeat(request, now_us)
                 self._carry_out(request_id, heartbeat, result)
                 if heartbeat.records:
-                    # The topics of the cluster's spec are created once all its brokers are
-                    # unfenced. This heartbeat may have unfenced the last of them.
+                    # The topics in the cluster's spec are created when all its brokers are
+                    # unfenced, and this may have been the last one.
                     self._create_topics(result)
             case BrokerRegistrationRequest() as request:
                 self._carry_out(request_id, self._brokers.register(request, now_us), result)
@@ -176,7 +178,7 @@ class ControllerCore:
                     f"a controller answers Fetch and ControllerRequest; "
                     f"{envelope.client_host} sent {type(other).__name__}"
                 )
-        # A heartbeat may have begun the only session, for whose end no timer is set yet.
+        # If this heartbeat has begun the first session, the timer must be set.
         self._schedule_fencing(result, now_us)
         return result
 
@@ -185,7 +187,7 @@ class ControllerCore:
         result = Result()
         if key == FENCE_TIMER:
             self._fence_timer_set = False
-            # One broker at a time, because a decision needs the image after the previous decision.
+            # One after the other, because each decision depends on the image after the last one.
             while (decision := self._brokers.fence_stale_broker(now_us)) is not None:
                 self._write(decision, result)
             self._schedule_fencing(result, now_us)
@@ -205,7 +207,8 @@ class ControllerCore:
     def check_invariants(self, *, thoroughly: bool = False) -> None:
         """Check all invariants between two inputs; `start` must have been called.
 
-        `thoroughly` reads the log, too.
+        If `thoroughly`, the log is read and checked, too.
+
         Raises: InvariantViolation.
         """
         # Checking the image is slow, and only a replay changes the image and its end offset.
@@ -231,13 +234,14 @@ class ControllerCore:
     def _create_topics(self, result: Result) -> None:
         """Create the missing topics of the cluster's spec, once all its brokers are active.
 
-        Until then, and if no topic is missing, there are no records and nothing is written.
+        If there is nothing to create, or not yet, the decision has no records, and nothing is
+        written.
         """
         records = create_missing_topics(self.image, self._cluster.topics, self._cluster.brokers)
         self._write(Decision(None, records=records, reason=TOPIC_CREATED), result)
 
     def _balance_leaders(self, result: Result) -> None:
-        """Make the preferred replica of each partition its leader, if this replica may lead."""
+        """Make the preferred replica of each partition its leader, where this is possible."""
         decision = Decision(None, reason=PREFERRED_LEADER)
         for name, partition in self.image.partitions():
             record = elect_preferred_leader(
@@ -257,8 +261,8 @@ class ControllerCore:
     def _write(self, decision: Decision[T], result: Result) -> None:
         """Append the records of `decision` as one batch, sync the log, and replay the records.
 
-        As in KRaft, the sync comes before an answer or a Fetch can show the records. So a record
-        that a broker has read survives a power loss.
+        As in KRaft, the records are on the disk before anybody can see them. So a record that a
+        broker has read survives a loss of power.
         """
         if decision.records:
             self._log.append_as_leader(
@@ -266,8 +270,8 @@ class ControllerCore:
                 leader_epoch=self.controller_epoch,
             )
             self._log.flush()
-        # These events come before those of the replay: in the trace, a cause (such as a fenced
-        # broker) precedes its effects (new leaders).
+        # Before the events of the replay, so that in the trace the cause (a fenced broker) comes
+        # before its effects (new leaders).
         result.trace.extend(decision.trace)
         for record in decision.records:
             self._replay(record, decision.reason, result)
@@ -290,10 +294,10 @@ class ControllerCore:
     # -- timers --
 
     def _schedule_fencing(self, result: Result, now_us: int) -> None:
-        """Set the timer for the end of the session that ends first, unless the timer is set.
+        """Set the timer for the end of the session that ends first, unless it is set already.
 
-        A heartbeat postpones the end of a session, but does not move the timer. The timer then
-        fires early, finds no stale broker, and is set again.
+        A heartbeat does not move the timer, although the session then ends later. The timer fires
+        too early, finds no stale broker, and is set again.
         """
         next_check_us = self._liveness.next_check_us()
         if self._fence_timer_set or next_check_us is None:
@@ -316,10 +320,10 @@ def _partition_events(
     events = []
     partition = str(name)
     isr = list(after.isr)
-    # A partition that loses its leader gets a new leader epoch, too. The event then has no peer.
+    # A new leader epoch may also mean that the partition has lost its leader.
     if before is None or after.leader_epoch != before.leader_epoch:
         detail: dict[str, object] = {"isr": isr, "reason": reason}
-        # Unclean: a leader from outside the ISR may lack acknowledged records.
+        # A leader that was not in the ISR may lack acknowledged records: an unclean election.
         if before is not None and after.leader != NO_LEADER and after.leader not in before.isr:
             detail["unclean"] = True
         events.append(

@@ -13,9 +13,10 @@ T = TypeVar("T")
 class Decision(Generic[T]):
     """Records for the metadata log, written as one batch, and the response to send after that.
 
-    The metadata log has every change of the cluster; its replay changes the controller's metadata.
-    `reason` explains in the trace why leaders and ISRs changed. `trace` has further events for the
-    trace, such as a fenced broker. Source: Kafka `ControllerResult`.
+    The trace rows of leaders and ISRs that change because of the records have the `reason`. `trace`
+    has other events for the trace, for example that a broker was fenced.
+
+    Source: Kafka `ControllerResult`.
     """
 
     response: T

@@ -1,8 +1,9 @@
 """Elections: the leader and the ISR of a partition after a change.
 
-Pure functions: they take a PartitionRegistration, and return the record that changes it. The ISR is
-the set of in-sync replicas, each of which has every acknowledged record. A clean election takes a
-member of the ISR; an unclean election takes any replica.
+The functions take the present state of a partition, and return the record that changes it. A clean
+election chooses a member of the ISR, which has every acknowledged record. An unclean election may
+choose any replica.
+
 Source: Kafka `PartitionChangeBuilder`.
 DEVIATION: no eligible leader replicas (KIP-966); an unclean leader is not flagged RECOVERING.
 """
@@ -24,13 +25,14 @@ def change_partition(
 ) -> PartitionChangeRecord | None:
     """Return the record that sets the ISR to `target_isr` and elects a leader; None if no change.
 
-    An ISR never becomes empty: if `target_isr` is empty, the present ISR stays, but none of its
-    members is elected. If no member of `target_isr` may lead, the partition has no leader; with
-    `unclean`, the first replica that may lead becomes the leader and the only member of the ISR.
+    If no member of `target_isr` may lead, the partition has no leader. But if `unclean` is True,
+    the first replica that may lead becomes the leader and the only member of the ISR.
+
+    An ISR must never become empty. If `target_isr` is empty, the ISR stays as it is, but none of
+    its members is elected.
     """
     isr = target_isr or partition.isr
-    # The election uses `target_isr`, not `isr`, because a member that stays in the ISR only as the
-    # last one must not lead.
+    # Not `isr`: a member that stays only because the ISR would be empty must not lead.
     leader = _elect(partition, target_isr, is_acceptable_leader)
     if leader == NO_LEADER and unclean:
         leader = next(filter(is_acceptable_leader, partition.replicas), BrokerId(NO_LEADER))

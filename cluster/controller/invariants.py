@@ -1,8 +1,6 @@
 """Invariants of a controller's metadata and of its sessions.
 
-A check raises InvariantViolation with the evidence. The image is the controller's metadata. The ISR
-is the set of a partition's in-sync replicas. A session belongs to an unfenced broker, and ends if
-its heartbeats stop; the broker is then fenced (it may lead no more).
+A check that fails raises InvariantViolation with the evidence.
 """
 
 from collections.abc import Iterable
@@ -69,9 +67,10 @@ def check_sessions(
 ) -> None:
     """Check the sessions of brokers against the metadata.
 
-    tracked: brokers that have a session.
-    shutting_down: brokers whose session is in a controlled shutdown.
-    is_timer_set: True if a timer will fire at the end of the first session, or earlier.
+    `tracked` are the brokers that have a session, and `shutting_down` those of them that are in a
+    controlled shutdown. `is_timer_set` is True if a timer will fire when the first session ends, or
+    earlier. The rules are:
+
 
     - Exactly the unfenced brokers have sessions.
     - If there is a session, the timer is set.

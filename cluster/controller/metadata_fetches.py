@@ -1,9 +1,10 @@
 """Fetches of `__cluster_metadata-0`: answered from the log, or parked until it grows.
 
-The high watermark is the offset below which a majority of controllers has the records. There is a
-single controller here, so the high watermark is the log end. The brokers that fetch the log are
-observers: they never advance the high watermark. A position is the part of a request about one
-partition, mainly its fetch offset.
+A broker that has read everything sends the next Fetch at once. The controller keeps it without an
+answer (*parks* it) until there is a new record, or until its max_wait_ms is over. In KRaft, the
+high watermark is the offset below which a majority of controllers has the records. There is only
+one controller here, so it is always the end of the log.
+
 Source: KRaft's `KafkaRaftClient.handleFetchRequest` (long poll).
 DEVIATION: no divergence check, because the log of a single controller is never truncated.
 """
@@ -25,7 +26,7 @@ TIMER_PREFIX = "fetch-"
 
 
 class MetadataFetches:
-    """Fetch requests of the metadata log: those that wait for a record are parked here."""
+    """Answers the Fetches of the metadata log, and holds those that are parked."""
 
     def __init__(
         self, log: PartitionLog, controller_id: BrokerId, controller_epoch: LeaderEpoch
@@ -34,7 +35,7 @@ class MetadataFetches:
         self._controller_id = controller_id
         self._controller_epoch = controller_epoch
         self._parked: dict[RequestId, FetchPartition] = {}
-        """The position that each parked Fetch requests."""
+        """Parked Fetch -> the part of its request about the metadata log, with the fetch offset."""
 
     def handle(self, request_id: RequestId, request: FetchRequest, result: Result) -> None:
         """Answer a Fetch, or park it for `max_wait_ms` if no record is at its offset yet."""
@@ -69,7 +70,7 @@ class MetadataFetches:
         self._parked.clear()
 
     def _reply(self, request_id: RequestId, position: FetchPartition) -> Reply:
-        """Return the answer from `position` on: records, none at the end, or an error beyond it."""
+        """Return the answer with the records from the fetch offset on, or an error."""
         log = self._log
         in_range = log.log_start_offset <= position.fetch_offset <= log.log_end_offset
         data = PartitionData(
@@ -91,8 +92,7 @@ class MetadataFetches:
 
 def _metadata_position(request: FetchRequest) -> FetchPartition | None:
     """Return the requested position in the metadata log, None if other partitions are requested."""
-    # A broker's Fetch of the metadata log names only this partition. The patterns `(topic,)` and
-    # `(position,)` match a tuple with exactly one item.
+    # `(topic,)` matches a tuple with exactly one item.
     match request.topics:
         case (topic,) if topic.topic == METADATA_PARTITION.topic:
             match topic.partitions:

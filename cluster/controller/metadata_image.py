@@ -1,10 +1,9 @@
 """The metadata image: the state that results from replaying `__cluster_metadata-0`.
 
-The log `__cluster_metadata-0` has every change of the cluster; the controller writes it, brokers
-fetch it. The controller's image is as of the log's end; the image of a broker may be older. Only
-`replay` changes an image. A registration is the state of a broker or a partition in the image. An
-incarnation is one life of a broker; its broker epoch is the offset of its registration record. The
-leader epoch counts a partition's elections, the partition epoch all its changes.
+The controller writes every change of the cluster to this log, and brokers fetch it. The controller
+and each broker have an image. The controller's image is always up to date; that of a broker may be
+older. Only `replay` changes an image.
+
 Source: Kafka `MetadataImage`, `ClusterControlManager.replay`,
 `ReplicationControlManager.replay`.
 """
@@ -33,7 +32,7 @@ from protocol.records.metadata import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistration:
-    """A registered broker. A fenced broker is in no answer to a client and leads no partition."""
+    """What the metadata says of a broker. The epoch is the offset of its registration's record."""
 
     broker_id: BrokerId
     incarnation_id: int
@@ -49,9 +48,11 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRegistration:
-    """A partition's state as the controller decided it. `replicas` is in assignment order.
+    """What the metadata says of a partition.
 
-    Invariant: `isr` is a non-empty part of `replicas`; `leader` is in `isr` or NO_LEADER (-1).
+    `replicas` are in the order of the assignment, the preferred leader first. `isr` is never empty,
+    and `leader` is a member of it, or NO_LEADER (-1). The leader epoch grows with each election,
+    the partition epoch with each change.
     """
 
     replicas: tuple[BrokerId, ...]
@@ -81,9 +82,9 @@ class MetadataImage:
         self.topic_configs: dict[str, TopicConfig] = {}
         """Settings of the topics that have settings of their own."""
         self.deleted_topics: dict[str, None] = {}
-        """Ordered set of the names of deleted topics.
+        """The names of deleted topics, as the keys of the dict.
 
-        `create_missing_topics` does not create them again.
+        `create_missing_topics` must not create them again.
         """
 
     def partition(self, partition: TopicPartition) -> PartitionRegistration | None:
@@ -125,8 +126,9 @@ class MetadataImage:
     def replay(self, record: MetadataRecord) -> TopicPartition | None:
         """Apply the record at `end_offset`; return the partition that it created or changed.
 
-        Returns None for other records. A caller that needs the partitions of a removed topic must
-        read them before the replay.
+        Returns None for a record that is not about one partition. A caller that needs the
+        partitions of a deleted topic must read them before.
+
         Raises: SimulationError for a record that does not fit the image.
         """
         self.end_offset += 1
@@ -136,8 +138,7 @@ class MetadataImage:
             case BrokerRegistrationChangeRecord():
                 self._replay_broker_change(record)
             case TopicRecord():
-                # The partitions come with the PartitionRecords that follow. A TopicRecord of a
-                # topic that exists already changes nothing.
+                # PartitionRecords with the partitions follow. A topic that exists is not changed.
                 if record.name not in self.topics:
                     self.topics[record.name] = []
                     self.topic_offsets[record.name] = self.end_offset - 1
@@ -156,7 +157,7 @@ class MetadataImage:
         return None
 
     def _replay_producer_ids(self, record: ProducerIdsRecord) -> None:
-        """Set the start of the next block; it must grow, or an id would be given out twice.
+        """Set the first id of the next block. It must grow, or an id would be given out twice.
 
         Source: Kafka `ProducerIdControlManager.replay`, which has the same check.
         """
@@ -255,8 +256,7 @@ class MetadataImage:
             ),
             isr=before.isr if record.isr is None else tuple(map(BrokerId, record.isr)),
             leader=BrokerId(record.leader) if has_new_leader else before.leader,
-            # Only a new leader increases the leader epoch; every change increases the partition
-            # epoch. `has_new_leader` counts as 0 or 1.
+            # `has_new_leader` counts as 0 or 1.
             leader_epoch=LeaderEpoch(before.leader_epoch + has_new_leader),
             partition_epoch=PartitionEpoch(before.partition_epoch + 1),
         )

@@ -1,8 +1,7 @@
 """The controller's node: runs a ControllerCore on a Host and carries out its Results.
 
-The core is a state machine without I/O: it returns what must be done as a Result. The Host is all
-that a node may touch: clock, timers, connections, storage, trace. An incarnation is one life of the
-node, from a start to its end.
+The core is a pure state machine. It gets a request or a timer, and returns a Result: the replies to
+send, the timers to set and the trace rows to write.
 """
 
 from collections.abc import Callable

@@ -11,7 +11,7 @@ from protocol.messages.controller import AllocateProducerIdsRequest, AllocatePro
 from protocol.records.metadata import ProducerIdsRecord
 
 BLOCK_SIZE = 1_000
-"""Number of ids in a block. Source: Kafka ProducerIdsBlock."""
+"""Number of producer ids that a broker gets at a time. Source: Kafka ProducerIdsBlock."""
 
 
 def allocate_producer_ids(

@@ -1,7 +1,8 @@
-"""The epochs of a controller's incarnations (its lives): each is higher than all earlier ones.
+"""The epoch of a controller, which must be higher each time that the controller starts.
 
-The controller writes its epoch into every batch of the metadata log. But an incarnation that writes
-no record leaves no epoch in the log. So each incarnation also stores its epoch in a file.
+The controller writes its epoch into every batch of the metadata log. But if it stops before it has
+written a record, the log does not show its epoch. So it also stores the epoch in a file when it
+starts.
 Source: KRaft's `quorum-state` file, which a candidate syncs before it asks for votes.
 """
 
@@ -31,7 +32,7 @@ def begin_controller_epoch(
     content = storage.read_checkpoint(QUORUM_STATE)
     # The file is missing at the first start.
     known = -1 if content is None else msgspec.json.decode(content, type=QuorumState).leader_epoch
-    # The log counts, too, because after a power loss of the real machine the file may be lost.
+    # The log counts, too, because the file may be lost in a power failure.
     epoch = next_controller_epoch(log, known)
     state = QuorumState(leader_id=controller_id, leader_epoch=epoch)
     storage.write_checkpoint(QUORUM_STATE, msgspec.json.encode(state))

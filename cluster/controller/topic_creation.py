@@ -1,11 +1,12 @@
 """Creation of the topics in the cluster's spec, and of topics that clients ask for.
 
-The topics of the spec (the experiment's description of the cluster) are created once all brokers of
-the spec are active, that is, may lead. Other topics are created on request. The ISR is the set of a
-partition's in-sync replicas.
+An experiment describes its cluster by a spec, which names topics. They are created when all brokers
+of the spec are active. Other topics are created by CreateTopics.
+
 Source: Kafka `ReplicationControlManager.createTopic`, `StripedReplicaPlacer` (without racks).
-DEVIATION: Kafka creates `__consumer_offsets` at its first use, and draws the broker from which it
-spreads the replicas of a topic. Here the topics of the spec are created together, and nothing is
+DEVIATION: Kafka creates `__consumer_offsets` at its first use, and chooses at random the broker
+from which it spreads the replicas of a topic. Here the topics of the spec are created together, and
+nothing is
 drawn. All numbers below count from 0:
 - For a topic of the spec, the replicas of partition p begin at the p-th broker.
 - For a topic of CreateTopics, they begin at the (t + p)-th active broker. Here t is the number of
@@ -53,11 +54,11 @@ def replica_assignment(
 def create_missing_topics(
     image: MetadataImage, topics: tuple[TopicSpec, ...], brokers: tuple[BrokerSpec, ...]
 ) -> list[MetadataRecord]:
-    """Return the records that create those topics of the spec that have never existed.
+    """Return the records that create the topics of the spec which have never existed.
 
-    `topics` and `brokers` are the spec's. Returns no records while one of these brokers is not
-    active, because a new partition starts with its whole assignment in the ISR. A deleted topic
-    is not created again.
+    `topics` and `brokers` are those of the spec. While one of the brokers is not active, no records
+    are returned, because a new partition begins with all its replicas in the ISR. A topic that was
+    deleted is not created again.
     """
     missing = [
         topic
@@ -107,7 +108,7 @@ def handle_create_topics(
     decision = Decision(CreateTopicsResponse(), reason=TOPIC_CREATED)
     names = [topic.name for topic in request.topics]
     results: list[CreatableTopicResult] = []
-    # The dict has each name once. A name that the request repeats gets one answer, INVALID_REQUEST.
+    # The dict has each name once. A name that occurs twice gets one answer (INVALID_REQUEST).
     for topic in {each.name: each for each in request.topics}.values():
         try:
             _check_name(image, topic.name, occurrences=names.count(topic.name))
@@ -131,7 +132,7 @@ def _creation(
 ) -> list[MetadataRecord]:
     """Return the records that create one topic. Raises: _Refusal.
 
-    `created_before`: number of topics before this one in the request, including refused ones.
+    `created_before` is the number of topics before this one in the request, even if refused.
     """
     settings = _settings_of(topic)
     # A request either names all replicas, or leaves them to the controller.
@@ -143,7 +144,7 @@ def _creation(
     records: list[MetadataRecord] = [TopicRecord(name=topic.name)]
     records.extend(topic_config_records(topic.name, settings))
     for index, replicas in enumerate(partitions):
-        # Both ways to assign replicas have made sure that at least one replica is active.
+        # At least one replica is active; both functions above have made sure of this.
         isr = tuple(each for each in replicas if image.is_active(BrokerId(each)))
         records.append(
             PartitionRecord(

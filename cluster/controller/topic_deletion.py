@@ -21,8 +21,8 @@ def handle_delete_topics(
 ) -> Decision[DeleteTopicsResponse]:
     """Delete each topic that `request` names.
 
-    Errors, by topic: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REQUEST for a name that the request
-    contains twice, whether or not the topic exists.
+    A topic that does not exist gets UNKNOWN_TOPIC_OR_PARTITION. A name that the request contains
+    twice gets INVALID_REQUEST.
     """
     # The response is replaced at the end, when the results are known.
     decision = Decision(DeleteTopicsResponse())

@@ -1,13 +1,14 @@
 """Verification that an offsets partition is part of a transaction (KIP-890).
 
-The group coordinator requests a verification before it appends a transaction's offsets, so that no
-late request appends to a transaction that has ended. If the partition's log has an open transaction
-of the producer, the partition is part of it, and no request is needed. Otherwise this broker asks
-the transaction coordinator.
+A request of a transaction may be so late that the transaction has ended when it arrives. Its
+records must not be appended then. So before the group coordinator appends a transaction's offsets,
+it asks for a verification. If the log of the partition has an open transaction of the producer,
+this is enough. Otherwise this broker asks the transaction coordinator.
 
-Each verification has a guard: a number that the log gives out for it, and that the later append
-carries. The marker (the record that ends a transaction) makes the guard invalid. So the log refuses
-the append if the transaction has ended meanwhile.
+The transaction may still end while the answer is on its way. Therefore the log gives out a number
+for each verification, the *guard*, and the append carries it. When the marker that ends the
+transaction is appended, the guard becomes invalid, and the log refuses the append.
+
 Source: Kafka `ReplicaManager.maybeStartTransactionVerificationForPartition`,
 `AddPartitionsToTxnManager`.
 """
@@ -33,9 +34,9 @@ from protocol.messages.transaction import (
 
 
 class TransactionVerifier:
-    """Carries out VerifyTransaction, the group coordinator's request for a verification.
+    """Carries out the verifications that the group coordinator asks for.
 
-    `on_verified` gets the outcome, sometimes before `verify` returns.
+    `on_verified` is called with the outcome, sometimes before `verify` returns.
     """
 
     def __init__(
@@ -126,19 +127,18 @@ def _request(asked: VerifyTransaction, name: TopicPartition) -> AddPartitionsToT
 def _error_of(response: AddPartitionsToTxnResponse, *, tells_abortable: bool) -> ErrorCode:
     """Return the error of the only partition, translated for the committing client.
 
-    tells_abortable: the client's version of TxnOffsetCommit knows TRANSACTION_ABORTABLE.
+    `tells_abortable` is True if the client's version of TxnOffsetCommit knows
+    TRANSACTION_ABORTABLE.
     """
     if response.error_code is not ErrorCode.NONE:
         return response.error_code
-    # The answer has one transaction, one topic and one partition, as the request had. The pattern
-    # on the left takes the only error out of the only list.
+    # The request was about one partition of one transaction. So there is one list with one error.
     ((error,),) = (
         [each.partition_error_code for each in topic.results_by_partition]
         for result in response.results_by_transaction
         for topic in result.topic_results
     )
-    # Both translations are Kafka's. The first one returns the older of two codes for a fenced
-    # producer.
+    # Both translations are Kafka's. This error code is older, so all clients know it.
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     # Clients of older versions do not know TRANSACTION_ABORTABLE.

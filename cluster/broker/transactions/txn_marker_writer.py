@@ -1,13 +1,14 @@
 """WriteTxnMarkers: appends transaction markers to the partitions that this broker leads.
 
-A marker is the record that ends a transaction in a partition: it commits or aborts. The request has
-several markers, each for several partitions. It is answered when every marker is acknowledged (all
-in-sync replicas have it) or has failed in each of its partitions.
+A marker is the record that commits or aborts a transaction in a partition. A request has several
+markers, each for several partitions. It is answered when each of these appends is acknowledged or
+has failed.
 
-Markers in offsets partitions (those of `__consumer_offsets`) also concern the group coordinator,
-which gets them through its task queue. A load reads the groups of a partition into memory, and the
-markers may have to wait in this queue behind a load. So, as in Kafka, the group coordinator may
-learn of markers after the request is answered.
+A marker in a partition of `__consumer_offsets` also makes offsets valid, or drops them. So the
+group coordinator is told of it, by a task in its queue (`coordinator_tasks`). As in Kafka, the task
+may have to wait for a load, and then the group coordinator learns of the marker after the request
+was answered.
+
 Source: Kafka `KafkaApis.handleWriteTxnMarkersRequest`.
 """
 
@@ -32,8 +33,10 @@ from protocol.messages.transaction import (
 from protocol.records.control import EndTransactionMarker
 
 OnCompleted = Callable[[int, tuple[int, ...], bool], None]
-"""Takes a marker that was written: the producer's id, the numbers of the offsets partitions that
-have the marker, and True if the marker commits (False if it aborts)."""
+"""Called when a marker was written to partitions of `__consumer_offsets`.
+
+The arguments are the producer's id, the numbers of these partitions, and True if the marker
+commits."""
 
 
 class _Answer:
@@ -43,10 +46,9 @@ class _Answer:
         self.request_id = request_id
         self.request = request
         self.errors: list[dict[TopicPartition, ErrorCode]] = [{} for _ in request.markers]
-        """Outcomes of each marker by partition, in the order of the request. The outcome of a
-        success is ErrorCode.NONE."""
+        """For each marker of the request, its outcome in each partition; NONE is success."""
         self.markers_missing = sum(1 for marker in request.markers if _partitions(marker))
-        """Number of markers with a partition that has no outcome yet; the answer is sent at 0."""
+        """Number of markers that still miss an outcome. When it is 0, the request is answered."""
 
 
 class TxnMarkerWriter:
@@ -67,16 +69,14 @@ class TxnMarkerWriter:
         """Append every marker of the request."""
         answer = _Answer(request_id, request)
         self._waiting.add(request_id)
-        # A request whose markers name no partition is answered here. Otherwise `_ended` answers it,
-        # at the last outcome.
+        # Normally `_ended` answers the request. But here there is nothing to append.
         if not answer.markers_missing:
             self._reply(answer)
         for index, marker in enumerate(request.markers):
             for name in _partitions(marker):
                 self._append(answer, index, marker, name)
-        # An append waits until the partition's high watermark (the offset below which every in-sync
-        # replica has the records) passes it. If the leader is the only in-sync replica, the append
-        # above has moved the high watermark itself, and `complete_delayed` ends the wait now.
+        # An append waits for the high watermark. If the leader is the only in-sync replica, the
+        # append itself has moved it, and the wait ends now.
         self._replicas.complete_delayed()
 
     def _append(
@@ -113,7 +113,7 @@ class TxnMarkerWriter:
         """
 
         def acknowledged(error: ErrorCode) -> None:
-            # `await_acknowledgement` never calls this before it returns, so `timer` exists (below).
+            # `timer` is set by now, because this is never called before `_await` has returned.
             timer.cancel()
             on_end(error)
 
@@ -130,7 +130,6 @@ class TxnMarkerWriter:
         marker = answer.request.markers[index]
         errors = answer.errors[index]
         errors[name] = error
-        # Each partition of a marker has one outcome, so counting shows whether all are there.
         if len(errors) < len(_partitions(marker)):
             return  # other partitions of this marker have no outcome yet
         offsets_partitions = tuple(
