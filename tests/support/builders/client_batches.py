@@ -24,11 +24,12 @@ def client_batch(
     has_keys: bool = True,
     timestamp_ms: int = 7,
 ) -> RecordBatch:
-    """Return a batch with one record for each value, or without values with one record "v".
+    """Return a batch with one record for each value.
 
-    The key of a record is equal to its value. If the producer has an id, its epoch is 0 and its
-    first sequence number is 0, unless the test sets others. `compression` is the number of the
-    codec in Kafka's format; with 0 the batch is not compressed.
+    Without values, the batch has one record with the value "v". The key of each record is equal to
+    the record's value. A producer with an id has the epoch 0 and begins with the sequence number 0,
+    unless the test sets other numbers. `compression` is the number that Kafka's format has for a
+    codec; 0 means that the batch is not compressed.
     """
     is_idempotent = producer_id != NO_PRODUCER_ID
     default_sequence = 0 if is_idempotent else NO_SEQUENCE
@@ -45,15 +46,16 @@ def client_batch(
         compression=compression,
         codecs=CODECS,
     )
-    # A broker reads the batch of a client from bytes, so write it as bytes and read it again.
+    # A real broker decodes the batch of a client from bytes. So this batch is encoded and decoded,
+    # too. Otherwise it would lack what only decoding sets, such as the header `batch.kafka`.
     (batch,) = decode_batches(encode_batch(built, CODECS))
     return batch
 
 
 def resealed(batch: RecordBatch, header: KafkaHeader | None = None, **changes: int) -> RecordBatch:
-    """Return a copy of a batch with another header or with other fields, and a CRC that fits them.
+    """Return a copy of a batch with a changed header or changed fields, and with the right CRC.
 
-    Raises: ValueError if the batch is not in Kafka's format.
+    Raises: ValueError if the batch is not in Kafka's format, and therefore has no CRC.
     """
     header = header or batch.kafka
     if header is None:

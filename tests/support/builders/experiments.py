@@ -8,9 +8,10 @@ from chaos.experiment.structs import Experiment
 
 
 def experiment(**changes: object) -> Experiment:
-    """Return a valid experiment: two consumers in the group `readers`, whose coordinator crashes.
+    """Return a valid experiment: two consumers in a group, and a crash of the group's coordinator.
 
-    `changes` replace top-level keys of the file: `experiment(faults=[])` has no fault.
+    `changes` replace top-level keys of the experiment's file. For example, `experiment(faults=[])`
+    is an experiment without faults.
     """
     content: dict[str, Any] = {
         "version": 1,

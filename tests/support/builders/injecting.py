@@ -1,8 +1,9 @@
 """A fault injector on a cluster without nodes (FakeRuntime), for tests of single faults.
 
-For each fault of an experiment's plan, the injector records in a journal when the fault was
-injected and healed, and which nodes it hit. It also writes rows into the trace (the recorded events
-of the run). A test can look at both.
+An experiment has a plan, which is a list of faults. For each fault of the plan, the injector
+records in a journal when the fault was injected and healed, and which nodes it hit. The injector
+also writes rows into the trace, which is the list of all events of the run. A test can look at both
+the journal and the trace.
 """
 
 from typing import Any
@@ -22,11 +23,13 @@ from tests.support.harness.fake_runtime import FakeRuntime
 
 
 class Injecting:
-    """Injects and heals single faults of an experiment, given by their index in its plan.
+    """Injects and heals single faults of an experiment.
 
-    The experiment is a small one with the faults `faults`, written as in a file, or it is
-    `own_experiment`. The cluster is `runtime`, by default a new FakeRuntime. A test finds the rows
-    of the trace in `rows`, and the lines of the injector's log in `log`.
+    A fault is given by its index in the experiment's plan. By default the experiment is a small one
+    with the faults `faults`, which are written as in an experiment's file; a test can pass another
+    experiment as `own_experiment`. `runtime` is the cluster, by default a new FakeRuntime.
+
+    A test finds the rows of the trace in `rows`, and the lines of the injector's log in `log`.
     """
 
     def __init__(
@@ -42,8 +45,8 @@ class Injecting:
         # From now on each row of the trace is appended to `rows`.
         self.runtime.observe_with(self.rows.append)
         self.log: list[str] = []
-        # After each change a journal calls the given function with its entries, so that a real run
-        # can save them. Here nothing is saved.
+        # After each change, a journal passes its entries to the given function. In a real run the
+        # function saves them. Here nothing is saved.
         self.journal = Journal(self.plan, lambda entries: None)
         self.injector = FaultInjector(
             self.experiment, self.runtime, self.journal, self.log.append, seed=7
@@ -82,7 +85,8 @@ class Injecting:
     def traced(self) -> list[tuple[str, str | None, dict[str, Any]]]:
         """Return kind, peer and decoded detail of every row of the trace.
 
-        The peer is the other node that a row is about, if any. If a row has no detail, it is {}.
+        The peer is the other node that a row is about, if there is one. The detail is {} for a row
+        without a detail.
         """
         return [
             (row.kind, row.peer, {} if row.detail is None else msgspec.json.decode(row.detail))

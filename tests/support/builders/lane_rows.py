@@ -1,12 +1,14 @@
 """Rows for tests of the lanes: the charts that stand one below the other on a report's time line.
 
-Each function returns a row of one table, with all its columns. A test gives only the times and
-names that matter to it; times are seconds of the run's clock (`..._s`). With `changes` it replaces
-other columns: `tenure("broker-2", 0, 5, 60, commits=7)`. If an end is None, the run ended before,
-at 60 s.
+Each function returns a row of one table, with all columns of the table. A test passes only the
+times and names that matter to it; times are seconds of the run's clock (`..._s`). Through `changes`
+a test sets any other column, as in `tenure("broker-2", 0, 5, 60, commits=7)`. Every run ends at
+60 s. A time of None stands for an event that had not happened when the run ended.
 
-Most rows are about the group `readers`, whose offsets are in `__consumer_offsets-2`. The broker
-that leads this partition coordinates the group, and the time in which it does is called its tenure.
+Most rows are about the group `readers`, whose offsets are in the partition `__consumer_offsets-2`.
+The leader of this partition coordinates the group. The time during which one broker does so is
+called a tenure of this broker. Several functions are about `crash-0`, the only fault of the run: at
+11.25 s broker-2 crashes.
 """
 
 from typing import Any
@@ -27,7 +29,7 @@ def _us_or_none(time_s: float | None) -> int | None:
 
 
 def _length_us(from_s: float, to_s: float | None) -> int:
-    """Return the time from `from_s` to `to_s`, or to the end of the run at 60 s."""
+    """Return the microseconds from `from_s` to `to_s`, or to the end of the run at 60 s."""
     end_s = 60 if to_s is None else to_s
     return us(end_s - from_s)
 
@@ -66,7 +68,8 @@ def load(leader: str, epoch: int, from_s: float, to_s: float, **changes: object)
     """Return a row of `broker_phases`: `leader` takes over __consumer_offsets-2 after crash-0.
 
     The controller decides on the new leader 0.1 s before `from_s`. At `from_s` the new leader
-    learns of it, and begins to load the groups of the partition. At `to_s` it has loaded them.
+    learns of this decision, and begins to load the partition's groups. At `to_s` all groups are
+    loaded.
     """
     return {
         "fault": "crash-0",
@@ -89,7 +92,10 @@ def load(leader: str, epoch: int, from_s: float, to_s: float, **changes: object)
 
 
 def tenure_overlap(from_s: float, to_s: float) -> Row:
-    """Return a row of `tenure_overlaps`: broker-2 still coordinates when broker-0 does, too."""
+    """Return a row of `tenure_overlaps`: broker-2 still coordinates, although broker-0 took over.
+
+    Both brokers coordinate the groups of __consumer_offsets-2 from `from_s` to `to_s`.
+    """
     return {
         "partition": OFFSETS_2,
         "older_broker": "broker-2",
@@ -129,8 +135,9 @@ def rebalance(
 ) -> Row:
     """Return a row of `rebalances`: consumer-1 joins `readers`, whose coordinator is broker-2.
 
-    At `joined_s` all members have joined, so that generation 2 begins after generation 1. At
-    `stable_s` the new assignment is stored. Either is None if the rebalance did not get so far.
+    At `joined_s` all members have joined, and generation 2 of the group begins. At `stable_s` the
+    assignment of this generation is stored. `joined_s` or `stable_s` is None if the rebalance did
+    not get so far.
     """
     return {
         "group": GROUP,
@@ -163,7 +170,8 @@ def ownership(
 ) -> Row:
     """Return a row of `ownership`: a consumer owns a partition from `from_s` to `to_s`.
 
-    It got the partition in generation 1, from broker-2 in leader epoch 0.
+    The consumer got the partition in generation 1 from broker-2, which coordinated the group in
+    leader epoch 0.
     """
     return {
         "group": GROUP,
@@ -187,7 +195,8 @@ def ownership_overlap(
 ) -> Row:
     """Return a row of `ownership_overlaps`: two consumers own a partition at the same time.
 
-    `first` got it in generation 1 from broker-2. `second` got it in generation 2 from broker-0.
+    The consumer `first` got the partition in generation 1 from broker-2. The consumer `second` got
+    the same partition in generation 2 from broker-0.
     """
     return {
         "group": GROUP,
@@ -210,8 +219,9 @@ def ownership_overlap(
 def gap(kind: str, subject: str, from_s: float, to_s: float | None, **changes: object) -> Row:
     """Return a row of `availability`: how long a subject had no success around crash-0.
 
-    Its last success before the crash is at `from_s`, its first one after the crash at `to_s`. The
-    subject is a group, a member or a partition: `kind` says which, and `subject` is its name.
+    The subject is a group, a member or a partition. `kind` says which of the three it is, and
+    `subject` is its name. The subject's last success before the crash is at `from_s`, and its first
+    success after the crash at `to_s`.
     """
     return {
         "fault": "crash-0",
@@ -228,7 +238,7 @@ def gap(kind: str, subject: str, from_s: float, to_s: float | None, **changes: o
 def message(api: str, sender: str, receiver: str, sent_s: float, **changes: object) -> Row:
     """Return a row of `messages` around crash-0: a request and its answer.
 
-    The receiver answers in the moment in which the request arrives. Each way takes 1 ms.
+    The request takes 1 ms to its receiver, which answers at once. The answer takes 1 ms, too.
     """
     return {
         "fault": "crash-0",

@@ -1,8 +1,9 @@
 """Frames between the nodes `a` and `b`, and link rules about them.
 
-A frame is one message on a connection: it opens the connection, is a request or a response, or
-closes the connection. A link rule says what happens to the frames that its selector matches; it may
-cut or slow them, for example. By default `a` is the client and `b` the server, on connection 1.
+A frame is one message on a connection. There are four kinds: a frame opens the connection, is a
+request, is a response, or closes the connection. A link rule has a selector, which matches some of
+the frames, and an effect on the matched frames: it delays or drops them, for example. By default
+`a` is the client, `b` is the server, and the frame is on connection 1.
 """
 
 from cluster.host.frames import CloseFrame, OpenFrame, RequestFrame, ResponseFrame
@@ -24,9 +25,10 @@ def request(
     destination: NodeName = B,
     find: bool = False,
 ) -> RequestFrame:
-    """Return the frame of a Heartbeat, or if `find` is True of a FindCoordinator.
+    """Return the frame of a request.
 
-    `number` is its correlation id, by which a test recognizes the request.
+    The request is a Heartbeat, or a FindCoordinator if `find` is True. `number` is its correlation
+    id, by which a test recognizes the request.
     """
     body: AnyRequest = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
     if find:
@@ -52,7 +54,10 @@ def response(
     destination: NodeName = A,
     find: bool = False,
 ) -> ResponseFrame:
-    """Return the frame that answers request `number`, which was made with the same `find`."""
+    """Return the frame that answers request `number`.
+
+    `find` has to be the same as for the request.
+    """
     body: AnyResponse = HeartbeatResponse()
     if find:
         body = FindCoordinatorResponse(coordinators=())
@@ -88,7 +93,10 @@ def close(
     source: NodeName = A,
     destination: NodeName = B,
 ) -> CloseFrame:
-    """Return the frame that closes a connection, sent by its client or else by its server."""
+    """Return the frame that closes a connection.
+
+    The client of the connection has sent it, or the server if `by_client` is False.
+    """
     return CloseFrame(
         source=source, destination=destination, connection_id=connection, by_client=by_client
     )

@@ -1,6 +1,7 @@
-"""The packaged spaces, each of them read only once in a process, because that takes seconds.
+"""The spaces that are part of the package, for tests.
 
-A space is a file that says which faults and settings a search may choose from.
+A space is a file that says which faults and settings a search may choose from. To read a space
+takes seconds, so each space is read only once in a process.
 """
 
 from functools import cache

@@ -1,8 +1,9 @@
 """Builders for the tests of the partition log: logs, replicas and fetches with sensible defaults.
 
 A test may set three kinds of epochs. A partition gets a new `leader_epoch` with each election, and
-a new `partition_epoch` whenever the controller changes its leader or its ISR. A broker gets a new
-broker epoch when it registers after a restart; followers send it as the `replica_epoch`.
+a new `partition_epoch` whenever the controller changes the partition's leader or ISR. A broker gets
+a new broker epoch when it registers after a restart. A follower sends its own broker epoch in each
+fetch, where the field is called `replica_epoch`.
 """
 
 from partition_log.batches import build_batch
@@ -26,7 +27,7 @@ MESSAGE_MAX_BYTES = 1_048_588
 FETCH_MAX_BYTES = 1_048_576
 """Kafka's default of replica.fetch.max.bytes."""
 NO_LIMIT = 2**62
-"""A number of bytes that no test reaches."""
+"""A number of bytes that no log of a test reaches."""
 A, B, C = BrokerId(0), BrokerId(1), BrokerId(2)
 REPLICAS = (A, B, C)
 EVERYBODY = {A: BrokerEpoch(100), B: BrokerEpoch(101), C: BrokerEpoch(102)}
@@ -34,20 +35,23 @@ EVERYBODY = {A: BrokerEpoch(100), B: BrokerEpoch(101), C: BrokerEpoch(102)}
 
 
 def records(*values: str) -> tuple[Record, ...]:
-    """Return one record for each value. Its key is equal to its value."""
+    """Return one record for each value. The key of a record is equal to its value."""
     timestamp_ms = 7
     return tuple(Record(value.encode(), value.encode(), timestamp_ms) for value in values)
 
 
 def batch(*values: str, base_offset: int = 0, leader_epoch: int = 0) -> RecordBatch:
-    """Return a batch with one record for each value, or without values with one record "v"."""
+    """Return a batch with one record for each value.
+
+    Without values, the batch has one record with the value "v".
+    """
     return build_batch(
         records(*(values or ("v",))), base_offset=base_offset, leader_epoch=leader_epoch
     )
 
 
 def log(storage: LogStorage | None = None, *, high_watermark: int = 0) -> PartitionLog:
-    """Return a log on `storage`, or without one on a new storage in memory."""
+    """Return a log on `storage`. By default this is a new storage in memory."""
     if storage is None:
         storage = MemoryLogStorage()
     return PartitionLog(PARTITION, storage, high_watermark=high_watermark)
@@ -56,8 +60,8 @@ def log(storage: LogStorage | None = None, *, high_watermark: int = 0) -> Partit
 def log_of_epochs(*epochs: int) -> PartitionLog:
     """Return a log with one record for each of the leader epochs.
 
-    The value of a record is "offset@epoch": `log_of_epochs(0, 0, 2)` has the values "0@0", "1@0"
-    and "2@2".
+    The value of a record is its offset and its epoch: the log `log_of_epochs(0, 0, 2)` has the
+    values "0@0", "1@0" and "2@2".
     """
     made = log()
     for epoch in epochs:
@@ -126,8 +130,8 @@ def leader(
 ) -> Partition:
     """Return a replica that leads since `now_us`, by default with an empty log.
 
-    No follower has fetched from it yet. So the high watermark can move only if the leader is the
-    only broker in `isr`.
+    No follower has fetched from the leader yet. So at first the high watermark can move only if the
+    leader is the only broker in `isr`.
     """
     made = replica(
         broker,
@@ -196,11 +200,12 @@ def fetch_as(
 ) -> FetchResult:
     """Fetch from `leading` as the follower `broker`, whose log ends at `offset`.
 
-    Afterwards the invariants of the log and of the partition are checked.
+    Afterwards the invariants of the leader's log and partition are checked.
 
-    broker: -1 stands for a consumer.
+    broker: the id of the follower. -1 stands for a consumer.
     last_fetched_epoch: the leader epoch of the follower's last record; -1 if its log is empty.
-    replica_epoch: the broker epoch in the request, by default that of EVERYBODY.
+    replica_epoch: the broker epoch in the request. By default it is the epoch that EVERYBODY has
+        for this broker.
     """
     request = fetch_request(
         offset, leader_epoch=leader_epoch, last_fetched_epoch=last_fetched_epoch
@@ -211,8 +216,9 @@ def fetch_as(
     else:
         # A consumer has no broker epoch, and sends -1.
         epoch = EVERYBODY.get(BrokerId(broker), BrokerEpoch(-1))
-    # A real broker first calls `fetch_nothing`, which is cheap. It returns an answer only if there
-    # are no records to send, and this answer must be equal to that of `fetch`.
+    # A real broker first calls `fetch_nothing`, because it is cheap. If there are no records to
+    # send, `fetch_nothing` returns an answer, which must be equal to the answer of `fetch`.
+    # Otherwise it returns None.
     quick_answer = leading.fetch_nothing(request, broker, epoch, now_us)
     result = leading.fetch(
         request, replica_id=broker, replica_epoch=epoch, max_bytes=max_bytes, now_us=now_us

@@ -1,6 +1,7 @@
 """Directories of runs that never happened, for tests of the commands that read runs.
 
-`past_run` writes one as a run leaves it, and `analysed_run` one that was analysed, too.
+`past_run` writes a directory with the files that a run leaves. `analysed_run` also writes the
+tables and the summary, which the analysis of a run adds.
 """
 
 import re
@@ -22,7 +23,7 @@ from results_schema.results import EXIT_PASS, CheckReport, Results, RunOutcome, 
 from tests.support.builders.experiments import experiment
 
 _TABLES_PAGE = Path(__file__).parents[3] / "docs" / "TABLES.md"
-# The types as the page names them -> the types in a Parquet file.
+# The name of a column's type in docs/TABLES.md -> the type in a Parquet file.
 _TYPES: Mapping[str, pa.DataType] = {
     "string": pa.string(),
     "int": pa.int32(),
@@ -74,10 +75,10 @@ def results(
 def past_run(
     root: Path, of: Experiment | None = None, *, verdict: Verdict = Verdict.PASS
 ) -> RunDirectory:
-    """Write the directory of a run of the experiment `of`, by default of a small one.
+    """Write the directory of a run of the experiment `of`, by default of a small experiment.
 
-    The run was steady from 6 s on and ended at 46 s. Its exit code is always 0, even if the verdict
-    is another one.
+    The run was steady from 6 s on and ended at 46 s. The exit code in its results is always 0, even
+    if the verdict is not PASS: the tested commands do not read this exit code.
     """
     own_experiment = of or experiment()
     run = create_run_directory(
@@ -105,7 +106,7 @@ def past_run(
 def write_rows(run: RunDirectory, count: int) -> None:
     """Write `count` rows as the events of a run.
 
-    They have only one column, because the tested commands only count them.
+    The rows have a single column, because the tested commands only count the rows.
     """
     rows = pa.table({"run": [run.manifest.run] * count})
     pq.write_table(rows, run.events / EVENTS_FILE)
@@ -117,9 +118,9 @@ def analysed_run(
     of: Experiment | None = None,
     verdict: Verdict = Verdict.PASS,
 ) -> RunDirectory:
-    """Write the directory of a run that was analysed: with all tables, but without rows in them.
+    """Write the directory of a run that was analysed.
 
-    Its summary has the faults `faults`.
+    All tables exist, but they have no rows. The summary of the run has the faults `faults`.
     """
     run = past_run(root, of, verdict=verdict)
     for name, columns in _columns_of_tables().items():
@@ -143,15 +144,16 @@ def analysed_run(
 
 
 def _columns_of_tables() -> dict[str, list[tuple[str, str]]]:
-    """Return the columns of every table as (name, type) pairs, as docs/TABLES.md has them.
+    """Return the columns of every table as (name, type) pairs.
 
-    Another test makes sure that the page agrees with the tables that the pipeline writes.
+    They are taken from the page docs/TABLES.md. A test of its own makes sure that this page agrees
+    with the tables that the pipeline writes.
     """
     tables: dict[str, list[tuple[str, str]]] = {}
     columns: list[tuple[str, str]] = []
     for line in _TABLES_PAGE.read_text(encoding="utf-8").splitlines():
-        # A heading such as `## rebalances` begins a table. Each column has a line below it, such as
-        # "| `group` | string | ... |".
+        # On the page, a heading such as `## rebalances` begins the description of a table. Below
+        # the heading, each column has a line such as "| `group` | string | ... |".
         if heading := re.fullmatch(r"## (\w+)", line):
             columns = tables.setdefault(heading[1], [])
         elif row := re.fullmatch(r"\| `(\w+)` \| (\S+) \| .*\|", line):

@@ -19,8 +19,8 @@ A crashed broker loses its leaderships after 1.5 s, and a new group waits 0.5 s 
 def quick_experiment(**changes: object) -> Experiment:
     """Return an experiment in which the coordinator of a group of two members crashes.
 
-    The crash comes 1 s after the cluster has become steady, because times of faults count from
-    there.
+    The time of a fault counts from the moment in which the cluster has become steady. So the crash
+    comes 1 s after that moment.
     """
     quick: dict[str, object] = {
         "name": "quick",
@@ -40,12 +40,13 @@ def quick_experiment(**changes: object) -> Experiment:
 
 
 def failing_experiment() -> Experiment:
-    """Return an experiment that breaks a promise with every seed.
+    """Return an experiment that breaks one of Kafka's promises with every seed.
 
-    A guard is a safety rule of Kafka that an experiment can switch off. The guard
-    `high_watermark_gate` lets a coordinator acknowledge a commit only when all in-sync replicas
-    have it. Here it is off, and the coordinator is cut off from the other brokers. So it
-    acknowledges commits that nobody else has, and they are lost when another broker takes over.
+    A guard is a safety rule of Kafka that an experiment can switch off. While the guard
+    `high_watermark_gate` is on, a coordinator acknowledges a commit only when all in-sync replicas
+    have stored it. Here the guard is off, and the coordinator is cut off from the other brokers.
+    So the coordinator acknowledges commits that no other broker has. These commits are lost when
+    another broker takes over, although Kafka promises that an acknowledged commit stays.
 
     The pause of a member has no part in this: the promise also breaks without the pause.
     """

@@ -18,7 +18,7 @@ from results_schema.manifest import Manifest, RunStatus
 from results_schema.results import Results, RunOutcome, Verdict
 
 RUN = "a_run/2026-01-02T03-04-05.678Z"
-"""The name of the run: its experiment, and the time of its start."""
+"""The name of the run. It consists of the name of the experiment and the time of the start."""
 SECOND_US = 1_000_000
 _TABLES = Path(__file__).parents[3] / "docs" / "TABLES.md"
 
@@ -26,9 +26,10 @@ _TABLES = Path(__file__).parents[3] / "docs" / "TABLES.md"
 def run_facts(**changes: Any) -> RunFacts:  # noqa: ANN401 - any field of the structs in it
     """Return the facts of a run without faults that passed: steady from 6 s on, ended at 60 s.
 
-    `changes` are fields of RunFacts, Manifest or Results, or one of the keys `question`, `expect`
-    and `links` of the experiment: `run_facts(seed=8, verdict=Verdict.VIOLATED)`. With
-    `verdict=None` the facts have no results.
+    RunFacts contains a Manifest, which contains keys of the experiment's file, and Results. A test
+    can change a field of each of these three structs, and the keys `question`, `expect` and
+    `links`, as in `run_facts(seed=8, verdict=Verdict.VIOLATED)`. With `verdict=None` the facts have
+    no results.
     """
 
     def taken(names: Iterable[str]) -> dict[str, Any]:
@@ -72,8 +73,8 @@ def run_facts(**changes: Any) -> RunFacts:  # noqa: ANN401 - any field of the st
 def journal_entry(**changes: Any) -> JournalEntry:  # noqa: ANN401 - any field of JournalEntry
     """Return the journal's entry of crash-0: broker-2 is down from 11.25 s to 36.25 s.
 
-    `changes` are fields of JournalEntry. `groups` and `partitions` may be given, too: these are
-    what the fault affects (its blast radius).
+    `changes` are fields of JournalEntry. A test may also pass `groups` and `partitions`, the groups
+    and partitions that the fault affects. They are the fields of its blast radius.
     """
     radius = BlastRadius(
         groups=changes.pop("groups", ("readers",)),
@@ -116,9 +117,10 @@ def report_input(
     summary: RunSummary | None = None,
     tables: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
 ) -> ReportInput:
-    """Return the input of a report. Tables that are not given exist, but have no rows."""
+    """Return the input of a report. A table that is not in `tables` exists, but has no rows."""
     given = {name: tuple(dict(row) for row in rows) for name, rows in (tables or {}).items()}
-    # docs/TABLES.md describes all tables. Each has a heading with its name: `## rebalances`.
+    # docs/TABLES.md describes all tables. The description of a table has a heading with the name
+    # of the table: `## rebalances`.
     all_tables = re.findall(r"^## (\w+)$", _TABLES.read_text(encoding="utf-8"), re.M)
     rows = {name: given.get(name, ()) for name in (*all_tables, *given)}
     return ReportInput(
@@ -131,8 +133,8 @@ def report_input(
 def small_chart(**changes: Any) -> Chart:  # noqa: ANN401 - any field of Chart
     """Return a chart of two bars on the time axis.
 
-    The second bar has the name `</script>`. If a page does not escape it, it ends the page's
-    script, and the test notices.
+    The second bar has the name `</script>`. A page must escape this name. If it does not, the name
+    ends the page's script too early, and the test fails.
     """
     from_s, to_s = time_params()
     spec = (

@@ -1,8 +1,8 @@
 """Rows of tables, as `docs/TABLES.md` describes them, and summaries of runs, for tests of reports.
 
-By default they are about one fault, crash-0: at 10 s broker-2 crashes, which coordinates the group
-`readers`, and broker-0 takes over in leader epoch 1. Times are microseconds. With `changes` a test
-replaces columns or adds some.
+By default the rows are about one fault, crash-0. At 10 s broker-2 crashes, the coordinator of the
+group `readers`. broker-0 takes over as coordinator in leader epoch 1. Times are microseconds. With
+`changes` a test replaces columns or adds columns.
 
 The recovery from a fault is divided into phases that follow each other. The brokers have these:
 
@@ -14,7 +14,7 @@ The recovery from a fault is divided into phases that follow each other. The bro
 A member has these:
 
 1. notice: the member notices that its coordinator is gone;
-2. rediscover: the member learns from a broker which one is its new coordinator;
+2. rediscover: the member learns from a broker which broker is the new coordinator;
 3. accept: a request of the member has success at the new coordinator.
 """
 
@@ -34,9 +34,10 @@ OFFSETS = "__consumer_offsets-2"
 
 
 def broker_phase(*lengths_us: int | None, **changes: Any) -> Row:  # noqa: ANN401 - a column's
-    """Return a row of `broker_phases`; the lengths are those of the four phases in their order.
+    """Return a row of `broker_phases`, given the lengths of the four phases in their order.
 
-    The first phase begins at 10 s. If a phase has no length (or None), it was never completed.
+    The first phase begins at 10 s. A phase that was never completed has the length None; at the
+    end, such lengths may be left out.
     """
     row: Row = {
         "fault": "crash-0",
@@ -58,9 +59,10 @@ def broker_phase(*lengths_us: int | None, **changes: Any) -> Row:  # noqa: ANN40
 
 
 def client_phase(consumer: str, *lengths_us: int | None, **changes: Any) -> Row:  # noqa: ANN401
-    """Return a row of `client_phases`; the lengths are those of the three phases in their order.
+    """Return a row of `client_phases`, given the lengths of the three phases in their order.
 
-    The first phase begins at 10 s. If a phase has no length (or None), it was never completed.
+    The first phase begins at 10 s. A phase that was never completed has the length None; at the
+    end, such lengths may be left out.
     """
     has_noticed = bool(lengths_us) and lengths_us[0] is not None
     row: Row = {
@@ -83,6 +85,7 @@ def client_phase(consumer: str, *lengths_us: int | None, **changes: Any) -> Row:
         "commit_timeouts": 0,
         "late_heartbeats": 0,
     }
+    # The columns of the three phases, as in `broker_phase`.
     columns = (
         ("notice_us", "unknown_us"),
         ("rediscover_us", "named_us"),
@@ -96,8 +99,9 @@ def _phase_cells(
 ) -> Row:
     """Return the cells of phases that follow each other from `fault_us` on.
 
-    `columns` has for each phase the column of its length and that of its end. From the first phase
-    without a length on, all cells are None: a phase cannot be completed if the one before was not.
+    `columns` has a pair for each phase: the column with the phase's length, and the column with the
+    time of its end. A phase cannot be completed if the phase before was not completed. So all cells
+    are None from the first phase on that has no length.
     """
     row: Row = {"fault_us": fault_us}
     end_us: int | None = fault_us
@@ -114,8 +118,8 @@ def _phase_cells(
 def gap(kind: str, subject: str, gap_us: int | None, **changes: Any) -> Row:  # noqa: ANN401
     """Return a row of `availability`: how long a group, member or partition had no success.
 
-    `kind` says which of the three it is, and `subject` is its name. If `gap_us` is None, it had no
-    success any more before the run ended.
+    `kind` says which of the three it is, and `subject` is its name. `gap_us` is None if the subject
+    had no success any more before the run ended.
     """
     row: Row = {
         "fault": "crash-0",
@@ -150,8 +154,8 @@ def fault_row(**changes: Any) -> Row:  # noqa: ANN401
 def rebalance(**changes: Any) -> Row:  # noqa: ANN401
     """Return a row of `rebalances`: the coordinator removed c-0, which sent no heartbeat in time.
 
-    The rebalance began 45 s after the crash. After a second the other members had joined again, and
-    900 us later they got their partitions.
+    The rebalance began 45 s after the crash. A second later the other members had joined again. Yet
+    900 us later these members got their partitions.
     """
     row: Row = {
         "group": GROUP,
@@ -180,7 +184,7 @@ def rebalance(**changes: Any) -> Row:  # noqa: ANN401
 
 
 def rebalances_of(**changes: Any) -> Rebalances:  # noqa: ANN401
-    """Return the figures of a group of equal rebalances; here it is the one of `rebalance`."""
+    """Return the figures of rebalances that are equal; by default of one, that of `rebalance`."""
     values: dict[str, Any] = {
         "group": GROUP,
         "broker": "broker-0",
@@ -211,8 +215,8 @@ def distribution(values: Sequence[int | None], *, bound_us: int = 0) -> Distribu
     percentiles: dict[int, int] = {}
     if measured:
         for percent in PERCENTS:
-            # The nearest-rank percentile: of 10 values, the 95th is the one with rank 9.5, rounded
-            # up to 10.
+            # The nearest-rank percentile. For example, the 95th percentile of 10 values has rank
+            # 9.5, which is rounded up to 10.
             rank = math.ceil(len(measured) * percent / 100)
             percentiles[percent] = measured[rank - 1]
     return Distribution(
@@ -231,11 +235,12 @@ def fault_summary(
     bound_us: int = 0,
     **changes: Any,  # noqa: ANN401 - any field of FaultSummary
 ) -> FaultSummary:
-    """Return the summary of a crash, whose measures are computed from rows of tables.
+    """Return the summary of a crash. Its measures are computed from rows of tables.
 
     tables: the rows by the name of their table.
-    values: more values, by the name of their measure.
-    bound_us: the difference between the clocks of two nodes; used for measures that span two nodes.
+    values: values that are in no row, by the name of their measure.
+    bound_us: the difference between the clocks of two nodes. A measure has this error if it
+        compares times of two nodes.
     """
     fault = changes.get("fault", "crash-0")
     values_of_measure: dict[str, list[int | None]] = {

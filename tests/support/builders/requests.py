@@ -83,9 +83,10 @@ def sync_group(
     protocol_type: str | None = "consumer",
     protocol_name: str | None = "range",
 ) -> SyncGroupRequest:
-    """Return a SyncGroup. Only that of the group's leader has `assignments`.
+    """Return a SyncGroup.
 
-    They map the id of each member to its encoded partitions.
+    `assignments` maps the id of each member to the member's encoded partitions. Only the SyncGroup
+    of the group's leader has assignments.
     """
     return SyncGroupRequest(
         group_id=group_id,
@@ -143,8 +144,9 @@ def offset_commit(
 ) -> OffsetCommitRequest:
     """Return an OffsetCommit: `offset_commit({("foo", 0): 42})` commits 42 for partition foo-0.
 
-    By default it has no member and no generation, as a commit of a consumer that is no member of
-    the group. A generation, leader epoch or retention time of -1 means that the request has none.
+    By default the request names no member and no generation. Such a commit is sent by a consumer
+    that is no member of the group. A generation, leader epoch or retention time of -1 means that
+    the request has no such value.
     """
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for (topic, index), offset in offsets.items():
@@ -202,8 +204,9 @@ def offset_fetch(
 ) -> OffsetFetchRequest:
     """Return an OffsetFetch: `offset_fetch(("foo", 0))` asks for the group's offset in foo-0.
 
-    Without partitions it asks for all partitions in which the group has committed. With
-    `require_stable` it demands an error for a partition with an offset in an open transaction.
+    Without partitions, the request asks for all partitions in which the group has committed. With
+    `require_stable`, the coordinator has to answer with an error for a partition whose offset is
+    part of an open transaction.
     """
     indexes_of_topic: dict[str, list[int]] = {}
     for topic, index in partitions:

@@ -1,7 +1,8 @@
 """Build a trace by hand, for the tests of checkers and of other code that reads traces.
 
-A trace is a list of rows, one for each recorded event. Each method of `Rows` adds the row of one
-event, or several rows that belong together:
+A trace is a list of rows, one for each recorded event of a run. A checker reads a trace and says
+whether Kafka's promises were kept. Each method of `Rows` adds the row of one event, or several rows
+that belong together:
 
     rows = Rows()
     rows.assigned(1, "consumer-0", partitions=2)
@@ -59,7 +60,7 @@ class Rows:
         incarnation: int = 0,
         **columns: Unpack[Columns],
     ) -> TraceRow:
-        """Add one row. The node's own clock shows the same time as that of the run.
+        """Add one row. The node's own clock and the clock of the run show the same time.
 
         `incarnation` says how often the node was restarted before.
         """
@@ -112,7 +113,7 @@ class Rows:
     ) -> int:
         """Let `node` begin to append a batch at `base_offset`.
 
-        Return the append id, by which the rows of its begin and its end belong together.
+        Return the append id. The row of the append's end must have the same append id.
         """
         self._last_append_id += 1
         self._append(
@@ -189,9 +190,11 @@ class Rows:
         peer: str | None = None,
         member: str | None = None,
     ) -> None:
-        """Let a consumer get partitions: those with the given names, or the first ones of `t`.
+        """Let a consumer get partitions, by default the partition t-0.
 
-        With `partitions=2` it gets t-0 and t-1. `peer` is the coordinator that sent them.
+        The consumer gets the partitions with the given names. Without names it gets the first
+        partitions of the topic `t`: t-0 and t-1 with `partitions=2`. `peer` is the coordinator that
+        sent the assignment.
         """
         if names is None:
             names = [f"t-{index}" for index in range(partitions)]
@@ -211,7 +214,7 @@ class Rows:
     ) -> None:
         """Let a consumer give up its partitions for a rebalance.
 
-        If `lost` is True, it learns that it no longer owns them.
+        If `lost` is True, the consumer instead learns that it has already lost its partitions.
         """
         self.add(
             time_s,
@@ -278,7 +281,7 @@ class Rows:
     def commit_failed(
         self, time_s: float, consumer: str, offset: int, error: str, *, peer: str = "broker-0"
     ) -> None:
-        """Let a commit for t-0 fail, which a consumer has sent to `peer`."""
+        """Let a commit for t-0 fail. The consumer has sent this commit to `peer`."""
         self.add(
             time_s,
             consumer,
@@ -436,7 +439,7 @@ class Rows:
     ) -> None:
         """Let the coordinator on `node` begin a generation, because all members have joined.
 
-        It stores the assignment 10 ms later.
+        10 ms later the coordinator stores the assignment. The first of the members is the leader.
         """
         self.group_state(
             time_s, node, "PreparingRebalance", "CompletingRebalance", generation=generation
@@ -462,7 +465,10 @@ class Rows:
         offset: int = 100,
         partition: str = "t-0",
     ) -> None:
-        """Let the coordinator on `node` store a commit, whose append has this append id."""
+        """Let the coordinator on `node` store a commit.
+
+        `append_id` is what `append_started` returned when the commit was appended to the log.
+        """
         self.add(
             time_s,
             node,
@@ -487,7 +493,7 @@ class Rows:
         cause: str | None = None,
         error: str | None = None,
     ) -> None:
-        """Let a consumer change its state. If the reason is an error code, `error` names it."""
+        """Let a consumer change its state. `error` names an error code that is the reason."""
         if cause is None and error is not None:
             cause = MemberStateCause.ERROR
         self.add(
@@ -514,7 +520,7 @@ class Rows:
     ) -> None:
         """Let the coordinator on `node` restart the session timer of a member.
 
-        The reason is a request of this API.
+        The reason is a request of the member, and `api` is the API of this request.
         """
         self.add(
             time_s,
@@ -580,7 +586,7 @@ class Rows:
             TraceKind.ADMIN_COMMIT,
             group="g",
             partition="t-0",
-            # An administrator is no member, and has no generation.
+            # An administrator is no member of the group, and sends the generation -1.
             member="",
             generation=-1,
             offset=offset,

@@ -1,8 +1,9 @@
 """Inputs of a report that compares two designs of group coordination, in a run with two groups.
 
-In the group `old` there is no coordinator. Each member reads from ZooKeeper which members there are
-(its view), computes which partitions it shall own (its plan), and tries to own them; all this is
-one attempt. In the group `new` a coordinator gives the partitions to the members in rebalances.
+The group `old` has no coordinator. Each of its members makes attempts, which have three steps: the
+member reads from ZooKeeper which members there are (its view), computes which partitions it shall
+own (its plan), and tries to own these partitions. In the group `new` a coordinator gives the
+partitions to the members in rebalances.
 
 The run is steady from 10 s on. At 15 s a member joins each group, and at 60 s the run ends. A test
 may add the crash of a member at 35 s (DEATH_US).
@@ -44,8 +45,9 @@ def two_design_facts(
 ) -> RunFacts:
     """Return the facts of a run in which the last member of each group joins late.
 
-    `old` and `new` say how many members the two groups have after that.
+    `old` and `new` are the numbers of members that the two groups have after this join.
     """
+    # Times in an experiment count from the steady state, which begins at 10 s. So "5s" is JOIN_US.
     group = {"topics": ["t"], "late_members": [{"at": "5s", "members": 1}]}
     config = {
         "cluster": {"brokers": 1},
@@ -77,8 +79,8 @@ def owned(group: str, member: int, partition: int, from_us: int, to_us: int | No
 def attempt(member: int, started_us: int, members: Sequence[int], **changes: Any) -> Row:  # noqa: ANN401 - columns
     """Return a row of `zookeeper_attempts`: a successful attempt of a member of `old`.
 
-    After 50 ms the member has read its view and computed its plan. After 100 ms the attempt has
-    succeeded. The view has the members with the numbers `members`.
+    The view has the members with the numbers `members`. 50 ms after the start of the attempt, the
+    member has read its view and computed its plan. After 100 ms the attempt has succeeded.
     """
     row: Row = {
         "group": "old",
@@ -127,14 +129,14 @@ def two_design_tables(**tables: Sequence[Row]) -> RunTables:
     rows["zookeeper_watches"] = [
         {"group": "old", "fired_us": JOIN_US + 5_000},
         {"group": "old", "fired_us": JOIN_US + 6_000},
-        # The join must not count this watch, which fired before.
+        # This watch fired before the join. So it must not be counted for the join.
         {"group": "old", "fired_us": STEADY_US},
     ]
     rows["zookeeper_operations"] = [
         {"group": "old", "effect": "read", "from_us": JOIN_US, "requests": 54},
         {"group": "old", "effect": "write", "from_us": JOIN_US + 100_000, "requests": 18},
         {"group": "old", "effect": "session", "from_us": JOIN_US, "requests": 7},
-        # The join must not count these reads, which were sent before.
+        # These reads were sent before the join. So they must not be counted for the join.
         {"group": "old", "effect": "read", "from_us": STEADY_US, "requests": 99},
     ]
     rows["coordinator_requests"] = [
@@ -156,7 +158,10 @@ def two_design_tables(**tables: Sequence[Row]) -> RunTables:
 
 
 def crash_of(member: str, injected_us: int = DEATH_US, healed_us: int | None = None) -> Row:
-    """Return a row of `faults`: one member crashes, and at `healed_us` it is started again."""
+    """Return a row of `faults`: one member crashes, and at `healed_us` it is started again.
+
+    If `healed_us` is None, the member stays down.
+    """
     return {
         "kind": "crash",
         "node": member,
@@ -170,5 +175,6 @@ def crash_of(member: str, injected_us: int = DEATH_US, healed_us: int | None = N
 
 def two_design_input() -> Any:  # noqa: ANN401 - see report_input
     """Return the input of the report on a run with both groups."""
-    # RunTables has no public way to get all its tables. Its field `_read` has them by name.
+    # RunTables has no public way to get all its tables. Its field `_read` maps their names to their
+    # rows.
     return report_input(two_design_facts(), tables=two_design_tables()._read)
