@@ -1,8 +1,11 @@
-"""The states of a group: the table of legal transitions, and `transition_to`, which obeys it.
+"""The states of a group, and the transitions between them.
 
-`transition_to` is the only method that writes a group's state. Ids such as GM-05 are cases of
-Kafka's GroupMetadataTest (docs/kafka/BEHAVIOUR.md 10.2). The arguments of `Group` are its id, its
-offsets partition, its state and the time in microseconds.
+`transition_to` is the only method that changes the state of a group. It allows the transitions that
+Kafka allows, and raises an error at any other. `Group("g", 0, GroupState.EMPTY, 1_000)` is a group
+"g" of offsets partition 0 that is Empty, created at 1,000 us.
+
+A line such as "GM-05: ..." says which case of Kafka's GroupMetadataTest a test repeats
+(docs/kafka/BEHAVIOUR.md 10.2).
 """
 
 import pytest
@@ -52,26 +55,30 @@ def test_transition_is_allowed_exactly_where_kafka_allows_it(
     GM-20: not Dead to PreparingRebalance
     GM-21: not Dead to CompletingRebalance
     """
-    # The group was created at 1,000 us, which is 1 ms: see the last assertion.
     group = Group("g", 0, source, 1_000)
     trace: list[TraceEvent] = []
     # `transition_to` does not check that the cause fits the states, so one cause does for all.
+    cause = GroupStateCause.UNLOADED
+
     if (source, target) in LEGAL:
-        group.transition_to(target, now_us=5_000, cause=GroupStateCause.UNLOADED, trace=trace)
+        group.transition_to(target, now_us=5_000, cause=cause, trace=trace)
         assert group.state is target
-        assert group.current_state_timestamp_ms == 5  # now_us in milliseconds
-        assert [(e.kind, e.cause, e.detail) for e in trace] == [
-            (TraceKind.GROUP_STATE, "unloaded", {"from": source.value, "to": target.value})
-        ]
+        assert group.current_state_timestamp_ms == 5
+        (event,) = trace
+        assert event.kind is TraceKind.GROUP_STATE
+        assert event.cause == "unloaded"
+        assert event.detail == {"from": source.value, "to": target.value}
     else:
-        # The error message names the state of the group.
+        # The error message has the state of the group.
         with pytest.raises(IllegalTransition, match=source.value):
-            group.transition_to(target, now_us=5_000, cause=GroupStateCause.UNLOADED, trace=trace)
-        assert (group.state, group.current_state_timestamp_ms, trace) == (source, 1, [])
+            group.transition_to(target, now_us=5_000, cause=cause, trace=trace)
+        assert group.state is source
+        assert group.current_state_timestamp_ms == 1  # the time of its creation
+        assert trace == []
 
 
 def test_can_rebalance_in_the_states_that_may_precede_preparing() -> None:
-    """A rebalance can begin in Empty, CompletingRebalance and Stable (E, C, S).
+    """A rebalance can begin in the states Empty, CompletingRebalance and Stable.
 
     GM-01: a new group can rebalance
     GM-02: a completing group can rebalance
@@ -83,9 +90,9 @@ def test_can_rebalance_in_the_states_that_may_precede_preparing() -> None:
 
 
 def test_states_print_as_kafka_prints_them() -> None:
-    """ListGroups, DescribeGroups and the trace (the run's recorded events) use these names."""
-    # The keys of this table are all states.
-    assert [state.value for state in VALID_PREVIOUS_STATES] == [
+    """Kafka's tools show these names to users, in the answers to DescribeGroups for example."""
+    all_states = list(VALID_PREVIOUS_STATES)  # the keys of the table of transitions
+    assert [state.value for state in all_states] == [
         "Empty",
         "PreparingRebalance",
         "CompletingRebalance",
@@ -95,11 +102,13 @@ def test_states_print_as_kafka_prints_them() -> None:
 
 
 def test_illegal_transition_error_lists_the_history_of_the_group() -> None:
-    """The error message has the transitions of the group so far, with their causes."""
+    """The error message has the transitions of the group so far, with their causes.
+
+    Here the group cannot become Stable, because it is in PreparingRebalance.
+    """
     group = Group("g", 0, E, 0)
     group.transition_to(
         P, now_us=0, cause=RebalanceCause.JOIN, cause_text="member m joined", trace=[]
     )
-    # A group in PreparingRebalance cannot become Stable.
     with pytest.raises(IllegalTransition, match=r"Empty -> PreparingRebalance \(member m joined\)"):
         group.transition_to(S, now_us=0, cause=GroupStateCause.ASSIGNMENT_STORED, trace=[])

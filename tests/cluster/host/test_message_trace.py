@@ -1,7 +1,9 @@
-"""The columns group, member and generation in the trace row of a request.
+"""The recorded event of a request says which group, member and generation it is about.
 
-The trace is the run's table of events. None in a column says that the request has no such field, or
-that the row leaves it out.
+The events of a run are the rows of a table, the trace. When a client sends a request, the row of
+this event has the columns `group`, `member` and `generation`, among others. A Heartbeat of member
+"m" of group "g" in generation 3 has ("g", "m", 3), for example. The test has such a triple for each
+request that is about a group, and None where the request does not have the value.
 """
 
 import pytest
@@ -28,8 +30,8 @@ from protocol.messages.offset import (
 from protocol.messages.transaction import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
 from protocol.trace import TraceKind
 
-OTHER = OffsetFetchRequestGroup(group_id="other", member_id="n", member_epoch=8)
-"""A second group in a request. The row does not name it."""
+SECOND_GROUP = OffsetFetchRequestGroup(group_id="other", member_id="n", member_epoch=8)
+"""A second group in a request. The row does not have it."""
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,10 @@ OTHER = OffsetFetchRequestGroup(group_id="other", member_id="n", member_epoch=8)
         (LeaveGroupRequest(group_id="g", members=()), ("g", None, None)),
         (
             OffsetFetchRequest(
-                groups=(OffsetFetchRequestGroup(group_id="g", member_id="m", member_epoch=3), OTHER)
+                groups=(
+                    OffsetFetchRequestGroup(group_id="g", member_id="m", member_epoch=3),
+                    SECOND_GROUP,
+                )
             ),
             ("g", "m", 3),
         ),
@@ -88,11 +93,10 @@ OTHER = OffsetFetchRequestGroup(group_id="other", member_id="n", member_epoch=8)
 def test_row_of_a_request_has_the_group_columns_of_its_api(
     request_body: AnyRequest, columns: tuple[str | None, str | None, int | None]
 ) -> None:
-    """`columns` are the group, the member and the generation in the row of the request.
+    """If a request has several groups or members, the row has the first of them.
 
-    If a request has several groups or members, the row has the first of them. A member epoch counts
-    as a generation. A request without a generation, such as JoinGroup, has None in that column. The
-    row of an OffsetDelete leaves all three columns out.
+    Newer requests have a member epoch, which is in the column `generation`. An OffsetDelete is
+    special: it has a group, but its row leaves the three columns out.
     """
     api = API_OF_REQUEST[type(request_body)]
     envelope = RequestEnvelope(

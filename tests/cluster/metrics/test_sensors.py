@@ -1,11 +1,18 @@
-"""Sensors: rates, maxima and averages of recent values, as Kafka computes them.
+"""Rates, maxima and averages of recent values, computed as in Kafka's metrics.
 
-- A SampledSensor keeps the values of two windows of 30 s each, as in Kafka's own metrics.
-- A Meter computes like a meter of the library Yammer, which Kafka's older metrics use. Its rates
-  change only at its ticks, every 5 s. Each tick mixes the old rate with the rate of the last 5 s,
-  so old marks count less and less.
-- Times are arguments, in milliseconds: `Meter(1_000)` begins at 1 s.
-- `attributes("m", now_ms)` has the values of a meter under the names that JMX shows.
+Kafka has metrics of two kinds, and so have the nodes of the test lab:
+
+- A SampledSensor looks at the last 60 s, which are two windows of 30 s. It is that of the newer
+  metrics, such as `offset-commit-rate`.
+- A Meter is that of the older metrics, which use the library Yammer. It has a rate over one minute,
+  over five and over fifteen, which change every 5 s, at a tick. A tick mixes the rate so far with
+  that of the last 5 s, so old events count less and less.
+
+Neither has a clock, so each call has the time in milliseconds:
+
+    meter = Meter(1_000)             # the meter begins at 1 s
+    meter.mark(3_000)                # something happened at 3 s
+    meter.attributes("m", 5_000)     # the values at 5 s: {"m.Count": 1, "m.MeanRate": 0.25, ...}
 """
 
 import math
@@ -16,18 +23,19 @@ from cluster.metrics.sensors import Meter, SampledSensor
 
 
 def test_sensor_without_values_has_no_values() -> None:
-    """As in Kafka, without values a maximum and an average are NaN, a rate and a count are 0."""
+    """As in Kafka, the maximum and the average of nothing are NaN. Its rate and count are 0."""
     sensor = SampledSensor()
-    assert (sensor.count, sensor.rate(1_000)) == (0, 0.0)
+    assert sensor.count == 0
+    assert sensor.rate(1_000) == 0.0
     assert math.isnan(sensor.max(1_000))
     assert math.isnan(sensor.average(1_000))
 
 
 def test_first_values_are_averaged_over_a_whole_window() -> None:
-    """Three values in the first second give a rate of about 0.1 per second, and not of 3.
+    """Three values in the first second are a rate of about 0.1 per second, and not of 3.
 
-    The rate is for at least one whole window of 30 s, although only 1 s has passed. Kafka adds the
-    time of the present window, so the rate at 1 s is 3 / (30 + 1).
+    Kafka acts as if a whole window of 30 s had passed before. So the rate at 1 s is 3 / (30 + 1).
+    When the first window has passed indeed, no time is added to its 30 s.
     """
     sensor = SampledSensor()
     for now_ms in (0, 500, 1_000):
@@ -37,9 +45,10 @@ def test_first_values_are_averaged_over_a_whole_window() -> None:
 
 
 def test_rate_covers_the_last_two_windows() -> None:
-    """Of 90 values, one each second, the rate counts the 60 of the last two windows.
+    """There is one value each second, from 0 s to 89 s. At 89 s the third window has begun.
 
-    At 89 s the second of these windows has lasted for 29 s: 60 / (30 + 29).
+    The rate is that of the second window, of 30 s, and of the 29 s of the third. They have 30
+    values each.
     """
     sensor = SampledSensor()
     for now_ms in range(0, 90_000, 1_000):
@@ -49,27 +58,29 @@ def test_rate_covers_the_last_two_windows() -> None:
 
 
 def test_values_are_forgotten_after_two_windows_and_the_count_is_not() -> None:
-    """Both values are in one window, which is dropped 60 s after its last value: at 70 s."""
+    """Both values are in one window, which is dropped 60 s after its last value, at 70 s."""
     sensor = SampledSensor()
     sensor.record(250, 0)
     sensor.record(50, 10_000)
-    assert (sensor.max(69_999), sensor.average(69_999)) == (250, 150)
+    assert sensor.max(69_999) == 250
+    assert sensor.average(69_999) == 150
     assert math.isnan(sensor.max(70_000))
     assert sensor.rate(70_000) == 0.0
-    assert sensor.count == 300  # a count is the sum of all values
+    assert sensor.count == 250 + 50  # the sum of all values, as in Kafka
 
 
 def test_meter_without_marks_has_rates_of_zero() -> None:
-    """The rates are 0 and not NaN, however long the meter exists."""
+    """The rates are 0, and not NaN, at the beginning and also after ten minutes."""
     meter = Meter(1_000)
     assert set(meter.attributes("m", 1_000).values()) == {0}
     assert set(meter.attributes("m", 600_000).values()) == {0}
 
 
 def test_rates_of_a_meter_change_only_at_its_ticks() -> None:
-    """The meter begins at 1 s, and its first tick is at 6 s. Its count and mean are always current.
+    """The meter begins at 1 s, so its first tick is at 6 s. Only its count and mean are current.
 
-    The mean rate is three marks in 4.999 s. The first tick sets the other rates to 3 / 5 = 0.6.
+    Just before the tick, the mean rate is that of three marks in 4.999 s. The tick sets the other
+    rates to 3 / 5 = 0.6. They keep this value up to the next tick, at 11 s.
     """
     meter = Meter(1_000)
     for now_ms in (1_000, 3_000, 5_999):
@@ -81,19 +92,22 @@ def test_rates_of_a_meter_change_only_at_its_ticks() -> None:
         "m.FiveMinuteRate": 0,
         "m.FifteenMinuteRate": 0,
     }
-    # The first tick takes the rate of its 5 s as it is; later ticks take averages.
-    first = meter.attributes("m", 6_000)
-    assert first["m.OneMinuteRate"] == first["m.FifteenMinuteRate"] == 0.6
+    # The first tick takes the rate of its 5 s as it is. Later ticks will take averages.
+    at_first_tick = meter.attributes("m", 6_000)
+    assert at_first_tick["m.OneMinuteRate"] == 0.6
+    assert at_first_tick["m.FifteenMinuteRate"] == 0.6
     assert meter.attributes("m", 10_999)["m.OneMinuteRate"] == 0.6
 
 
 @pytest.mark.parametrize(("name", "minutes"), [("One", 1), ("Five", 5), ("Fifteen", 15)])
 def test_rates_of_a_meter_decay_over_their_minutes(name: str, minutes: int) -> None:
-    """A rate over `minutes` falls to 1/e in that time, even if the meter was not read meanwhile.
+    """Without new marks, a rate over some minutes falls to 1/e of its value in this time.
 
-    50 marks in the first 5 s are 10 per second. Then there are no marks.
+    The meter has 50 marks in the first 5 s, which are 10 per second, and then none. It must not
+    matter whether the meter is read at every tick or only once, at the end.
     """
-    read_often, read_once = Meter(0), Meter(0)
+    read_often = Meter(0)
+    read_once = Meter(0)
     for meter in (read_often, read_once):
         for _ in range(50):
             meter.mark(4_999)
@@ -108,12 +122,13 @@ def test_rates_of_a_meter_decay_over_their_minutes(name: str, minutes: int) -> N
 def test_steady_marks_raise_the_one_minute_rate_of_a_meter_first() -> None:
     """A rate over a shorter time follows a change faster.
 
-    After a quiet first tick there are two marks per second, for a minute. By then the one-minute
-    rate has risen to 1 - 1/e of its final value, 2. The rates over longer times are lower.
+    There are no marks before the first tick, and then two per second for a minute. After this
+    minute the one-minute rate has come up to 1 - 1/e of 2. The rates over longer times are lower.
     """
     meter = Meter(0)
     for now_ms in range(5_000, 65_000, 500):
         meter.mark(now_ms)
     rates = meter.attributes("m", 65_000)
-    assert rates["m.OneMinuteRate"] == pytest.approx(2 * (1 - 1 / math.e), abs=1e-6)
-    assert rates["m.OneMinuteRate"] > rates["m.FiveMinuteRate"] > rates["m.FifteenMinuteRate"] > 0
+    one_minute = rates["m.OneMinuteRate"]
+    assert one_minute == pytest.approx(2 * (1 - 1 / math.e), abs=1e-6)
+    assert one_minute > rates["m.FiveMinuteRate"] > rates["m.FifteenMinuteRate"] > 0

@@ -1,9 +1,11 @@
-"""Addresses at which brokers listen for Kafka clients, as the cluster's spec says.
+"""The addresses at which brokers of the test lab listen for real Kafka clients.
 
-Kafka clients are programs outside of the run. A binding has the host and the port at which a broker
-listens for them, and the number of the first connection. The other connections have the numbers
-after it. Without a listener in the spec there is no binding. The brokers have the ids 3 and 7 here.
-An incarnation is one life of a broker.
+Real clients, such as Java's, are programs outside of the lab. They can connect if the description
+of the cluster (ClusterSpec) contains a listener. Then `listener_binding` says at which host and
+port each broker listens. In the tests the cluster has two brokers, whose ids are 3 and 7.
+
+A broker that restarts begins another incarnation. Connections are numbered, and no number may occur
+twice. Therefore each incarnation of each broker has a range of its own, from `first_number` on.
 """
 
 import pytest
@@ -38,44 +40,54 @@ def binding_of(
     incarnation: Incarnation = FIRST,
     port: int | None = None,
 ) -> ListenerBinding | None:
-    """Return the binding of a broker; `port` is the port of its former incarnation."""
+    """Return the binding of a broker, by default of broker 7.
+
+    `port` is the port at which the broker has listened before, in its last incarnation.
+    """
     return listener_binding(
         cluster(listener), broker, incarnation, run_id="r", default_host="10.0.0.1", port=port
     )
 
 
 def test_ports_follow_the_brokers_order_and_not_their_ids() -> None:
-    """The broker at place i listens at first_port + i. With first_port 0 each gets a free port."""
-    ports = []
-    for first_port in (9_092, 0):
-        binding = binding_of(ListenerSpec(first_port=first_port))
-        assert binding is not None
-        ports.append(binding.port)
-    assert ports == [9_093, 0]
+    """Broker 7 is the second broker of the cluster, so it listens at the port after the first one.
+
+    The port 0 stands for any port that is free. Then each broker has 0.
+    """
+    binding = binding_of(ListenerSpec(first_port=9_092))
+    assert binding is not None
+    assert binding.port == 9_093
+
+    binding = binding_of(ListenerSpec(first_port=0))
+    assert binding is not None
+    assert binding.port == 0
 
 
 def test_later_incarnation_has_the_port_of_the_former_and_its_own_numbers() -> None:
-    """Clients find a restarted broker at its old port, also if the system has chosen that port.
+    """Clients find a restarted broker at its old port, also if the system had chosen that port.
 
-    Connections are numbered from `first_number` on. A number occurs only once in a run.
+    The numbers of its connections begin at another number than before.
     """
-    before = binding_of(ListenerSpec())
-    # 41,000 stands for the port of the first incarnation.
-    after = binding_of(ListenerSpec(), incarnation=SECOND, port=41_000)
+    first_life = binding_of(ListenerSpec())
+    second_life = binding_of(ListenerSpec(), incarnation=SECOND, port=41_000)
     other_broker = binding_of(ListenerSpec(), broker=BROKERS[0])
-    assert before is not None
-    assert after is not None
+    assert first_life is not None
+    assert second_life is not None
     assert other_broker is not None
-    assert after.port == 41_000
-    assert len({before.first_number, after.first_number, other_broker.first_number}) == 3
+    assert second_life.port == 41_000
+    bindings = (first_life, second_life, other_broker)
+    assert len({binding.first_number for binding in bindings}) == 3
 
 
 def test_host_is_the_runtimes_unless_the_spec_names_one() -> None:
-    """The default host of a runtime is the loopback address, or the address of a machine."""
-    default, named = binding_of(ListenerSpec()), binding_of(ListenerSpec(host="127.0.0.2"))
+    """`listener_binding` gets a default host, the address of the broker's machine for example."""
+    default = binding_of(ListenerSpec())
     assert default is not None
-    assert named is not None
-    assert (default.host, named.host) == ("10.0.0.1", "127.0.0.2")
+    assert default.host == "10.0.0.1"
+
+    configured = binding_of(ListenerSpec(host="127.0.0.2"))
+    assert configured is not None
+    assert configured.host == "127.0.0.2"
 
 
 def test_no_node_listens_without_a_listener_in_the_spec_and_no_controller_does() -> None:
@@ -87,9 +99,9 @@ def test_no_node_listens_without_a_listener_in_the_spec_and_no_controller_does()
 
 
 def test_cluster_id_has_kafkas_form_and_is_constant_in_a_run() -> None:
-    """The cluster id of Kafka is a UUID of 128 bits in base64, which has 22 characters.
+    """The id of a Kafka cluster has 22 characters: a UUID of 128 bits in base64.
 
-    Here it follows from the id of the run, the argument.
+    Here it is computed from the id of the run, so it does not change when a broker restarts.
     """
     assert len(cluster_id("one")) == 22
     assert cluster_id("one") == cluster_id("one")
@@ -103,22 +115,22 @@ def test_wildcard_address_is_advertised_as_the_machines_name() -> None:
 
 
 def test_address_of_ipv6_has_brackets() -> None:
-    """An IPv6 address contains colons, so without brackets the port would not be clear."""
+    """An IPv6 address has colons itself, so without brackets nobody could tell what the port is."""
     assert address_text(BrokerEndpoint(name="P", host="::1", port=1)) == "[::1]:1"
     assert address_text(BrokerEndpoint(name="P", host="h", port=1)) == "h:1"
 
 
 def test_occupied_port_is_named_in_the_error() -> None:
-    """The error message has the whole address."""
-    with bind("127.0.0.1", 0) as taken:
-        taken.listen()
-        port = taken.getsockname()[1]
+    """If another program uses the port, the user must learn which port this is."""
+    with bind("127.0.0.1", 0) as other_socket:
+        other_socket.listen()
+        port = other_socket.getsockname()[1]
         with pytest.raises(OSError, match=rf"Kafka clients at 127\.0\.0\.1:{port}: "):
             bind("127.0.0.1", port)
 
 
 def test_name_of_a_client_never_equals_that_of_a_node() -> None:
-    """A client that calls itself broker-0 gets another name. A long name is cut."""
+    """A client may call itself "broker-0". Its name gets a prefix, and a long name is cut."""
     assert client_node("broker-0") == NodeName("client:broker-0")
     assert is_kafka_client(client_node(""))
     assert not is_kafka_client(broker_name(0))

@@ -1,9 +1,13 @@
-"""The check of metrics in virtual time finds planted bugs in counts, times and rates.
+"""The check of metrics finds nodes whose metrics do not agree with what they did.
 
-A node writes samples of its metrics into the trace (the run's recorded rows of events). A sample
-must agree with the rows that the node has written since its start. The run has samples every 10 s.
-The coordinator crashes at 12 s, and another broker loads the group. A test plants a bug: it
-replaces a method by a wrong one.
+A node of the test lab has metrics like those of Kafka, such as `offset-commit-count`. It also
+records every commit and every other event in the trace of the run. The check compares the two: the
+metric must be the number of commits in the trace.
+
+Each test plants a bug into the metrics: it replaces a method by a wrong one. Then `reason_of` plays
+a run in virtual time, which must end as BROKEN, and returns the reason. In the run the nodes record
+their metrics every 10 s. The group's coordinator crashes at 12 s, and another broker loads the
+group.
 """
 
 from collections.abc import Callable
@@ -25,7 +29,7 @@ CRASH: dict[str, object] = {
 
 
 def played_run() -> PlayedRun:
-    """Play a group of one member, whose commits have the offsets of two partitions each."""
+    """Play the run. The only member of the group commits the offsets of two partitions at once."""
     return play(small(CRASH, group=readers(members=1)), seed=1)
 
 
@@ -43,14 +47,17 @@ def test_sound_run_has_no_violation() -> None:
 
 
 def without(kind: TraceKind) -> Callable[[CoordinatorMetrics, TraceEvent], None]:
-    """Return an `observe` of the metrics that ignores the events of one kind."""
+    """Return a method in place of `observe`, which ignores the events of one kind.
+
+    The metrics of a coordinator count the events that are given to `observe`.
+    """
     observe = CoordinatorMetrics.observe
 
-    def overlook(self: CoordinatorMetrics, event: TraceEvent) -> None:
+    def observe_others(self: CoordinatorMetrics, event: TraceEvent) -> None:
         if event.kind is not kind:
             observe(self, event)
 
-    return overlook
+    return observe_others
 
 
 @pytest.mark.parametrize(
@@ -71,10 +78,10 @@ def test_event_that_is_not_counted_is_found(
 
 
 def test_offset_counted_in_place_of_its_append_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: a commit counts once for each of its offsets, as in Kafka's new coordinator.
+    """Planted bug: a commit of two offsets counts twice, as in Kafka's new coordinator.
 
-    The coordinator of these runs must count a commit once. It remembers the commit that it has
-    counted last in `_last_commit`. The bug forgets this commit before each offset.
+    It must count once here. There is an event for each offset, and the metrics remember in
+    `_last_commit` which commit they have counted. The bug makes them forget it.
     """
     observe = CoordinatorMetrics.observe
 
@@ -90,21 +97,21 @@ def test_offset_counted_in_place_of_its_append_is_found(monkeypatch: pytest.Monk
 def test_load_that_is_not_timed_or_timed_wrongly_is_found(
     monkeypatch: pytest.MonkeyPatch, factor: int
 ) -> None:
-    """Planted bug: the metric ignores a load (factor 0), or doubles its time (factor 2)."""
+    """Planted bug: the metric of load times ignores a load (factor 0), or doubles its time."""
     loaded = CoordinatorMetrics.loaded
 
-    def load(self: CoordinatorMetrics, took_us: int) -> None:
+    def loaded_in_another_time(self: CoordinatorMetrics, took_us: int) -> None:
         if factor:
             loaded(self, factor * took_us)
 
-    monkeypatch.setattr(CoordinatorMetrics, "loaded", load)
+    monkeypatch.setattr(CoordinatorMetrics, "loaded", loaded_in_another_time)
     assert "partition-load-time-max: " in reason_of()
 
 
 def test_meter_with_a_wrong_clock_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: the clock of the controller's meters runs a million times too fast.
+    """Planted bug: the controller's meters get a wrong time.
 
-    The bug multiplies microseconds by 1,000 in place of dividing them.
+    To get milliseconds, the bug multiplies microseconds by 1,000 in place of dividing them.
     """
     monkeypatch.setattr(ControllerMetrics, "_now_ms", lambda self: self._host.now_us() * 1_000)
     assert "LeaderElectionRateAndTimeMs.MeanRate: expected" in reason_of()
@@ -112,5 +119,5 @@ def test_meter_with_a_wrong_clock_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_election_that_is_not_counted_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: the controller's meters count nothing."""
-    monkeypatch.setattr(ControllerMetrics, "observe", lambda *_: None)
+    monkeypatch.setattr(ControllerMetrics, "observe", lambda _self, _event: None)
     assert "LeaderElectionRateAndTimeMs.Count: expected" in reason_of()

@@ -1,6 +1,9 @@
-"""Answers of a transaction coordinator: the check compares them with the coordinator's state.
+"""The check that finds wrong answers of a transaction coordinator.
 
-`broker_with(metadata)` stands for a broker that coordinates the transactional id TX.
+In virtual time a check sees each answer that a broker sends, and the state of the broker at this
+moment. If a broker says that a transaction is committed, for example, its own state must say so,
+too. The tests call the check with an answer and with `broker_with(metadata)`, a stand-in for a
+broker that coordinates the transactional id TX.
 """
 
 from types import SimpleNamespace
@@ -29,10 +32,11 @@ PRODUCER, EPOCH = 7, 3
 ONE_PARTITION = {CONSUMER_OFFSETS: {0: None}}
 
 RULE = "an answer of a transaction coordinator agrees with its state"
+"""The name of the violated rule in the error."""
 
 
 def metadata_in(state: TransactionState, *, has_offsets: bool = False) -> TransactionMetadata:
-    """Return the state of TX, with the offsets partition in its transaction if `has_offsets`."""
+    """Return the state of TX. If `has_offsets`, its transaction commits offsets of a group."""
     return TransactionMetadata(
         TX,
         producer_id=PRODUCER,
@@ -45,7 +49,7 @@ def metadata_in(state: TransactionState, *, has_offsets: bool = False) -> Transa
 
 
 def broker_with(metadata: TransactionMetadata | None) -> BrokerNode:
-    """Return a broker that knows TX; None: another broker coordinates it by now."""
+    """Return a broker with this state of TX. If it is None, another broker coordinates TX."""
     image = SimpleNamespace(topics=ONE_PARTITION)
     broker = SimpleNamespace(
         transaction=lambda _transactional_id: metadata, metadata=SimpleNamespace(image=image)
@@ -53,8 +57,8 @@ def broker_with(metadata: TransactionMetadata | None) -> BrokerNode:
     return cast(BrokerNode, broker)
 
 
-def end(*, committed: bool, epoch: int = EPOCH) -> EndTxnRequest:
-    """Return an EndTxn of the producer."""
+def end_txn(*, committed: bool, epoch: int = EPOCH) -> EndTxnRequest:
+    """Return the request to end the transaction: to commit it, or to abort it."""
     return EndTxnRequest(
         transactional_id=TX, producer_id=PRODUCER, producer_epoch=epoch, committed=committed
     )
@@ -78,8 +82,12 @@ def end(*, committed: bool, epoch: int = EPOCH) -> EndTxnRequest:
 def test_answer_to_end_txn_agrees_with_the_decision(
     state: TransactionState, committed: bool, error: ErrorCode, is_right: bool
 ) -> None:
-    """NONE needs the decision of the request; INVALID_TXN_STATE needs that it is missing."""
-    broker, request = broker_with(metadata_in(state)), end(committed=committed)
+    """The answer NONE is right if the transaction has the end that the request wants.
+
+    INVALID_TXN_STATE is right if it does not have this end.
+    """
+    broker = broker_with(metadata_in(state))
+    request = end_txn(committed=committed)
     answer = EndTxnResponse(error_code=error)
     if is_right:
         end_answered(broker, request, answer)
@@ -89,39 +97,43 @@ def test_answer_to_end_txn_agrees_with_the_decision(
 
 
 def test_answer_about_another_producer_or_coordinator_is_not_judged() -> None:
-    """The producer has a newer epoch by now, or another broker coordinates TX."""
-    wrong = EndTxnResponse(error_code=ErrorCode.NONE)
+    """The state of the broker may say nothing about an answer. Then the check does not raise."""
+    success = EndTxnResponse(error_code=ErrorCode.NONE)
+    # The producer has a newer epoch by now.
     ongoing = broker_with(metadata_in(TransactionState.ONGOING))
-    end_answered(ongoing, end(committed=True, epoch=EPOCH - 1), wrong)
-    end_answered(broker_with(None), end(committed=True), wrong)
+    end_answered(ongoing, end_txn(committed=True, epoch=EPOCH - 1), success)
+    # Another broker coordinates TX by now.
+    end_answered(broker_with(None), end_txn(committed=True), success)
 
 
 def test_added_offsets_are_part_of_the_open_transaction() -> None:
-    """AddOffsetsToTxn with NONE needs an Ongoing transaction with the group's partition."""
+    """A producer adds the offsets of a group to its transaction, and gets the answer NONE.
+
+    Then the transaction must be ongoing, and must contain the partition that stores the group.
+    """
     request = AddOffsetsToTxnRequest(
         transactional_id=TX, producer_id=PRODUCER, producer_epoch=EPOCH, group_id="g"
     )
-    added = AddOffsetsToTxnResponse()
-    ongoing = TransactionState.ONGOING
-    offsets_answered(broker_with(metadata_in(ongoing, has_offsets=True)), request, added)
-    for metadata in (
-        metadata_in(ongoing),
-        metadata_in(TransactionState.COMPLETE_COMMIT, has_offsets=True),
-    ):
+    success = AddOffsetsToTxnResponse()
+    right = metadata_in(TransactionState.ONGOING, has_offsets=True)
+    offsets_answered(broker_with(right), request, success)
+
+    without_offsets = metadata_in(TransactionState.ONGOING)
+    already_ended = metadata_in(TransactionState.COMPLETE_COMMIT, has_offsets=True)
+    for metadata in (without_offsets, already_ended):
         with pytest.raises(InvariantViolation, match="AddOffsetsToTxn of __consumer_offsets-0"):
-            offsets_answered(broker_with(metadata), request, added)
+            offsets_answered(broker_with(metadata), request, success)
 
 
 def test_producer_gets_the_id_and_the_epoch_that_the_coordinator_has() -> None:
-    """The epoch of the second answer is one too low."""
+    """An answer to InitProducerId with an epoch that is one too low is found."""
     request = InitProducerIdRequest(transactional_id=TX, transaction_timeout_ms=60_000)
     broker = broker_with(metadata_in(TransactionState.EMPTY))
-    init_answered(
-        broker, request, InitProducerIdResponse(producer_id=PRODUCER, producer_epoch=EPOCH)
-    )
+    right = InitProducerIdResponse(producer_id=PRODUCER, producer_epoch=EPOCH)
+    init_answered(broker, request, right)
+
+    wrong = InitProducerIdResponse(producer_id=PRODUCER, producer_epoch=EPOCH - 1)
     with pytest.raises(
         InvariantViolation, match="InitProducerId gives the producer 7 with epoch 2"
     ):
-        init_answered(
-            broker, request, InitProducerIdResponse(producer_id=PRODUCER, producer_epoch=EPOCH - 1)
-        )
+        init_answered(broker, request, wrong)

@@ -1,21 +1,19 @@
-"""Switch `commits_apply_on_append`: commits as in Kafka's Java coordinator.
+"""The switch `commits_apply_on_append`: commits as in Kafka's Java coordinator.
 
-Our coordinator behaves like Kafka's Scala coordinator. Each switch replaces a part of its behaviour
-by that of Kafka's Java coordinator. The high watermark is the offset in a log below which all
-in-sync replicas have the records.
+Kafka has an older coordinator, in Scala, and a newer one, in Java. Ours behaves like the older one.
+A switch replaces one part of its behaviour by that of the newer one. This switch is about the time
+at which a commit of offsets counts:
 
-- The Scala coordinator applies a commit of offsets when the high watermark has passed its record.
-- The Java coordinator applies it earlier, when its record is appended. So it keeps two values of an
-  offset: the value written last, and the last value whose record is below the high watermark. A
-  fetch of stable offsets (`require_stable`) waits until the record of the value written last is
-  below the high watermark.
+- In the Scala coordinator it counts when its record is replicated, which means that the high
+  watermark of the log has passed it.
+- In the Java coordinator it counts as soon as its record is appended. If the client wants stable
+  offsets (`require_stable`), the answer to its fetch waits for the high watermark.
 
-`h` is a CoordinatorHarness: a coordinator with a log. While `h.holds_appends` is True, the record
-of a new commit is in the log, but above the high watermark. `h.commit_everything` moves the high
-watermark past all records.
+`h` is a CoordinatorHarness: a coordinator with a log. While `h.holds_appends` is True, the high
+watermark does not pass the records of new commits. `h.commit_everything` moves it past all records.
 
 Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.7, 2.8 and 5.3. RT-3 is a case of Kafka's tests,
-listed there. More stories are in scenarios/commits_apply.txt.
+which is listed there. More stories are in scenarios/commits_apply.txt.
 """
 
 from protocol.config import JavaSwitches
@@ -34,24 +32,27 @@ FOO = ("foo", 0)
 
 
 def test_stable_fetch_of_several_groups_waits_for_each() -> None:
-    """The answer waits for the slowest group, even if other groups are refused or need no wait."""
-    h = CoordinatorHarness(java=JAVA, num_partitions=3, owned=(0, 1))
-    # Find one group for each partition. A group's partition follows from the hash of its name. Each
-    # of the three partitions has at least one of twenty names; the dictionary keeps its last one.
-    by_partition = {h.coordinator.partition_of(f"g{i}"): f"g{i}" for i in range(20)}
-    # The coordinator owns partitions 0 and 1, so the group of partition 2 is refused below.
-    for partition in (0, 1):
-        h.commit(offset_commit({FOO: 5}, group_id=by_partition[partition]))
+    """A fetch of three groups is answered when the last of them can be answered.
 
-    # The record of offset 6 is above the high watermark, so the fetch has to wait for this group.
+    1. The first group is refused, because this coordinator does not own its partition.
+    2. The second one has a commit of offset 6 that is not replicated yet.
+    3. The third one has a commit of offset 5 that is.
+    """
+    h = CoordinatorHarness(java=JAVA, num_partitions=3, owned=(0, 1))
+    # The partition of a group follows from its id. Find a group for each of the three partitions:
+    # of several groups of one partition, the dictionary keeps the last.
+    group_of_partition = {h.coordinator.partition_of(f"g{i}"): f"g{i}" for i in range(20)}
+    for partition in (0, 1):
+        h.commit(offset_commit({FOO: 5}, group_id=group_of_partition[partition]))
+
     h.holds_appends = True
-    h.submit(offset_commit({FOO: 6}, group_id=by_partition[1]))
+    h.submit(offset_commit({FOO: 6}, group_id=group_of_partition[1]))
 
     fetch = h.submit(
         OffsetFetchRequest(
             groups=tuple(
                 OffsetFetchRequestGroup(
-                    group_id=by_partition[partition],
+                    group_id=group_of_partition[partition],
                     topics=(OffsetFetchRequestTopics(name="foo", partition_indexes=(0,)),),
                 )
                 for partition in (2, 1, 0)
@@ -60,27 +61,31 @@ def test_stable_fetch_of_several_groups_waits_for_each() -> None:
         )
     )
 
-    assert h.response(fetch) is None
+    assert h.response(fetch) is None  # it waits for the second group
 
     h.commit_everything(partition=1)
     response = h.response(fetch)
     assert isinstance(response, OffsetFetchResponse)
-    # The answer has the groups in the order of the request: those of partitions 2, 1 and 0.
+    # The answer has the groups in the order of the request.
     assert [group.error_code for group in response.groups] == [
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.NONE,
         ErrorCode.NONE,
     ]
-    # 6 is the offset of partition 1's group, 5 that of partition 0's. The group of partition 2 was
-    # refused, so it has no offset here.
-    assert [
-        p.committed_offset for g in response.groups for topic in g.topics for p in topic.partitions
-    ] == [6, 5]
+    # A group that is refused has no offsets.
+    offsets = [
+        partition.committed_offset
+        for group in response.groups
+        for topic in group.topics
+        for partition in topic.partitions
+    ]
+    assert offsets == [6, 5]
 
 
 def test_stable_fetch_with_nothing_uncommitted_is_answered_at_once() -> None:
-    """The commit of offset 5 is below the high watermark, so the fetch need not wait (RT-3)."""
+    """If all commits of a group are replicated, a fetch of stable offsets need not wait (RT-3)."""
     h = CoordinatorHarness(java=JAVA)
     assert h.commit(offset_commit({FOO: 5})) == [ErrorCode.NONE]
-    stored = h.fetched(*FOO, require_stable=True)
-    assert (stored.committed_offset, stored.error_code) == (5, ErrorCode.NONE)
+    fetched = h.fetched(*FOO, require_stable=True)
+    assert fetched.error_code is ErrorCode.NONE
+    assert fetched.committed_offset == 5

@@ -1,13 +1,13 @@
-"""SyncGroup: its first checks, and its answers when the append of the group fails.
+"""SyncGroup: its first checks, and its answers when the group cannot be stored.
 
-After the join phase of a rebalance each member sends a SyncGroup. The SyncGroup of the group's
-leader has the assignments of all members. The coordinator stores them in the log. Until then it
-parks the SyncGroups of all members: it does not answer them. scenarios/sync_group.txt tests the
-answers in each state of a group.
+When all members have joined, each of them sends a SyncGroup. That of the group's leader has the
+assignments of all members. The coordinator appends them to its log, and answers all SyncGroups when
+this is done. The file scenarios/sync_group.txt shows what a SyncGroup is answered in each state of
+a group. The tests here are about the rest.
 
-`h` is a CoordinatorHarness: a coordinator with a log. The topic `__consumer_offsets` has one
-partition, which the coordinator owns; with `owned=()` it owns none. While `h.holds_appends` is
-True, an append waits for `h.complete(error)`. GC-061 is a case in docs/kafka/BEHAVIOUR.md 10.1.
+`h` is a CoordinatorHarness: a coordinator with a log. It coordinates all groups, or none with
+`owned=()`. While `h.holds_appends` is True, an append waits until the test ends it by
+`h.complete(error)`. GC-061 is a case of Kafka's tests in docs/kafka/BEHAVIOUR.md 10.1.
 """
 
 import pytest
@@ -20,16 +20,15 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
 def group_without_assignment() -> tuple[CoordinatorHarness, list[str]]:
-    """Return a harness with a group of two members, and their ids; the leader's is first.
+    """Return a harness with a group of two members, and their ids. The first one is the leader.
 
-    The group is in CompletingRebalance of generation 1: its members have joined, and have no
-    assignment yet.
+    The members have joined in generation 1, and have no assignment yet.
     """
     h = CoordinatorHarness()
     ids = [h.new_member_id(client_id=f"c{i}") for i in range(2)]
     for member_id in ids:
         h.submit(join_group(member_id))
-    h.advance(0)  # fires the timer of the initial rebalance delay, which is 0
+    h.advance(0)  # the initial rebalance delay is 0, so its timer fires at once
     assert h.state() is GroupState.COMPLETING_REBALANCE
     return h, ids
 
@@ -40,25 +39,25 @@ def refused(error: ErrorCode) -> SyncGroupResponse:
 
 
 def test_sync_with_empty_group_id_is_refused() -> None:
-    """The check of the group id precedes all other checks, so the group need not exist."""
+    """The group id is checked first, so it does not matter that there is no such member."""
     h = CoordinatorHarness()
-    assert h.sync(sync_group("m", generation_id=1, group_id="")) == refused(
-        ErrorCode.INVALID_GROUP_ID
-    )
+    answer = h.sync(sync_group("m", generation_id=1, group_id=""))
+    assert answer == refused(ErrorCode.INVALID_GROUP_ID)
 
 
-@pytest.mark.parametrize(("kind", "name"), [(None, "range"), ("consumer", None)])
+@pytest.mark.parametrize(("protocol_type", "protocol_name"), [(None, "range"), ("consumer", None)])
 def test_sync_of_version_5_without_protocol_is_refused_before_the_gate(
-    kind: str | None, name: str | None
+    protocol_type: str | None, protocol_name: str | None
 ) -> None:
     """A SyncGroup of version 5 must have a protocol type and a protocol name (KIP-559).
 
-    The gate is the check that this coordinator owns the group's partition. It comes after the check
-    of the protocol. Here the coordinator owns no partition, so the gate refuses version 4, which
-    needs no protocol. Version 5 has the error of the check before the gate.
+    This is checked first. Only then the coordinator checks whether it coordinates the group, which
+    it does not here. This second check refuses version 4, which needs no protocol.
     """
     h = CoordinatorHarness(owned=())
-    body = sync_group("m", generation_id=1, protocol_type=kind, protocol_name=name)
+    body = sync_group(
+        "m", generation_id=1, protocol_type=protocol_type, protocol_name=protocol_name
+    )
     assert h.sync(body, version=5) == refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     assert h.sync(body, version=4) == refused(ErrorCode.NOT_COORDINATOR)
 
@@ -81,10 +80,9 @@ def test_sync_of_version_5_without_protocol_is_refused_before_the_gate(
 def test_sync_whose_append_fails_is_answered_with_the_mapped_error_and_rebalances(
     error: ErrorCode, answer: ErrorCode
 ) -> None:
-    """Each parked SyncGroup is answered, and the group begins another rebalance.
+    """The append fails, so all SyncGroups are answered with an error, and the group rebalances.
 
-    Kafka maps most of these errors of the append to an error of the group's APIs. It answers with
-    any other error as it is.
+    The first column has the error of the log, and the second the error that Kafka makes of it.
     """
     h, ids = group_without_assignment()
     followers_request = h.submit(sync_group(ids[1], generation_id=1))

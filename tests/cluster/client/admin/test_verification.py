@@ -1,13 +1,16 @@
-"""The verification at the end of a run: it reads the committed offsets of a group.
+"""Reading the committed offsets of a group at the end of an experiment, for its verification.
 
-A checker compares these offsets with the commits that were acknowledged during the run.
+During an experiment some commits were acknowledged. At its end an administrator reads the committed
+offsets by `fetch_committed_offsets`, and a check compares the two. Here the administrator talks to
+scripted brokers:
 
-- `make_lab(n)` makes `lab`, with `n` scripted brokers.
-- `lab.coordinator` is the broker that coordinates the group, at first broker 0.
-- `lab.committed` has the committed offsets, by partition number. The topic `t` has two partitions.
-- `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type.
-- `lab.of_kind(kind)` returns rows of the trace (the recorded events). `broker.of_type(Request)`
-  returns the requests of that type that a broker has received.
+    lab = make_lab(2)             # two brokers, and a topic "t" with two partitions
+    lab.coordinator = 1           # broker 1 coordinates the group; at first broker 0 does
+    lab.committed = {0: 11}       # the group has committed offset 11 of t-0
+    ask(lab)                      # read the committed offsets
+    lab.brokers[0].answer(OffsetFetchRequest, a, b)  # broker 0's next two answers are a and b
+    lab.brokers[1].of_type(OffsetFetchRequest)       # the requests that broker 1 has received
+    lab.of_kind("offsets_fetched")                   # the recorded events of this kind
 """
 
 import pytest
@@ -37,9 +40,9 @@ def group_error(code: ErrorCode) -> OffsetFetchResponse:
 
 
 def test_committed_offsets_are_read_stable_and_traced_as_verification(make_lab: LabMaker) -> None:
-    """A partition without an offset is not in the result; its row in the trace has -1.
+    """A partition without a committed offset is not in the result. Its event has the offset -1.
 
-    `require_stable` is set, so that no offset of an open transaction is read.
+    The request has `require_stable`, so that no offset of an open transaction is read.
     """
     lab = make_lab(2)
     lab.coordinator = 1
@@ -49,12 +52,10 @@ def test_committed_offsets_are_read_stable_and_traced_as_verification(make_lab: 
     assert isinstance(request, OffsetFetchRequest)
     assert request.require_stable
     assert request.groups[0].topics is None  # None asks for all topics
-    assert [
-        (row.partition, row.offset, row.cause, row.peer) for row in lab.of_kind("offsets_fetched")
-    ] == [
-        ("t-0", 11, "verification", "broker-1"),
-        ("t-1", -1, "verification", "broker-1"),
-    ]
+    events = lab.of_kind("offsets_fetched")
+    assert [(event.partition, event.offset) for event in events] == [("t-0", 11), ("t-1", -1)]
+    assert {event.cause for event in events} == {"verification"}
+    assert {event.peer for event in events} == {"broker-1"}
 
 
 def test_named_partitions_are_fetched_by_name(make_lab: LabMaker) -> None:
@@ -76,9 +77,10 @@ def test_named_partitions_are_fetched_by_name(make_lab: LabMaker) -> None:
 def test_committed_offsets_are_requested_until_the_coordinator_has_loaded(
     make_lab: LabMaker,
 ) -> None:
-    """A retriable error leads to another request: loading, another coordinator, unstable offsets.
+    """After an error that may pass, the administrator asks again.
 
-    Five answers have errors, and the sixth has the offsets.
+    Five answers have such errors: the coordinator still loads the group (three times), the group
+    has another coordinator, and a transaction is still open. The sixth has the offsets.
     """
     lab = make_lab(1)
     lab.committed = {0: 1}
@@ -93,9 +95,9 @@ def test_committed_offsets_are_requested_until_the_coordinator_has_loaded(
 
 
 def test_committed_offsets_without_any_broker_time_out_after_a_minute(make_lab: LabMaker) -> None:
-    """After default.api.timeout.ms the fetch raises, and the checker's verdict is UNKNOWN.
+    """The administrator gives up after a minute (default.api.timeout.ms).
 
-    A missing answer does not prove that a commit is lost.
+    The check then says UNKNOWN, because a missing answer does not prove that a commit is lost.
     """
     lab = make_lab(2)
     for broker in lab.brokers:
@@ -106,7 +108,7 @@ def test_committed_offsets_without_any_broker_time_out_after_a_minute(make_lab: 
 
 
 def test_committed_offsets_without_authorization_are_an_error_at_once(make_lab: LabMaker) -> None:
-    """A retry cannot help without authorization, so the fetch raises at once."""
+    """Asking again cannot help without authorization."""
     lab = make_lab(1)
     lab.brokers[0].answer(OffsetFetchRequest, group_error(ErrorCode.GROUP_AUTHORIZATION_FAILED))
     with pytest.raises(ClientError, match="GROUP_AUTHORIZATION_FAILED"):
@@ -114,9 +116,10 @@ def test_committed_offsets_without_authorization_are_an_error_at_once(make_lab: 
 
 
 def test_committed_offsets_can_be_requested_twice_on_one_host(make_lab: LabMaker) -> None:
-    """All calls share one host, `admin-0`, so each call must close its connections.
+    """An administrator may be used more than once, so a call must close its connections.
 
-    `run_for` raises if a task of the host fails in the 400 s after the calls.
+    If one stayed open, a task of the host would fail in the 400 s after the calls. Then `run_for`
+    would raise.
     """
     lab = make_lab(1)
     lab.committed = {0: 1}

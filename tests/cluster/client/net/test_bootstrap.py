@@ -1,11 +1,16 @@
-"""The setting `bootstrap.servers`: the first brokers that a client asks.
+"""The setting `bootstrap.servers`: the brokers that a client knows before it has asked any.
 
-- `make_lab(3)` makes `lab`, with the scripted brokers 0, 1 and 2, whose metadata name all of them.
-- `lab.coordinator` coordinates the group, and `lab.leader` leads all partitions: broker 0 at first.
-- `lab.run_for(SECOND)` lets a second of virtual time (a simulated clock) pass. A consumer joins its
-  group within the first second.
-- A lookup is the request FindCoordinator, which any broker can answer. In a row COORDINATOR_FOUND
-  of the trace (the recorded events), `cause` is the broker that has answered the lookup.
+A consumer that starts must look up the coordinator of its group (by FindCoordinator), and it must
+get the metadata of the cluster. Any broker can answer. The tests look at which broker is asked:
+
+    lab = make_lab(3)                       # the scripted brokers 0, 1 and 2, and a simulated clock
+    lab.coordinator = 2                     # broker 2 coordinates the group; at first 0 does
+    lab.leader = 1                          # broker 1 leads all partitions; at first 0 does
+    node = lab.consumer(only("broker-1"))   # start a consumer with this bootstrap server
+    lab.run_for(SECOND)                     # within a second it joins its group
+    lab.of_kind("coordinator_found")        # the recorded events of the lookups that succeeded
+
+In such an event, `cause` is the broker that has answered the lookup.
 """
 
 import pytest
@@ -28,25 +33,25 @@ def only(*servers: str) -> ConsumerConfig:
 
 @pytest.mark.parametrize("server", ["broker-1", "broker-1:9092"])
 def test_first_lookup_goes_to_a_bootstrap_server(make_lab: LabMaker, server: str) -> None:
-    """At its first lookup a client knows no brokers but its bootstrap servers.
+    """A client that starts knows no brokers but its bootstrap servers, so it asks these.
 
-    So a member that joins while the network is split finds the coordinator of the side on which its
-    bootstrap server is.
+    This matters for experiments that split the network: a member that starts meanwhile finds the
+    coordinator of the side on which its bootstrap server is.
     """
     lab = make_lab(3)
     lab.coordinator = 2
     node = lab.consumer(only(server))
     lab.run_for(SECOND)
-    assert {row.cause for row in lab.of_kind("coordinator_found")} == {"broker-1"}
+    assert {event.cause for event in lab.of_kind("coordinator_found")} == {"broker-1"}
     assert [len(broker.of_type(FindCoordinatorRequest)) for broker in lab.brokers] == [0, 1, 0]
     assert [len(broker.of_type(MetadataRequest)) for broker in lab.brokers] == [0, 1, 0]
     assert member_status(node).state == "STABLE"
 
 
 def test_all_brokers_are_known_after_the_first_metadata(make_lab: LabMaker) -> None:
-    """The list of bootstrap servers is only for the start. Later the client asks any broker.
+    """The metadata of the cluster name all brokers, so later the client may ask any of them.
 
-    Both the broker of the list and the coordinator crash. Broker 0 then answers the lookup.
+    The bootstrap server and the coordinator crash. Then broker 0 answers the lookup.
     """
     lab = make_lab(3)
     lab.coordinator = 2
@@ -65,36 +70,38 @@ def test_all_brokers_are_known_after_the_first_metadata(make_lab: LabMaker) -> N
 def test_client_keeps_an_idle_connection_to_a_broker_from_the_first_metadata_on(
     make_lab: LabMaker,
 ) -> None:
-    """Kafka's client opens a connection for telemetry, which is idle. Only lookups use it later.
+    """Like Kafka's client, ours opens a connection that it meant for telemetry, and does not use.
 
-    Without the idle connection a lookup would go to the leader from which the member fetches. There
-    the lookup would wait behind a Fetch, up to fetch.max.wait.ms.
+    A later lookup takes this idle connection. Otherwise it would go to the leader from which the
+    member fetches, and would wait there behind a Fetch, for up to fetch.max.wait.ms.
     """
     lab = make_lab(3)
     lab.leader = 1
     lab.consumer(only("broker-2"))
     lab.run_for(2 * SECOND)
-    # The brokers to which the client has opened connections of the general purpose, in order.
-    opened = [
+    # Connections to the coordinator have a purpose of their own, and are left out here.
+    connected = [
         frame.destination
         for frame in lab.hosts.frames
         if isinstance(frame, OpenFrame) and frame.purpose == GENERAL
     ]
-    idle, leader = opened
-    assert (idle, leader) == ("broker-2", "broker-1")
+    idle_broker, leader = connected
+    assert idle_broker == "broker-2"
+    assert leader == "broker-1"
 
+    # Make the member look up its coordinator again.
     not_coordinator = HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
     lab.brokers[0].answer(HeartbeatRequest, not_coordinator)
     lab.run_for(5 * SECOND)
 
     marked_unknown = lab.of_kind("coordinator_unknown")[0]
-    found = lab.of_kind("coordinator_found")[1]  # the first row is from the start of the member
-    assert found.cause == idle
-    assert found.time_us - marked_unknown.time_us < MS
+    _found_at_start, found_again = lab.of_kind("coordinator_found")[:2]
+    assert found_again.cause == idle_broker
+    assert found_again.time_us - marked_unknown.time_us < MS  # it did not wait behind a Fetch
 
 
 def test_client_whose_bootstrap_server_is_down_joins_when_it_returns(make_lab: LabMaker) -> None:
-    """A client that knows only one broker, which is down, sends nothing until the broker is up."""
+    """As long as the only broker that it knows is down, the client has nobody to ask."""
     lab = make_lab(3)
     lab.brokers[1].host.crash()
     node = lab.consumer(only("broker-1:9092"))

@@ -1,10 +1,16 @@
-"""The assignment that each consumer on ZooKeeper computes for itself.
+"""Consumers of Kafka 0.8, on ZooKeeper, compute the assignment of partitions for themselves.
 
-- A consumer on ZooKeeper computes the assignment from its view: the data of its group that it has
-  read.
-- A stream is what an application iterates over. A member has one thread for each stream of a topic
-  that it consumes. `{"t": 1}` says that a member has one stream of the topic t.
-- Docstrings quote rules of docs/kafka/ZOOKEEPER_CONSUMER.md; ids such as ZK-51 name the rules.
+Such a group has no coordinator. Each member reads the members of the group and the partitions of
+the topics from ZooKeeper. This is its view. From the view it computes which partitions are its own.
+Two members with the same view come to the same result:
+
+    group = view({"a": {"t": 1}, "b": {"t": 1}}, {"t": 3})  # a and b read topic t, of 3 partitions
+    assign("range", group, "a")  # -> t-0 and t-1
+
+The number 1 is that of the member's streams of the topic. A member has a thread for each stream,
+and partitions are assigned to threads. All members here have one stream, so a thread is a member.
+
+Docstrings quote rules of docs/kafka/ZOOKEEPER_CONSUMER.md; ids such as ZK-51 name the rules.
 """
 
 from hypothesis import given
@@ -16,7 +22,7 @@ from protocol.ids import TopicPartition
 
 
 def view(members: dict[str, dict[str, int]], partitions: dict[str, int]) -> GroupView:
-    """Return a view with these members, their streams by topic, and partition counts by topic."""
+    """Return a view. `partitions` has the number of partitions of each topic."""
     return GroupView(
         streams=members,
         partitions={
@@ -64,12 +70,10 @@ def test_round_robin_sorts_by_the_java_hash_and_skips_threads_of_other_topics() 
     Threads that do not consume the topic are skipped: `a` does not consume `u`, so `b` gets both of
     `u`.
     """
-    # These are Java's own values; the second is the lowest possible hash.
-    assert [java_hash(text) for text in ("hello", "polygenelubricants", "")] == [
-        99_162_322,
-        -2_147_483_648,
-        0,
-    ]
+    # Java's `hashCode` returns these values. The second is the lowest that there is.
+    assert java_hash("hello") == 99_162_322
+    assert java_hash("polygenelubricants") == -2_147_483_648
+    assert java_hash("") == 0
 
     group = view({"a": {"t": 1}, "b": {"t": 1, "u": 1}}, {"t": 2, "u": 2})
 
@@ -86,12 +90,13 @@ def test_more_threads_than_partitions_leave_some_threads_idle() -> None:
 def test_one_more_member_moves_the_bounds_of_all_ranges() -> None:
     """The assignment is not sticky: a change of one member moves borders of all ranges (ZK-54)."""
     names = [f"c{index}" for index in range(9)]
-    before = view({name: {"t": 1} for name in names[:8]}, {"t": 64})
-    after = view({name: {"t": 1} for name in names}, {"t": 64})
-    shares_before, shares_after = shares("range", before), shares("range", after)
+    eight_members = view({name: {"t": 1} for name in names[:8]}, {"t": 64})
+    nine_members = view({name: {"t": 1} for name in names}, {"t": 64})
+    shares_of_eight = shares("range", eight_members)
+    shares_of_nine = shares("range", nine_members)
 
     # Eight members have 8 of 64 partitions each. Of nine, the first has 8 and the others have 7.
-    unchanged = [name for name in names[:8] if shares_before[name] == shares_after[name]]
+    unchanged = [name for name in names[:8] if shares_of_eight[name] == shares_of_nine[name]]
     assert unchanged == ["c0"]
 
 
@@ -115,17 +120,20 @@ def test_equal_views_give_every_partition_one_reader_of_its_topic(
         (partition, member) for member in members for partition in assign(strategy, group, member)
     ]
 
-    assert sorted(partition for partition, _member in owners) == sorted(
+    assigned = sorted(partition for partition, _member in owners)
+    existing = sorted(
         partition for of_one_topic in group.partitions.values() for partition in of_one_topic
     )
+    assert assigned == existing
     assert all(partition.topic in members[member] for partition, member in owners)
 
 
 def test_registration_and_partition_map_are_read_back() -> None:
     """`{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"..."}` (section 2).
 
-    A znode is an entry in ZooKeeper. A member's znode has the number of its streams by topic. A
-    topic's znode has the replicas by partition.
+    This is what a member writes into its znode, its entry in ZooKeeper: the number of its streams
+    of each topic. The znode of a topic has the replicas of each partition. The order of the
+    partitions there does not matter.
     """
     assert registration({"t": 1}, 1_795_353_795_563) == (
         '{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1795353795563"}'
