@@ -1,14 +1,14 @@
-"""Import finder for the modules that `make fast` has compiled. Without a build it does nothing.
+"""Makes Python import the modules that `make fast` has compiled, if there are any.
 
-The compiled modules are called "hot": most of a run's time is spent in them. mypyc compiles them to
-machine code. Order of events:
-1. `make fast` (`scripts.compiled`) writes two files into BUILD: one shared library, and
-   `record.json` (names of modules, fingerprint of the sources, version of Python).
-2. `use_compiled` puts a finder in front of Python's own import finders.
-3. The first import of a hot module compares the fingerprint with the present sources. If it
-   matches, all hot modules come from the library, otherwise none. A mixture is impossible, because
-   compiled modules use internals of each other that interpreted modules do not have.
-Runs of compiled and of interpreted code have equal digests (hashes over their traces).
+A run spends most of its time in some modules, which are called *hot*. mypyc can compile them to
+machine code, so that runs are faster. Their results are the same. This is how it works:
+
+1. `make fast` (`scripts.compiled`) writes two files into BUILD: a shared library, and `record.json`
+   with the names of the modules, a fingerprint of the sources, and the version of Python.
+2. `use_compiled` puts a CompiledFinder in front of Python's own import finders.
+3. When the first hot module is imported, the finder compares the fingerprint with the present
+   sources. If it is right, all hot modules come from the library, otherwise none. They cannot be
+   mixed, because compiled modules use internals of each other.
 """
 
 import copyreg
@@ -40,15 +40,15 @@ LIBRARY = f"{GROUP}__mypyc"
 COMPILED_AGAINST = (
     "protocol", "partition_log", "coordinator", "cluster", "results_schema", "chaos",
 )  # fmt: skip
-"""Packages that the fingerprint covers. Interpreted modules are among them, because compiled code
-contains constants of interpreted modules."""
+"""The packages whose sources are in the fingerprint.
+
+They include modules that are not compiled, because compiled code contains their constants."""
 _MADE_BY_CALL = (NewType, ParamSpec, TypeVar, TypeVarTuple)
-"""Types whose instances get their `__module__` from the frame of the caller. A compiled body has no
-frame, so `_set_own_module` corrects the attribute."""
+"""Types whose instances take their `__module__` from the caller's frame; see `_set_own_module`."""
 
 
 class CompiledState(StrEnum):
-    """The kind of code that a process runs, and the reason for it."""
+    """Whether a process runs compiled or interpreted code, and why."""
 
     COMPILED = "compiled"
     NOT_BUILT = "interpreted: nothing is built"
@@ -79,10 +79,10 @@ def fingerprint(root: Path = PACKAGE_ROOT) -> str:
 
 
 class _Library:
-    """The shared library, which runs the body of each hot module at the module's import.
+    """The shared library, which has the compiled body of each hot module.
 
-    Pickle cannot rebuild instances of compiled classes until `_make_imported_picklable` has
-    prepared their module. So this class knows which modules it must still prepare.
+    Instances of compiled classes cannot be pickled until their module was prepared for this
+    (`_make_imported_picklable`). So this class knows which modules are not prepared yet.
     """
 
     def __init__(self, path: Path, names: Iterable[str]) -> None:
@@ -94,21 +94,20 @@ class _Library:
         sys.modules[LIBRARY] = self._library
         loader.exec_module(self._library)
         self._unpicklable = set(names)  # modules that are not prepared for pickle yet
-        # Number of calls of `run_body` that have not returned. It can exceed 1: a body may import
-        # an interpreted module, which imports another hot module.
+        # Number of calls of `run_body` that have not returned. There may be several, because a body
+        # may import an interpreted module, which imports another hot module.
         self._running = 0
 
     def run_body(self, name: str) -> ModuleType:
         """Run the compiled body of module `name`, which enters the module into sys.modules.
 
-        If the body itself imports another hot module, mypyc runs that module's body without this
-        method. So when the outermost body has ended, not only `name` is prepared for pickle, but
-        every hot module that was imported by then.
+        If the body imports another hot module directly, mypyc runs that body without this method.
+        So after the outermost body, all hot modules that were imported are prepared for pickle.
         """
         import ctypes  # noqa: PLC0415  # only compiled code needs it
 
-        # mypyc exports, for each module of a group, a capsule (Python's wrapper of a C pointer)
-        # with the address of a C function that runs the module's body and returns the module.
+        # For each module, the library has a capsule (Python's wrapper of a C pointer) with a C
+        # function that runs the module's body and returns the module.
         initializer = f"init_{name.replace('.', '___')}"
         pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
         pointer_of.restype = ctypes.c_void_p

@@ -1,11 +1,15 @@
 """Distribution of work to workers: the interface, and a worker in this process.
 
-Work is a function that takes items, and returns an answer as bytes. An item is the seed of a run,
-which determines all random choices of the run. The caller knows which worker did an item. So it can
-check an answer: it gives the item to another worker, whose answer must be equal. Workers retry
-nothing. If a worker dies, `wait` returns a Died event, and the caller gives the items to another
-worker. Ray's workers are in `cluster.ray.tasks`, processes of this machine in
-`cluster.worker_processes`.
+A search does many runs, each of which is determined by its seed. It divides the seeds, its *items*,
+among workers. Every worker calls the same function, the *work*, with some items, and sends back the
+bytes that the function returns.
+
+The caller decides which worker gets an item. So it can check an answer by giving the same item to
+another worker, whose answer must be equal. If a worker dies, `wait` returns a Died event, and the
+caller gives the items to another worker.
+
+A worker may be this process (here), another process of this machine (`cluster.worker_processes`),
+or a process of Ray (`cluster.ray.tasks`).
 """
 
 import os
@@ -17,13 +21,15 @@ from dataclasses import dataclass
 from typing import NewType, Protocol
 
 WorkerName = NewType("WorkerName", str)
-"""A worker's machine and process, e.g. `10.0.0.3:4711`; a restarted worker has another name."""
+"""The machine and process id of a worker, such as "10.0.0.3:4711"."""
 Item = int | tuple[int, ...]
-"""A seed, or a lineage: a tuple of seeds, of which the last is the item's own. In a lineage, each
-seed changes the plan of faults that the previous seed has produced."""
+"""The seed of a run, or a lineage.
+
+A lineage is a tuple of seeds. The first one produces a plan of faults, and each further one changes
+the plan that came before it. The last one is the item's own seed."""
 Items = tuple[Item, ...]
 Work = Callable[[Items], bytes]
-"""Does all of the items, and returns their answer."""
+"""A function that does some items, and returns their results as bytes."""
 
 
 def number_of(item: Item) -> int:
@@ -37,9 +43,9 @@ class WorkersFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """A worker finished `items`, which may be only some of the items that it was given.
+    """A worker has done `items`, which may be only some of those that it was given.
 
-    `answer` is what the work returned for `items`. `busy_s` is the processor time, in seconds.
+    `answer` is what the work returned, `busy_s` the processor time in seconds that it took.
     """
 
     worker: WorkerName
@@ -76,9 +82,7 @@ class Workers(Protocol):
     def coming(self) -> int:
         """Return the number of workers that are starting.
 
-        To check an answer, the caller gives its item to another worker than the one that gave the
-        answer. If only the worker that gave the answer is idle, the caller waits for a worker that
-        is starting.
+        A caller that needs another worker than the idle one, to check its answer, waits for them.
         """
 
     def give(self, worker: WorkerName, items: Items) -> None:
@@ -101,7 +105,7 @@ def do_timed(work: Work, items: Items) -> tuple[bytes, float]:
 
 
 class ThisProcess:
-    """A single worker, in this process; `wait` itself does the work, one item per call."""
+    """The only worker is this process. Each call of `wait` does one item."""
 
     size = 1
 

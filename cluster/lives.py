@@ -1,11 +1,11 @@
 """The acts that begin, interrupt and end the lives of nodes, such as a start, a pause or a kill.
 
-An act is legal only in some states of the node; in the other states it is refused with a message.
-A node is a broker, a controller or a client. Each start begins an incarnation, which ends with a
-kill or a shutdown; the node's life is all of its incarnations. A runtime is the platform of a run:
-simulated (virtual) time, one process in real time, or Ray (a framework for processes on several
-machines). The driver is the process that conducts the run. The acts are the same in every runtime;
-each runtime starts and ends processes in its own way.
+Each runtime starts and ends nodes in its own way, but the acts and their rules are the same in all
+of them. An act is legal only in some states of the node; a node that is down cannot be killed, for
+example. Otherwise it is refused with a message.
+
+A start of a node begins an *incarnation*, which ends when the node is killed or has shut down. A
+NodeLife is the node with all its incarnations.
 """
 
 from abc import ABC, abstractmethod
@@ -25,17 +25,18 @@ ADMIN_NODE = NodeName("admin-0")
 """The administrator's node, which the runtime itself runs for Runtime.ask_as_admin."""
 
 NodeBuilder = Callable[[NodeSpec, ClusterSpec, Host], Node]
-"""Builds a node on a Host, without starting it; normally `node_factory.build_node`."""
+"""Creates a node on a Host, without starting it; normally `node_factory.build_node`."""
 
 
 class LifeAct(Enum):
-    """An act on a node, such as a kill. The value of each act has three parts.
+    """An act on a node, such as a kill.
 
-    1. The states of the node in which the act is legal.
-    2. The end of the message with which the act is refused in the other states. The message begins
-       with "<node> is <state>", as in "broker-0 is down already and cannot be killed".
-    3. The kind of the act's trace row. It is None for a start or restart, because the started node
-       itself traces its start.
+    The value of each act has three parts:
+
+    1. the states of the node in which the act is legal;
+    2. the end of the message with which it is refused in the other states, as in "broker-0 is down
+       already and cannot be killed";
+    3. the kind of its trace row; None for a start or restart, which the node itself traces.
     """
 
     START = ((NodeState.NOT_STARTED,), "and cannot be started", None)
@@ -63,7 +64,7 @@ class LifeAct(Enum):
 
 
 class NodeLife(ABC):
-    """Data of one node that outlive its incarnations; each runtime adds its own data."""
+    """What the runtime knows of a node. Each runtime adds its own data."""
 
     def __init__(self, name: NodeName, spec: NodeSpec) -> None:
         self.name = name
@@ -112,10 +113,7 @@ class NodeLives(Generic[L]):
         return {name: life.state for name, life in self._lives.items()}
 
     def _status(self) -> ClusterStatus:
-        """Return a status that has only the states of the nodes.
-
-        The nodes then add what they know (`Node.report`).
-        """
+        """Return a status with the states of the nodes, to which the nodes add what they know."""
         states = self.states()
         dead = (NodeState.DOWN, NodeState.NOT_STARTED)
         return ClusterStatus(

@@ -1,7 +1,7 @@
 """MachineLayout: the nodes of each machine of a cluster, computed in one way for every runtime.
 
-Nodes on one machine die together, pause together and are cut off together. The layout follows from
-two inputs: the nodes in order, and the machines that the experiment sets for some of them.
+All nodes of a machine die, pause and are cut off together. An experiment may say on which machines
+some nodes are; the others are distributed in rotation.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from protocol.ids import NodeName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineLayout:
-    """The nodes of each machine: `machines[i]` is machine i. A node is on one machine only."""
+    """`machines[i]` has the nodes of machine i. A node is on one machine at most."""
 
     machines: tuple[tuple[NodeName, ...], ...]
 

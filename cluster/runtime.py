@@ -1,16 +1,13 @@
 """Runtime: the interface through which an experiment starts, queries, disturbs and stops a cluster.
 
-The runtimes `virtual` (one process, simulated time), `local` (one process, real time) and `ray`
-(many processes) implement it. An experiment is a coroutine that awaits only methods of its Runtime.
-In virtual time (the run's simulated clock) it runs on the virtual loop, otherwise on an asyncio
-loop. A Runtime knows no plan, no fault and no verdict: it only offers the single steps.
+There are three runtimes: `virtual` (one process, simulated time), `local` (one process, real time)
+and `ray` (many processes, real time). An experiment is a coroutine that awaits only methods of its
+Runtime, so that the same experiment runs in all of them.
 
-- Driver: the process that conducts the run; it traces the run's own events.
-- Incarnation: one life of a node, counted from 0; a restart begins a new one.
-- Steady state: every group is Stable with all its members. The plan (the list of faults) begins
-  after the cluster has reached it.
-- Link rule: the effect of a fault on frames (messages) between two nodes, for instance a cut or a
-  delay.
+A Runtime offers the single steps of an experiment: start the cluster, kill a node, disturb a link
+between nodes, ask for the cluster's state and so on. It does not know which faults an experiment
+consists of, or what it finds out.
+
 """
 
 from abc import ABC, abstractmethod
@@ -30,7 +27,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 DRIVER = NodeName("driver")
-"""Name of the node that writes the run's own trace rows."""
+"""The name, in the trace, of the process that conducts the run."""
 
 RowObserver = Callable[[TraceRow], None]
 """Called with each row of the trace."""
@@ -38,7 +35,7 @@ RowObserver = Callable[[TraceRow], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatus:
-    """A partition in the metadata of the active controller. `leader` is -1 without a leader."""
+    """A partition in the metadata of the active controller; `leader` is -1 if it has none."""
 
     leader: BrokerId
     leader_epoch: int
@@ -84,11 +81,11 @@ class MemberStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeperStatus:
-    """A server of the ensemble.
+    """A ZooKeeper server.
 
     `state` is LOOKING (for a leader), FOLLOWING or LEADING. `epoch` is the epoch of the server's
-    leader; -1 while the server looks for one. `zxid` is the newest transaction that the server has
-    applied, `sessions` the number of open sessions by then.
+    leader; -1 while it is looking for one. `zxid` is the newest transaction that it has applied,
+    and `sessions` the number of sessions that are open after it.
     """
 
     state: str
@@ -99,7 +96,7 @@ class ZooKeeperStatus:
 
 
 class NodeState(StrEnum):
-    """State of a node, as the runtime knows it from its own acts (start, kill, pause, ...)."""
+    """State of a node, which the runtime knows because it starts, kills and pauses nodes itself."""
 
     NOT_STARTED = "not started"  # the run starts it later
     UP = "up"
@@ -110,12 +107,12 @@ class NodeState(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class ClusterStatus:
-    """The cluster's state at one moment; nodes that cannot answer (dead, paused) are missing.
+    """The state of the cluster at one moment, as far as its nodes have answered.
 
-    Only `nodes` has every node, because the runtime itself knows their states. `groups` has, for
-    each group, one entry for each broker that has loaded the group. A group has two entries in a
-    split brain, when two brokers both act as its coordinator. `controller` is the active
-    controller.
+    `nodes` has every node, because the runtime itself knows their states. In the other dicts, dead
+    and paused nodes are missing. `groups` has an entry of a group for each broker that has loaded
+    it. Normally this is one broker; if two brokers act as the group's coordinator, there are two
+    entries. `controller` is the active controller.
     """
 
     nodes: dict[NodeName, NodeState] = field(default_factory=dict)
@@ -137,7 +134,7 @@ class ClusterStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HitNode:
-    """A node that a fault hit. `pid` is its process id; None without a process of its own."""
+    """A node that was killed, paused or told to stop. `pid` is None if it has no own process."""
 
     node: NodeName
     incarnation: int
@@ -146,12 +143,12 @@ class HitNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineEvent:
-    """A silence of a machine that no fault of the plan caused.
+    """A machine did not answer for some time, although the experiment did nothing to it.
 
-    Units: microseconds of the run's clock. `until_us` is the end of the silence; None while it
-    lasts. `nodes` were on the machine when the silence began. `is_lost` is True if the run has
-    given up the machine, and starts its nodes on other machines. `ends_run` is the reason why the
-    run cannot continue without the machine; "" if the run can continue.
+    `from_us` and `until_us` are on the run's clock; `until_us` is None while the silence lasts.
+    `nodes` were on the machine when it began. `is_lost` is True if the run has given up the
+    machine, and starts its nodes on other machines. If the run cannot continue without the machine,
+    `ends_run` has the reason; otherwise it is "".
     """
 
     address: str
@@ -189,7 +186,7 @@ class Runtime(ABC):
         """Run `main` to its end on this runtime's loop and return its result.
 
         Raises: the exceptions of `main`; KeyboardInterrupt after a Ctrl-C. After either, `run` may
-        be called again with another coroutine, which heals and stops the cluster.
+        be called again, with a coroutine that ends all faults and stops the cluster.
         """
 
     @abstractmethod
@@ -198,20 +195,21 @@ class Runtime(ABC):
 
     @abstractmethod
     async def start(self, *, apart: bool = False) -> None:
-        """Start every node; returns when their processes run, long before groups are stable.
+        """Start every node. This returns when the processes run, long before the groups are stable.
 
-        `apart` matters in virtual time only. If True, the nodes start at moments drawn from the
-        seed, and their timers begin as if the cluster had run for long, so that timers of different
-        nodes are not in step. If False, all nodes start at one moment.
+        In virtual time all nodes start at the same moment, so their timers would fire together for
+        ever. If `apart` is True, the nodes start at random moments instead, and their timers begin
+        as if the cluster had run for long. In real time `apart` has no effect.
+
         Raises: ClusterStartError if a node cannot be started; the nodes that were started are
         stopped before that.
         """
 
     def out_of_step_us(self) -> int:
-        """Return the pause between the steady state and time zero of the plan, in microseconds.
+        """Return how long to wait, once all groups are stable, before the first fault is planned.
 
-        In virtual time it is drawn from the seed. Without this pause, a fault of the plan would hit
-        the members at the same point between two heartbeats in every run. In real time it is 0.
+        In virtual time this is random. Without the wait, a fault would hit the members at the same
+        point between two heartbeats in every run. In real time it is 0.
         """
         return 0
 
@@ -220,13 +218,13 @@ class Runtime(ABC):
         """Return the cluster's present state. No fault disturbs this query."""
 
     def bootstrap_servers(self) -> tuple[str, ...]:
-        """Return the advertised "host:port" of each running broker's listener for Kafka clients.
+        """Return the addresses ("host:port") at which real Kafka clients reach the brokers.
 
-        Empty without ClusterSpec.listener, and in virtual time.
+        There are none in virtual time, and without ClusterSpec.listener.
         """
         return ()
 
-    # -- lives: each raises UnknownNode if the node does not exist or is in a wrong state --
+    # -- lives of nodes; UnknownNode is raised if there is no such node, or in a wrong state --
 
     @abstractmethod
     async def start_node(self, node: NodeName) -> None:
@@ -242,9 +240,10 @@ class Runtime(ABC):
 
     @abstractmethod
     async def shut_down(self, node: NodeName) -> HitNode:
-        """Ask the node to stop, as SIGTERM does; returns before the node has stopped and is DOWN.
+        """Ask the node to stop, as SIGTERM does. This returns before the node has stopped.
 
-        A broker moves its leaderships first (controlled shutdown), a consumer leaves its group.
+        Before it stops, a broker makes others the leaders of its partitions, and a consumer leaves
+        its group.
         """
 
     @abstractmethod
@@ -257,7 +256,7 @@ class Runtime(ABC):
 
     @abstractmethod
     async def resume(self, node: NodeName) -> None:
-        """Let a paused node continue: first its due timers fire, then it gets queued messages."""
+        """Let a paused node continue. Its timers fire first; then it gets the waiting messages."""
 
     # -- links --
 
@@ -291,17 +290,18 @@ class Runtime(ABC):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run `question` on the Host of the administrator "admin-0", and return its result.
+        """Run `question` as the administrator (the node "admin-0"), and return its result.
 
-        The administrator uses the cluster's own network, like a client. `question` and its
-        arguments must be picklable, because they may run in another process.
-        `cluster.client.admin.orders` has all questions.
+        The administrator reaches the brokers over the same network as a client. The functions for
+        `question` are in `cluster.client.admin.orders`. The function and its arguments must be
+        picklable, because they may run in another process.
+
         Raises: the exceptions of `question`.
         """
 
     @abstractmethod
     def trace(self, event: TraceEvent) -> None:
-        """Write an event of the run itself (node "driver")."""
+        """Write an event of the run itself; its trace row is of the node "driver"."""
 
     @abstractmethod
     async def stop(self) -> None:
@@ -309,19 +309,19 @@ class Runtime(ABC):
 
     @property
     def clock_error_us(self) -> int:
-        """Largest possible difference between the clocks of two nodes; 0 with a common clock."""
+        """Largest possible difference between two nodes' clocks; 0 if they share one clock."""
         return 0
 
     @property
     def machine_events(self) -> tuple[MachineEvent, ...]:
-        """Silences of machines so far, including those that still last."""
+        """The MachineEvents so far, including those that have not ended."""
         return ()
 
     async def settle_contact(self) -> None:  # noqa: B027 - most runtimes have one machine
         """Wait until every machine has answered, or is in `machine_events`.
 
-        The run calls this after a failure. If a lost machine has caused the failure, the failure
-        does not count as a failure of the tool.
+        The run calls this after a failure, because a failure that a lost machine has caused is not
+        counted as a failure of this tool.
         """
 
     @property

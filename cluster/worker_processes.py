@@ -1,10 +1,11 @@
-"""Workers as processes of this machine: the Workers of `fan_out` without Ray.
+"""Workers for `fan_out` as processes of this machine, without Ray.
 
-`fan_out` spreads items over workers; a worker's `Work` is a function that gets some of the items
-and returns bytes. A worker is spawned, not forked, so it shares only that function with this
-process. It has a session of its own, so a Ctrl-C on the terminal reaches only this process, which
-may forward it with `interrupt`. No work is retried. The death of a worker is reported, and
-a new one starts in its place.
+A search divides its runs among workers. Each worker is a process that calls the same function, the
+`Work`, with some items (seeds of runs), and sends back the bytes that the function returns. If a
+worker dies, this is reported, and a new one takes its place; its items are not tried again here.
+
+A worker is in a session of its own, so that a Ctrl-C on the terminal reaches only this process,
+which may pass it on by `interrupt`.
 """
 
 import multiprocessing
@@ -27,15 +28,14 @@ from cluster.fan_out import (
 from cluster.realtime.machine_processes import die_with_parent
 
 _END_S = 10.0
-"""Longest wait for the end of a killed process. If the process has not ended by then, this module
-waits no longer."""
+"""Longest wait for the end of a process that was killed."""
 _Answer = tuple[bytes, float]
-"""The bytes that the work returned, and the processor time that it took, in seconds."""
+"""The bytes that the work returned, and the processor time in seconds that it took."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Worker:
-    """One process. `items` is its current work, None while the process is idle."""
+    """One process. `items` is what it works on; None while it is idle."""
 
     process: SpawnProcess
     connection: "Connection[Items, _Answer]"
@@ -44,10 +44,7 @@ class _Worker:
 
 
 class WorkerProcesses:
-    """Processes that do `work`, which must be picklable; `size` is their number.
-
-    Work that raises ends its worker, as a crash does.
-    """
+    """`size` processes that do `work`, a picklable function. If it raises, the process ends."""
 
     def __init__(self, work: Work, *, size: int) -> None:
         self.size = size
@@ -144,14 +141,14 @@ class WorkerProcesses:
         context = multiprocessing.get_context("spawn")
         own_end, worker_end = context.Pipe()
         process = context.Process(target=_serve, args=(worker_end, self._work), daemon=True)
-        # The child inherits that SIGINT is ignored. Otherwise a Ctrl-C during its imports, before
-        # its `setsid`, would end it with a traceback on this process's terminal.
+        # The new process inherits that SIGINT is ignored. Otherwise a Ctrl-C during its imports,
+        # before its `setsid`, would end it with a traceback on the terminal.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             process.start()
         finally:
             signal.signal(signal.SIGINT, before)
-        # Only the child keeps its end open. So `recv` here fails as soon as the child has died.
+        # Now only the new process has this end open, so that `recv` fails when the process dies.
         worker_end.close()
         name = WorkerName(f"{name_of_this_process()}:{process.pid}")
         return _Worker(process=process, connection=own_end, name=name)

@@ -1,10 +1,10 @@
-"""Verdicts of the current link rules on one frame, at the sender's or the receiver's end.
+"""The Judge, which decides what the link rules do with a frame.
 
-A link rule is the effect of a fault on messages. A frame is a message between two nodes. The
-purpose of a connection is its use, such as heartbeats. This module decides which frames a rule
-selects, by their nodes, purpose and API. It also decides what the effect of the rule means for the
-sender and for the receiver. The result is a verdict, which `gate` carries out. There are four
-effects:
+A frame is a message between two nodes. Each gate (`gate`) has one Judge for the frames that its
+node sends, and one for those that arrive. The Judge looks for the first rule that is about the
+frame, and returns a verdict: the frame goes on, goes on later, waits, or is lost. The gate carries
+the verdict out. A rule has one of four effects:
+
 - Cut holds frames, and drops them if their connection is closed.
 - Clog holds frames.
 - Slow delays frames.
@@ -50,26 +50,25 @@ class Lose:
 
 
 VerdictOfWaiting = Pass | Deliver | Hold
-"""Verdict on a frame that was held: such a frame can no longer be lost."""
+"""The possible verdicts on a frame that has waited in the gate."""
 Verdict = VerdictOfWaiting | Lose
-"""Verdict on a frame that has just come to the gate."""
+"""The possible verdicts on a frame that has just come to the gate."""
 
-# These verdicts contain nothing about a single frame, so one object of each serves all frames.
+# These verdicts are the same for all frames, so one object of each is enough.
 PASS = Pass()
 LOSE = Lose()
 HOLD_CUT = Hold(is_cut=True)
 HOLD_CLOG = Hold(is_cut=False)
 
 RngFor = Callable[[str], random.Random]
-"""Returns the random stream of a rule, by the rule's id: one per host incarnation and rule."""
+"""Takes the id of a rule, and returns the random stream of this rule on this host."""
 
 
 class Judge:
     """The rules about the frames that one node sends, or about the frames that it receives.
 
-    The first matching rule decides about a frame.
-    Randomness: one draw for each frame that a Slow rule selects. Each Slow rule draws from a random
-    stream of its own, so that its delays do not depend on other rules or other nodes.
+    The first rule that is about a frame decides. Each Slow rule has a random stream of its own, so
+    that its delays do not depend on other rules or other nodes.
     """
 
     def __init__(self, node: NodeName, *, is_sender: bool, rng_for: RngFor) -> None:
@@ -77,14 +76,14 @@ class Judge:
         self._is_sender = is_sender
         self._rng_for = rng_for
         self._rngs: dict[str, random.Random] = {}
-        """The random stream of each Slow rule, by the rule's id, made at its first draw."""
+        """Id of a Slow rule -> its random stream, which is created when it is first needed."""
         self._rules: dict[NodeName, list[LinkRule]] = {}
-        """Rules by peer, in the order of evaluation; peers without a rule are missing."""
+        """Peer -> the rules about frames to or from it, in their order; only peers with rules."""
         self._lost: dict[str, int] = {}
-        """Number of responses that each LoseResponses rule has lost at this node, by the rule's id.
+        """Id of a LoseResponses rule -> the number of responses that it has lost at this node.
 
-        `set_rules` keeps these numbers, because the limit of a rule is for the whole incarnation,
-        and `set_rules` also gets the rules that stay in force when another rule begins or ends.
+        `set_rules` does not change these numbers, because it is also called when other rules begin
+        or end, and then gets this rule once more.
         """
 
     @property
@@ -107,8 +106,8 @@ class Judge:
     def verdict(self, peer: NodeName, purpose: str | None, frame: Frame) -> Verdict:
         """Judge a frame to `peer` (as sender) or from `peer` (as receiver).
 
-        `purpose` is the purpose of the frame's connection. If it is None, because the endpoint does
-        not know the connection, rules that name purposes do not select the frame.
+        `purpose` is the purpose of its connection, or None if the connection is not known. Then
+        rules that name purposes are not about this frame.
         """
         for rule in self._rules.get(peer, ()):
             if not _selects(rule, purpose, frame):
@@ -116,7 +115,7 @@ class Judge:
             effect = rule.effect
             if not isinstance(effect, LoseResponses):
                 return self._verdict_of(rule.rule_id, effect)
-            # A LoseResponses rule that does not lose this frame leaves it to the later rules.
+            # If this rule does not lose the frame, the next rules decide.
             if self._is_lost(rule.rule_id, effect, frame):
                 return LOSE
         return PASS
@@ -136,8 +135,7 @@ class Judge:
 
     def _is_lost(self, rule_id: str, effect: LoseResponses, frame: Frame) -> bool:
         """Return True if the rule loses this frame, and count it against the rule's limit."""
-        # Only the server, which sends the response, loses it. This effect does not touch a response
-        # that is already on its way.
+        # A response is lost where it is sent, never when it is already on its way.
         if not self._is_sender or not isinstance(frame, ResponseFrame):
             return False
         if effect.errors and error_of(frame.envelope.body) not in effect.errors:
@@ -155,8 +153,7 @@ class Judge:
             case Clog():
                 return HOLD_CLOG
             case Slow():
-                # A Slow rule delays a frame only at the sender's end. At the receiver's end it
-                # still decides: it passes the frame, and later rules are not evaluated.
+                # The delay is at the sender. At the receiver this rule lets the frame pass.
                 return Deliver(self._draw_us(rule_id, effect)) if self._is_sender else PASS
 
     def _draw_us(self, rule_id: str, slow: Slow) -> int:

@@ -1,35 +1,28 @@
 """The link gate: applies link rules at one host, in every runtime.
 
-Each host incarnation (one life of its node) that has rules has one gate, for both directions.
-Frames that the node sends go through `send` to the network. Frames that arrive go through `receive`
-to the host's endpoint, which has all connections of the node. A verdict (`decisions`) is the effect
-of the rules on one frame; frames that the rules hold wait in the gate. The gate must not know the
-runtime, or the transport of frames. The runtime provides `transmit`, `deliver`, `after` and the
-random streams.
+A fault may cut, clog or slow down the link between two nodes. It does so by link rules (`rules`). A
+host to which rules apply has a gate. Frames (messages between nodes) that the node sends go through
+`send` to the network, and frames that arrive go through `receive` to the host's endpoint, which has
+all connections of the node. For each frame, a Judge (`decisions`) says what the rules do with it:
+its *verdict*. Frames that must not go on wait in the gate.
 
 How a host uses its gate:
-1. It makes a gate when it gets rules. It drops the gate again when no rule concerns the host and no
-   frame waits. Without a gate, frames go straight between endpoint and network, so a host without
-   rules pays only one test per frame.
+1. It creates a gate when it gets rules, and drops it when no rule concerns the host any more and no
+   frame waits. Without a gate, frames go directly from the endpoint to the network and back.
 2. It passes every frame of the endpoint to `send`, and every frame that arrived to `receive`.
-3. If a TCP link breaks, the host learns of the death of a peer's process without a ResetFrame. It
-   then calls `peer_lost` of the gate, not of the endpoint, because a cut must hide the death.
-4. It calls `set_rules` to replace all rules. Frames that the new rules no longer hold leave in a
-   later call of the loop (`after(0)`), so the gate calls the node only after `set_rules` has
-   returned. The frames to be delivered leave first, then those to be sent, each in the order of
-   arrival.
-5. When the incarnation is over, the host drops the gate, and the frames in it are lost, like the
-   send buffers of a killed process. `transmit` and `deliver` then do nothing. The host also sends a
-   ResetFrame to each of `peers_with_waiting_frames`, even if its endpoint has no connection with
-   the peer. It ends each of the `half_open` connections separately: their clients do not yet know
-   which incarnation of the server accepted them, so the ResetFrame of an incarnation would not end
-   them.
+3. If it learns without a ResetFrame that the process of a peer has died, because a TCP link broke,
+   it calls `peer_lost` of the gate and not of the endpoint, because a cut must hide the death.
+4. It calls `set_rules` to replace all rules. Frames that need not wait any more leave a little
+   later (`after(0)`), so that `set_rules` never calls the node: first those for the node, then
+   those for the network.
+5. When the node dies, the frames in its gate are lost, like the send buffers of a killed process.
+   The host still tells the peers: it sends a ResetFrame to each of `peers_with_waiting_frames`,
+   too, and closes each of the `half_open` connections (see there).
 
-A connection is a TCP stream: if a frame waits, all later frames of the same connection and
-direction wait, even if no rule selects them. If a connection is closed while a cut holds its
-frames, these frames are lost; when the cut ends, only the CloseFrame arrives. A frame that had
-already left the sender when the rule came waits at the receiver. It arrives even if the sender has
-closed the connection since.
+A connection behaves like a TCP stream. If one of its frames waits, all later frames in the same
+direction wait behind it, even if no rule is about them. If a connection is closed while a cut holds
+its frames, these frames are lost, and only the CloseFrame arrives when the cut ends. But a frame
+that was already on its way when the cut began waits at the receiver, and does arrive.
 
 DEVIATION: a frame that `slow` delays waits in the sender's process. If the process dies meanwhile,
 the frame is lost, and the peer sees the death without the delay. On a slow network the frame would
@@ -67,15 +60,14 @@ from protocol.errors import SimulationError
 from protocol.ids import Incarnation, NodeName
 
 MAX_HELD_PER_CONNECTION = 100_000
-"""Limit of waiting frames. A client's timeouts close a silent connection long before that many
-frames wait."""
+"""More waiting frames are a bug, because timeouts close a silent connection long before."""
 
 After = Callable[[int, Callable[[], None]], object]
 """Host.after: calls a function after a number of microseconds; 0 means a later call of the loop."""
 
 
 class Connections(Protocol):
-    """The part of the endpoint that a gate uses; see `cluster.host.connections.Endpoint`."""
+    """What a gate needs of the endpoint; see `cluster.host.connections.Endpoint`."""
 
     def purpose_of(self, end: ConnectionEnd) -> str | None:
         """Return a connection's purpose, or None if the endpoint has no such connection."""
@@ -97,8 +89,7 @@ class _State(Enum):
 class _Waiting:
     """A frame that waits in the stream of its connection.
 
-    `sequence` is the number of its arrival at this direction of the gate. Invariant: the numbers
-    grow along each stream, and are unique over all streams of a direction.
+    `sequence` numbers all frames in one direction of the gate, in the order in which they came.
     """
 
     __slots__ = ("frame", "purpose", "sequence", "state", "was_cut")
@@ -106,19 +97,18 @@ class _Waiting:
     def __init__(self, frame: Frame, purpose: str | None, sequence: int) -> None:
         self.frame = frame
         self.purpose = purpose
-        """Purpose of the connection at the frame's arrival. The connection may be gone when the
-        frame is judged again."""
+        """The purpose of the connection, which may be closed by the time it is needed again."""
         self.sequence = sequence
         self.state = _State.READY
         self.was_cut = False
-        """True if a cut ever held the frame: then a close of its connection drops it."""
+        """True if a cut has ever held the frame: it is lost if the connection is closed."""
 
 
 class _Direction:
-    """One direction of a gate: a stream of waiting frames per connection.
+    """One direction of a gate: the frames that the node sends, or those that arrive.
 
-    `forward` carries a frame on: to the network, or to the endpoint. `lose` gets each response that
-    a rule loses. A stream exists only while frames wait in it.
+    The frames of one connection wait in a *stream*. `forward` passes a frame on to the network or
+    to the endpoint. `lose` is called with each response that a rule loses.
     """
 
     def __init__(
@@ -136,7 +126,7 @@ class _Direction:
         self._forward = forward
         self._lose = lose
         self._streams: dict[ConnectionEnd, deque[_Waiting]] = {}
-        """Invariant: no stream is empty."""
+        """The stream of each connection that has waiting frames; none is empty."""
         self._next_sequence = 0
 
     @property
@@ -150,13 +140,13 @@ class _Direction:
         return not self._streams and not self.judge.has_rules
 
     def offer(self, end: ConnectionEnd, frame: Frame) -> None:
-        """Forward `frame` now, or let it wait if earlier frames wait, or if its verdict says so."""
+        """Forward `frame`; or let it wait, if earlier frames wait or the rules demand it."""
         stream = self._streams.get(end)
-        # An OpenFrame names the purpose itself: the receiver's endpoint has no connection yet.
+        # When an OpenFrame arrives, the endpoint has no connection yet, but the frame has the
+        # purpose.
         purpose = purpose_named_by(frame) or self._connections.purpose_of(end)
         if stream is not None:
-            # The endpoint may not know the connection yet, or no longer. Then a waiting frame of
-            # the connection has the purpose.
+            # If the endpoint does not know the connection, a frame that waits before this one does.
             purpose = purpose or stream[-1].purpose
             # Of a connection that is closed during a cut, only the close arrives.
             if isinstance(frame, CloseFrame):
@@ -179,9 +169,9 @@ class _Direction:
         self._carry_out(verdict, end, waiting)
 
     def judge_again(self) -> None:
-        """Apply the new rules to the frames that the old rules held; forwards nothing yet.
+        """Apply new rules to the frames that wait because of the old ones, without forwarding any.
 
-        A delayed frame keeps its delay, because its timer runs already.
+        A frame whose delay has begun keeps this delay.
         """
         for end, stream in self._streams.items():
             for waiting in stream:
@@ -201,17 +191,16 @@ class _Direction:
                 ready.append((waiting.sequence, end))
         ready.sort()
         for sequence, end in ready:
-            # A frame that was forwarded in this loop may have ended this connection. Then its other
-            # frames may be gone.
+            # A frame that was just forwarded may have ended the connection, and with it this
+            # stream.
             current_stream = self._streams.get(end)
             if current_stream is not None and current_stream[0].sequence == sequence:
                 self._forward_first(end, current_stream)
 
     def drop_cut_frames(self, end: ConnectionEnd) -> None:
-        """Drop the frames of a closed connection, from the first frame that a cut held.
+        """Drop the frames of a closed connection, from the first one that a cut has held.
 
-        Later frames that no cut held are dropped, too, because a TCP stream delivers nothing behind
-        a gap.
+        The later ones are dropped in any case, because a TCP stream delivers nothing after a gap.
         """
         stream = self._streams.get(end)
         if stream is None:
@@ -257,8 +246,7 @@ class _Direction:
     def _end_delay(self, end: ConnectionEnd, waiting: _Waiting) -> None:
         """Make a delayed frame ready, and forward the ready frames at the head of its stream."""
         waiting.state = _State.READY
-        # `waiting` may have been dropped during the delay. This does no harm: the loop looks only
-        # at the frames that are in the stream.
+        # If `waiting` was dropped during the delay, the loop simply does not find it.
         stream = self._streams.get(end)
         while stream is not None and stream[0].state is _State.READY:
             self._forward_first(end, stream)
@@ -272,15 +260,15 @@ class _Direction:
 
 
 class LinkGate:
-    """Both directions of one host incarnation's links, under the link rules.
+    """Applies the link rules to all frames of one host, in both directions.
 
-    `transmit` puts a frame on the network, `deliver` gives a frame to the endpoint. Both do nothing
-    once the incarnation is over. `lost` is called with each response that a rule loses. `rng_for`
+    `transmit` puts a frame on the network, and `deliver` gives a frame to the endpoint; both do
+    nothing when the node is dead. `lost` is called with each response that a rule loses. `rng_for`
     returns the random stream of a rule.
     """
 
     is_idle: bool
-    """True if no rule concerns this host and no frame waits: then frames bypass the gate."""
+    """True if no rule concerns this host and no frame waits, so that the gate is not needed."""
 
     def __init__(
         self,
@@ -330,9 +318,8 @@ class LinkGate:
 
     def send(self, frame: Frame) -> None:
         """Take a frame that the node sends."""
-        # `is_idle` is False from the arrival of rules on. It is computed again here, because the
-        # rules may be gone and the last waiting frame may have left since. A ResetFrame belongs to
-        # no connection, so there is no stream in which it could wait.
+        # The last waiting frame may have left since `is_idle` was computed. A ResetFrame is not
+        # about one connection, so it cannot wait in a stream.
         if self.is_idle or self._refresh_idle() or isinstance(frame, ResetFrame):
             self._transmit(frame)
             return
@@ -354,8 +341,8 @@ class LinkGate:
     def peer_lost(self, peer: NodeName, incarnation: Incarnation | None = None) -> None:
         """End the connections with a peer whose process died. A cut hides the death.
 
-        Each connection ends separately, behind the frames held on it. A connection whose OpenFrame
-        has not left yet does not end: its open hangs, as it would towards a silent machine.
+        Each connection ends separately, after the frames that wait on it. A connection whose
+        OpenFrame still waits here does not end: the peer has never heard of it.
         """
         for close in self._connections.close_frames_of_lost_peer(peer, incarnation):
             if not self._sent.holds_open_of(_receiving_end(close)):
@@ -373,19 +360,18 @@ class LinkGate:
             self._deliver(close)
 
     def peers_with_waiting_frames(self) -> tuple[NodeName, ...]:
-        """Return every node for which a sent frame waits here, for instance a CloseFrame.
+        """Return every node for which a frame of this node waits here, for instance a CloseFrame.
 
-        The endpoint may have forgotten the connection already. When this process dies, its kernel
-        must notify these peers, too.
+        The endpoint may have forgotten the connection, but the peer does not know of its end yet.
+        If this process dies, the peer must be told.
         """
         return self._sent.peers()
 
     def half_open(self) -> tuple[CloseFrame, ...]:
         """Return a close for each accepted connection whose OpenedFrame still waits here.
 
-        The client of such a connection ignores the ResetFrame of this process, because it does not
-        know yet that this process accepted the connection. The kernel of a dead process resets such
-        connections, too.
+        If this process dies, it sends ResetFrames. But the client of such a connection does not
+        know yet that this process has accepted it, so it would ignore the ResetFrame.
         """
         return tuple(
             CloseFrame(
@@ -403,8 +389,8 @@ class LinkGate:
     def _lose_response(self, end: ConnectionEnd, frame: Frame) -> None:
         """Reset the connection of a response instead of sending it.
 
-        Frames that wait on the connection are lost, too. The endpoint is in the middle of its
-        `reply`, so it learns of the end in a later call of the loop.
+        Frames that wait on the connection are lost, too. The endpoint is told a little later,
+        because it is just sending the response.
         """
         if not isinstance(frame, ResponseFrame):
             raise SimulationError(f"only responses are lost, got {type(frame).__name__}")

@@ -1,12 +1,14 @@
 """Link rules: the effects of a fault on the frames between two nodes, in every runtime.
 
-A rule has an effect, and selects frames (messages between nodes) by three things: the nodes between
-which they travel, the connection's purpose (its use), and the API. Rules act in the Host (the
-access to the network) of the node that sends a frame. Rules that hold frames act in the receiver's
-Host, too: the frames that were already on their way wait there. The run sends the rules to the
-hosts over the control plane. These are calls of the run itself, which do not go over the nodes'
-network, and which no fault touches.
-A connection is a TCP stream, so a held frame holds back all later frames of its connection.
+A rule says which frames (messages between nodes) it is about, and what happens to them. For
+example: every frame from broker-0 to broker-1 waits until the rule is withdrawn. Frames are
+selected by the nodes between which they travel, by the purpose of their connection, and by their
+API.
+
+Rules act at the host that sends a frame. Rules that make frames wait also act at the host that
+receives them, for frames that were already on their way. The run passes the rules to the hosts by
+calls of its own, which no fault disturbs. A connection is like a TCP stream: if a frame waits, all
+later frames of its connection wait behind it.
 """
 
 import msgspec
@@ -17,11 +19,11 @@ from protocol.ids import NodeName
 class Selector(msgspec.Struct, frozen=True, kw_only=True):
     """Selection of frames by a rule.
 
-    Selects frames from any of `sources` to any of `destinations`, in this direction only, and never
-    a frame from a node to itself. `purposes` are those that clients gave to their connections
-    (`coordinator`, `heartbeat` ...). `apis` are Kafka's printed names of requests; their responses
-    are selected as well, but frames that open or close a connection are not. Empty `purposes` or
-    `apis` select all.
+    It selects frames from one of `sources` to one of `destinations`, in this direction only, and
+    never a frame from a node to itself. If `purposes` is not empty, it selects only frames of
+    connections with these purposes, such as "heartbeat". If `apis` is not empty, it selects only
+    requests and responses of these APIs, by Kafka's printed names, and no frames that open or close
+    a connection.
     """
 
     sources: tuple[NodeName, ...]
@@ -31,21 +33,20 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True, tag="cut"):
-    """Holds every frame, as a broken cable does.
+    """Makes every frame wait, as a broken cable does.
 
-    So no connection opens, and a node does not notice that its peer's process has died.
-
-    When the rule is withdrawn, held frames arrive in order. On a connection that one end has closed
-    meanwhile only the close arrives.
+    No connection opens, and a node does not notice if the process of its peer dies. When the rule
+    is withdrawn, the frames arrive in order. But if one end has closed a connection meanwhile, only
+    the close arrives.
     """
 
 
 class Clog(msgspec.Struct, frozen=True, kw_only=True, tag="clog"):
-    """Holds every frame until the rule is withdrawn; then all arrive, in order."""
+    """Makes every frame wait until the rule is withdrawn; then all arrive, in order."""
 
 
 class Slow(msgspec.Struct, frozen=True, kw_only=True, tag="slow"):
-    """Delays every frame, in order. Units: `delay_us` plus up to `jitter_us`, drawn evenly."""
+    """Delays every frame by `delay_us` plus a random time of up to `jitter_us`, in order."""
 
     delay_us: int
     jitter_us: int = 0
@@ -54,9 +55,8 @@ class Slow(msgspec.Struct, frozen=True, kw_only=True, tag="slow"):
 class LoseResponses(msgspec.Struct, frozen=True, kw_only=True, tag="lose_responses"):
     """Resets a connection instead of sending the answer to a request that was carried out.
 
-    Each incarnation of a server loses `count` responses. `errors` are names of Kafka's errors
-    ("NONE" is one of them). Only responses with one of these errors are lost. If `errors` is empty,
-    the error of a response does not matter.
+    Each server loses `count` responses between two of its restarts. If `errors` is not empty, only
+    responses with one of these errors are lost. The errors are Kafka's names, such as "NONE".
     """
 
     count: int = 1

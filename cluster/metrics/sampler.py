@@ -1,6 +1,6 @@
-"""Samples of metrics, written into the trace at intervals of the node's own clock.
+"""MetricsSampler: writes the values of a node's metrics into the trace at regular intervals.
 
-Each row has all values of one set of metrics at one moment.
+Each trace row has all values of one set of metrics at one moment.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from protocol.trace import TraceEvent, TraceKind
 
 
 class MetricsSampler:
-    """Reads and traces a set of metrics every `interval_us`; 0 means never."""
+    """Calls `values` and traces the result every `interval_us`; 0 means never."""
 
     def __init__(
         self, host: Host, values: Callable[[], Mapping[str, float | None]], *, interval_us: int

@@ -1,8 +1,9 @@
 """Kafka's two kinds of sensors: sampled sensors, and meters, which Kafka's older metrics use.
 
-A sampled sensor keeps two samples of 30 s (`metrics.num.samples`, `metrics.sample.window.ms`), so
-its values cover the last 30 to 60 s ("recent" below). The rates of a meter decay with the age of
-the counted events. Times are arguments; units: milliseconds of one clock.
+A sampled sensor keeps the values of two windows of 30 s (`metrics.num.samples`,
+`metrics.sample.window.ms`). So its results are about the last 30 to 60 s, which is called "recent"
+below. A meter has rates per second in which older events count less. The caller passes the time to
+each method, in milliseconds of one clock.
 Source: Kafka `SampledStat`, `Rate`, `Max`, `Avg`, `CumulativeCount`; Yammer's `Meter`, `EWMA`.
 """
 
@@ -16,14 +17,14 @@ NUM_SAMPLES = 2
 TICK_MS = 5_000
 """Interval at which a meter updates its rates with the events counted since the last update."""
 METER_MINUTES = {"OneMinuteRate": 1, "FiveMinuteRate": 5, "FifteenMinuteRate": 15}
-"""Decaying rates of a meter, each with the minutes after which an event's weight is 1/e."""
+"""The rates of a meter, each with the minutes after which an event's weight has sunk to 1/e."""
 DECIMALS = 6
 """Number of decimals to which rates are rounded."""
 
 
 @dataclass(slots=True)
 class _Sample:
-    """Sums over one window, which begins at `start_ms`; its last value came at `last_ms`."""
+    """The values of one window: from `start_ms`, when its first one came, to `last_ms`."""
 
     start_ms: int
     last_ms: int
@@ -37,7 +38,7 @@ class SampledSensor:
 
     def __init__(self) -> None:
         self.count = 0
-        """Total of all recorded values. It is their number if each value is 1."""
+        """The sum of all values ever recorded, which is their number if each of them is 1."""
         self._samples: list[_Sample] = []
         """The last windows, at most NUM_SAMPLES, the oldest first."""
 
@@ -59,8 +60,9 @@ class SampledSensor:
         if not samples:
             return 0.0
         elapsed_ms = now_ms - samples[0].start_ms  # since the older of the two windows began
-        # Missing earlier windows count as elapsed. Otherwise a single value, read 1 ms later, would
-        # be a rate of 1000 per second. So `elapsed_ms` is never 0 either.
+        # If there was no earlier window, its length counts nevertheless. Otherwise a single value,
+        # read 1 ms later, would be a rate of 1,000 per second.
+
         missing_windows = NUM_SAMPLES - 1 - elapsed_ms // WINDOW_MS
         elapsed_ms += max(0, missing_windows) * WINDOW_MS
         return sum(sample.total for sample in samples) * 1_000 / elapsed_ms

@@ -1,7 +1,4 @@
-"""Checkpoint files: small files, replaced as a whole, with a CRC-32C in front of the content.
-
-A sync makes the operating system write a file to the disk, where it survives a power loss.
-"""
+"""Checkpoint files: small files with a CRC in front, which are replaced as a whole."""
 
 from pathlib import Path
 
@@ -11,11 +8,11 @@ from cluster.storage.files import Files, write_all
 
 _CRC_BYTES = 4
 _SALT = b"checkpoint"
-"""Part of the CRC's input, so that a file of zeros is never a valid (empty) checkpoint."""
+"""Goes into the CRC, so that a file of zeros is never taken for a valid checkpoint."""
 
 
 def write_checkpoint_file(path: Path, content: bytes, files: Files) -> None:
-    """Replace the file atomically: a kill leaves the old content or the new.
+    """Replace the file. If the process is killed, the file has the old or the new content.
 
     Raises: OSError.
     DEVIATION: Kafka also syncs the file, in a separate thread; here a sync would block the node.

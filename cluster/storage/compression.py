@@ -1,9 +1,9 @@
 """Codecs for record batches, in the formats of Kafka's clients.
 
-gzip comes from the standard library. snappy, lz4 and zstd come from pyarrow, if its build has them.
-pyarrow is imported only if one of these codecs is used, and before a run begins. Java's clients
-write snappy as a stream of blocks with a header (the format of snappy-java), other clients write
-one bare block. This module writes the format of snappy-java, and reads both.
+gzip is in the standard library. snappy, lz4 and zstd are taken from pyarrow, which is imported only
+if one of them is used. There are two formats of snappy: Java's clients write a header and then a
+stream of blocks (the library snappy-java), other clients write one block without a header. This
+module reads both, and writes the format of Java.
 Source: Kafka `GzipCompression`, `SnappyCompression`, `Lz4Compression`, `ZstdCompression`.
 DEVIATION: a payload that decompresses to more than MAX_PAYLOAD_BYTES is refused.
 """
@@ -139,7 +139,7 @@ def _decompress_gzip(payload: bytes) -> bytes:
         unpacker = zlib.decompressobj(_GZIP_WINDOW)
         plain.append(unpacker.decompress(rest, bytes_left))
         bytes_left -= len(plain[-1])
-        # The member has not ended, although more bytes were allowed: the payload lacks the rest.
+        # The compressed data has ended in the middle of a member.
         if not unpacker.eof and bytes_left > 0:
             raise ValueError(f"{len(payload)} bytes end in the middle")
         rest = unpacker.unused_data  # the bytes after this member

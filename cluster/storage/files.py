@@ -1,7 +1,7 @@
 """Files: all system calls that write a node's disk.
 
-Tests replace this class by one that stops at a chosen call, as `kill -9` and a power loss do. Reads
-change nothing, so they are not among the calls.
+Tests replace this class by one that stops at a certain call, to try what a `kill -9` or a power
+loss at this moment leaves on the disk. Reads are not here, because they change nothing.
 """
 
 import os

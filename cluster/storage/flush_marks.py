@@ -1,11 +1,15 @@
 """FlushMark: the byte position in a log file below which a power loss takes nothing.
 
-The mark is stored in a file beside the log. This file has two slots. A slot is a place for one
-mark: its sequence number, the position, and a CRC of both. To sync is to wait until the disk has
-what was written. Order of writes:
-1. For a flush, the data is synced before the mark moves up, so the mark never promises too much.
-2. For a cut below the mark, the mark moves down before the log is cut. Otherwise later appends to
-   the shorter log would count as flushed.
+A power loss is simulated: after the kill of the process, each log is cut at its mark. The mark is
+stored in a file beside the log. The order of writes matters, because the real machine may fail,
+too:
+
+1. For a flush, the data is synced first (we wait until the disk has it), and then the mark moves
+   up. So the mark never promises too much.
+2. If the log is cut below the mark, the mark moves down first. Otherwise batches that are appended
+   later would count as flushed.
+
+The file has two slots, each with room for one mark: a sequence number, the position and a CRC.
 """
 
 import struct
@@ -20,8 +24,7 @@ _BODY = struct.Struct(">QQ")
 _CRC_BYTES = 4
 _SLOT_BYTES = _BODY.size + _CRC_BYTES
 _SLOT_DISTANCE = 512
-"""Distance of the two slots in bytes. So each slot is in a disk sector of its own, and a write that
-is cut off damages only one slot."""
+"""Each slot is in a disk sector of its own, so a write that is cut off damages only one."""
 _SLOTS = (0, 1)
 _NO_MARK = (0, 0, 1)
 """Sequence number, position and slot of a log without a mark.
@@ -30,10 +33,11 @@ The slot is 1, so that the first mark goes into slot 0."""
 
 
 class FlushMark:
-    """The mark of one log, in two slots; the slot with the higher sequence number is valid.
+    """The mark of one log. The slot with the higher sequence number counts.
 
-    Invariant: the slot with the last synced mark is overwritten only after a newer mark was synced
-    in the other slot. So after a power loss during a write, one slot still has a valid mark.
+    The slot with the last synced mark is not overwritten before a newer mark was synced in the
+    other slot. So there is always one slot with a valid mark, even after a power loss during a
+    write.
     """
 
     def __init__(self, path: Path, files: Files) -> None:
@@ -76,8 +80,8 @@ class FlushMark:
         if sync:
             self._files.fdatasync(file)
             self._is_synced = True
-            # Only a sync makes the next mark use the other slot. An unsynced mark is overwritten,
-            # so that the other slot keeps the last synced mark.
+            # The next mark goes into the other slot. Without a sync it overwrites this one, so that
+            # the other slot keeps the last synced mark.
             self._free_slot = 1 - self._free_slot
 
     def close(self) -> None:
@@ -97,7 +101,7 @@ def _read_newest_mark(path: Path) -> tuple[int, int, int]:
     content = path.read_bytes() if path.exists() else b""
     newest = _NO_MARK
     for slot in _SLOTS:
-        # The first slice begins at the slot, the second one takes the slot's bytes from it.
+        # The slot's bytes; fewer if the file is shorter.
         stored = content[slot * _SLOT_DISTANCE :][:_SLOT_BYTES]
         body = stored[: _BODY.size]
         # A slot that was never written has zeros. They are no mark: the CRC of zeros is not 0.

@@ -1,9 +1,9 @@
 """The format of a log file, and the valid part of a file's content.
 
-A frame contains one batch: the payload's length, a CRC-32C over length and payload, and the
-payload, which is the batch in MessagePack. A power loss may leave zeros where data was never
-written. Because the CRC covers the length, zeros are no valid frame. This module handles bytes, not
-files.
+A log file is a sequence of frames, one for each batch. A frame has the length of the payload, a
+CRC-32C over this length and the payload, and the payload, which is the batch in MessagePack. A
+power loss may leave zeros where data was never written; because the CRC covers the length, zeros
+are not a valid frame. This module handles bytes; `file_storage` reads and writes the files.
 """
 
 import struct
