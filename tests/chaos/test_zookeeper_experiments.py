@@ -7,8 +7,9 @@ partitions, and claims each of them by creating an owner node in ZooKeeper. One 
 three steps: the member releases its old partitions, computes, and claims. If the owner node of
 another member is still there, this is a conflict, and the attempt fails.
 
-The files in experiments/ have the faults of each run. Ids such as ZK-92 are rules of
-docs/kafka/ZOOKEEPER_CONSUMER.md.
+Each test plays one of the shipped experiments in virtual time, and looks at its trace: the rows
+that the nodes wrote about what they did. The faults are in the files of the folder experiments/.
+Ids such as ZK-92 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from functools import cache
@@ -39,13 +40,14 @@ class Deletion(NamedTuple):
 
     time_us: int
     session: str
+    """The session that deleted the node."""
     creator: str
-    """The other session."""
+    """The other session, which had created the node."""
 
 
 @cache
 def played(name: str) -> VirtualRun:
-    """Return the run of a shipped experiment, which is played at the first call only."""
+    """Play a shipped experiment, and return the run. A second call returns the same run."""
     return play_virtual(load_experiment(name).experiment, seed=3)
 
 
@@ -59,7 +61,7 @@ def injected_us(run: VirtualRun) -> int:
 
 
 def since_fault(run: VirtualRun, kind: TraceKind, group: str | None = None) -> list[TraceRow]:
-    """Return the rows of a kind from the first fault on, of one group or of all."""
+    """Return the rows of a kind from the first fault on, of one group or of all groups."""
     since_us = injected_us(run)
     return [
         row
@@ -69,20 +71,23 @@ def since_fault(run: VirtualRun, kind: TraceKind, group: str | None = None) -> l
 
 
 def of_whole_run(run: VirtualRun, kind: TraceKind) -> list[TraceRow]:
-    """Return the rows of a kind of the whole run."""
+    """Return all rows of a kind, also those from before the first fault."""
     return [row for row in run.rows if row.kind == kind]
 
 
 @pytest.mark.parametrize("name", ["herd_effect", "zookeeper_restart", "zookeeper_zombie"])
 def test_experiment_breaks_no_promise(name: str) -> None:
-    """Double processing and conflicts are effects of the old design: measured, no violation."""
+    """The old design leads to double processing and conflicts. They are measured.
+
+    They are no violations, because the old consumers never promised anything else.
+    """
     assert played(name).results.verdict == "pass"
 
 
 def test_same_seed_is_the_same_run() -> None:
-    """The shortest experiment is played twice in this process.
+    """The shortest experiment is played twice in this process, with the same seed.
 
-    tests/architecture/test_determinism.py compares runs of three processes.
+    Other tests compare runs of several processes (tests/architecture/test_determinism.py).
     """
     name = "zookeeper_zombie"
     second = play_virtual(load_experiment(name).experiment, seed=3)
@@ -92,7 +97,8 @@ def test_same_seed_is_the_same_run() -> None:
 def test_zombie_processes_what_another_owns_and_its_offsets_go_back() -> None:
     """A zombie processes records of partitions that others own by now (ZK-92, ZK-66).
 
-    A member is cut off from ZooKeeper. When its session ends, others take its partitions. It keeps
+    A zombie is a member whose session has ended, but which does not know it. Here a member is cut
+    off from ZooKeeper. When its session ends, other members take its partitions. The zombie keeps
     processing until the cut ends.
     """
     run = played("zookeeper_zombie")
@@ -102,7 +108,8 @@ def test_zombie_processes_what_another_owns_and_its_offsets_go_back() -> None:
     # for ended sessions every 2 s (tickTime). So the session ends 4 to 8 s after the cut.
     assert 4 * SECOND <= expired.time_us - cut_us <= 8 * SECOND
 
-    # Both process: from 1 s after the end of the session to the end of the cut (20 s).
+    # The zombie and the new owners process the same partitions. This lasts from 1 s after the end
+    # of the session to the end of the cut, which is 20 s long.
     zombie = "consumer-old-1"
     processed = [
         row
@@ -112,7 +119,8 @@ def test_zombie_processes_what_another_owns_and_its_offsets_go_back() -> None:
     by_zombie = {row.partition for row in processed if row.node == zombie}
     by_others = {row.partition for row in processed if row.node != zombie}
     processed_by_two = by_zombie & by_others
-    assert len(processed_by_two) == 4  # the zombie's share: 16 partitions, 4 members
+    # These are the zombie's share: 4 of the 16 partitions, because the group has 4 members.
+    assert len(processed_by_two) == 4
 
     # Only the zombie commits an offset that is less than the last committed one.
     last_offsets: dict[str | None, int] = {}
@@ -128,17 +136,19 @@ def test_zombie_processes_what_another_owns_and_its_offsets_go_back() -> None:
 def test_coordinator_refuses_the_commits_of_a_member_that_goes_on_processing() -> None:
     """A coordinator refuses the commits of a zombie: it fences commits, not processing (ZK-67).
 
-    The member cannot know that it was removed. Processing of records already fetched may go on
-    (ZK-93).
+    The member cannot know that it was removed. It may go on processing records that it has already
+    fetched (ZK-93).
     """
     run = played("zookeeper_zombie")
+    # No committed offset of the group goes back. Partition -> its last committed offset.
     committed: dict[str | None, int] = {}
     for row in since_fault(run, TraceKind.COMMIT_STORED, "new"):
         if row.offset is not None:
             assert row.offset >= committed.get(row.partition, 0)
             committed[row.partition] = row.offset
 
-    # The member is cut off for 20 s and is removed after 6 s.
+    # The member is cut off for 20 s. It is removed after its session of 6 s, so from 10 s on it is
+    # certainly no member any more.
     processed_while_cut_off = [
         row
         for row in since_fault(run, TraceKind.RECORDS_CONSUMED, "new")
@@ -162,7 +172,8 @@ def test_replaced_member_conflicts_until_the_dead_session_has_ended() -> None:
     ]
     conflicts = since_fault(run, TraceKind.ZOOKEEPER_CLAIM_CONFLICT, "old")
     early_conflicts = [row for row in conflicts if row.time_us < expired.time_us]
-    # An owner is a consumer id. The part after its last "_" begins with the name of the node.
+    # The owner in a conflict is a consumer id, in which the name of the node follows the last "_".
+    # The name is cut to the length of `dead`, because further characters follow the name.
     dead = "consumer-old-1"
     owners = {
         str(detail_of(row)["owner"]).rpartition("_")[2][: len(dead)] for row in early_conflicts
@@ -170,9 +181,9 @@ def test_replaced_member_conflicts_until_the_dead_session_has_ended() -> None:
 
     assert dead in owners
     assert sum(not attempt["done"] for attempt in attempts) >= 2
-    generations = {row.generation for row in since_fault(run, TraceKind.GENERATION_STARTED, "new")}
     # The new group needs one generation for the replacement, and one or two when the killed member
     # comes back.
+    generations = {row.generation for row in since_fault(run, TraceKind.GENERATION_STARTED, "new")}
     assert len(generations) <= 3
 
 
@@ -189,7 +200,8 @@ def test_join_on_zookeeper_notifies_all_members_at_once() -> None:
         if row.kind == TraceKind.NODE_STARTED and row.node == "consumer-old-7"
     )
 
-    # Old group: all seven other members are notified within 100 ms.
+    # consumer-old-7 is the eighth member of the old group. Its join notifies all seven other
+    # members, the last one at most 100 ms after the first.
     notifications = [
         row
         for row in of_whole_run(run, TraceKind.ZOOKEEPER_WATCH_FIRED)
@@ -199,7 +211,8 @@ def test_join_on_zookeeper_notifies_all_members_at_once() -> None:
     first_us = min(row.time_us for row in notifications)
     assert all(row.time_us - first_us < SECOND // 10 for row in notifications)
 
-    # New group: heartbeat.interval.ms is 2 s, so within 4 s each member has heard of the rebalance.
+    # The new member of the new group joins at the same time. heartbeat.interval.ms is 2 s, so
+    # within 4 s each member has heard of the rebalance, and joins again.
     rejoined = {
         row.node
         for row in of_whole_run(run, TraceKind.REQUEST_SENT)
@@ -223,13 +236,14 @@ def test_members_at_different_servers_see_different_groups_and_agree_in_the_end(
     """Members at quick servers compute three times before those at the slow server (ZK-71, ZK-95).
 
     A ninth member joins the group. At this time the messages of ZooKeeper's leader reach the server
-    zookeeper-1 with a delay of 400 ms. So its clients hear of the new member later. In the end all
-    members compute from the same view, without the help of an operator.
+    zookeeper-1 with a delay of 400 ms. So the members that are connected to zookeeper-1 hear of the
+    new member later than the others. In the end all members compute from the same view, without the
+    help of an operator.
     """
     run = played("zookeeper_split_view")
     assert run.results.verdict == "pass"
 
-    # Consumer -> the server that first notified it, and the time.
+    # Consumer -> the server that notified it for the first time, and when.
     notified: dict[str | None, tuple[str, int]] = {}
     for row in since_fault(run, TraceKind.ZOOKEEPER_WATCH_FIRED):
         notified.setdefault(row.peer, (row.node, row.time_us))
@@ -237,28 +251,29 @@ def test_members_at_different_servers_see_different_groups_and_agree_in_the_end(
     first_us = min(time_us for _, time_us in old_members)
     late_servers = {server for server, time_us in old_members if time_us > first_us + SECOND // 5}
     delays_us = {time_us - first_us for server, time_us in old_members if server in late_servers}
-    slow = {name for name, (server, _) in notified.items() if server in late_servers}
+    slow_members = {name for name, (server, _) in notified.items() if server in late_servers}
     assert late_servers == {"zookeeper-1"}
-    # The slow server notifies its members 400 ms later, plus up to 100 ms for everything else.
+    # The slow server notifies its members 400 to 500 ms later: the delay of 400 ms, and up to 100
+    # ms for everything else.
     assert all(SECOND * 2 // 5 <= delay_us <= SECOND // 2 for delay_us in delays_us)
 
     # The quick members compute several times before the first slow one does.
     views = views_of(run)
-    slow_computed_us = min(views[name][0].time_us for name in views if name in slow)
+    slow_computed_us = min(views[name][0].time_us for name in views if name in slow_members)
     newcomer = "consumer-old-8"
-    quick_views = [views[name] for name in views if name not in slow and name != newcomer]
+    quick_members = [name for name in views if name not in slow_members and name != newcomer]
     early_views = [
-        [view for view in views_of_member if view.time_us < slow_computed_us]
-        for views_of_member in quick_views
+        [view for view in views[name] if view.time_us < slow_computed_us] for name in quick_members
     ]
     assert max(len(views_of_member) for views_of_member in early_views) >= 3
     # The quick members saw the group without the newcomer (8 members) and with it (9).
     sizes_seen = {len(view.members) for views_of_member in early_views for view in views_of_member}
     assert sizes_seen == {8, 9}
-    # A slow member first commits and releases its partitions. Each write waits for the slow link.
+    # Before a slow member computes, it commits and releases its partitions. Each of these writes
+    # waits for the slow link.
     assert slow_computed_us - first_us > 5 * SECOND
 
-    # Afterwards all have the same view. The new group needed one generation.
+    # In the end all members have the same view. The new group needed one generation.
     last_members = {views_of_member[-1].members for views_of_member in views.values()}
     assert len(last_members) == 1
     assert len(since_fault(run, TraceKind.GENERATION_STARTED, "new")) == 1
@@ -275,16 +290,17 @@ def test_split_views_cost_conflicts_and_a_member_that_gives_up() -> None:
     gave_up = [
         detail_of(row)["during"] for row in since_fault(run, TraceKind.ZOOKEEPER_GAVE_UP, "old")
     ]
-    done = [
+    successful_attempts = [
         row
         for row in since_fault(run, TraceKind.ZOOKEEPER_ATTEMPT_ENDED, "old")
         if detail_of(row)["done"]
     ]
 
-    # In the measured run Kafka 1.1.1 had 34 conflicts, and its last attempt ended after 40.5 s.
+    # When this was measured with Kafka 1.1.1, there were 34 conflicts, and the last attempt ended
+    # after 40.5 s.
     assert len(conflicts) >= 30
     assert "starting" in gave_up
-    assert 20 * SECOND <= done[-1].time_us - injected_us(run) <= 45 * SECOND
+    assert 20 * SECOND <= successful_attempts[-1].time_us - injected_us(run) <= 45 * SECOND
 
 
 def test_late_release_deletes_the_owner_nodes_of_other_members() -> None:
@@ -299,10 +315,10 @@ def test_late_release_deletes_the_owner_nodes_of_other_members() -> None:
     assert run.results.verdict == "pass"
     (expired,) = since_fault(run, TraceKind.ZOOKEEPER_SESSION_EXPIRED)
     old_session = detail_of(expired)["session"]
-    creators: dict[str, str] = {}
+    creators: dict[str, str] = {}  # path of an owner node -> the session that created it
     deletions: list[Deletion] = []
-    # Every server traces every transaction. The number of the transaction (zxid) is in the column
-    # `offset`. Only the first row of each transaction is used.
+    # Every server writes a row for every transaction, but only the first row of each transaction is
+    # used here. The number of the transaction (zxid) is in the column `offset`.
     last_zxid = 0
     for row in run.rows:
         zxid = row.offset or 0
@@ -317,8 +333,9 @@ def test_late_release_deletes_the_owner_nodes_of_other_members() -> None:
             if creator != txn["session"]:
                 deletions.append(Deletion(row.time_us, txn["session"], creator))
 
-    # Such a deletion may cause others: a member that lost its owner node may release the partition
-    # later, and delete the node of the next owner. Only the deletions of the first session count.
+    # Such a deletion may cause further ones: a member that lost its owner node may release the
+    # partition later, and delete the node of the next owner. So the test looks only at the
+    # deletions of the session that was the first to delete a node of another session.
     first_deleter = deletions[0].session
     deletion_times_us = [
         deletion.time_us for deletion in deletions if deletion.session == first_deleter

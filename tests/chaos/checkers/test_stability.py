@@ -1,12 +1,15 @@
 """The stability checker finds losses that nothing explains.
 
 While nothing is broken, a cluster should lose nothing: no broker is fenced, no partition changes
-its leader, no client loses its connection or its commit, and so on (see `lose`). A fault explains
-losses as long as it lasts, and for SETTLING_S after its end, because a cluster needs time to
-recover. A loss at any other time is a violation.
+its leader, no client loses its connection or its commit, and so on. The function `lose` has an
+example of each kind of loss. A fault explains losses as long as the fault lasts, and for SETTLING_S
+after its end, because a cluster needs time to recover. A loss at any other time is a violation.
 
-Each test writes a trace by hand. It begins with `steady_cluster()`: three brokers, of which
-broker-0 leads OFFSETS_0 and is its preferred leader. The run is in its stage "steady" from 10 s on.
+Each test writes a trace by hand, that is, the events that a run of a cluster would have recorded.
+Most traces begin with `steady_cluster()`: three brokers, of which broker-0 leads OFFSETS_0 and is
+its preferred leader. OFFSETS_0 is the partition with the committed offsets of the group g, so the
+leader of OFFSETS_0 is the coordinator of g. At 10 s the start of the cluster is over, and the stage
+"steady" of the run begins.
 """
 
 import pytest
@@ -25,9 +28,10 @@ SETTLING_S = 60
 def check(
     rows: Rows, *, in_virtual_time: bool = True, has_long_metadata: bool = False
 ) -> CheckReport:
-    """Return the report of a trace, whose rows the checker observes in the order of time.
+    """Let the checker observe the rows in the order of time, and return its report.
 
-    has_long_metadata: True if the experiment gives the commits of group g a text that is too long.
+    has_long_metadata: True if the members of g send a text with each commit (the metadata) that is
+        longer than Kafka allows.
     """
     checker = Stability(
         CheckContext(
@@ -50,14 +54,14 @@ def check(
 
 
 def change_isr(rows: Rows, time_s: float, isr: list[int]) -> None:
-    """Let `isr` be the ISR of OFFSETS_0 from now on."""
+    """Change the ISR of OFFSETS_0 to the brokers `isr`, given by their numbers."""
     rows.add(time_s, "controller", TraceKind.ISR_CHANGED, partition=OFFSETS_0, detail={"isr": isr})
 
 
 def after_a_fault() -> Rows:
     """Return rows of a fault, a cut that lasts from 20 s to 30 s.
 
-    It explains losses until 90 s (30 + SETTLING_S).
+    The cut explains losses until 90 s (30 + SETTLING_S).
     """
     rows = steady_cluster()
     rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
@@ -73,7 +77,7 @@ def lose(rows: Rows, time_s: float, loss: str) -> None:
         case "leader":
             rows.elected(time_s, "broker-1", isr=[0, 1, 2])
         case "no leader":
-            rows.elected(time_s, "", isr=[0])
+            rows.elected(time_s, "", isr=[0])  # "": there is no leader
         case "replica":
             change_isr(rows, time_s, [0, 1])
         case "log":
@@ -129,7 +133,10 @@ def test_loss_that_a_fault_may_explain_is_no_violation(loss: str, time_s: float)
 
 @pytest.mark.parametrize("loss", CLIENT_LOSSES)
 def test_client_losses_before_the_steady_state_are_no_violation(loss: str) -> None:
-    """The cluster is still starting. Brokers register and load groups, so requests may fail."""
+    """At 5 s the cluster is still starting. Brokers register and load groups, so requests may fail.
+
+    This trace begins with no steady cluster, because its stage "steady" comes after the loss.
+    """
     rows = Rows()
     lose(rows, 5, loss)
     rows.stage(10, "steady")
@@ -143,12 +150,13 @@ def test_clients_of_a_partition_that_no_broker_may_lead_are_not_judged(
 ) -> None:
     """OFFSETS_0 has no leader from 25 s on, so C0 cannot find its coordinator.
 
-    - If only broker-2 is in the ISR, no broker can lead, because broker-2 is lost for good. This
-      excuses C0.
-    - If broker-1 is in the ISR, the controller should have elected it, because it is up. This does
-      not excuse C0.
+    - If only broker-2 is in the ISR, no broker can lead, because broker-2 is lost for good. So the
+      failed lookup of C0 is excused.
+    - If broker-1 is in the ISR, the controller should have elected broker-1, which is up. So the
+      failed lookup of C0 is a finding.
     """
     rows = steady_cluster()
+    # Nothing ends the loss of a node, so the fault is momentary: it has no end in the trace.
     rows.fault(20, "broker-2", fault="node_loss", nodes=["broker-2"], momentary=True)
     rows.add(25, "controller", TraceKind.BROKER_FENCED, peer="broker-2", detail={})
     rows.elected(25, "", isr=isr)
@@ -160,8 +168,8 @@ def test_clients_of_a_partition_that_no_broker_may_lead_are_not_judged(
 def test_preferred_leader_may_lead_again() -> None:
     """The controller gives the leadership back to the preferred leader by itself.
 
-    Although the settling time has ended at 90 s, this is no loss. A client may lose its coordinator
-    because of it.
+    This happens at 120 s here. The settling time has ended at 90 s, but the return of the
+    preferred leader is no loss. It moves the coordinator of g, so C0 may lose its coordinator.
     """
     rows = after_a_fault()
     rows.elected(40, "broker-1", isr=[0, 1, 2])
@@ -178,10 +186,12 @@ def test_preferred_leader_is_the_one_that_an_administrator_put_first(
 ) -> None:
     """An administrator orders that broker-2 becomes the preferred leader in place of broker-0.
 
-    At 200 s the controller elects `leader` by itself, which is right for a preferred leader only.
+    At 200 s the controller elects `leader` without an order. This is right only if `leader` is the
+    preferred leader.
 
-    - If broker-2 was elected at 41 s as the preferred leader, the order was carried out.
-    - Without this election the order may have been carried out or not. So both broker-0 and
+    - If broker-2 was elected at 41 s as the preferred leader, the administrator's order was carried
+      out.
+    - Without this election nobody can tell whether the order was carried out. So both broker-0 and
       broker-2 may be the preferred leader.
     """
     rows = after_a_fault()
@@ -202,8 +212,8 @@ def test_preferred_leader_is_the_one_that_an_administrator_put_first(
             peer="broker-2",
             detail={"isr": [0, 1, 2], "reason": "preferred leader requested"},
         )
-    # The election at 200 s must change the leader, whichever broker it elects. So some other broker
-    # leads before it.
+    # The election at 200 s must change the leader, whichever of the three brokers it elects. So a
+    # fourth broker leads before this election.
     rows.elected(45, "broker-3", isr=[0, 1, 2])
     rows.elected(200, leader, isr=[0, 1, 2])
 
@@ -226,7 +236,8 @@ def test_commit_may_fail_because_of_a_rebalance(error: str) -> None:
 def test_commit_with_too_much_metadata_may_fail(has_long_metadata: bool) -> None:
     """A consumer may add a text to its commits, the metadata. Kafka refuses too long a text.
 
-    The refusal is right if the experiment gives the members such a text. Otherwise it is a finding.
+    The refusal is right if the experiment gives the members such a text. If the experiment gives
+    them no such text, the refusal is a finding.
     """
     rows = steady_cluster()
     rows.commit_failed(15, C0, offset=1, error="OFFSET_METADATA_TOO_LARGE")
@@ -237,9 +248,9 @@ def test_commit_with_too_much_metadata_may_fail(has_long_metadata: bool) -> None
 
 
 def test_member_that_has_left_may_end_its_connections() -> None:
-    """A member that leaves its group closes its connections, so its requests end: no loss.
+    """The requests of a member fail when it leaves its group, because it closes its connections.
 
-    After it has joined again, a lost connection is a finding.
+    After the member has joined the group again, a lost connection is a finding.
     """
     rows = steady_cluster()
     rows.member_state(15, C0, "UNJOINED", before="STABLE", cause="left")
@@ -252,9 +263,9 @@ def test_member_that_has_left_may_end_its_connections() -> None:
 
 
 def test_replica_that_returns_is_no_loss() -> None:
-    """At 150 s broker-2 returns to the ISR. It had left during the fault.
+    """At 150 s broker-2 returns to the ISR, which it had left during the fault.
 
-    The leader that is elected at 140 s leads already, so this election is no loss either.
+    The election at 140 s elects broker-0, which leads already. So this election is no loss either.
     """
     rows = after_a_fault()
     change_isr(rows, 25, [0, 1])
@@ -273,7 +284,10 @@ def test_timed_out_requests_are_left_to_another_check() -> None:
 
 
 def test_one_loss_of_each_kind_and_node_is_reported() -> None:
-    """The client's second loss of its coordinator is counted, but has no finding of its own."""
+    """C0 loses its coordinator twice, and OFFSETS_0 loses a replica: three losses.
+
+    The second loss of the coordinator is counted, but has no finding of its own.
+    """
     rows = steady_cluster()
     lose(rows, 15, "coordinator")
     lose(rows, 16, "coordinator")
@@ -311,7 +325,8 @@ def test_replica_keeps_its_lag_time_after_an_election(after_s: int, expected: li
     """Planted bug: a new leader removes its followers from the ISR at once.
 
     A leader must give a follower the time `replica.lag.time.max.ms` (30 s) to catch up. Clocks may
-    drift, so the checker demands only half of it (15 s). It judges this also during a fault.
+    drift, so the checker demands only half of this time (15 s). No fault excuses a shorter time, so
+    there is a fault in this test.
     """
     rows = steady_cluster()
     rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
@@ -322,10 +337,11 @@ def test_replica_keeps_its_lag_time_after_an_election(after_s: int, expected: li
 
 
 def test_replica_whose_broker_is_fenced_may_leave_at_once() -> None:
-    """The lag time of the test above has two exceptions.
+    """Two kinds of replicas may leave the ISR before half of the lag time is over (see above).
 
-    - broker-2 is fenced, so it may leave the ISR at once.
-    - broker-0 was not in the ISR at the election, but joined it later. So it may leave at any time.
+    - The broker of the replica is fenced, as broker-2 is here.
+    - The replica was not in the ISR at the election, as that of broker-0, which joins the ISR only
+      at 24 s.
     """
     rows = steady_cluster()
     rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
@@ -352,8 +368,8 @@ def test_replica_whose_broker_is_stopping_may_leave_at_once(
 
     1. broker-2 begins to stop, and the controller is paused.
     2. The controller resumes. It has heard nothing of broker-2, so it fences broker-2.
-    3. It reads a heartbeat that broker-2 had sent before, so it unfences broker-2.
-    4. It takes broker-2 out of the ISR, because broker-2 is stopping.
+    3. The controller reads a heartbeat that broker-2 had sent before, so it unfences broker-2.
+    4. The controller takes broker-2 out of the ISR, because broker-2 is stopping.
 
     With `has_stopped` the shutdown is over before step 2. So broker-2 is not stopping in step 4.
     """
@@ -373,7 +389,8 @@ def test_replica_whose_broker_is_stopping_may_leave_at_once(
 def test_consumer_on_zookeeper_may_close_its_connections() -> None:
     """A consumer that ZooKeeper coordinates closes its connections at every rebalance.
 
-    So its open Fetch ends with DISCONNECTED, which is no loss.
+    So its open Fetch ends with DISCONNECTED, which is no loss. The checker knows from its context
+    which consumers have a coordinator, and consumer-old-0 is not among them.
     """
     rows = steady_cluster()
     rows.add(15, "consumer-old-0", TraceKind.REQUEST_FAILED, error="DISCONNECTED")

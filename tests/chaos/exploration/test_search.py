@@ -1,12 +1,14 @@
-"""The search: which seeds the workers get, what it records, and when it ends.
+"""The search: which seeds its workers get, which results it records, and when it ends.
 
-A search plays a run for each seed of a range. It gives batches of seeds to workers, and records
-their results. A share of the seeds is "rechecked": another worker plays the seed a second time, to
-show that a seed always gives the same run.
+A search plays a run for each seed of a range. The seed determines the plan of the run, which is a
+list of faults. The search gives batches of seeds to workers, and records the results of the runs. A
+share of the seeds is "rechecked": another worker plays the seed a second time, to show that a seed
+always gives the same run.
 
-The tests have scripted workers, two of them by default, which play no cluster: a function makes up
-the result of a run from its seed. One worker answers each time that the search waits. Some seeds
-can be `deadly`: {5: 2} means that seed 5 kills two workers.
+The tests have scripted workers, two by default, which play no cluster: a function makes up the
+result of a run from its seed. By default every run passes. One worker answers each time that the
+search waits. Some seeds can be `deadly`: {5: 2} means that seed 5 kills the first two workers that
+play it.
 """
 
 from collections.abc import Callable
@@ -28,9 +30,11 @@ from tests.support.harness.fan_out import (
 
 
 class Searching:
-    """A search over scripted workers, with everything that it wrote and reported.
+    """A search over scripted workers, with everything that the search wrote and reported.
 
-    `before` are the records of an interrupted search, which this search resumes.
+    - `written` has the records that the search would write into its file.
+    - `reported_groups` has the groups of equal findings that it would show to the user.
+    - `before` are the records of an interrupted search, which this search resumes.
     """
 
     def __init__(
@@ -78,12 +82,12 @@ class Searching:
 
 
 def test_every_seed_is_played_once_for_any_batches() -> None:
-    """The number of workers and the size of a batch decide only the order of the seeds."""
+    """The number of workers and the size of a batch change only the order of the seeds."""
     for workers, batch in ((1, None), (2, 1), (2, 7), (3, 100)):
         searching = Searching(
             ScriptedWorkers(size=workers), Limits(first_seed=10, count=20, batch=batch)
         )
-        assert searching.search.run() is Stop.COUNT
+        assert searching.search.run() is Stop.COUNT  # the search ends after 20 seeds
         assert searching.played() == list(range(10, 30))
         assert searching.tally.results == {PlayResult.PASS: 20}
 
@@ -117,7 +121,7 @@ def test_chosen_seeds_are_rechecked_by_another_worker() -> None:
 
 
 def test_single_worker_rechecks_its_own_seeds() -> None:
-    """There is no other worker to recheck the half of the 10 seeds."""
+    """50 % of the 10 seeds are rechecked, though there is no other worker to recheck them."""
     searching = Searching(ScriptedWorkers(size=1), Limits(count=10), recheck_percent=50)
     searching.search.run()
     assert len(searching.played_again()) == 5
@@ -125,9 +129,10 @@ def test_single_worker_rechecks_its_own_seeds() -> None:
 
 
 def test_slow_worker_is_awaited_to_recheck_the_seeds_of_the_first() -> None:
-    """The second worker starts late, when the first one has played all seeds.
+    """The second worker starts late, when the first worker has played all seeds.
 
-    The search waits for it, because a recheck by the same process would prove little.
+    The search waits for the second worker, because a recheck by the same process would prove
+    little. `late=40` means that the worker has started when the search has waited 40 times.
     """
     searching = Searching(ScriptedWorkers(size=2, late=40), Limits(count=10), recheck_percent=50)
     assert searching.search.run() is Stop.COUNT
@@ -136,7 +141,7 @@ def test_slow_worker_is_awaited_to_recheck_the_seeds_of_the_first() -> None:
 
 
 def test_run_that_differs_at_its_recheck_is_not_deterministic() -> None:
-    """One of the ten seeds is rechecked, 9. Its second run has another digest than the first."""
+    """Of the ten seeds only seed 9 is rechecked. Its second run differs in its digest."""
 
     def recheck(seed: int) -> PlayedRun:
         return PlayedRun(seed=seed, result=PlayResult.PASS, digest="other", virtual_us=40_000_000)
@@ -155,8 +160,8 @@ def test_run_that_differs_at_its_recheck_is_not_deterministic() -> None:
 def test_first_run_of_a_finding_is_always_rechecked() -> None:
     """A reported finding must be reproducible, so seed 3 is rechecked.
 
-    Seed 4 shows the same finding. It is rechecked only if it belongs to the share of seeds that are
-    rechecked anyway, which is 0 % here.
+    Seed 4 shows the same finding. Seed 4 would be rechecked only as one of the share of seeds that
+    are rechecked anyway, but this share is 0 % here.
     """
     workers = ScriptedWorkers(lambda seed: violated(seed) if seed in {3, 4} else passed(seed))
     searching = Searching(workers, Limits(count=6, batch=1))
@@ -167,7 +172,8 @@ def test_first_run_of_a_finding_is_always_rechecked() -> None:
 def test_search_stops_after_a_number_of_different_findings() -> None:
     """With `stop_after=2` the search stops at its second different finding.
 
-    The seeds 0 to 9 have the same finding, later seeds another one.
+    The seeds 0 to 9 break the claim "one", so they have the same finding. The later seeds break the
+    claim "two".
     """
 
     def play(seed: int) -> PlayedRun:
@@ -176,7 +182,7 @@ def test_search_stops_after_a_number_of_different_findings() -> None:
     searching = Searching(ScriptedWorkers(play), Limits(count=100, stop_after=2, batch=1))
     assert searching.search.run() is Stop.FINDINGS
     assert [group.name for group in searching.tally.groups.values()] == ["fencing-1", "fencing-2"]
-    # Seed 10 shows the second finding. Only the runs that are in progress then are finished.
+    # Seed 10 shows the second finding. At most one more run per worker was in progress then.
     assert max(searching.played()) <= 12
 
 
@@ -225,7 +231,8 @@ def test_interrupted_search_returns_at_once_with_the_finished_runs() -> None:
 def test_resumed_search_plays_only_the_missing_seeds() -> None:
     """Seeds 0, 1, 4 and 5 were finished before; 2, 3, 6 and 7 are missing.
 
-    The chosen seeds 1, 3, 5 and 7 are rechecked, also those that were played before (1 and 5).
+    50 % of the seeds are rechecked, namely 1, 3, 5 and 7. The first plays of the seeds 1 and 5 were
+    recorded by the earlier search.
     """
     before: list[ExplorationRecord] = [
         PlayedSeeds(worker="earlier:1", busy_s=1.0, runs=tuple(map(passed, (0, 1, 4, 5)))),
@@ -276,8 +283,8 @@ def test_resumed_search_has_the_results_of_an_uninterrupted_one() -> None:
 def test_seeds_of_a_dead_worker_are_played_once_more_one_by_one() -> None:
     """Seed 5 kills its worker, which had the batch of the seeds 4 to 7.
 
-    The search cannot know which of them was deadly. So each of the four is then played alone. This
-    time seed 5 kills nobody.
+    The search cannot know which of these four seeds was deadly, so each of them is then played
+    alone. This time seed 5 kills nobody.
     """
     workers = ScriptedWorkers(deadly={5: 1})
     searching = Searching(workers, Limits(count=12, batch=4))
@@ -289,7 +296,10 @@ def test_seeds_of_a_dead_worker_are_played_once_more_one_by_one() -> None:
 
 
 def test_seed_that_ends_two_workers_is_reported_and_the_others_are_played() -> None:
-    """Seed 5 ends the worker of its batch, and then the worker that plays this seed alone."""
+    """Seed 5 ends the worker of its batch, and then the worker that plays this seed alone.
+
+    9 stands for "every worker": the search gives the seed up after two of them.
+    """
     searching = Searching(ScriptedWorkers(deadly={5: 9}), Limits(count=12, batch=4))
     assert searching.search.run() is Stop.COUNT
     assert searching.played() == [seed for seed in range(12) if seed != 5]
@@ -327,13 +337,15 @@ def test_lab_that_fails_repeatedly_ends_the_search() -> None:
     workers = ScriptedWorkers(lambda seed: inconclusive(seed, PlayResult.BROKEN, f"boom {seed}"))
     searching = Searching(workers, Limits(batch=1))
     assert searching.search.run() is Stop.TOOL_FAILED
+    # One more run may be in progress on each of the two workers.
     assert MAX_BROKEN <= searching.tally.broken_runs <= MAX_BROKEN + 2
 
 
 def test_finding_is_reported_when_new_and_when_its_example_gets_shorter() -> None:
     """The plans of seeds 0 to 3 have 9, 9, 4 and 7 faults.
 
-    So the finding is reported at seed 0, and again at seed 2, whose plan is shorter.
+    All four runs have the same finding. It is reported at seed 0, and again at seed 2, whose plan
+    is shorter.
     """
 
     def play(seed: int) -> PlayedRun:

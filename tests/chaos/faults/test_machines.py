@@ -3,8 +3,9 @@
 An experiment file may place its nodes on machines. A fault of a machine then hits all nodes on it.
 
 Most tests play single faults on a runtime that only writes down what it is asked to do. With
-`run = injecting(fault_0, fault_1)`, `run.inject(1)` injects the second fault, `run.heal(1)` undoes
-it, and `run.runtime.acts` has the calls to the runtime as text. The last two tests play whole runs.
+`run = injecting(fault_0, fault_1)`, `run.inject(1)` injects the second fault, and `run.heal(1)`
+undoes ("heals") this fault. `run.runtime.acts` has the calls to the runtime as text. A fault that
+hits nothing is a "miss". The last two tests play whole runs.
 """
 
 from typing import Any
@@ -35,7 +36,7 @@ ON_OTHER_MACHINES = ("controller-100", "broker-1", "broker-2")
 
 
 def on_machines(*faults: dict[str, Any]) -> Experiment:
-    """Return an experiment with these faults at 1 s, whose nodes are on MACHINES."""
+    """Return an experiment whose nodes are on MACHINES, and whose faults all begin at 1 s."""
     return experiment(
         cluster={
             "brokers": 3,
@@ -52,9 +53,9 @@ def injecting(*faults: dict[str, Any]) -> Injecting:
 
 
 def test_lost_machine_is_cut_off_and_then_all_its_nodes_end() -> None:
-    """A machine without power cannot close its connections, so others do not notice its end.
+    """A machine without power cannot close its connections, so nobody notices its end at once.
 
-    The lab imitates this: it cuts the links of the machine before it ends the nodes on it.
+    The injector imitates this: it first cuts the links of the machine, and then ends its nodes.
     """
     run = injecting({"fault": "machine_loss", "target": "machine-of(coordinator-of(readers))"})
 
@@ -63,6 +64,7 @@ def test_lost_machine_is_cut_off_and_then_all_its_nodes_end() -> None:
     there, back = run.runtime.rules
     assert there.selector.sources == back.selector.destinations == ON_MACHINE_0
     assert there.selector.destinations == back.selector.sources == ON_OTHER_MACHINES
+    # The first act sets the two rules.
     assert run.runtime.acts[1:] == [f"power loss {node}" for node in ON_MACHINE_0]
     assert (entry.nodes, entry.resolved["machine"]) == (ON_MACHINE_0, 0)
     assert entry.resolved["machine_of"] == "broker-0"
@@ -74,9 +76,10 @@ def test_lost_machine_is_cut_off_and_then_all_its_nodes_end() -> None:
     ("disk", "restart"), [("same", "restart {node}"), ("empty", "restart on an empty disk: {node}")]
 )
 def test_lost_machine_returns_with_its_disks_or_with_empty_ones(disk: str, restart: str) -> None:
-    """Its nodes are restarted, and then its links are healed.
+    """The nodes of the machine are restarted, and then its links are healed.
 
-    In this order the other machines learn that their old connections are closed.
+    In this order, the first thing that the other machines hear of the restarted nodes is that the
+    old connections are closed.
     """
     run = injecting({"fault": "machine_loss", "target": "machine(0)", "args": {"disk": disk}})
 
@@ -99,7 +102,7 @@ def test_node_that_another_fault_stopped_returns_with_its_machine() -> None:
     )
     crash, machine_loss = 0, 1
     run.inject(crash)
-    # The loss of the machine hits only the nodes that are up, which are the two consumers.
+    # broker-0 is down already, so the loss of the machine hits only the two consumers.
     assert run.inject(machine_loss).nodes == ("consumer-readers-0", "consumer-readers-1")
 
     entry = run.heal(crash)
@@ -113,7 +116,7 @@ def test_node_that_another_fault_stopped_returns_with_its_machine() -> None:
 def test_node_with_a_fault_in_force_stays_down_when_its_machine_returns() -> None:
     """broker-0 crashes, and then its machine is lost. The machine returns first.
 
-    The crash is still in force then, so broker-0 stays down until the crash is healed.
+    At this time the crash is still in force, so broker-0 stays down until the crash is healed.
     """
     run = injecting(
         {"fault": "crash", "target": "broker(0)"},
@@ -144,7 +147,7 @@ def test_machine_without_a_node_that_is_up_is_a_miss() -> None:
 
 
 def test_resumed_machine_resumes_the_nodes_that_are_still_paused() -> None:
-    """broker-0 ends while its machine is paused, so only the two consumers are resumed."""
+    """broker-0 ends while its machine is paused, so only the two consumers can be resumed."""
     run = injecting({"fault": "machine_pause", "target": "machine(0)"})
 
     run.inject()
@@ -157,7 +160,7 @@ def test_resumed_machine_resumes_the_nodes_that_are_still_paused() -> None:
 
 
 def test_broker_whose_machine_is_paused_during_its_shutdown_is_restarted() -> None:
-    """A broker can be restarted only when it is down, so the injector waits for that.
+    """A broker can be restarted only when it is down, so the injector waits until it is down.
 
     1. broker-2 begins to stop, and its machine is paused.
     2. The machine resumes, and broker-2 continues to stop.
@@ -198,10 +201,11 @@ def test_shutdown_that_is_healed_on_a_paused_machine_is_waited_for() -> None:
         {"fault": "controlled_shutdown", "target": "broker(2)"},
         {"fault": "machine_pause", "target": "machine(2)"},
     )
+    shutdown, pause = 0, 1
     run.runtime.stopping_takes_us = 5_000_000
 
-    run.inject(0)
-    run.inject(1)
+    run.inject(shutdown)
+    run.inject(pause)
     run.heal_everything()
 
     # The first two acts are the shutdown and the pause.
@@ -211,9 +215,9 @@ def test_shutdown_that_is_healed_on_a_paused_machine_is_waited_for() -> None:
 
 @pytest.mark.parametrize(("direction", "rules"), [("both_ways", 2), ("one_way", 1)])
 def test_machine_is_cut_off_in_both_directions_or_in_one(direction: str, rules: int) -> None:
-    """The network gets a rule for each direction.
+    """The network gets a rule for each direction that is cut.
 
-    The rule is about links to other machines only, so nodes of machine 0 still reach each other.
+    A rule cuts only links to other machines, so the nodes of machine 0 still reach each other.
     """
     run = injecting(
         {"fault": "machine_cut", "target": "machine(0)", "args": {"direction": direction}}
@@ -272,13 +276,14 @@ def test_disk_of_the_only_controller_cannot_be_lost(target: str) -> None:
 def test_role_on_the_controllers_machine_is_a_miss() -> None:
     """The only controller must not lose its disk, as in the test above.
 
-    But `any-broker` is resolved to a broker only at the injection, so the loader cannot refuse it.
-    Here it can only be broker-1, which is up and has the controller on its machine.
+    `any-broker` stands for some broker that is up. The injection chooses this broker, so the loader
+    cannot refuse the fault. Here the injection must choose broker-1, as the other brokers are down.
+    The controller is on the machine of broker-1, so the fault is not carried out.
     """
     run = injecting(
         {"fault": "machine_loss", "target": "machine-of(any-broker)", "args": {"disk": "empty"}}
     )
-    for node in ("broker-0", "broker-2"):
+    for node in ("broker-0", "broker-2"):  # so that only broker-1 is up
         run.runtime.nodes[NodeName(node)] = NodeState.DOWN
 
     entry = run.inject()
@@ -299,7 +304,7 @@ def test_role_on_the_controllers_machine_is_a_miss() -> None:
     ],
 )
 def test_machines_must_list_existing_nodes_once(machines: list[list[str]], message: str) -> None:
-    """A file with an unknown or a repeated node is refused."""
+    """A file is refused if a machine has an unknown node, or if a node is listed twice."""
     (problem,) = errors(experiment(cluster={"brokers": 3, "machines": machines}))
 
     assert problem.message == message
@@ -338,8 +343,10 @@ def test_machine_crash_loses_acknowledged_commits_only_without_a_second_machine(
     """The experiment machine_crash shows how a cluster loses acknowledged commits.
 
     1. faults[0] cuts a broker off from the other brokers, so that it is soon alone in the ISR.
-    2. With min.insync.replicas 1 it still acknowledges commits. With 2 it acknowledges none.
-    3. faults[1] is the loss of its machine and its disk, and with it the loss of these commits.
+    2. With min.insync.replicas 1 this broker still acknowledges commits. With 2 it acknowledges
+       none.
+    3. faults[1] is the loss of the broker's machine and its disk. The acknowledged commits were on
+       this disk only, so they are lost.
     """
     made = load_experiment(
         "machine_crash",

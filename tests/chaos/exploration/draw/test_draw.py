@@ -1,16 +1,17 @@
 """`draw(space, seed)` makes one experiment with its faults.
 
-A space is a file that says what its experiments have in common, and what may vary: settings with
-lists of values, and faults. It says this about faults:
+A space is a file that says what its experiments have in common, and what may vary: settings, with
+the list of values that each may have, and faults. The space has these numbers about faults:
 
-- `kinds` and `patterns`: which faults, and which named combinations of faults, with weights;
+- `kinds`: the weight of each kind of fault;
+- `patterns`: the weight of each named combination of faults;
 - `kept`: the probability with which a seed keeps a kind of fault, rather than leave it out;
 - `lost`: the share of seeds that lose nodes for good;
 - `factors`: durations are a timeout times one of these factors;
 - `window`: the time in which faults begin.
 
-Most tests look at the experiments of the first SEEDS seeds of the space `standard`. Bounds such as
-"more than 10 of them" leave room for chance.
+Most tests look at the experiments of the first SEEDS seeds of the space `standard`, which is
+shipped with the program. Bounds such as "more than 10 experiments" leave room for chance.
 """
 
 import json
@@ -42,7 +43,7 @@ from tests.support.builders.packaged_spaces import packaged_space
 
 SEEDS = 300
 """Number of seeds whose experiments are looked at: enough to draw rare values several times."""
-# A program that prints the digests of this module, for another process.
+# A program for another Python process. It prints what `digests` of this module returns there.
 DIGESTS = """
 import json
 from tests.chaos.exploration.draw.test_draw import digests
@@ -62,7 +63,7 @@ def on_zookeeper() -> Space:
 
 @cache
 def drawn() -> tuple[Experiment, ...]:
-    """Return the experiment of each seed, drawn once for all tests."""
+    """Return the experiment of each seed. They are drawn at the first call only."""
     return tuple(draw(standard(), seed) for seed in range(SEEDS))
 
 
@@ -83,7 +84,11 @@ def digests() -> list[str]:
 
 @pytest.mark.slow
 def test_draw_is_the_same_in_another_process() -> None:
-    """A seed means one experiment, so a draw must not depend on the order of Python's sets."""
+    """A seed means one experiment, so a draw must not depend on the order of Python's sets.
+
+    The other process has another PYTHONHASHSEED (an arbitrary number), and so another order of
+    sets.
+    """
     completed = subprocess.run(
         [sys.executable, "-c", DIGESTS],
         env={**os.environ, "PYTHONHASHSEED": "4711"},
@@ -97,7 +102,10 @@ def test_draw_is_the_same_in_another_process() -> None:
 
 @pytest.mark.slow
 def test_every_draw_can_be_run() -> None:
-    """Each drawn experiment passes the checks of a file; its name is the space and the seed."""
+    """Each drawn experiment passes the checks that the loader makes of an experiment file.
+
+    Its name consists of the name of the space and the seed.
+    """
     for seed, experiment in enumerate(drawn()):
         assert list(errors(experiment)) == []
         assert experiment.name == f"standard-{seed}"
@@ -112,30 +120,32 @@ def test_draw_written_as_a_file_is_read_back_equal(tmp_path: Path) -> None:
 
 
 def test_every_value_of_every_setting_is_drawn() -> None:
-    """The test looks at some settings of the space, in place of all.
+    """The test looks only at some settings of the space, as examples.
 
-    Each of the texts below is in the experiments of several seeds, so the value is drawn. None is
-    in all experiments, so other values are drawn, too.
+    Each of the four values below is in the experiments of several seeds, so the value is drawn. No
+    value is in all experiments, so other values of its setting are drawn, too.
     """
     texts = [msgspec.json.encode(experiment).decode() for experiment in drawn()]
-    for value in (
+    for value_in_json in (
         '"brokers":5',
         '"session.timeout.ms":15000',
         '"group.instance.id":"member',
         '"late_members":[{',
     ):
-        assert 10 < sum(value in text for text in texts) < SEEDS, value
+        assert 10 < sum(value_in_json in text for text in texts) < SEEDS, value_in_json
 
-    groups = Counter(len(experiment.groups) for experiment in drawn())
-    assert set(groups) == {1, 2, 3}
-    assert groups[2] > groups[3]  # the space lists 2 twice
+    # Number of groups -> number of experiments with so many groups.
+    experiments_with = Counter(len(experiment.groups) for experiment in drawn())
+    assert set(experiments_with) == {1, 2, 3}
+    assert experiments_with[2] > experiments_with[3]  # the space lists the value 2 twice
 
     members = {group.members for experiment in drawn() for group in experiment.groups.values()}
     assert members == {0, 1, 2, 3, 4}
+    # Each group draws its own number of members. So many experiments have groups of unlike sizes.
     with_different_groups = sum(
         len({group.members for group in experiment.groups.values()}) > 1 for experiment in drawn()
     )
-    assert with_different_groups > SEEDS / 4  # each group draws its own number of members
+    assert with_different_groups > SEEDS / 4
 
 
 def test_every_fault_target_and_kind_of_link_is_drawn() -> None:
@@ -168,9 +178,9 @@ def test_every_fault_target_and_kind_of_link_is_drawn() -> None:
 def test_topics_are_created_with_and_without_numbers_before_and_after_deletions() -> None:
     """Each variant of an order to create a topic is drawn by some seeds, and not by others.
 
-    An order may give numbers of partitions and replicas. These may be impossible: no partition, or
-    more replicas than brokers. A topic may be created first and then deleted, or the other way
-    round.
+    An order may give numbers of partitions and replicas. These numbers may be impossible: no
+    partition, or more replicas than brokers. A plan may create a topic and then delete it, or
+    delete it and then create it.
     """
     creations = [
         (fault.args, experiment.cluster.brokers)
@@ -178,7 +188,7 @@ def test_topics_are_created_with_and_without_numbers_before_and_after_deletions(
         for fault in experiment.faults
         if fault.fault == "create_topic"
     ]
-    # Each set has the answers of all creations to one question. Both answers must occur.
+    # Each set asks one question of all creations, and has their answers. Both answers must occur.
     for answers in (
         {"partitions" in args for args, _ in creations},
         {args.get("partitions", 1) > 0 for args, _ in creations},
@@ -188,7 +198,8 @@ def test_topics_are_created_with_and_without_numbers_before_and_after_deletions(
     ):
         assert answers == {True, False}
 
-    # Neighbours in the plan, of the faults that create or delete the topic `archive`.
+    # Of each plan we take the faults that create or delete the topic `archive`, in their order. A
+    # pair is the kinds of two of these faults that follow each other.
     pairs = {
         pair
         for experiment in drawn()
@@ -202,9 +213,10 @@ def test_topics_are_created_with_and_without_numbers_before_and_after_deletions(
 
 
 def test_creations_are_drawn_as_often_as_deletions() -> None:
-    """The two kinds have the same weight.
+    """The two kinds of faults have the same weight.
 
-    Deletions are still rarer in drawn plans: a deletion is left out if each topic has clients.
+    The test does not count them in drawn plans, where deletions are rarer: a deletion is left out
+    if each topic has clients.
     """
     assert standard().faults.kinds["create_topic"] == standard().faults.kinds["delete_topic"]
 
@@ -226,10 +238,12 @@ def test_seeds_omit_kinds_of_faults_so_that_others_are_more_frequent() -> None:
 
 
 def test_durations_are_drawn_around_the_timeouts_of_the_experiment() -> None:
-    """A fault that lasts 0.9 sessions does not end a session; one of 1.1 sessions does.
+    """Durations are a session timeout times a factor, and each factor is drawn for some faults.
 
-    So durations are drawn as a session times a factor, and each factor is drawn for some faults.
+    The factors are near 1, because the most interesting durations are near a timeout: a fault of
+    0.9 session timeouts does not end a session, but a fault of 1.1 session timeouts does.
     """
+    # Factor -> number of faults that last a session timeout times this factor.
     faults_with_factor: Counter[float] = Counter()
     for experiment in drawn():
         sessions = {group.config.session_timeout_ms for group in experiment.groups.values()}
@@ -259,7 +273,8 @@ def test_every_pattern_makes_faults_that_can_be_run(name: str) -> None:
     faults = msgspec.structs.replace(packaged.faults, kinds={}, patterns={name: 1}, kept=1.0)
     space = replace(packaged, faults=faults)
 
-    experiments = [draw(space, seed) for seed in range(12)]  # draw() checks each experiment
+    # `draw` raises an error if the experiment could not be run.
+    experiments = [draw(space, seed) for seed in range(12)]
 
     assert any(len(experiment.faults) > 1 for experiment in experiments)
 
@@ -275,7 +290,7 @@ def test_patterns_of_zookeeper_draw_no_faults_without_a_group_on_it() -> None:
         standard().faults, kinds={}, patterns=dict.fromkeys(names, 1), kept=1.0, lost=0.0
     )
 
-    assert len(names) == 8  # the patterns of ZooKeeper
+    assert len(names) == 8  # all patterns of ZooKeeper were found
     assert all(draw(replace(standard(), faults=faults), seed).faults == () for seed in range(8))
 
 
@@ -303,8 +318,9 @@ def test_faults_on_servers_connections_and_sessions_of_zookeeper_are_drawn() -> 
 def test_another_value_of_one_setting_changes_no_other_draw() -> None:
     """Each choice and each fault has its own random stream.
 
-    So if a value is added to one setting of a space, the seeds keep the rest of their schedules.
-    Here one size of groups is listed twice, so some seeds draw other sizes.
+    So if a value is added to one setting of a space, each seed draws the same values for all other
+    settings, and the same faults. Here the first size of groups is added to the list of sizes once
+    more, so some seeds draw other sizes.
     """
     choices = tuple(
         replace(choice, options=(*choice.options, choice.options[0]))
@@ -313,25 +329,26 @@ def test_another_value_of_one_setting_changes_no_other_draw() -> None:
         for choice in standard().choices
     )
     wider = replace(standard(), choices=choices)
-    changed = 0
+    seeds_with_other_groups = 0
     for seed in range(40):
         before, after = drawn()[seed], draw(wider, seed)
-        changed += before.groups != after.groups  # counts the seeds with other groups
+        if before.groups != after.groups:
+            seeds_with_other_groups += 1
         assert before.cluster == after.cluster
         assert before.topics == after.topics
-        # Faults of members may change, because the number of members may have changed. So a plan
-        # that has none is the same as before.
+        # Faults of members may change, because the number of members may have changed. So only a
+        # plan without such faults must be the same as before.
         has_faults_of_members = any("member" in (fault.target or "") for fault in before.faults)
         faults_before = [(fault.at, fault.fault) for fault in before.faults]
         faults_after = [(fault.at, fault.fault) for fault in after.faults]
         assert has_faults_of_members or faults_before == faults_after
-    assert changed
+    assert seeds_with_other_groups > 0
 
 
 def test_smaller_window_only_removes_faults() -> None:
     """The faults in the smaller window are the first ones of the larger window.
 
-    Losses of nodes are left out (`lost`), because their times depend on the window.
+    Losses of nodes for good are left out (`lost=0.0`), because their times depend on the window.
     """
     in_10_s = msgspec.structs.replace(standard().faults, patterns={}, window="10s", lost=0.0)
     in_30_s = msgspec.structs.replace(in_10_s, window="30s")

@@ -1,15 +1,17 @@
 """A guided search plays variations of interesting plans, and so reaches rare situations sooner.
 
-An ordinary search draws a new plan (a list of faults) for each seed. A guided search does so for
-some of its seeds only. For the others it takes the plan of an earlier run that has reached a rare
-situation (a "mark"), and changes a few things in it. This is called a mutation. Such a plan is
-named by its lineage: (1, 7) is the plan of seed 1, mutated by seed 7.
+An ordinary search draws a new plan (a list of faults) for each seed. A guided search draws new
+plans for some of its seeds only. For each other seed it takes the plan of an earlier run that has
+reached a rare situation (a "mark"), and changes a few things in this plan, which is called a
+mutation. A mutated plan is named by its lineage: (1, 7) is the plan of seed 1, mutated by seed 7.
 
-Which plan a seed plays must not depend on which worker is quicker. So seeds come in blocks. A
-mutation in block N uses only the results of the blocks up to N - 2, which are complete, while
-workers may play the blocks N - 1 and N at the same time.
+The search gives the seeds to workers, which play the runs at the same time. Which plan a seed plays
+must not depend on which worker is quicker. So the seeds are divided into blocks. A mutation in
+block N uses only the results of the blocks up to N - 2. These blocks are complete, while workers
+may still play the blocks N - 1 and N.
 
-The tests have scripted workers, which answer in turn, without a cluster.
+The tests have scripted workers, which answer in turn. They make up their results, without a
+cluster.
 """
 
 from collections.abc import Callable
@@ -50,9 +52,12 @@ SMALL = {
     },
 }
 MEETINGS = {2: "two_meet", 3: "three_meet", 4: "four_meet", 5: "five_meet"}
-"""Made-up marks. A plan reaches "three_meet" if three of its faults begin together."""
+"""Made-up marks, by the number of faults that begin together.
+
+For example, a plan reaches "three_meet" if three of its faults begin together.
+"""
 MEETING_US = 300_000
-"""Faults begin together if they begin within this time."""
+"""Two faults begin "together" if less than this time lies between them."""
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +98,7 @@ def player(space: Space) -> Callable[[Item], PlayedRun]:
             result=PlayResult.PASS,
             marks=marks_of(grown.experiment),
             faults_hit=len(grown.experiment.faults),
-            digest=msgspec.json.encode(grown.experiment).hex()[-64:],  # equal for equal plans
+            digest=msgspec.json.encode(grown.experiment).hex()[-64:],  # the same for the same plan
             lineage=lineage if len(lineage) > 1 else (),
         )
 
@@ -158,11 +163,15 @@ class Explored:
 
 
 def test_plans_do_not_depend_on_workers_and_batches(space: Space) -> None:
-    """With three workers two blocks are played at the same time; the plans are the same."""
+    """A search with one worker and a search with three workers play the same plans.
+
+    With three workers, two blocks are played at the same time.
+    """
     alone = Explored(space, 120, size=1, batch=1)
     together = Explored(space, 120, size=3, batch=7)
 
     assert alone.plans() == together.plans()
+    # Only a mutated plan has a lineage.
     mutated = [seed for seed, (lineage, _) in alone.plans().items() if lineage]
     # The first two blocks of 20 seeds have no earlier results, so the first 40 plans are drawn. Of
     # the other 80 plans about half are mutated.
@@ -171,19 +180,22 @@ def test_plans_do_not_depend_on_workers_and_batches(space: Space) -> None:
 
 
 def test_resumed_search_plays_the_seeds_of_an_uninterrupted_one(space: Space) -> None:
-    """The search was interrupted after 71 of 120 runs, in the middle of a block of 20."""
-    whole = Explored(space, 120)
-    begun = Explored(space, 120, stop_after_runs=71)
-    rest = Explored(space, 120, before=tuple(begun.written))
+    """A search is interrupted after 71 of 120 runs, in the middle of a block of 20, and resumed.
 
-    assert begun.stop is Stop.INTERRUPTED
-    assert rest.stop is Stop.COUNT
-    assert {**begun.plans(), **rest.plans()} == whole.plans()
-    assert not set(begun.plans()) & set(rest.plans())
+    Together the two parts play the same plans as a search that is not interrupted.
+    """
+    whole = Explored(space, 120)
+    interrupted = Explored(space, 120, stop_after_runs=71)
+    resumed = Explored(space, 120, before=tuple(interrupted.written))
+
+    assert interrupted.stop is Stop.INTERRUPTED
+    assert resumed.stop is Stop.COUNT
+    assert {**interrupted.plans(), **resumed.plans()} == whole.plans()
+    assert not set(interrupted.plans()) & set(resumed.plans())  # no seed is played twice
 
 
 def test_longer_search_begins_with_the_same_plans(space: Space) -> None:
-    """A user may resume the search with a larger `--count`."""
+    """So a user may search 70 seeds, and later resume the search with a larger `--count`."""
     short, long = Explored(space, 70).plans(), Explored(space, 120).plans()
     assert {seed: plan for seed, plan in long.items() if seed < 70} == short
 
@@ -191,7 +203,8 @@ def test_longer_search_begins_with_the_same_plans(space: Space) -> None:
 def test_seed_that_ends_its_workers_does_not_stop_later_blocks(space: Space) -> None:
     """Seed 7 kills two workers, so the search gives it up: it is recorded as lost.
 
-    Later blocks wait until all seeds of its block are finished. A lost seed counts as finished.
+    Later blocks wait until all seeds of the block of seed 7 are finished. The lost seed counts as
+    finished, so the search plays the other 119 seeds.
     """
     explored = Explored(space, 120, deadly={7: 2}, batch=1)
     assert explored.stop is Stop.COUNT
@@ -202,7 +215,8 @@ def test_seed_that_ends_its_workers_does_not_stop_later_blocks(space: Space) -> 
 def test_mutated_seed_is_rechecked_with_the_same_plan(space: Space) -> None:
     """Every tenth seed (9, 19, ...) is played twice.
 
-    If its plan is a mutated one, the second worker needs the lineage, and not only the seed.
+    If the plan of such a seed is a mutated one, the second worker needs the lineage, because the
+    seed alone does not determine the plan.
     """
     explored = Explored(space, 120)
     assert explored.tally.rechecked == 12
@@ -218,7 +232,7 @@ def test_mutated_seed_is_rechecked_with_the_same_plan(space: Space) -> None:
 
 
 def test_without_a_share_every_seed_is_drawn(space: Space) -> None:
-    """With a share of 0 no seed is mutated; a drawn seed is given as a number, not as a lineage."""
+    """With a share of 0 no plan is a mutated one, so workers get seeds, and no lineages."""
     explored = Explored(space, 60, share=0.0)
     assert all(isinstance(item, int) for _, items in explored.workers.given for item in items)
     assert guided_search(explored.guidance).mutated_runs == 0
@@ -229,8 +243,9 @@ def test_block_waits_only_for_the_block_before_the_last() -> None:
 
     The seeds begin at 1,000.
 
-    1. The second block is played, and the first one except for its last seed: not ready.
-    2. This last seed is played: ready.
+    1. The second block is played, and the first block except for its last seed. The third block is
+       not ready.
+    2. This last seed is played. The third block is ready.
     """
     guidance = Guidance(share=0.5, first_seed=1_000)
 
@@ -239,7 +254,9 @@ def test_block_waits_only_for_the_block_before_the_last() -> None:
         return PlayedSeeds(worker="w", busy_s=1.0, runs=runs)
 
     second, third = 1_000 + BLOCK, 1_000 + 2 * BLOCK
-    assert guidance.is_ready(third - 1)  # the first two blocks wait for none
+    # The last seed of the second block is ready at once, because the first two blocks wait for
+    # none.
+    assert guidance.is_ready(third - 1)
 
     guidance.take(played(range(second, third)))
     guidance.take(played(range(1_000, second - 1)))
@@ -253,8 +270,9 @@ def test_block_waits_only_for_the_block_before_the_last() -> None:
 def test_mutation_reaches_a_rare_situation_sooner_than_drawing(space: Space) -> None:
     """The rare situation is five faults that begin together.
 
-    A guided search keeps a plan in which four faults begin together. One mutation of it may be
-    enough to reach the situation. A drawn plan must have all five by chance.
+    A guided search keeps a plan in which four faults begin together. One mutation of this plan may
+    be enough to reach the situation. In a drawn plan all five faults must begin together by chance.
+    The guided search must need at most half as many seeds.
     """
     count = 600
 
@@ -273,15 +291,17 @@ def test_mutation_reaches_a_rare_situation_sooner_than_drawing(space: Space) -> 
 def test_report_names_the_marks_that_only_mutated_runs_reached(space: Space) -> None:
     """The report says what the mutations have achieved.
 
-    For example, `marks_by_mutation_alone` has the marks that no run of a drawn plan has reached.
-    `first_by_mutated_runs` is the number of marks and pairs that a mutated run was the first to
-    reach. `parents` is the number of plans that were mutated.
+    - `marks_by_mutation_alone` has the marks that no run of a drawn plan has reached.
+    - `first_by_mutated_runs` is the number of marks, and pairs of marks, that a run of a mutated
+      plan was the first to reach.
+    - `parents` is the number of plans that were mutated.
     """
     explored = Explored(space, 600, block=50, batch=10)
     report = guided_search(explored.guidance)
 
     assert report.drawn_runs + report.mutated_runs == 600
-    assert 100 < report.mutated_runs < 400  # about half of the 500 seeds after the first two blocks
+    # About half of the 500 seeds after the first two blocks of 50 are mutated.
+    assert 100 < report.mutated_runs < 400
     assert 1 < report.parents < report.mutated_runs
     assert "five_meet" in report.marks_by_mutation_alone
     assert all(mark.mutated_runs <= mark.runs for mark in report.rare_marks)
@@ -291,8 +311,8 @@ def test_report_names_the_marks_that_only_mutated_runs_reached(space: Space) -> 
 def test_report_counts_rare_marks_in_mutated_and_drawn_runs_separately() -> None:
     """Both counts begin with the first mutated seed, which is 301 here.
 
-    Before it, all plans were drawn. Drawn plans and mutated plans can be compared fairly only in
-    the same part of the search.
+    Before seed 301 all plans were drawn. Drawn plans and mutated plans can be compared fairly only
+    in the same part of the search.
     """
 
     def run(seed: int, *marks: str, parent: int | None = None) -> PlayedRun:
@@ -301,7 +321,8 @@ def test_report_counts_rare_marks_in_mutated_and_drawn_runs_separately() -> None
             seed=seed, result=PlayResult.PASS, marks=tuple(sorted(marks)), lineage=lineage
         )
 
-    # The marks a and b are common; their pair is rare.
+    # 300 runs reach either mark a or mark b, so the marks are common. Only two of the later runs
+    # reach both of them, so the pair is rare.
     runs = [run(seed, "a" if seed % 2 else "b") for seed in range(300)]
     runs += [
         run(300, "a", "b"),
@@ -316,8 +337,10 @@ def test_report_counts_rare_marks_in_mutated_and_drawn_runs_separately() -> None
 
     assert [mark.mark for mark in report.rare_marks] == ["rare"]
     assert [pair.marks for pair in report.rare_pairs] == [("a", "b")]
-    # Of the runs since 301, the runs 301 (the rare mark) and 302 (the rare pair) are mutated ones;
-    # 303 and 304 were drawn.
+    # Since seed 301 there are two mutated plans: 301 reaches the rare mark, and 302 the rare pair.
+    # There are two drawn plans, of which only 304 reaches something rare.
     assert (report.rare_in_mutated_runs, report.mutated_runs) == (2, 2)
     assert (report.rare_in_drawn_runs, report.drawn_runs_since) == (1, 2)
+    # Only plan 300 was mutated. Run 303 reaches nothing new, and the mark of run 304 was first
+    # reached by run 301.
     assert (report.parents, report.first_by_drawn_runs) == (1, 0)
