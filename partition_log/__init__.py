@@ -1,9 +1,7 @@
 """The replicated log of one partition: batches, leader epochs, high watermark, ISR.
 
-The classes are pure state machines, without clock and randomness. I/O goes through Storage only. A
-partition has several replicas; one is elected leader, the others copy its log. ISR stands for
-in-sync replicas, as in Kafka: those that have kept up with the leader. The high watermark is the
-offset below which every in-sync replica has the records.
+The classes are pure state machines, without clock and randomness, and do I/O only through Storage.
+A broker has a `replica.Partition` for each of its replicas, over a `log.PartitionLog`.
 
 Reading order: `storage`, `memory_storage`, `batches`, `log_validation` (the leader's checks of a
 client's batch), `epochs`, `producer_states` (idempotent producers and transactions) and

@@ -1,15 +1,15 @@
 """Record batches: build a batch from records, check it, and give it its offset in a log.
 
-A batch that is built here holds its records as MessagePack. A batch of a real client is in Kafka's
-format, with Kafka's CRC (`protocol.records.kafka_format`). `batch.kafka` is the header of a batch
-in Kafka's format, and None for MessagePack.
+There are two kinds of batches. A batch that is built here has its records as MessagePack. A batch
+of a real Kafka client is kept in Kafka's format (`protocol.records.kafka_format`); only such a
+batch has a header in `batch.kafka`.
 
-In both formats the CRC-32C covers every field except `base_offset` and `partition_leader_epoch`, as
-in Kafka's DefaultRecordBatch. So a leader, which sets these two fields of a producer's batch, need
-not compute the CRC again.
+In both kinds the CRC-32C covers every field except `base_offset` and `partition_leader_epoch`, as
+in Kafka's DefaultRecordBatch. A leader sets these two fields when it appends a producer's batch,
+and need not compute the CRC again.
 
-A cleaning (log compaction) removes records from a batch. It sets `batch.cleaned`, which has the
-offset deltas of the records that are left.
+A compaction of the log may remove records from a batch. `batch.cleaned` then says which offsets the
+remaining records have.
 """
 
 import struct
@@ -35,10 +35,10 @@ from protocol.records.kafka_format import flags_match, kafka_crc
 
 _encode = msgspec.msgpack.Encoder().encode
 _CRC_HEADER = struct.Struct(">iqqi??B")
-"""Fields that the CRC covers, besides the records: last offset delta, max timestamp, producer id,
-producer epoch, is transactional, is control, compression id."""
+"""The fields that the CRC of a MessagePack batch covers, besides the records: last offset delta,
+max timestamp, producer id, producer epoch, is transactional, is control, compression id."""
 _SEQUENCE = struct.Struct(">i")
-"""The base sequence of an idempotent producer's batch, which the CRC covers, too."""
+"""The base sequence. The CRC covers it only if the batch has one."""
 
 
 def build_batch(
@@ -56,8 +56,9 @@ def build_batch(
 ) -> RecordBatch:
     """Return a batch of `records` with its CRC.
 
-    `records` is non-empty. `compression` is the id of one of `codecs`, 0 for none. A
-    producer leaves `base_offset` and `leader_epoch` at their defaults; the leader sets them.
+    `records` must not be empty. `compression` is the id of one of `codecs`, 0 for none. A producer
+    does not know `base_offset` and `leader_epoch`; the leader sets them.
+
     Raises: SimulationError if there are no records.
     """
     if not records:
@@ -101,10 +102,11 @@ def build_batch(
 
 
 def batch_crc(batch: RecordBatch) -> int:
-    """Return the CRC-32C that `batch` must carry.
+    """Return the CRC-32C that `batch` must have.
 
-    For MessagePack, the CRC covers the header and the records. It then covers the base sequence and
-    `cleaned`, as far as the batch has them.
+    For MessagePack it covers the header, the records, the base sequence and `cleaned`; the last two
+    only if the batch has them.
+
     Raises: struct.error if a field does not fit its width.
     """
     if batch.kafka is not None:
@@ -127,33 +129,35 @@ def batch_crc(batch: RecordBatch) -> int:
 
 
 def check_batch(batch: RecordBatch) -> ErrorCode:
-    """Return CORRUPT_MESSAGE if the CRC or the record count is wrong, else NONE.
+    """Return CORRUPT_MESSAGE if the CRC or the number of records is wrong, else NONE.
 
     The records of a batch in Kafka's format are not read, as Kafka's followers do not read them.
     """
     try:
         crc = batch_crc(batch)
-    except struct.error:  # a field too large for its width, which only a client can send
+    except struct.error:  # a real client has sent a number that is too large for its field
         return ErrorCode.CORRUPT_MESSAGE
     # Only a cleaning may leave a batch without records.
     if crc != batch.crc or (batch.record_count < 1 and batch.cleaned is None):
         return ErrorCode.CORRUPT_MESSAGE
     if batch.kafka is not None:
         return ErrorCode.NONE if flags_match(batch, batch.kafka) else ErrorCode.CORRUPT_MESSAGE
-    # The record count of a compressed batch is not checked, since this would need the codec.
+    # To count the records of a compressed batch, it would have to be decompressed.
     if not batch.compression and payload_record_count(batch.records) != batch.record_count:
         return ErrorCode.CORRUPT_MESSAGE
     return ErrorCode.NONE
 
 
 def payload_record_count(payload: bytes) -> int:
-    """Return the number of records in the header of a payload, which is a MessagePack array.
+    """Return the number of records of a payload, which is a MessagePack array.
 
-    Returns -1 for bytes that are no array. Source: MessagePack specification, array formats.
+    The result is -1 if the bytes are no array. Example: if the first byte is 0x92, there are two.
+
+    Source: MessagePack specification, array formats.
     """
-    # Only the array's header is read, because decoding a whole batch to count its records costs far
-    # more. In the form "fixarray" (0x90 to 0x9F) the header is one byte, whose lower half is the
-    # length. "array 16" (0xDC) and "array 32" (0xDD) have the length in the next 2 or 4 bytes.
+    # The array begins with its length. To decode the records just to count them would cost far
+    # more. The length is in the lower half of the first byte (0x90 to 0x9F, "fixarray"), or in the
+    # 2 or 4 bytes after it (0xDC "array 16", 0xDD "array 32").
     if not payload:
         return -1
     marker = payload[0]
@@ -169,16 +173,17 @@ def payload_record_count(payload: bytes) -> int:
 def cleaned_batch(
     batch: RecordBatch, cleaned: Cleaned, records: Sequence[Record], codecs: Codecs = NO_CODECS
 ) -> RecordBatch:
-    """Return a batch with the header of `batch`, and with the records that a cleaning has left.
+    """Return a batch with the header of `batch`, but only with the records that a compaction left.
 
-    `records` may be empty. `cleaned` has one offset delta for each record. The compression stays.
-    A batch without records has the max timestamp -1.
-    Raises: SimulationError if the numbers of deltas and records differ.
+    `records` may be empty. `cleaned` has the offset of each record, relative to the base offset.
+    The max timestamp of a batch without records is -1.
+
+    Raises: SimulationError if the numbers of offsets and records differ.
     """
     if len(cleaned.offset_deltas) != len(records):
         raise SimulationError(f"{len(cleaned.offset_deltas)} offsets for {len(records)} records")
     if batch.kafka is not None:
-        # The records are found again by their offset deltas in `cleaned`.
+        # `records` is not used here: the records are found again by their offsets in `cleaned`.
         return _cleaned_kafka_batch(batch, batch.kafka, cleaned, codecs)
     payload = encode_records(tuple(records))
     if batch.compression:
@@ -197,7 +202,8 @@ def _cleaned_kafka_batch(
 ) -> RecordBatch:
     """Return a batch in Kafka's format with the bytes of the records that are left.
 
-    The bytes of each record are copied, not encoded again: a Record lacks Kafka's record headers.
+    The bytes are copied from the batch. A Record could not be encoded again, because it does not
+    keep the record headers of Kafka.
     """
     payload = payload_of(batch, codecs)
     kept = frozenset(cleaned.offset_deltas)

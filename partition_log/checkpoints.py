@@ -1,7 +1,13 @@
 """Format of `replication-offset-checkpoint`, the file with the high watermarks of a broker.
 
-The file is text, as in Kafka: a line with the version, a line with the number of entries, and for
-each entry a line `topic partition offset`.
+The file is text, as in Kafka: a line with the version, a line with the number of entries, and a
+line for each entry. Example:
+
+    0
+    2
+    __consumer_offsets 7 120
+    orders 0 3542
+
 Source: Kafka `OffsetCheckpointFile`.
 """
 

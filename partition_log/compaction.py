@@ -1,18 +1,20 @@
 """Compaction: removes every record of a log whose key was written again later.
 
-A cleaning is one round of compaction. It works on the log's batches below an end offset, in bounded
-steps, in two passes. Batches below the end of the last cleaning are clean, the others are dirty.
-1. Map: read what was written since the last cleaning, and note the last offset of each key.
-2. Filter: for every batch from the start of the log, keep the records that the map does not
-   replace.
-Kept records keep their offsets, so the log gets holes. A reader of the cleaned log that keeps the
-last value of each key ends with the same values as before.
+One round of compaction is called a cleaning. It reads the log up to an end offset, in two passes:
+1. Map: read what was written since the last cleaning (the dirty batches), and note the last offset
+   of each key.
+2. Filter: go through the log from its start, and keep only the records that are the last of their
+   keys.
+The records keep their offsets, so the log gets holes. For example, of the records a=1, b=1, a=2 at
+the offsets 0, 1 and 2, those at 1 and 2 are left. A reader that keeps the last value of each key
+ends with the same values as before.
 
-A tombstone is a record without a value, which deletes its key. A marker is the record that ends a
-transaction. A reader that has read the deleted record, or the transaction's records, must still be
-able to read the tombstone or the marker. So when those records are gone, the tombstone or marker
-stays in the log for `delete.retention.ms` more. The end of this time is the *delete horizon* of its
-batch. A cleaning after the horizon removes the tombstone or marker.
+A tombstone, a record without a value, deletes its key. It must not vanish together with the record
+that it deletes, because a reader may have read that record before and must learn of the deletion.
+So it stays for delete.retention.ms more. The end of this time is noted in its batch, as the *delete
+horizon*; a cleaning after the horizon removes the tombstone. In the same way the marker that ends a
+transaction stays for a while when the records of the transaction are gone.
+
 Source: Kafka `Cleaner`, `MemoryRecords.filterTo`, `CleanedTransactionMetadata`; KIP-534.
 DEVIATION: the first batch of each leader epoch stays, even without records: epochs and the log's
 start are read from the batches, whereas Kafka keeps them in separate files. One map holds all keys,
@@ -30,15 +32,16 @@ from protocol.records.batch import Cleaned, Record, RecordBatch, records_of
 from protocol.records.control import decode_marker
 
 NO_HORIZON = -1
-"""Stands for "no delete horizon". The batch has no tombstone, or it is the marker of a transaction
-that still has data. (A horizon is a time in milliseconds since the epoch.)"""
+"""Delete horizon of a batch in which nothing expires: it has no tombstones, or it is the marker of
+a transaction that still has records. Any other horizon is a time in milliseconds since the
+epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionResult:
-    """The effect of a cleaning, after which every batch below `end_offset` is clean.
+    """What a cleaning has done. After it, every batch below `end_offset` is clean.
 
-    Units: bytes are sums of `size_in_bytes`: the compressed records and Kafka's batch header.
+    The bytes are those of whole batches: the compressed records and Kafka's batch header.
     """
 
     end_offset: Offset
@@ -51,11 +54,11 @@ class CompactionResult:
 class Compaction:
     """One cleaning of the batches of `log` below `end_offset`.
 
-    first_dirty_offset: end of the last cleaning; the batches below it have one record per key.
-    end_offset: at most the log's last stable offset. Above it is an open transaction, which may
-        still be aborted.
-    now_ms: the present time, in milliseconds since the epoch. Tombstones and markers whose horizon
-        has passed at this time are removed.
+    first_dirty_offset: end of the last cleaning. Below it, no key has two records.
+    end_offset: at most the log's last stable offset. Above that offset is an open transaction,
+        which may still be aborted.
+    now_ms: the present time, in milliseconds since the epoch. A tombstone or marker is removed if
+        its horizon is not later than this.
     codecs: decompress and compress the batches.
     """
 
@@ -84,20 +87,19 @@ class Compaction:
             self._sources.append(batch)
         self._latest: dict[bytes, int] = {}  # key -> offset of its last record
         self._left: list[RecordBatch] = []
-        """The cleaned batches, which replace `_sources`."""
-        # Progress of the two passes: the index in `_sources` of the next batch to map, and of the
-        # next batch to filter. The clean batches come first; the sum below is their number. The map
-        # pass begins after them, because only a record of a dirty batch can replace an earlier
-        # record.
+        """What is left of the batches in `_sources`."""
+        # How far the two passes have got: the index of the next batch to map, and of the next batch
+        # to filter. The map pass begins with the first dirty batch, because only a dirty record can
+        # replace an earlier one. Its index is the number of clean batches.
         self._mapped = sum(batch.base_offset < first_dirty_offset for batch in self._sources)
         self._filtered = 0
         self._epoch = -1
         """Leader epoch of the batch that was filtered last."""
         self._has_data: dict[int, bool] = {}
-        """Producer id -> True if its transaction has had a data batch since the last marker."""
+        """Producer id -> True if the log has a data batch of the producer since its last marker."""
 
     def step(self, max_bytes: int) -> bool:
-        """Process about `max_bytes`, at least one batch; return True if both passes are done."""
+        """Work through batches of about `max_bytes`; return True if both passes are done."""
         done_bytes = 0
         while done_bytes < max_bytes:
             if self._mapped < len(self._sources):
@@ -123,15 +125,15 @@ class Compaction:
         sources, cleaned_batches, storage = self._sources, self._left, self._log.storage
         source_count = len(sources)
 
-        # A truncation removes batches at the end. So if the last source batch is still in the log,
-        # all before it are, too.
+        # A truncation removes batches from the end. So if the last of the sources is still in the
+        # log, all of them are.
         if source_count and (
             len(storage) < source_count or storage.batch(source_count - 1) is not sources[-1]
         ):
             return None
 
-        # An unchanged batch is the same object in both lists. If all batches are unchanged, nothing
-        # is written. `zip` ends with the shorter list, so the lengths are compared, too.
+        # A batch that the cleaning has not changed is the same object in both lists. If this is so
+        # for all of them, nothing needs to be written.
         if any(old is not new for old, new in zip(sources, cleaned_batches, strict=False)) or (
             len(cleaned_batches) != source_count
         ):
@@ -145,7 +147,7 @@ class Compaction:
         )
 
     def _map(self, batch: RecordBatch) -> None:
-        """Note the offset of each key in the batch as the key's last offset so far."""
+        """Note the offset of each record as the last offset of its key so far."""
         if batch.is_control or self._transactions.is_aborted(batch):
             return
         latest = self._latest
@@ -154,15 +156,16 @@ class Compaction:
                 latest[record.key] = offset
 
     def _filter(self, batch: RecordBatch) -> None:
-        """Add the remaining records of a batch to the cleaned batches, and set its horizon."""
+        """Find the records of a batch that are left, and its delete horizon; keep both."""
         horizon_ms = NO_HORIZON if batch.cleaned is None else batch.cleaned.delete_horizon_ms
-        # If an earlier cleaning has set a horizon, and the horizon has passed, then the batch loses
-        # its tombstones or its marker now. A batch without a horizon gets a horizon now if it has a
-        # tombstone, or if it is the marker of a transaction without data.
+        # An earlier cleaning may have set a horizon. If it has passed, the tombstones or the marker
+        # are removed now. If there is no horizon yet, and the batch has a tombstone, or is the
+        # marker of a transaction without records, it gets one now.
         expired = horizon_ms != NO_HORIZON and self._now_ms >= horizon_ms
         if batch.is_control:
             kept = records_of(batch)
-            # Called for every control batch: it also notes that the transaction has ended.
+            # `_ends_nothing` must see every control batch, because it notes the ends of
+            # transactions.
             if self._ends_nothing(batch):
                 if expired:
                     kept = []
@@ -177,57 +180,50 @@ class Compaction:
         self._keep(batch, kept, horizon_ms)
 
     def _last(self, batch: RecordBatch, expired: bool) -> list[tuple[int, Record]]:
-        """Return the records of `batch` that are the last of their keys.
-
-        Tombstones are left out if `expired`.
-        """
+        """Return the records that are the last of their keys, without tombstones if `expired`."""
         latest = self._latest
         return [
             (offset, record)
             for offset, record in records_of(batch, self._codecs)
             if record.key is not None
-            # The default -1: no dirty batch has the key, so this record is still its last.
+            # If no dirty batch has the key (-1), this clean record is still the last one.
             and latest.get(record.key, -1) <= offset
             and not (expired and record.value is None)
         ]
 
     def _ends_nothing(self, batch: RecordBatch) -> bool:
-        """Return True if `batch` is the marker of a transaction without a data batch left.
+        """Return True if `batch` is the marker of a transaction of which no data batch is left.
 
-        Effect: `_has_data` forgets the transaction, since the producer's next data batch begins
-        another one.
+        The call also notes that the producer's transaction has ended (`_has_data`).
         """
-        # Without a marker, the batch has another control record, such as a leader change, or an
-        # earlier cleaning has removed the marker. Such a batch ends no transaction, and gets no
-        # horizon.
+        # A control batch may have another control record, such as a leader change. Or an earlier
+        # cleaning has removed its marker.
         if decode_marker(batch) is None:
             return False
         return not self._has_data.pop(batch.producer_id, False)
 
     def _keep(self, batch: RecordBatch, kept: list[tuple[int, Record]], horizon_ms: int) -> None:
-        """Add what is left of a batch to the cleaned batches; add nothing if nothing is left."""
+        """Add what is left of a batch to the cleaned batches."""
         begins_epoch = batch.partition_leader_epoch != self._epoch
         self._epoch = batch.partition_leader_epoch
         # The horizon that an earlier cleaning has set.
         before_ms = NO_HORIZON if batch.cleaned is None else batch.cleaned.delete_horizon_ms
-        # 1. The batch keeps all its records and its horizon: it stays as it is. Case 2 handles a
-        #    batch that had no record before.
+        # 1. The batch has some records and keeps all of them, and its horizon: it stays as it is.
         if len(kept) == batch.record_count and horizon_ms == before_ms and kept:
             self._left.append(batch)
             return
-        # 2. The batch keeps no record.
+        # 2. The batch has no record left.
         if not kept:
-            # An empty batch stays if a restarted replica needs its header: for the start of a
-            # leader epoch, or for the last epoch of a producer.
+            # It is removed, unless a restarted replica needs its header: to learn where a leader
+            # epoch begins, or which epoch a producer has.
             if not (begins_epoch or self._transactions.is_last_of_producer(batch)):
                 return
             if batch.record_count == 0:
-                # An earlier cleaning has emptied the batch, so it stays as it is.
+                # It had no record before, so there is nothing to change.
                 self._left.append(batch)
                 return
             horizon_ms = NO_HORIZON  # nothing is left that could expire
-        # 3. The batch lost records or got a horizon, or only its header is kept. A new batch with a
-        #    new CRC is built.
+        # 3. In all other cases the batch is built anew, with a new CRC.
         cleaned = Cleaned(tuple(offset - batch.base_offset for offset, _ in kept), horizon_ms)
         records = [record for _, record in kept]
         self._left.append(cleaned_batch(batch, cleaned, records, self._codecs))

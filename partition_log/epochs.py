@@ -1,13 +1,13 @@
-"""LeaderEpochCache: the start offset of each leader epoch in a log.
+"""LeaderEpochCache: the offset at which each leader epoch begins in a log.
 
-A leader epoch is the number of a partition's leadership; each election increases it, and each batch
-carries it. The cache shows where a follower's log diverges from its leader's: the follower names
-the epoch of its last batch, and the leader answers with the offset where this epoch ends in the
-leader's log.
+Each batch has the leader epoch in which it was written. With the cache a leader finds out where a
+follower's log diverges from its own: the follower names the epoch of its last batch, and the leader
+looks up where this epoch ends in its own log.
+
 Source: Kafka `LeaderEpochFileCache`.
 DEVIATION: there is no `leader-epoch-checkpoint` file; a restart rebuilds the cache from the
-batches. The rebuilt cache lacks an epoch in which no batch was written; nothing needs such an
-epoch.
+batches. The rebuilt cache does not have an epoch in which no batch was written, but nothing needs
+such an epoch.
 """
 
 from bisect import bisect_right
@@ -20,21 +20,21 @@ UNDEFINED_OFFSET = Offset(-1)
 
 
 class EpochEntry(NamedTuple):
-    """A leader epoch with an offset: its start in the cache, its end in an answer."""
+    """A leader epoch with an offset: where it begins, or where it ends (`end_offset_for_epoch`)."""
 
     epoch: LeaderEpoch
     offset: Offset
 
 
-# The answer to a question about an epoch that the log does not know: (-1, -1).
+# The answer about an epoch that the log does not know.
 UNDEFINED_EPOCH_END = EpochEntry(NO_LEADER_EPOCH, UNDEFINED_OFFSET)
 
 
 class LeaderEpochCache:
     """The leader epochs of one log with their start offsets.
 
+    `latest_epoch` is -1 if there are none.
     Invariant: epochs and start offsets are strictly increasing.
-    Attribute, to read only: `latest_epoch`, -1 in an empty cache.
     """
 
     __slots__ = ("_epochs", "_start_offsets", "latest_epoch")
@@ -52,11 +52,11 @@ class LeaderEpochCache:
         )
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """Record that `epoch` begins at `start_offset`.
+        """Note that `epoch` begins at `start_offset`.
 
-        Nothing changes if `epoch` is the latest and is known to begin there or earlier. Otherwise
-        the entries that the new one contradicts are forgotten: epochs from `epoch` on, and epochs
-        that begin at `start_offset` or later.
+        Nothing changes if `epoch` is the latest and begins there or earlier. Otherwise the new
+        entry wins over entries that do not fit it: epochs from `epoch` on, and epochs that begin at
+        `start_offset` or later.
 
         Raises: SimulationError if `epoch` is negative.
         """
@@ -64,8 +64,8 @@ class LeaderEpochCache:
             raise SimulationError(f"leader epoch {epoch} cannot begin at {start_offset}")
         if epoch == self.latest_epoch and start_offset >= self._start_offsets[-1]:
             return
-        # An epoch that wrote no record has the same start as its successor. Such an epoch is
-        # removed, because both lists must stay strictly increasing.
+        # If nothing was written in an epoch, it begins where the next one begins. It is removed
+        # here, because both lists must be strictly increasing.
         while self._epochs and (
             self._epochs[-1] >= epoch or self._start_offsets[-1] >= start_offset
         ):
@@ -78,10 +78,14 @@ class LeaderEpochCache:
     def end_offset_for_epoch(self, requested: int, log_end_offset: Offset) -> EpochEntry:
         """Return the largest known epoch up to `requested`, and the offset where it ends.
 
-        An epoch ends where the next known epoch begins; the latest epoch ends at `log_end_offset`.
-        - If `requested` is older than all known epochs, the result is `requested` itself, and the
-          start of the oldest known epoch.
-        - If `requested` is -1, or newer than all known epochs, the result is UNDEFINED_EPOCH_END.
+        An epoch ends where the next known one begins, and the latest epoch ends at
+        `log_end_offset`. For example, epoch 2 begins at 0, epoch 4 at 7, and the log ends at 9:
+
+            requested   result
+            1           (1, 0), because it is older than all known epochs
+            2 or 3      (2, 7)
+            4           (4, 9)
+            5 or -1     UNDEFINED_EPOCH_END
 
         Source: Kafka `LeaderEpochFileCache.endOffsetFor`.
         """
@@ -89,7 +93,7 @@ class LeaderEpochCache:
             return UNDEFINED_EPOCH_END
         if requested == self.latest_epoch:
             return EpochEntry(self.latest_epoch, log_end_offset)
-        # The place of the first epoch above `requested`.
+        # The index of the first epoch above `requested`.
         higher = bisect_right(self._epochs, requested)
         if higher == len(self._epochs):
             return UNDEFINED_EPOCH_END

@@ -1,28 +1,25 @@
-"""FollowerState: the progress of one follower, as its leader knows it. Source: Kafka `Replica`.
+"""FollowerState: how far one follower has got, as its leader knows it. Source: Kafka `Replica`.
 
-A follower copies its leader's log by fetches. It is caught up if it has every record that the
-leader's log had at some moment within the last `replica.lag.time.max.ms`. A follower that is not
-caught up leaves the in-sync replicas (ISR). A leader epoch is the number of a partition's
-leadership; each election increases it.
+A follower copies its leader's log by Fetches. It counts as caught up if, at some moment within the
+last `replica.lag.time.max.ms`, it had every record that the leader had. A follower that is not
+caught up must leave the ISR.
 """
 
 from protocol.ids import Offset
 
 # Far below every time of a clock. The difference from such a time still fits into an int64.
 NEVER_US = -(2**62)
-"""Stands for the time of an event that has not happened: the first fetch of a follower, or the
-first moment at which it was caught up."""
+"""Stands for the time of something that has not happened yet."""
 UNKNOWN_OFFSET = Offset(-1)
 
 
 class SharedFetchTime:
     """The time of a follower's last Fetch, shared by its states in many partitions.
 
-    One Fetch of a follower names all its partitions, and mostly only one of them has a new record.
-    In the other partitions the follower is at the log end, and only the Fetch's time is recorded.
-    Writing the time to each FollowerState would be most of the cost of the Fetch. So the states of
-    these partitions share one object with the time.
-    Units: `time_us` is on the leader's clock.
+    A follower's Fetch names all its partitions, and usually only one of them has a new record. In
+    the others, only the time of the Fetch must be noted. To write it into the FollowerState of each
+    of them would be most of the work for a Fetch. So these states share one object with the time,
+    which is on the leader's clock.
     """
 
     __slots__ = ("time_us",)
@@ -32,12 +29,11 @@ class SharedFetchTime:
 
 
 class FollowerState:
-    """State of one follower on its leader.
+    """What a leader knows about one follower. Times are microseconds on the leader's clock.
 
-    Units: times are microseconds on the leader's clock.
     Attributes, to read only:
-    - `log_end_offset`: the follower's log end in its last fetch, -1 before its first fetch;
-    - `broker_epoch`: the broker epoch in its last fetch, None before its first fetch.
+    - `log_end_offset`: where the follower's log ended at its last Fetch, -1 before its first;
+    - `broker_epoch`: the broker epoch in its last Fetch, None before its first.
     """
 
     __slots__ = (
@@ -51,8 +47,8 @@ class FollowerState:
 
     def __init__(self) -> None:
         self._shared: SharedFetchTime | None = None
-        """If it is not None, its time is the time of this follower's last fetch, which was from the
-        log end."""
+        """Not None while the follower only waits at the log end. Then the time of its last Fetch is
+        in this object."""
         self.log_end_offset = UNKNOWN_OFFSET
         self.broker_epoch: int | None = None
         self._last_caught_up_time_us = NEVER_US
@@ -65,18 +61,18 @@ class FollowerState:
     ) -> None:
         """Begin a leader epoch.
 
-        is_new_leader: this broker did not lead in the epoch before; what it knew of the follower
-            is forgotten.
-        is_in_isr: the follower is in the ISR, and so counts as caught up now.
+        is_new_leader: True if this broker did not lead in the epoch before. Then what it knows
+            about the follower is forgotten.
+        is_in_isr: True if the follower is in the ISR.
         Source: Kafka Replica.resetReplicaState.
         """
         self.count_alone()
-        # The new leader has got no fetch of its followers yet. Since members of the ISR count as
-        # caught up now, they stay in the ISR for the full lag time.
+        # A new leader has not got any Fetch yet. Members of the ISR count as caught up now, so that
+        # they have the full lag time before they must leave the ISR.
         caught_up_us = now_us if is_in_isr else NEVER_US
         self._last_caught_up_time_us = caught_up_us
-        # A leader that is elected again in the next epoch keeps the log end that the follower had:
-        # no other leader can have truncated the follower's log meanwhile.
+        # If this broker led in the epoch before, too, no other leader can have made the follower
+        # truncate its log. So the leader still knows where it ends.
         if is_new_leader:
             self.log_end_offset = UNKNOWN_OFFSET
             self.broker_epoch = None
@@ -89,7 +85,7 @@ class FollowerState:
     def update_fetch_state(
         self, *, fetch_offset: Offset, leader_end_offset: Offset, broker_epoch: int, now_us: int
     ) -> None:
-        """Record a fetch from `fetch_offset`, which is the follower's log end.
+        """Note a Fetch. `fetch_offset` is where the follower's log ends.
 
         Source: Kafka Replica.updateFetchStateOrThrow.
         """
@@ -97,10 +93,9 @@ class FollowerState:
         if fetch_offset >= leader_end_offset:
             self._last_caught_up_time_us = max(self._last_caught_up_time_us, now_us)
         elif fetch_offset >= self._last_fetch_leader_log_end_offset:
-            # The follower now has every record that the leader's log had at the follower's previous
-            # fetch. So it counts as caught up at the time of that fetch. Without this case, a
-            # follower of a busy leader would always count as lagging, because the leader has newer
-            # records at every fetch.
+            # The leader has new records at every Fetch if it is busy, so its followers are never at
+            # the end of its log. But this follower now has all records that the leader had at its
+            # previous Fetch. So it counts as caught up at the time of that Fetch.
             self._last_caught_up_time_us = max(
                 self._last_caught_up_time_us, self._last_fetch_time_us
             )
@@ -112,24 +107,21 @@ class FollowerState:
         self.broker_epoch = broker_epoch
 
     def fetched_at_end(self, now_us: int) -> None:
-        """Record a fetch from the leader's log end, by a follower that was there already."""
+        """Note a Fetch from the leader's log end, by a follower that was there already."""
         self.count_alone()
         self._last_caught_up_time_us = max(self._last_caught_up_time_us, now_us)
         self._last_fetch_time_us = now_us
 
     def count_with(self, shared: SharedFetchTime) -> None:
-        """Take the time of the last fetch from `shared`, until `count_alone` is called.
+        """Take the time of the last Fetch from `shared`, until `count_alone` is called.
 
-        While `shared` is set, the follower fetches only from the log end.
+        Meanwhile the follower must not fetch from another offset than the log end.
         """
         self.count_alone()
         self._shared = shared
 
     def count_alone(self) -> None:
-        """Stop sharing a time. The last shared time stays as the time of the last fetch.
-
-        Does nothing if no time is shared.
-        """
+        """Stop sharing a time, if one is shared. It stays the time of the last Fetch."""
         shared = self._shared
         if shared is not None:
             self._shared = None
@@ -137,7 +129,7 @@ class FollowerState:
             self._last_caught_up_time_us = max(self._last_caught_up_time_us, shared.time_us)
 
     def is_caught_up(self, *, leader_end_offset: Offset, now_us: int, lag_max_us: int) -> bool:
-        """Return True if the follower is at the log end, or was caught up within `lag_max_us`."""
+        """Return True if the follower is at the log end, or was so within the last `lag_max_us`."""
         caught_up_us = self._last_caught_up_time_us
         if self._shared is not None:
             caught_up_us = max(caught_up_us, self._shared.time_us)

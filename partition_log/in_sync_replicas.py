@@ -1,22 +1,20 @@
 """InSyncReplicas: the ISR (in-sync replicas) of a leader, and its high watermark.
 
-The high watermark is the offset below which every in-sync replica has the records. Only the
-controller changes an ISR; a leader proposes a change with the request AlterPartition. While a
-proposal is in flight, the leader cannot know whether the controller has applied it. Until the
-answer it uses the *maximal* ISR: the ISR that the controller has stored (the *committed* ISR),
-together with the replicas that the proposal adds. This is safe in both cases:
-- a replica that is being added counts already, since the controller may elect it from now on;
-- a replica that is being removed still counts, since the removal may be refused.
-So a leader that is cut off from the controller cannot commit records alone: it cannot shrink its
-ISR.
+Only the controller can change an ISR; a leader proposes a change to it with AlterPartition. While a
+proposal is in flight, the leader does not know whether the controller has applied it. Which ISR
+should count for the high watermark? The leader uses the *maximal* ISR: the ISR that the controller
+has stored (the *committed* ISR), together with the replicas that the proposal adds.
 
-- Committed record: a record below the high watermark. For an ISR, the word has the other meaning.
-- Caught up: of a follower that has lately had all records of its leader (`follower_state`).
-- Eligible broker: a broker that may join an ISR. It is registered with the controller, is not
-  fenced (a broker is fenced while it sends no heartbeats), and is not shutting down. Its broker
-  epoch is the number of its registration, which each restart increases.
-- `min_insync_check`: Kafka's check of min.insync.replicas, which an experiment may switch off to
-  show what it prevents.
+For example, the committed ISR is 0, 1:
+- The leader proposes 0, 1, 2. Until the answer, the maximal ISR is 0, 1, 2. Replica 2 counts
+  already, because the controller may have stored the proposal, and may elect replica 2.
+- The leader proposes only 0. Until the answer, the maximal ISR is 0, 1. Replica 1 still counts,
+  because the controller may refuse to remove it.
+So a leader that is cut off from the controller can never shrink its ISR and commit records alone.
+
+A follower is caught up if it has lately had all records of its leader (`follower_state`). A broker
+is eligible if it may join an ISR: it sends heartbeats to the controller, and is not shutting down.
+
 Source: docs/kafka/BEHAVIOUR.md 6.1, Kafka `Partition.PartitionState`, KIP-497.
 """
 
@@ -39,9 +37,9 @@ class InSyncReplicas:
     Attributes, to read only:
     - `committed`, `maximal`: the committed ISR and the maximal ISR;
     - `in_flight`: the proposal that waits for the controller's answer, or None;
-    - `followers`: the followers by broker id, in the order of the assignment;
-    - `effective_min_isr`: min.insync.replicas, but at most the number of replicas;
-    - `epoch_start_offset`: the log end when the leader epoch began, -1 on a follower.
+    - `followers`: what a leader knows about each follower, by broker id;
+    - `effective_min_isr`: min.insync.replicas, or the number of replicas if that is smaller;
+    - `epoch_start_offset`: where the log ended when the leader epoch began, -1 on a follower.
     """
 
     __slots__ = (
@@ -73,19 +71,21 @@ class InSyncReplicas:
 
     @property
     def is_under_min(self) -> bool:
-        """True if the committed ISR is too small for acks=all; never with `min_insync_check` off.
+        """True if the committed ISR is smaller than min.insync.replicas.
 
-        Checked before an append and before the high watermark rises. Replicas that a proposal adds
-        do not count, because the controller may refuse to add them.
+        This is checked before an append with acks=all, and before the high watermark rises.
+        Replicas that a proposal adds do not count, because the controller may refuse to add them.
+        It is always False if an experiment has switched off the check (`min_insync_check`).
         """
         return self._config.min_insync_check and len(self.committed) < self.effective_min_isr
 
     @property
     def is_maximal_under_min(self) -> bool:
-        """True if even the maximal ISR is too small; never with `min_insync_check` off.
+        """True if even the maximal ISR is smaller than min.insync.replicas.
 
-        Checked once the high watermark has passed an append. The replicas that a proposal adds
-        count here: the high watermark passed only because their logs have the records, too.
+        This is checked when the high watermark has passed an append. The replicas that a proposal
+        adds count, because the high watermark could pass only when they, too, had the records.
+        It is always False if an experiment has switched off the check (`min_insync_check`).
         """
         return self._config.min_insync_check and len(self.maximal) < self.effective_min_isr
 
@@ -96,19 +96,21 @@ class InSyncReplicas:
         self._eligible = eligible
 
     def registered_epoch(self, broker: BrokerId) -> int:
-        """Return the broker epoch of an eligible broker, -1 for others."""
+        """Return the broker epoch of an eligible broker, -1 for any other broker.
+
+        A broker gets a higher broker epoch at each start.
+        """
         return self._eligible.get(broker, -1)
 
     def stays_at_end(self, broker: BrokerId, broker_epoch: int, now_us: int | None) -> bool:
-        """Record a Fetch from the log end if it changes nothing but the time of the last Fetch.
+        """Note a Fetch from the log end, if it changes nothing but the time of the last Fetch.
 
-        Returns: True for such a Fetch. The follower is in the ISR, and its last Fetch was from the
-        same log end, with the same broker epoch. So neither the ISR nor the high watermark can
-        move. If the result is False, nothing was recorded, and `Partition.fetch` must handle the
-        Fetch.
+        This is so if the follower is in the ISR, and its last Fetch was from the same log end with
+        the same broker epoch. Then neither the ISR nor the high watermark can move, and the result
+        is True. Otherwise the result is False, and `Partition.fetch` must handle the Fetch.
 
-        now_us: the time of the Fetch. It is None if the Fetch was recorded when it arrived, and its
-            partitions are only read again; then nothing is recorded here.
+        `now_us` is the time of the Fetch. It is None if the Fetch was held and is only read again.
+        Its time was noted when it arrived.
         """
         follower = self.followers.get(broker)
         if (
@@ -116,7 +118,7 @@ class InSyncReplicas:
             or follower.log_end_offset != self._log.log_end_offset
             or follower.broker_epoch != broker_epoch
             or broker not in self.committed
-            # The broker has restarted and registered again. This Fetch is from before the restart.
+            # The broker has registered again after a restart. This Fetch is from before that.
             or self._eligible.get(broker, -1) > broker_epoch
         ):
             return False
@@ -125,7 +127,7 @@ class InSyncReplicas:
         return True
 
     def assign(self, replicas: tuple[BrokerId, ...], *, is_leader: bool) -> None:
-        """Set the partition's replicas; a leader keeps what it knows of remaining followers."""
+        """Set the partition's replicas. A leader keeps what it knows about those that stay."""
         self.effective_min_isr = min(self._config.min_insync_replicas, len(replicas))
         if not is_leader:
             self.followers = {}
@@ -138,24 +140,23 @@ class InSyncReplicas:
         }
 
     def commit(self, isr: tuple[BrokerId, ...]) -> None:
-        """Set the ISR that the controller has committed. No proposal is in flight any more."""
+        """Set the ISR that the controller has stored. No proposal is in flight any more."""
         self.committed = isr
         self.maximal = isr
         self.in_flight = None
 
     def revert(self) -> None:
-        """Return to the committed ISR, without the proposal in flight.
+        """Forget the proposal in flight.
 
-        Legal only if the controller has certainly not applied the proposal.
+        This is legal only if the controller has certainly not applied it.
         """
         self.commit(self.committed)
 
     def begin_epoch(self, *, is_new_leader: bool, now_us: int) -> None:
         """Begin a leader epoch at the log end; followers in the ISR count as caught up.
 
-        A leader epoch is the number of the partition's leadership. `is_new_leader`: this broker did
-        not lead in the epoch before. Its knowledge of the followers may be out of date, and is
-        forgotten (`FollowerState.reset`).
+        `is_new_leader` is True if this broker did not lead in the epoch before. What it knows about
+        the followers may be out of date then, and is forgotten (`FollowerState.reset`).
         """
         self.epoch_start_offset = self._log.log_end_offset
         for broker, follower in self.followers.items():
@@ -169,12 +170,12 @@ class InSyncReplicas:
     # -- high watermark --
 
     def maybe_increment_high_watermark(self, now_us: int) -> bool:
-        """Raise the high watermark to the smallest log end of certain replicas.
+        """Raise the high watermark, if the replicas that count have further records.
 
-        These are the replicas of the maximal ISR, and the followers that are caught up and
-        eligible. Such a follower is about to join the ISR. To join, it must reach the high
-        watermark. If its log end did not count, the high watermark would move on with every record,
-        and the follower might never reach it.
+        It becomes the smallest log end of these replicas. All replicas of the maximal ISR count. A
+        follower that is caught up and eligible counts, too, because it is about to join the ISR.
+        To join, it must reach the high watermark. If it did not count, the high watermark would
+        move on with every record, and the follower might never reach it.
 
         Returns: True if the high watermark moved.
         Source: Kafka Partition.maybeIncrementLeaderHW.
@@ -190,8 +191,9 @@ class InSyncReplicas:
                 or (self._is_caught_up(follower, now_us) and self._is_eligible(broker, follower))
             ):
                 new_high_watermark = follower.log_end_offset
-        # The high watermark of a leader never falls. A new leader does not know the log ends of its
-        # followers before their first Fetches (-1), and so computes a value that is too low.
+        # A new leader does not know where its followers' logs end before their first Fetches. They
+        # count as -1 then, and the computed value is too low. A leader never lowers its high
+        # watermark.
         if new_high_watermark <= log.high_watermark:
             return False
         return log.update_high_watermark(new_high_watermark)
@@ -206,10 +208,10 @@ class InSyncReplicas:
         Source: Kafka Partition.maybeExpandIsr.
         """
         follower = self.followers[broker]
-        # A follower that has reached the high watermark may still lack committed records: after an
-        # election the high watermark may lag behind records that the earlier leader acknowledged.
-        # All of those records are below the start of this leader epoch. So the follower must reach
-        # this start, too.
+        # It is not enough that the follower has reached the high watermark. After an election, the
+        # new leader's high watermark may be lower than that of the leader before, which may have
+        # acknowledged further records. All of these are below the start of this leader epoch. So
+        # the follower must have reached that offset, too.
         if (
             broker in self.committed
             or self.in_flight is not None
@@ -240,7 +242,7 @@ class InSyncReplicas:
         leader_epoch: LeaderEpoch,
         partition_epoch: PartitionEpoch,
     ) -> IsrProposal:
-        """Put a proposal in flight; from now on, replicas that it adds count in the maximal ISR."""
+        """Put a proposal in flight. From now on, the maximal ISR has the replicas that it adds."""
         proposal = IsrProposal(
             data=AlterPartitionPartitionData(
                 partition_index=self._log.topic_partition.partition,
@@ -255,7 +257,7 @@ class InSyncReplicas:
             removed=tuple(broker for broker in self.committed if broker not in new_isr),
         )
         self.in_flight = proposal
-        # Replicas that the proposal removes stay in the maximal ISR: `committed` has them.
+        # Replicas that the proposal removes are in `committed`, so they stay in the maximal ISR.
         self.maximal = self.committed + proposal.added
         return proposal
 
@@ -276,8 +278,8 @@ class InSyncReplicas:
     def _broker_epoch(self, broker: BrokerId) -> int:
         """Return the broker epoch that a proposal names for a broker.
 
-        A follower has the broker epoch of its last Fetch, or -1 if it has sent no Fetch. The leader
-        has the broker epoch of its registration.
+        For the leader itself it is that of its registration. For a follower it is that of its last
+        Fetch, because this is the process whose log the leader knows; -1 before its first Fetch.
         """
         if broker == self._broker_id:
             return self.registered_epoch(broker)
@@ -286,14 +288,13 @@ class InSyncReplicas:
 
     def _is_eligible(self, broker: BrokerId, follower: FollowerState) -> bool:
         """Return True if the follower may join the ISR (KIP-841, KIP-903)."""
-        # The follower's fetches must come from its registered incarnation. After a restart, perhaps
-        # without its disk, the broker has a new epoch, and its earlier fetches prove nothing about
-        # its log.
+        # The follower's last Fetch must come from the process that is registered now. After a
+        # restart, perhaps with an empty disk, the earlier Fetches say nothing about the log.
         registered = self._eligible.get(broker)
         if registered is None or follower.broker_epoch is None:
             return False
-        # The follower's epoch is -1 if its last Fetch was of a version without a broker epoch. As
-        # in Kafka the follower may join nevertheless, because its incarnation cannot be checked.
+        # If the Fetch was in an old version, it has no broker epoch (-1), and the process cannot be
+        # checked. The follower may join nevertheless, as in Kafka.
         return follower.broker_epoch in (-1, registered)
 
     def _is_caught_up(self, follower: FollowerState, now_us: int) -> bool:
@@ -303,9 +304,9 @@ class InSyncReplicas:
         )
 
     def _is_lagging(self, broker: BrokerId, now_us: int) -> bool:
-        """Return True for a member of the ISR that must leave it; never for the leader itself."""
+        """Return True if a member of the ISR must leave it. The leader never must."""
         if broker == self._broker_id:
             return False
         follower = self.followers.get(broker)
-        # A broker that is not among the replicas has no FollowerState. It must leave the ISR, too.
+        # There is no state of a broker that is not a replica any more. It must leave the ISR, too.
         return follower is None or not self._is_caught_up(follower, now_us)

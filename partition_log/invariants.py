@@ -1,16 +1,12 @@
 """Invariants of a log, of a replica, and between the replicas of one partition.
 
-The docstring of each check states what holds. If it does not hold, the check raises
-InvariantViolation with the evidence.
+The docstring of each check says what must be true. If it is not, the check raises
+InvariantViolation with the invariant's name and evidence. For example, a log whose batches leave a
+hole raises "contiguous log" with the text "t-0: batch 3 begins at 9, expected 8".
 
-- ISR: the in-sync replicas that the controller has stored.
-- Proposal: the request of a leader to the controller for another ISR.
-- Maximal ISR: the ISR, together with the replicas that a proposal in flight adds.
-- Recovery point: offset below which the log is flushed.
-- Marker: the batch that ends a transaction.
-- Unstable offset: the offset of a record whose transaction has no marker yet.
-- Epoch cache (`log.epochs`): the start offset of each leader epoch.
-- Compacted log: a cleaning has removed records, so its offsets have holes.
+The checks compute everything anew from the batches of a log, and compare it with what the log keeps
+in memory. A compacted log is checked less strictly, because a cleaning (one round of compaction)
+has removed records and batches.
 """
 
 from collections.abc import Sequence
@@ -29,14 +25,17 @@ from protocol.records.control import decode_marker
 
 
 def check_log(log: PartitionLog, *, expired_ms: int = -1) -> None:
-    """Offsets are contiguous, leader epochs never fall, the high watermark is within the log.
+    """All that a log keeps in memory agrees with its batches, and the batches fit together.
 
-    A compacted log may have holes. The log counts a transaction as open exactly if the transaction
-    has no marker. The state of the producers equals the state that a restarted broker would read
-    from the batches. `expired_ms`: see `check_producers`.
+    - The high watermark and the recovery point are within the log.
+    - The batches are whole and leave no holes (except in a compacted log). Their leader epochs
+      never fall.
+    - The log knows where each leader epoch begins, which transactions are open, and what each
+      producer has written. `expired_ms` is explained in `check_producers`.
 
     The check is slow, because it reads every batch. It is for tests, and for a log that was just
     opened.
+
     Raises: InvariantViolation.
     """
     _check_offsets(log)
@@ -47,16 +46,19 @@ def check_log(log: PartitionLog, *, expired_ms: int = -1) -> None:
 
 
 def check_partition(partition: Partition) -> None:
-    """A leader is one of the replicas and writes in its epoch; its ISR is within the maximal ISR.
+    """What a replica knows about its leadership and its ISR agrees.
 
-    Only a leader has a proposal in flight. Without a proposal the two ISRs are equal.
+    - A leader is one of the replicas. Its log is in its leader epoch, and has not become shorter
+      since the epoch began.
+    - Only a leader proposes a change of the ISR to the controller. While no proposal is in flight,
+      the ISR and the maximal ISR (which includes the replicas that a proposal adds) are equal.
 
     Raises: InvariantViolation.
     """
     log = partition.log
     _check_offsets(log)
     in_flight = partition.isr_in_flight
-    # A follower has no leader epoch of its own, so the start offset of that epoch is -1.
+    # On a follower, the start offset of the leader epoch must be -1.
     if not partition.is_leader:
         if in_flight is not None or partition.leader_epoch_start_offset != -1:
             raise InvariantViolation(
@@ -83,7 +85,7 @@ def check_partition(partition: Partition) -> None:
 
     isr, maximal_isr = partition.isr, partition.maximal_isr
     if isr == maximal_isr:
-        return  # legal with and without a proposal
+        return  # a proposal may be in flight: if it only removes replicas, the ISRs are equal
     if not set(isr) <= set(maximal_isr):
         raise InvariantViolation(
             "ISR within the maximal ISR", f"{_name_of(partition)}: {isr}, {maximal_isr}"
@@ -102,10 +104,12 @@ def _name_of(partition: Partition) -> str:
 def check_agreement(logs: Sequence[PartitionLog], codecs: Codecs = NO_CODECS) -> None:
     """Any two replicas have the same batches below the smaller of their high watermarks.
 
-    If the log is compacted, the batches may differ, because each broker cleans its own log. Then
-    the last record of each key below this offset is the same. The invariant holds with clean
-    elections only: after an unclean election, a replica may have batches below its high watermark
-    that the leader does not have.
+    In a compacted log the batches may differ, because each broker compacts its own log. But the
+    last record of each key must be the same.
+
+    This is true only as long as no unclean election has happened. After one, a replica may have
+    batches below its high watermark that the leader does not have.
+
     Raises: InvariantViolation.
     """
     for position, log in enumerate(logs):
@@ -120,9 +124,9 @@ def check_agreement(logs: Sequence[PartitionLog], codecs: Codecs = NO_CODECS) ->
 
 
 def _committed(log: PartitionLog, up_to: int, codecs: Codecs) -> object:
-    """Return the part of a log that must be equal on all replicas, below offset `up_to`.
+    """Return what must be equal on all replicas below the offset `up_to`.
 
-    These are the batches, or the last records of a compacted log. The caller only compares them.
+    These are the batches, or the last records of the keys of a compacted log.
     """
     batches = log.read(0, 2**62, up_to=up_to)  # without a limit of bytes
     return last_records(log, up_to, codecs) if log.is_compacted else batches
@@ -131,10 +135,10 @@ def _committed(log: PartitionLog, up_to: int, codecs: Codecs) -> object:
 def last_records(
     log: PartitionLog, up_to: int, codecs: Codecs = NO_CODECS
 ) -> dict[bytes, tuple[int, Record]]:
-    """Return key -> (offset, record) of each key's last record below `up_to`.
+    """Return the last record of each key below `up_to`: key -> (offset, record).
 
-    A key is left out if its last record is a tombstone. Records of aborted and of open transactions
-    are ignored.
+    Records of aborted and of open transactions are ignored. If the last record of a key has no
+    value, the key is deleted, and so it is left out.
     """
     transactions = TransactionIndex(log, up_to)
     found: dict[bytes, tuple[int, Record]] = {}
@@ -147,9 +151,10 @@ def last_records(
 
 
 def _check_offsets(log: PartitionLog) -> None:
-    """High watermark and recovery point are within the log.
+    """The high watermark and the recovery point are within the log.
 
-    If flush.messages is set, fewer than flush.messages records are not flushed.
+    The recovery point is the offset below which the log is flushed. If flush.messages is set, fewer
+    than that many records are above it.
     """
     start, end = log.log_start_offset, log.log_end_offset
     if not 0 <= start <= log.high_watermark <= end:
@@ -179,7 +184,7 @@ def _check_batches(log: PartitionLog) -> None:
         batch = log.storage.batch(index)
         offset = batch.base_offset
         in_order = offset >= next_offset if log.is_compacted else offset == next_offset
-        # `storage.base_offset` does not read the batch, so it is compared with the batch here.
+        # `storage.base_offset` may come from an index, so it is compared with the batch itself.
         if not in_order or log.storage.base_offset(index) != offset:
             raise InvariantViolation(
                 "contiguous log",
@@ -198,7 +203,7 @@ def _check_batches(log: PartitionLog) -> None:
             )
         next_offset = batch.next_offset
         epoch = batch.partition_leader_epoch
-    # A cleaning may also remove the last batches; the log's end stays.
+    # A cleaning may also have removed the last batches. The end of the log is then beyond them.
     if next_offset != log.log_end_offset and not (
         log.is_compacted and next_offset < log.log_end_offset
     ):
@@ -209,9 +214,9 @@ def _check_batches(log: PartitionLog) -> None:
 
 
 def _check_epochs(log: PartitionLog) -> None:
-    """The epochs and offsets of the epoch cache increase, and fit the batches.
+    """The log knows the offset at which each leader epoch of its batches begins.
 
-    The cache has the offset of the first batch of each epoch in the log.
+    In the epoch cache, epochs and offsets increase.
     """
     entries = log.epochs.entries()
     for entry, successor in pairwise(entries):
@@ -234,24 +239,21 @@ def _check_epochs(log: PartitionLog) -> None:
 
 
 def check_producers(log: PartitionLog, *, expired_ms: int = -1) -> None:
-    """A log's state of each producer follows from its batches.
+    """What a log remembers about each producer agrees with the producer's batches in the log.
 
-    - The producer's epoch is the epoch of its last batch.
-    - The remembered batches are the last batches with records in this epoch, oldest first.
+    - The producer's epoch is that of its last batch.
+    - The remembered batches are its last batches with records in this epoch, oldest first.
 
-    A producer expires if it writes nothing for producer.id.expiration.ms. The state then lacks the
-    producer, and if the producer writes again, the batches before the expiry. The last batch that
-    the state lacks cannot be younger than `expired_ms`.
-
-    A cleaning may remove batches and markers that the state remembers. So the check of a compacted
-    log is weaker. The state must remember the last batches as far as a cleaning has left them. It
-    must remember no batch beyond the log's end.
+    There are two exceptions:
+    - A producer that writes nothing for producer.id.expiration.ms is forgotten. If it writes again
+      later, the log remembers only its new batches. So a batch may be forgotten if it is not
+      younger than `expired_ms`, which is the present time minus producer.id.expiration.ms (in
+      milliseconds since the epoch; -1 if no producer can have expired).
+    - In a compacted log, a cleaning may have removed batches and markers that the log still
+      remembers. Then those of the remembered batches that are left must be the last ones. No
+      remembered batch may be beyond the end of the log.
 
     The check reads every batch.
-
-    Args:
-        expired_ms: The present time minus producer.id.expiration.ms, in milliseconds since the
-            epoch. -1: no producer can have expired.
 
     Raises: InvariantViolation.
     Source: Kafka ProducerStateManager, ProducerStateEntry.
@@ -273,15 +275,16 @@ def check_producers(log: PartitionLog, *, expired_ms: int = -1) -> None:
         known = [(batch.first_offset, batch.last_offset) for batch in remembered]
         log_epoch, log_batches = in_log.get(producer_id, (NO_PRODUCER_EPOCH, []))
         if log.is_compacted:
-            # `log_epoch` is lower if a cleaning has removed the marker with the producer's epoch.
+            # A cleaning may have removed the marker that had the producer's epoch. Then `log_epoch`
+            # is lower than `epoch`.
             holds = all(last < log.log_end_offset for _, last in known) and log_epoch <= epoch
             if holds and log_epoch == epoch:
                 left = [span for span, *_ in log_batches[-BATCHES_TO_RETAIN:]]
-                # `left` has the last batches in the log. If a cleaning has removed remembered
-                # batches, `left` also has batches that are too old to be remembered. The others,
-                # from `oldest` on, must be the remembered batches that the log still has. If the
-                # state remembers no batch (`known` is empty), the log must have none either, unless
-                # the producer expired and only a marker came after that.
+                # `left` has the last batches that are in the log. If a cleaning has removed some
+                # remembered batches, `left` begins with batches that are too old to be remembered.
+                # The batches from `oldest` on must be the remembered ones that are left. If no
+                # batch is remembered (`known` is empty), none may be left. The exception is a
+                # producer that was forgotten and has only a marker since then.
                 oldest = min((first for first, _ in known), default=-1)
                 holds = [span for span in left if span[0] >= oldest] == [
                     span for span in known if span in left
@@ -308,11 +311,11 @@ def check_producers(log: PartitionLog, *, expired_ms: int = -1) -> None:
 
 
 _BatchOfProducer = tuple[tuple[int, int], int, int, int]
-"""Offsets (first, last), first sequence, last sequence and timestamp of a producer's batch."""
+"""A batch of a producer: (first offset, last offset), first sequence, last sequence, timestamp."""
 
 
 def _last_batches_of_producers(log: PartitionLog) -> dict[int, tuple[int, list[_BatchOfProducer]]]:
-    """Return, by producer id, the epoch of its last batch and its data batches of that epoch."""
+    """Return, for each producer id, the epoch of its last batch, and its data batches in it."""
     found: dict[int, tuple[int, list[_BatchOfProducer]]] = {}
     for index in range(len(log.storage)):
         batch = log.storage.batch(index)
@@ -325,7 +328,7 @@ def _last_batches_of_producers(log: PartitionLog) -> dict[int, tuple[int, list[_
         if not batch.is_control:
             last_sequence = batch.base_sequence
             if last_sequence != NO_SEQUENCE:
-                # After the largest int32 a producer counts on from 0.
+                # A producer numbers its records up to the largest int32, and then from 0 again.
                 last_sequence = (last_sequence + batch.last_offset_delta) % 2**31
             batches.append(
                 (
@@ -339,7 +342,10 @@ def _last_batches_of_producers(log: PartitionLog) -> dict[int, tuple[int, list[_
 
 
 def _check_open_transactions(log: PartitionLog) -> None:
-    """The first unstable offset is that of the oldest transaction without a marker."""
+    """The first unstable offset is where the oldest open transaction begins.
+
+    A transaction is open while the log has no marker that ends it.
+    """
     began: dict[int, int] = {}  # producer id -> offset of its open transaction
     for index in range(len(log.storage)):
         batch = log.storage.batch(index)

@@ -1,9 +1,11 @@
 """Invariants between two replicas of one partition, and between a leader and an acknowledgement.
 
-They hold at every moment between two inputs, as long as both replicas agree on the leader epoch.
-The docstring of each check states what holds. If it does not hold, the check raises
-InvariantViolation with the evidence. `invariants` has the checks of one replica, which a broker
-makes by itself. The checks here need to see several brokers, as a run in virtual time does.
+The docstring of each check says what must be true, and for which arguments it may be called. If it
+is not true, the check raises InvariantViolation with evidence.
+
+A broker can make the checks in `invariants` by itself. The checks here must look into several
+brokers at the same moment. This is possible only in virtual time, where all brokers run in one
+process.
 """
 
 from partition_log.log import PartitionLog
@@ -16,9 +18,10 @@ from protocol.records.batch import RecordBatch
 def check_in_sync_follower(leader: Partition, follower: Partition) -> None:
     """A member of the ISR has every record below its leader's high watermark.
 
-    Shape of the arguments: `follower` follows `leader` in the same leader epoch, is in the
-    committed ISR, and runs in the broker epoch that the leader knows. A restarted broker has a new
-    broker epoch, and may have lost records; the leader may not have heard of this yet.
+    Call it only if `follower` follows `leader` in the same leader epoch, is in the ISR that the
+    controller has stored, and has not restarted since the last Fetch that the leader knows. After
+    a restart it may have lost records, and the leader may not know this yet.
+
     Source: Kafka Partition.maybeIncrementLeaderHW, KIP-497.
     """
     if follower.log_end_offset < leader.high_watermark:
@@ -32,11 +35,11 @@ def check_in_sync_follower(leader: Partition, follower: Partition) -> None:
 
 
 def check_known_end(leader: Partition, follower: Partition) -> None:
-    """A follower's log does not end before the offset that its leader knows as its end.
+    """A follower's log does not end before the offset that its leader believes to be its end.
 
-    Shape of the arguments: the last Fetch of `follower` that `leader` knows has the present broker
-    epoch of `follower`. `follower` has not heard of a later leader epoch, because a later leader
-    may make it truncate its log. It need not have heard of this leader's epoch yet.
+    Call it only if `follower` has not restarted since the last Fetch that `leader` knows, and does
+    not know a later leader epoch: a later leader may have made it truncate its log. It need not
+    know this leader's epoch yet.
     """
     known_end = leader.follower_log_end_offset(follower.broker_id)
     if follower.log_end_offset < known_end:
@@ -56,19 +59,20 @@ def check_acknowledged(
     needs_all: bool,
     is_alone: bool,
 ) -> None:
-    """A batch that was acknowledged is in the leader's log.
+    """A batch that is acknowledged is in the leader's log, and committed if it has acks=all.
 
-    If it was sent with acks=all, it is below the high watermark.
+    Call it when the answer is sent. `base_offset` is the batch's offset in the answer, and
+    `needs_all` is True for acks=all.
 
-    Called when the answer is sent. `base_offset` is the offset of the batch in the answer.
-    `needs_all`: the batch was sent with acks=all. `is_alone`: the request has no other batch, so
-    the batch was acknowledged just now. Otherwise the answer may have waited for other partitions.
-    Meanwhile another leader may have removed this batch, and this leader may be elected again.
+    `is_alone` is True if the request has no other batch. If it has others, the answer may have
+    waited for their partitions. In that time another leader may have removed this batch, and this
+    broker may lead again. Then less is checked.
+
     Source: Kafka Partition.checkEnoughReplicasReachOffset.
     """
     log = partition.log
     if not partition.is_leader or log.is_compacted:
-        return  # another broker leads by now, or a cleaning may have removed the batch
+        return  # another broker leads by now, or a compaction may have removed the batch
     end_offset = base_offset + batch.last_offset_delta + 1
     stored = _batch_at(log, base_offset)
     if stored is None or not _is_same(stored, batch, partition.uses_log_append_time):
@@ -81,7 +85,8 @@ def check_acknowledged(
                 f"{'nothing' if stored is None else _identity(stored)}",
             )
         return  # another leader has removed the batch meanwhile
-    # The high watermark of a leader that was elected after the acknowledgement may still be lower.
+    # If this leader was elected only after the acknowledgement, its high watermark may still be
+    # lower.
     in_this_epoch = stored.partition_leader_epoch == partition.leader_epoch
     if needs_all and log.high_watermark < end_offset and (is_alone or in_this_epoch):
         raise InvariantViolation(
@@ -92,13 +97,14 @@ def check_acknowledged(
 
 
 def check_consumed(partition: Partition, data: PartitionData, *, read_committed: bool) -> None:
-    """A consumer gets no record above the high watermark, and the answer names that offset.
+    """A consumer gets no record above the high watermark, and is told the right high watermark.
 
-    With isolation.level=read_committed no record is above the last stable offset: the high
-    watermark, or the first offset of the oldest open transaction if that is lower.
+    With isolation.level=read_committed the last stable offset takes its place. This is where the
+    oldest open transaction begins, but at most the high watermark.
 
-    Shape of the arguments: `data` has no error. Called when the answer is sent. The log has not
-    changed since `data` was read from it.
+    Call it when the answer is sent, if `data` has no error and the log has not changed since it was
+    read.
+
     Source: Kafka Partition.readRecords, UnifiedLog.fetchLastStableOffsetMetadata.
     """
     log = partition.log
@@ -126,25 +132,26 @@ def check_consumed(partition: Partition, data: PartitionData, *, read_committed:
 
 
 def check_same_batches(log: PartitionLog, other: PartitionLog, up_to: int) -> None:
-    """The logs of a leader and a follower have the same batches below `up_to`.
+    """The logs of a leader (`log`) and a follower (`other`) have the same batches below `up_to`.
 
-    `log` is the leader's log, `other` the follower's. Neither ends before `up_to`.
-    Each broker cleans its own replica of a compacted log. So one log may lack batches that the
-    other has, and batches at the same offset need only have the same leader epoch.
+    Call it only if neither log ends before `up_to`. If the log is compacted, each broker compacts
+    its own replica. Then one log may lack batches that the other has, and two batches at the same
+    offset need only have the same leader epoch.
+
     Source: Kafka's replication protocol, KIP-101 (log matching).
     """
-    # `read` gets a limit of 2**62 bytes, which no log has.
+    # 2**62 bytes is no limit: no log is that large.
     ours = {
         batch.base_offset: batch for batch in log.read(log.log_start_offset, 2**62, up_to=up_to)
     }
     theirs = other.read(other.log_start_offset, 2**62, up_to=up_to)
     is_compacted = log.is_compacted
-    # It suffices to look at each batch of `other`. If the log is not compacted, these batches have
-    # every offset below `up_to`.
+    # It is enough to go through the batches of `other`. If the log is not compacted, they have
+    # every offset below `up_to`, so no batch of `log` can be missed.
     for batch in theirs:
         same = ours.get(batch.base_offset)
         if same is None:
-            # Legal: a cleaning has removed the batch, or this log begins after it.
+            # This is legal if a compaction has removed the batch, or if `log` begins after it.
             if is_compacted or batch.base_offset < log.log_start_offset:
                 continue
         elif same is batch or (
@@ -164,16 +171,16 @@ def _batch_at(log: PartitionLog, offset: int) -> RecordBatch | None:
     """Return the batch that contains `offset`, None if the log has none."""
     if not log.log_start_offset <= offset < log.log_end_offset:
         return None
-    # With a limit of 0 bytes, `read` returns exactly one batch.
+    # `read` returns at least one batch. With a limit of 0 bytes it returns no more.
     (batch,) = log.read(offset, 0, up_to=log.log_end_offset)
     return batch
 
 
 def _is_same(stored: RecordBatch, sent: RecordBatch, uses_log_append_time: bool) -> bool:
-    """Return True if a batch of the log has the records of a batch that was sent.
+    """Return True if a batch of the log is a batch that was sent.
 
-    With LogAppendTime the leader has changed the timestamps, and so the CRC. It may also have
-    corrected the header of a real client's batch.
+    The CRCs need not be equal: with LogAppendTime the leader has changed the timestamps, and it may
+    have corrected the header of a real client's batch.
     """
     was_corrected = sent.kafka is not None and (
         (stored.kafka, stored.max_timestamp_ms) != (sent.kafka, sent.max_timestamp_ms)

@@ -1,19 +1,12 @@
 """Invariants of log compaction: of the segments that a cleaning may take, and of its result.
 
-A cleaning is one round of log compaction; a dirty batch is one that no cleaning has read yet. The
-checks here compute the result of a cleaning in another way than `compaction`. `compaction` reads
-only the dirty batches of a log to find the last records of keys, and keeps state from batch to
-batch. The checks look at the whole log at a time. So an error in `compaction` is found unless the
-checks have the same error.
-The docstring of each check states what must hold. If it does not hold, the check raises
-InvariantViolation with the evidence.
+A cleaning is one round of log compaction, as the module `compaction` describes it. The checks here
+compute its result in another way. `compaction` reads only the batches since the last cleaning to
+find the last records of keys, and works in steps. The checks look at the whole log at once, which
+is slower but simpler. So they find an error in `compaction`, unless they have the same error.
 
-- Tombstone: a record without a value, which deletes its key.
-- Marker: the control record that ends a transaction.
-- Delete horizon: a time that is stored in a batch. A cleaning after this time removes the batch's
-  tombstones or marker.
-- Replace: a record replaces the earlier records with the same key. A cleaning removes records that
-  are replaced.
+The docstring of each check says what must be true. If it is not, the check raises
+InvariantViolation with evidence.
 """
 
 from collections.abc import Sequence
@@ -41,21 +34,22 @@ def check_cleaning(
 ) -> None:
     """A cleaning keeps the last record of each key, at its offset, and no other record.
 
-    - Records of an aborted transaction, and records without a key, are removed. They replace no
-      earlier record.
-    - A tombstone that is the last of its key stays until the delete horizon of its batch has
-      passed. A marker stays while its transaction has batches, and then until its horizon.
-    - A batch gets its horizon at the first cleaning after which it has a tombstone, or a marker of
-      a transaction without batches. The horizon is the time of that cleaning plus
+    - Records of aborted transactions and records without a key are removed. They do not count as
+      the last record of a key.
+    - A tombstone (a record without a value) stays until the delete horizon of its batch. A marker
+      (the end of a transaction) stays while its transaction has batches, and then until its
+      horizon.
+    - A batch gets its horizon in the first cleaning that leaves a tombstone in it, or that finds
+      its marker without batches of the transaction. The horizon is the time of this cleaning plus
       `delete_retention_ms`. Later cleanings do not change it.
-    - The headers of the batches stay. Each producer's last batch with data stays, because a
+    - The headers of batches do not change. The last data batch of each producer stays, because a
       restarted replica learns the producer's sequence numbers from it.
 
-    `before`: all batches that the log had. `length`, `after`: the cleaning replaced the first
-    `length` batches by the batches `after`.
-    `now_ms`: the time of the cleaning, in milliseconds since the epoch.
-    `is_time_exact`: False if the cleaning began before `now_ms`, at an unknown time. Then
-    tombstones and markers with a horizon are not checked, because they may stay or be removed.
+    The log had the batches `before`; the cleaning has replaced the first `length` of them by
+    `after`. `now_ms` is the time of the cleaning, in milliseconds since the epoch. If
+    `is_time_exact` is False, the cleaning began at an unknown time before `now_ms`. Then it is not
+    known which horizons had passed, and what may expire by them is not checked.
+
     Source: KIP-534, Kafka Cleaner, CleanedTransactionMetadata.
     """
     sources = {batch.base_offset: batch for batch in before[:length]}
@@ -64,27 +58,27 @@ def check_cleaning(
     aborted = _aborted(before)
     # Markers whose transaction has no batch left: only these may expire.
     endings = _ends_without_data(before[:length])
-    # Key -> offset of its last record, since a later record overwrites the entry of its key.
+    # Key -> offset of its last record.
     latest: dict[bytes | None, int] = {}
     for base_offset, batch in sources.items():
         if not batch.is_control and base_offset not in aborted:
             latest.update({record.key: offset for offset, record in records[base_offset]})
 
     expected: list[tuple[int, Record]] = []
-    # Offsets that are not checked. The dict, whose values are all None, is a set in fixed order.
+    # Offsets that are not checked. Only the keys of the dict matter.
     skipped: dict[int, None] = {}
     for base_offset, batch in sources.items():
         horizon_ms = _horizon_ms(batch)
         is_expired = horizon_ms != _NO_HORIZON and now_ms >= horizon_ms
         for offset, record in records[base_offset]:
-            # `may_expire`: the record stays until its batch's horizon, and is then removed.
+            # `may_expire` is True if the record stays only until the horizon of its batch.
             if batch.is_control:
                 may_expire = base_offset in endings
             elif base_offset in aborted or record.key is None or latest[record.key] != offset:
                 continue  # the cleaning removes it in any case
             else:
                 may_expire = record.value is None
-            # Without an exact time it is unknown whether the horizon has passed.
+            # If the time is not exact, nobody knows whether the horizon had passed.
             if may_expire and horizon_ms != _NO_HORIZON and not is_time_exact:
                 skipped[offset] = None
             elif not (may_expire and is_expired):
@@ -96,15 +90,15 @@ def check_cleaning(
         if source is batch:  # the same object: the cleaning did not change this batch
             left = records[batch.base_offset]
         elif source is None or _header(source) != _header(batch):
-            # `source and ...` is None if no batch began at this offset before the cleaning.
+            # If no batch began at this offset before, the message says None.
             raise _violation(
                 name, f"expected the header {source and _header(source)}, got {_header(batch)}"
             )
         else:
             left = records_of(batch, codecs)
-        # Usually `skipped` is empty. Then all records are added without looking them up.
+        # Usually `skipped` is empty, and the records need not be looked up in it.
         found += [entry for entry in left if entry[0] not in skipped] if skipped else left
-        # Here `may_expire` is about the batch: True if one of its records may expire.
+        # Here `may_expire` is True if any record of the batch stays only until the horizon.
         may_expire = source.base_offset in endings or any(
             record.value is None for _, record in left
         )
@@ -124,27 +118,29 @@ def check_segments(segments: Segments) -> None:
     """A segment ends only before a batch that is too large for it, or too late for it.
 
     A batch is too large if the segment would exceed segment.bytes with it. It is too late if its
-    timestamp is more than segment.ms after the segment's first timestamp. The first batch of a
-    segment is never too large or too late. The check reads the batches again, and compares the
-    borders that it finds with the borders in `segments`. Only the dirty part of the log has
-    borders.
+    timestamp is more than segment.ms after the segment's first timestamp. A segment has at least
+    one batch, so its first batch is never too large or too late.
+
+    The check goes through the batches again, and compares where segments should begin with where
+    they begin in `segments`. Only the part of the log since the last cleaning has segments.
+
     Source: Kafka LogSegment.shouldRoll.
     """
     storage, name = segments.log.storage, segments.log.topic_partition
-    borders = {offset: None for offset in segments.base_offsets}  # used as a set
+    borders = {offset: None for offset in segments.base_offsets}  # only the keys matter
     if segments.is_outdated:
-        return  # the log was truncated meanwhile: these segments describe batches that are gone
+        return  # the log was truncated since: the segments may have batches that are gone
     base_offset, count, size_in_bytes, first_ms = -1, 0, 0, 0
     for index in range(segments.read_length):
         batch = storage.batch(index)
         if batch.base_offset < segments.first_dirty_offset:
-            continue  # a cleaned batch: `segments` has only segments of dirty batches
+            continue  # a batch of an earlier cleaning, which is in none of these segments
         timestamp_ms = batch.max_timestamp_ms
         is_too_large = size_in_bytes + batch.size_in_bytes > segments.segment_bytes
-        # While `first_ms` is 0 or less, no batch of the segment has had a timestamp.
+        # If `first_ms` is 0 or less, no batch of the segment has had a timestamp so far.
         is_too_late = first_ms > 0 and timestamp_ms - first_ms > segments.roll_ms
         begins = batch.base_offset in borders
-        # In a segment that has batches (`count`), a batch must begin the next segment exactly if it
+        # If the segment has a batch already, this batch must begin the next segment exactly if it
         # is too large or too late.
         if count and begins != (is_too_large or is_too_late):
             raise InvariantViolation(
@@ -162,9 +158,9 @@ def check_segments(segments: Segments) -> None:
 
 
 def _aborted(batches: Sequence[RecordBatch]) -> dict[int, None]:
-    """Return the base offsets of the batches whose transaction was aborted.
+    """Return the base offsets of the batches whose transaction was aborted, as keys.
 
-    The batches are read backwards, so that a transaction's marker comes before its batches.
+    The batches are read backwards: the marker of a transaction then comes before its batches.
     """
     commits: dict[int, bool] = {}  # producer id -> True if the next marker is a commit
     found: dict[int, None] = {}
@@ -174,13 +170,13 @@ def _aborted(batches: Sequence[RecordBatch]) -> dict[int, None]:
             if marker is not None:
                 commits[batch.producer_id] = marker.is_commit
         elif batch.is_transactional and not commits.get(batch.producer_id, True):
-            # The default True is for an open transaction, which has no marker and is not aborted.
+            # An open transaction has no marker. It is not aborted, hence the default True.
             found[batch.base_offset] = None
     return found
 
 
 def _ends_without_data(batches: Sequence[RecordBatch]) -> dict[int, None]:
-    """Return the offsets of the markers whose transactions have no batch left in `batches`."""
+    """Return the offsets of markers whose transactions have no batch in `batches`, as keys."""
     found: dict[int, None] = {}
     with_data: dict[int, None] = {}  # producers with a data batch since their last marker
     for batch in batches:
@@ -195,7 +191,7 @@ def _ends_without_data(batches: Sequence[RecordBatch]) -> dict[int, None]:
 
 
 def _last_data(batches: Sequence[RecordBatch]) -> dict[int, int]:
-    """Return, by producer id, the base offset of the last batch that is no marker."""
+    """Return, for each producer id, the base offset of its last data batch."""
     return {
         batch.producer_id: batch.base_offset
         for batch in batches
@@ -227,11 +223,12 @@ def _check_horizon(
     """Check the delete horizon of a batch that still has records.
 
     - If the batch had a horizon before the cleaning, it keeps it.
-    - If it had no horizon and some record may expire, its horizon is `next_ms`.
-    - If it had no horizon and no record may expire, it gets no horizon.
+    - If it had none, and one of its records stays only for a time (`may_expire`), its horizon is
+      `next_ms`.
+    - If it had none, and nothing in it may expire, it gets no horizon.
 
-    A batch with a horizon may have lost its last tombstone, because a later record has replaced it.
-    Then no record may expire any more, and the batch may keep its horizon or lose it.
+    There is one exception. A later record may have replaced the last tombstone of a batch with a
+    horizon. Then nothing in it may expire any more, and it may keep its horizon or lose it.
     """
     earlier_ms, horizon_ms = _horizon_ms(source), _horizon_ms(batch)
     expected_ms = next_ms if may_expire and earlier_ms == _NO_HORIZON else earlier_ms
@@ -244,7 +241,7 @@ def _check_horizon(
 
 
 def _difference(expected: list[tuple[int, Record]], found: list[tuple[int, Record]]) -> str:
-    """Return the first record that is missing, or that should be gone or elsewhere, as text."""
+    """Describe the first difference, such as "the record at 7 is gone: Record(...)"."""
     for entry in expected:
         if entry not in found:
             return f"the record at {entry[0]} is gone: {entry[1]}"

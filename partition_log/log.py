@@ -1,13 +1,9 @@
 """PartitionLog, the log of one replica: append, read, truncate.
 
-A PartitionLog owns three offsets:
-- the log start: the offset of its first record;
-- the log end: the offset that the next record will get;
-- the high watermark: the offset below which every in-sync replica has the records.
-It also owns the leader epoch cache and the states of producers. A leader epoch is the number of a
-partition's leadership; the cache has the offset at which each leader epoch begins in the log. A
-PartitionLog must not know which replica leads: `replica` decides which batches may be appended, and
-sets the high watermark.
+The batches themselves are in a storage. The PartitionLog keeps what is computed from them: where
+the log begins and ends, where each leader epoch begins (`epochs`), and what each producer has
+written (`producers`). It also keeps the high watermark, but does not compute it. It must not know
+which replica leads: `replica` decides which batches are appended, and sets the high watermark.
 """
 
 from bisect import bisect_left, bisect_right
@@ -25,23 +21,21 @@ from protocol.records.batch import Record, RecordBatch
 class PartitionLog:
     """The batches of one partition, over their storage.
 
-    The constructor rebuilds all state from the stored batches, as a broker does after a restart.
+    The constructor computes everything from the stored batches, as a broker does after a restart.
 
     Invariant: log_start_offset <= high_watermark <= log_end_offset.
-    Invariant: batches are contiguous from start to end, except for the holes that a compaction
-    left.
-    Invariant: the batches' leader epochs never fall.
     Invariant: log_start_offset <= recovery_point <= log_end_offset.
-    Attributes, to read only: `topic_partition`, `storage`, `log_start_offset`, `log_end_offset`,
-    `high_watermark`, `epochs` and
-    - `recovery_point`: end of the records that this broker has flushed;
-    - `producers`: the producers' states; a truncation may replace the object;
-    - `truncations`: number of truncations that removed a batch.
+    Invariant: there are no holes between batches, except in a compacted log.
+    Invariant: the leader epochs of the batches never fall.
 
-    Attributes that the owner may set:
-    - `flush_interval_messages`: Kafka's flush.messages; None: an append never flushes;
-    - `is_compacted`: True if the topic is compacted; this may change while the log is open. The
-      batches that `append_as_follower` receives may then have holes between them.
+    The owner of the log may set two attributes:
+    - `flush_interval_messages`: Kafka's flush.messages. If it is None, an append never flushes.
+    - `is_compacted`: True if the topic is compacted. It may change while the log is open.
+
+    The others are to be read only. Among them are:
+    - `recovery_point`: the records below this offset are flushed.
+    - `producers`: what each producer has written. A truncation may replace this object.
+    - `truncations`: how many truncations have removed a batch.
     """
 
     __slots__ = (
@@ -69,8 +63,8 @@ class PartitionLog:
     ) -> None:
         """Open the log.
 
-        `high_watermark` is the value in the broker's checkpoint. It is limited to the log's
-        offsets.
+        `high_watermark` is what the broker's checkpoint says. The log may have lost records since,
+        so it is limited to the log's offsets.
 
         Raises: InvariantViolation if a stored batch begins before the end of its predecessor.
         """
@@ -81,7 +75,7 @@ class PartitionLog:
         self.truncations = 0
         self.epochs = LeaderEpochCache()
         self.producers = ProducerStates()
-        # A copy of the base offsets in the storage. `bisect` searches in this list.
+        # The base offset of each stored batch, in a list in which `bisect` can search.
         self._base_offsets: list[int] = []
         self.log_start_offset = Offset(storage.base_offset(0) if len(storage) else 0)
         self.log_end_offset = self.log_start_offset
@@ -96,9 +90,9 @@ class PartitionLog:
                 )
             self._index(batch)
 
-        self.high_watermark = self.log_start_offset  # `update_high_watermark` compares with it
+        self.high_watermark = self.log_start_offset  # `update_high_watermark` needs a first value
         self.update_high_watermark(high_watermark)
-        # The recovery point is the beginning of the first batch that is not flushed.
+        # The recovery point is where the first batch begins that is not flushed.
         flushed_length = storage.flushed_length
         self.recovery_point: Offset = (
             Offset(self._base_offsets[flushed_length])
@@ -110,7 +104,7 @@ class PartitionLog:
     def latest_epoch(self) -> LeaderEpoch:
         """The last leader epoch that the log knows, -1 if it knows none.
 
-        This is the epoch of the last batch, or a later epoch that `assign_epoch_start` has set.
+        This is the epoch of the last batch, or a later one in which nothing was appended so far.
         """
         return self.epochs.latest_epoch
 
@@ -126,9 +120,10 @@ class PartitionLog:
     ) -> RecordBatch:
         """Append `records` as one batch at the log end and return the batch.
 
+        A power loss may remove the batch until it is flushed. The append itself flushes the log if
+        flush.messages records are not flushed.
+
         Raises: SimulationError if `records` is empty or `leader_epoch` is below the latest.
-        Effects: the batch is in the page cache. Until the next `flush`, a power loss removes it.
-        The append itself flushes if flush.messages records are not flushed.
         """
         batch = build_batch(
             records,
@@ -145,9 +140,10 @@ class PartitionLog:
         return batch
 
     def append_batch_as_leader(self, batch: RecordBatch, *, leader_epoch: int) -> RecordBatch:
-        """Append a prebuilt batch at the log end and return it as it was appended.
+        """Append a batch at the log end; return it with the offset and the epoch that it got.
 
-        The caller has checked the batch and its producer's state.
+        The caller has checked the batch and its producer.
+
         Raises: SimulationError if `leader_epoch` is below the latest.
         Source: Kafka UnifiedLog.appendAsLeader.
         """
@@ -158,21 +154,23 @@ class PartitionLog:
         return placed
 
     def append_as_follower(self, batches: Sequence[RecordBatch]) -> ErrorCode:
-        """Append the leader's batches unchanged: either all, or none and return an error.
+        """Append the leader's batches unchanged. If there is an error, append none of them.
 
-        Errors: CORRUPT_MESSAGE for a wrong CRC. UNKNOWN_SERVER_ERROR for batches that do not
-        continue this log: the offset is not the next one, or the leader epoch falls. After
-        UNKNOWN_SERVER_ERROR the replica fetches no more until the next epoch, as Kafka's does after
-        UnexpectedAppendOffsetException.
+        Errors:
+        - CORRUPT_MESSAGE: a CRC is wrong.
+        - UNKNOWN_SERVER_ERROR: the batches do not continue this log, because the offset is not the
+          next one, or the leader epoch falls. The replica then fetches no more until the next
+          leader epoch, like Kafka's after UnexpectedAppendOffsetException.
         """
-        # All checks come before the first append, so that an error changes nothing.
+        # All batches are checked before the first is appended, so that an error changes nothing.
         expected_offset: int = self.log_end_offset
         epoch: int = self.epochs.latest_epoch
         for batch in batches:
             error = check_batch(batch)
             if error is not ErrorCode.NONE:
                 return error
-            # A higher base offset than expected is a hole, which only a compacted log may have.
+            # If the base offset is higher than expected, there is a hole, which only a compacted
+            # log may have.
             if batch.base_offset != expected_offset and (
                 batch.base_offset < expected_offset or not self.is_compacted
             ):
@@ -188,7 +186,7 @@ class PartitionLog:
         return ErrorCode.NONE
 
     def flush(self) -> None:
-        """Write all batches to the disk, so that they survive a power loss. Waits for the disk.
+        """Write all batches to the disk, and wait for it. After that they survive a power loss.
 
         Source: Kafka UnifiedLog.flush.
         """
@@ -198,12 +196,12 @@ class PartitionLog:
     def read(
         self, offset: int, max_bytes: int, *, up_to: int, min_one_batch: bool = True
     ) -> tuple[RecordBatch, ...]:
-        """Return batches from `offset` on that end at or below `up_to`.
+        """Return the batches from `offset` on that end at or below `up_to`.
 
-        The first batch is the one that contains `offset`, so it may begin before `offset`. If
-        `offset` lies in a hole that a compaction has left, the first batch is the one after it.
-        The batches have at most `max_bytes` in all. With `min_one_batch`, the first batch is
-        returned even if it is larger than `max_bytes`.
+        The first batch is the one that contains `offset`, so it may begin before `offset`. If a
+        compaction has removed the record at `offset` and its batch, the next batch comes first.
+        All batches together have at most `max_bytes`. But with `min_one_batch`, the first batch is
+        returned even if it alone is larger.
 
         Raises: SimulationError if `offset` is outside the log. The caller checks this before, and
             answers OFFSET_OUT_OF_RANGE.
@@ -221,9 +219,9 @@ class PartitionLog:
         bytes_left = max_bytes
         # The index of the last batch that begins at `offset` or before.
         first = bisect_right(self._base_offsets, offset) - 1
-        # A batch that begins at `offset` contains it. This is checked first, since it reads no
-        # batch. If the batch ends at `offset` or before, `offset` lies in a hole that a compaction
-        # has left, and the batch after the hole is the first to return.
+        # If this batch ends at `offset` or before, `offset` lies in a hole that a compaction has
+        # left, and the next batch is the first to return. A batch that begins at `offset` certainly
+        # contains it, so it need not be read for this check.
         if self._base_offsets[first] != offset and read_batch(first).next_offset <= offset:
             first += 1
 
@@ -236,18 +234,22 @@ class PartitionLog:
         return tuple(found)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEntry:
-        """Return the largest known epoch not above `epoch`, and the offset where it ends."""
+        """Return the largest epoch of this log up to `epoch`, and the offset where it ends.
+
+        See `LeaderEpochCache.end_offset_for_epoch`.
+        """
         return self.epochs.end_offset_for_epoch(epoch, self.log_end_offset)
 
     def assign_epoch_start(self, epoch: LeaderEpoch) -> None:
-        """Record that leader epoch `epoch` begins at the log end."""
+        """Note that the leader epoch `epoch` begins at the end of the log."""
         self.epochs.assign(epoch, self.log_end_offset)
 
     def truncate_to(self, offset: int) -> Offset:
         """Remove the records from `offset` on and return the new log end.
 
-        A batch with `offset` in its middle is removed as a whole, so the log may end before
-        `offset`.
+        Only whole batches are removed. If `offset` is in the middle of a batch, the batch is
+        removed, and the log ends before `offset`.
+
         Raises: SimulationError if `offset` is before the log start.
         Source: Kafka UnifiedLog.truncateTo.
         """
@@ -257,23 +259,25 @@ class PartitionLog:
                 f"{self.log_start_offset}"
             )
         if offset < self.log_end_offset:
-            # The batch with `offset` is removed, too. Its index is the number of batches that stay.
+            # `length` is the number of batches that stay. It is also the index of the batch that
+            # contains `offset`, which is removed.
             length = bisect_right(self._base_offsets, offset) - 1
             new_end = self._base_offsets[length]
-            # If `offset` lies in a hole after this batch, the batch stays, and the log ends at
-            # `offset`. As in `read`, the check that reads no batch comes first.
+            # But if `offset` lies in a hole after this batch, the batch stays, and the log ends at
+            # `offset`. As in `read`, a batch that begins at `offset` need not be read.
             if new_end != offset and self.storage.batch(length).next_offset <= offset:
                 length, new_end = length + 1, offset
             self.truncations += 1
             self.storage.truncate(length)
             del self._base_offsets[length:]
             self.log_end_offset = Offset(new_end)
-            # After an unclean election the truncation may remove committed records. The high
-            # watermark then falls with the log end, to keep the class's invariant.
+            # After an unclean election the truncation may remove even committed records. Then the
+            # high watermark must fall, too.
             self.high_watermark = min(self.high_watermark, self.log_end_offset)
             self.recovery_point = min(self.recovery_point, self.log_end_offset)
             self._rebuild_producers()
-        # The epochs are cut even if no batch was removed. Otherwise a replica might fetch for ever:
+        # The epochs are cut even if no batch was removed. Otherwise a replica might get the same
+        # answer for ever:
         # 1. The replica leads in an epoch and writes no record. The epoch begins at its log end.
         # 2. Later, as a follower, it names this epoch in its Fetch. A leader that lacks the epoch
         #    answers that the logs diverge there.
@@ -283,18 +287,18 @@ class PartitionLog:
         return self.log_end_offset
 
     def replace_prefix(self, length: int, batches: Sequence[RecordBatch]) -> None:
-        """Replace the first `length` batches by what a cleaning has left of them.
+        """Replace the first `length` batches by what a compaction has left of them.
 
-        A cleaning is one round of log compaction. It keeps the offsets of the remaining records,
-        so the log's end does not move. The new batches are on the disk when this returns.
+        The records that are left keep their offsets, so the end of the log does not move. The new
+        batches are on the disk when this returns.
 
         Raises: SimulationError if `batches` begin at another offset; OSError if the disk fails.
         Source: Kafka UnifiedLog.replaceSegments.
         """
         if not batches or batches[0].base_offset != self._base_offsets[0]:
             raise SimulationError(f"{self.topic_partition}: a cleaning moved the log's beginning")
-        # The end of the replaced batches. The records below it are flushed after the replacement.
-        # It is read here, because the replacement changes `_base_offsets`.
+        # The end of the replaced batches. After the replacement, all records below it are flushed.
+        # It must be computed before `_base_offsets` changes.
         end = (
             Offset(self._base_offsets[length])
             if length < len(self._base_offsets)
@@ -307,8 +311,9 @@ class PartitionLog:
     def update_high_watermark(self, offset: int) -> bool:
         """Set the high watermark to `offset`, limited to the log; return True if it changed.
 
-        The high watermark may fall although no record is lost: a new leader may know a lower one
-        than its follower, and the follower then adopts it.
+        It may fall, although no record is lost: a follower may know a higher high watermark than
+        its new leader, and adopts that of the leader.
+
         Source: Kafka UnifiedLog.updateHighWatermark.
         """
         clamped = Offset(max(self.log_start_offset, min(offset, self.log_end_offset)))
@@ -338,7 +343,7 @@ class PartitionLog:
         self._index(batch)
 
     def _index(self, batch: RecordBatch) -> None:
-        """Update epochs, producers and offsets by `batch`, which the storage has already."""
+        """Update what is computed from the batches, because the storage has one more."""
         if batch.partition_leader_epoch != self.epochs.latest_epoch:
             self.epochs.assign(LeaderEpoch(batch.partition_leader_epoch), Offset(batch.base_offset))
         if batch.producer_id != NO_PRODUCER_ID:
@@ -347,9 +352,9 @@ class PartitionLog:
         self.log_end_offset = Offset(batch.next_offset)
 
     def _rebuild_producers(self) -> None:
-        """Compute the producers' states anew, from the batches that a truncation has left."""
+        """Compute anew what each producer has written, because a truncation has removed batches."""
         if not self.producers.had_any:
-            return  # no batch of a producer was ever appended: saves reading all batches
+            return  # no producer has ever written, so the batches need not be read
         self.producers = ProducerStates()
         for index in range(len(self.storage)):
             batch = self.storage.batch(index)

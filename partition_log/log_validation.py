@@ -1,9 +1,9 @@
-"""The checks of a client's batch that only a leader makes, before it appends the batch.
+"""The checks that a leader makes of a real client's batch before it appends the batch.
 
-A batch in Kafka's format comes from a real client, so its records are read here once, before they
-are stored: a stored batch with unreadable records would stop every consumer. In a compacted topic,
-which keeps only the last record of each key, every record must have a key. Followers, and a broker
-that restarts, check only the CRC.
+A client may send anything. If a batch with unreadable records were stored, no consumer could read
+on. So the leader reads the records once. If the topic is compacted, it also checks that each record
+has a key. Followers, and a broker that restarts, check only the CRC of a batch.
+
 Source: Kafka `LogValidator.validateBatch`, `validateRecord`.
 DEVIATION: offset deltas must be 0, 1, 2 ... in an uncompressed batch, too. A payload that cannot be
 decompressed is refused with INVALID_RECORD; Kafka answers UNKNOWN_SERVER_ERROR.
@@ -34,7 +34,7 @@ _KEYLESS = "Compacted topic cannot accept message without key"
 
 
 class Refusal(NamedTuple):
-    """The reason why a batch is not appended: fields of the answer to its producer."""
+    """Why a batch is not appended. These are fields of the answer to its producer."""
 
     error: ErrorCode
     message: str
@@ -44,15 +44,14 @@ class Refusal(NamedTuple):
 def validate_produced(
     batch: RecordBatch, *, codecs: Codecs, is_compacted: bool, log_append_time_ms: int | None
 ) -> RecordBatch | Refusal:
-    """Return the batch as the leader appends it, or the refusal.
+    """Return the batch as the leader must append it, or the refusal.
 
-    A batch of a real client is in Kafka's format. It is returned unchanged if its max timestamp is
-    right and the topic keeps the producer's timestamps. A batch in MessagePack comes from this
-    project's own producers; its records are not checked.
+    A batch of a real client, in Kafka's format, is checked. It is usually returned unchanged. Only
+    if its max timestamp is wrong, or if the topic uses LogAppendTime, the leader corrects it. A
+    batch in MessagePack comes from one of the lab's own producers, and is not checked.
 
-    is_compacted: the topic is compacted, so that each record needs a key.
-    log_append_time_ms: the timestamp of all records if the topic's message.timestamp.type is
-        LogAppendTime; None for CreateTime.
+    is_compacted: True if each record needs a key.
+    log_append_time_ms: the time that all records get if the topic uses LogAppendTime, else None.
     """
     header = batch.kafka
     if header is None:  # a batch in MessagePack
@@ -77,10 +76,9 @@ def validate_produced(
         )
         return Refusal(ErrorCode.INVALID_RECORD, message, record_errors)
 
-    # Correct the max timestamp, and the bit that tells the type of the timestamps. The batch is
-    # built anew only if one of them changes.
+    # Correct the max timestamp, and the bit LOG_APPEND_TIME, which the topic's setting decides,
+    # whatever the client has sent.
     max_timestamp_ms = header.base_timestamp_ms + scan.max_timestamp_delta_ms
-    # The topic's setting decides the bit LOG_APPEND_TIME, whatever the client has sent.
     attributes = header.attributes & ~LOG_APPEND_TIME
     if log_append_time_ms is not None:
         attributes = header.attributes | LOG_APPEND_TIME
@@ -89,12 +87,12 @@ def validate_produced(
         return batch
     settled = KafkaHeader(attributes, header.base_timestamp_ms, header.record_count)
     timed = replace(batch, max_timestamp_ms=max_timestamp_ms, kafka=settled)
-    # The CRC covers attributes and max timestamp, so it must be computed again.
+    # The CRC covers both changed fields, so it must be computed again.
     return replace(timed, crc=batch_crc(timed))
 
 
 def _stamped(batch: RecordBatch, timestamp_ms: int, codecs: Codecs) -> RecordBatch:
-    """Return a batch in MessagePack with this timestamp on each record."""
+    """Return a batch in MessagePack in which each record has this timestamp."""
     records = tuple(Record(key, value, timestamp_ms) for key, value, _ in fields_of(batch, codecs))
     payload = encode_records(records)
     if batch.compression:
@@ -104,7 +102,7 @@ def _stamped(batch: RecordBatch, timestamp_ms: int, codecs: Codecs) -> RecordBat
 
 
 def _header_fault(batch: RecordBatch, header: KafkaHeader) -> str | None:
-    """Return the fault in the header of a client's batch as text; None if there is no fault."""
+    """Return what is wrong with the header of a client's batch, None if nothing is."""
     count = batch.last_offset_delta + 1
     if batch.base_offset != 0:
         return f"the base offset is {batch.base_offset}, expected 0 from a client"

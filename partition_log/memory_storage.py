@@ -1,10 +1,9 @@
 """The in-memory form of Storage, for virtual time and tests.
 
-An incarnation is the time from a start of the broker's process to its end. A crash of the process
-loses no batch: the next incarnation gets the same object. It gets a copy if the code of the dead
-incarnation might still write to the object. A power loss loses every batch that was not flushed,
-because a real machine loses its page cache; `power_loss` simulates this. The flush mark of a log is
-the number of its flushed batches.
+A crash of a broker's process loses nothing: its next process gets the same object, or a copy if the
+code of the dead process might still write to it. A power loss loses every batch that was not
+flushed, because a real machine loses its page cache. `power_loss` simulates this. For this each log
+keeps its flush mark, the number of its flushed batches.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,14 +16,14 @@ from protocol.ids import Offset, TopicPartition
 from protocol.records.batch import RecordBatch
 
 OnReplace = Callable[[TopicPartition, Sequence[RecordBatch], int, Sequence[RecordBatch]], None]
-"""Observer of `replace_prefix`: gets the partition, all batches before the call, and the arguments
-of the call."""
+"""A function that is called after each `replace_prefix`. It gets the partition, all batches that
+the log had before, and the two arguments of `replace_prefix`."""
 
 
 class MemoryLogStorage(LogStorage):
     """The batches of one partition in a list; the first `_flushed_length` of them are flushed.
 
-    `on_replace`, if it is not None, is called at the end of each `replace_prefix`.
+    If `on_replace` is not None, it is called at the end of each `replace_prefix`.
     """
 
     __slots__ = ("_batches", "_flushed_length", "on_replace")
@@ -68,10 +67,10 @@ class MemoryLogStorage(LogStorage):
         """
         if not 0 <= length <= len(self._batches):
             raise SimulationError(f"cannot replace {length} batches of {len(self._batches)}")
-        # Only the observer needs the batches before the replacement.
+        # Only `on_replace` needs the batches from before.
         before = () if self.on_replace is None else tuple(self._batches)
         self._batches[:length] = batches
-        # The new batches are flushed. The batches after them stay flushed if they were.
+        # The new batches are flushed. The batches behind them are flushed if they were before.
         self._flushed_length = len(batches) + max(0, self._flushed_length - length)
         if self.on_replace is not None:
             self.on_replace(before, length, batches)
@@ -86,9 +85,9 @@ class MemoryLogStorage(LogStorage):
         self._flushed_length = len(self._batches)
 
     def write_back(self) -> None:
-        """Move the flush mark to the end, as when the operating system itself writes the data.
+        """Move the flush mark to the end, because the operating system has written the data.
 
-        In memory this is the same as `flush`, since neither has to wait for a disk.
+        In memory this is the same as `flush`, which need not wait for a disk.
         """
         self._flushed_length = len(self._batches)
 
@@ -109,8 +108,8 @@ class MemoryLogStorage(LogStorage):
 class MemoryStorage(Storage):
     """A broker's disk in memory.
 
-    Checkpoints survive a power loss, because Kafka syncs these files when it writes them.
-    Attribute that the owner may set: `on_replace`, for the logs that are opened from then on.
+    Checkpoints survive a power loss, because Kafka syncs these files when it writes them. The owner
+    may set `on_replace`. It is called for the logs that are opened after that.
     """
 
     def __init__(self) -> None:

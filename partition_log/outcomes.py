@@ -1,14 +1,12 @@
 """Settings and results of a replica (`replica.Partition`), as plain values.
 
-The broker acts on a result: it sends a proposed AlterPartition, completes the requests that waited
-for a new high watermark, and writes the trace events. Results of appends and fetches are msgspec
-Structs instead of dataclasses: they are built thousands of times a second, and building a frozen
-dataclass takes ten times as long.
+Each method of a Partition that changes something returns one of these results, and the broker acts
+on it. If there is a `proposal`, it sends an AlterPartition, the request for another ISR. If there
+is a `new_high_watermark`, it answers the requests that waited for it. It writes the `trace` events
+to the trace, the recording of the run.
 
-- ISR: the set of in-sync replicas. Only the controller changes it; a leader proposes a change with
-  the request AlterPartition.
-- High watermark: the offset below which all in-sync replicas have the records.
-- Leader epoch: the number of a partition's leadership.
+Results of appends and fetches are msgspec Structs, because they are built thousands of times a
+second, and building a frozen dataclass takes ten times as long.
 """
 
 from dataclasses import dataclass
@@ -26,10 +24,7 @@ NO_OFFSET = Offset(-1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaConfig:
-    """The settings of a replica, with Kafka's names and defaults, and a guard.
-
-    A guard is a check of Kafka's; an experiment switches it off to show what it prevents.
-    """
+    """The settings of a replica, with Kafka's names and defaults."""
 
     min_insync_replicas: int = 1
     replica_lag_time_max_ms: int = 30_000
@@ -38,8 +33,9 @@ class ReplicaConfig:
     uses_log_append_time: bool = False
     """True if message.timestamp.type is LogAppendTime."""
     min_insync_check: bool = True
-    """The guard. If it is False and fewer replicas than min.insync.replicas are in sync, appends
-    with acks=all are accepted nevertheless, and the high watermark advances."""
+    """An experiment may switch this check off, to show what it prevents. Then appends with acks=all
+    are accepted, and the high watermark advances, even if fewer replicas than min.insync.replicas
+    are in sync."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +44,7 @@ class IsrProposal:
 
     data: this partition's part of the AlterPartitionRequest.
     new_isr: the proposed ISR.
-    added, removed: the brokers by which `new_isr` differs from the committed ISR, the one that the
-        controller has stored.
+    added, removed: how `new_isr` differs from the ISR that the controller has stored.
     """
 
     data: AlterPartitionPartitionData
@@ -62,10 +57,10 @@ class IsrProposal:
 class LeadershipChange:
     """Result of make_leader or make_follower.
 
-    stale: the call had an older partition epoch than the replica, and nothing changed.
-    is_new_leader_epoch: the leader epoch has changed. The broker must restart the partition's
-        fetcher. If it is a partition of `__consumer_offsets`, the broker must also load it into the
-        group coordinator, or unload it.
+    stale: True if the metadata was older than what the replica knows. Then nothing has changed.
+    is_new_leader_epoch: True if the leader epoch has changed. The broker must restart the fetches
+        of the partition. If it is a partition of `__consumer_offsets`, the broker must also load it
+        into the group coordinator, or unload it.
     new_high_watermark: None if the high watermark did not move.
     trace: BECAME_LEADER or BECAME_FOLLOWER for a new leader epoch; HIGH_WATERMARK if the high
         watermark moved.
@@ -80,16 +75,18 @@ class LeadershipChange:
 class AppendInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Result of an append as leader.
 
-    With an error nothing was appended and the offsets are -1.
-    next_offset: offset after the batch. With acks=all the append is acknowledged once the high
+    If there is an error, nothing was appended, and the offsets are -1.
+
+    next_offset: offset after the batch. With acks=all, the append is acknowledged when the high
         watermark reaches this offset (`Partition.check_acknowledged`).
     new_high_watermark: None if the high watermark did not move. An append moves it only if the
         leader is alone in the ISR.
-    is_duplicate: no batch was appended, because the log has this batch of the producer already, at
-        these offsets.
-    log_append_time_ms: -1 if records keep their producer's timestamps. For a duplicate it is the
-        timestamp of the first batch, as in Kafka.
-    error_message, record_errors: why a client's records are invalid.
+    is_duplicate: True if nothing was appended, because the log has the batch already. The offsets
+        are those of the batch in the log.
+    log_append_time_ms: the time that the leader has given to the records, -1 if they keep their
+        producer's timestamps. For a duplicate it is the timestamp of the batch in the log, as in
+        Kafka.
+    error_message, record_errors: what is wrong with a client's records.
     """
 
     error: ErrorCode = ErrorCode.NONE
@@ -108,12 +105,12 @@ class AppendInfo(msgspec.Struct, frozen=True, kw_only=True):
 class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a leader's read for a Fetch of a follower or consumer.
 
-    data: the answer for the partition. As in Kafka, its high watermark is the one before this
-        Fetch. If the Fetch moves the high watermark, the follower learns of it with its next Fetch.
-    size_in_bytes: size of the records in `data`.
-    new_high_watermark: set if the Fetch moved the high watermark. A follower's Fetch can do this,
+    data: the answer for the partition. It has the high watermark from before this Fetch, as in
+        Kafka. If the Fetch moves the high watermark, the follower learns of it with its next Fetch.
+    size_in_bytes: size of the batches in `data`.
+    new_high_watermark: None if the high watermark did not move. A follower's Fetch may move it,
         because it tells the leader which records the follower has.
-    proposal: set if the follower may join the ISR now.
+    proposal: the new ISR to propose, if the follower may join the ISR now.
     """
 
     data: PartitionData
@@ -124,14 +121,15 @@ class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FollowerFetchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of a follower's handling of the leader's answer.
+    """What a follower has done with the leader's answer to its Fetch.
 
-    ignored: the answer belongs to an older leader epoch, or the log end has moved since the Fetch.
+    ignored: True if the answer belongs to an older leader epoch, or if the end of the log has moved
+        since the Fetch. Then nothing was done.
     error: says what the broker does next.
-        NONE: fetch again immediately, from the new log end.
-        FENCED_LEADER_EPOCH, UNKNOWN_SERVER_ERROR: stop until the next leader epoch, as Kafka's
-        markPartitionFailed does.
-        Any other error: fetch again after `replica.fetch.backoff.ms`.
+        NONE: it fetches again immediately, from the new log end.
+        FENCED_LEADER_EPOCH, UNKNOWN_SERVER_ERROR: it fetches no more until the next leader epoch,
+        like Kafka's markPartitionFailed.
+        Any other error: it fetches again after `replica.fetch.backoff.ms`.
     truncated_to: the new log end if the log was truncated, else None.
     """
 
@@ -145,11 +143,11 @@ class FollowerFetchResult(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterPartitionResult:
-    """Result of the controller's answer to an IsrProposal.
+    """What follows from the controller's answer to an IsrProposal.
 
-    retry: the broker must send the same proposal again after a backoff. Until then the proposal
-        counts as in flight, so the replica makes no new proposal.
-    committed_isr: the new ISR if the controller has committed one, else None.
+    retry: True if the broker must send the same proposal again after a pause. Until then it counts
+        as in flight, so the replica makes no other proposal.
+    committed_isr: the new ISR if the controller has stored one, else None.
     """
 
     retry: bool = False

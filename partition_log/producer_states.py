@@ -1,24 +1,26 @@
-"""ProducerStates: the last batches, epochs and open transactions of the producers of a log.
+"""ProducerStates: what a log remembers about its producers.
 
-The states are computed from the log's batches. So replicas with the same batches have the same
-states, also after a restart or a truncation.
+For each producer this is its epoch, its last batches, and whether it has an open transaction. It is
+computed from the batches of the log. So all replicas with the same batches remember the same, also
+after a restart or a truncation.
 
-An *idempotent* producer numbers its records in each partition from 0, and sends a batch again until
-it gets an answer. A batch's base sequence is the number of its first record. The leader knows the
-producer's last BATCHES_TO_RETAIN batches. If the log has a batch already, the leader does not
-append it, and answers with the batch's offset in the log. It refuses a batch whose base sequence is
-not the next number. So each batch is appended exactly once, in order (KIP-98, KIP-185).
+An idempotent producer numbers its records in each partition from 0, and sends a batch again until
+it gets an answer. The base sequence of a batch is the number of its first record. If the leader
+remembers the batch, it does not append it a second time, but answers with the offset that the batch
+has. It refuses a batch whose base sequence is not the next number. So each batch is appended
+exactly once, and in order (KIP-98, KIP-185). For example, the log has the batches with the records
+0 to 4 and 5 to 9. If the producer sends the batch 5 to 9 again, it is a duplicate. A batch that
+begins with 10 is appended, and a batch that begins with 15 is refused.
 
-A producer is fenced when its epoch is raised: batches with the old epoch are refused. A marker is
-the record that ends a transaction in a log. A leader also keeps *verification guards* (KIP-890).
-They prevent this sequence of events:
+A leader also protects the log against transactions that never end (KIP-890):
 1. A producer's TxnOffsetCommit is delayed on its way.
 2. The transaction ends: its marker is appended.
-3. The delayed request arrives. If it were appended, it would open a new transaction in this log,
-   which the transaction coordinator does not know and so never ends.
-Therefore the first batch of a transaction is appended only with a guard, a number that
-`begin_verification` returns before the broker asks the transaction coordinator. A marker makes the
-guard invalid.
+3. The delayed request arrives. If it were appended, it would begin a transaction in this log that
+   the transaction coordinator does not know, and so never ends.
+So before the first batch of a transaction, the broker asks the transaction coordinator about it.
+Before it asks, `begin_verification` returns a number, the guard. The batch is appended only with
+this guard. A marker makes the guard invalid, and so stops the delayed request.
+
 Source: Kafka `ProducerStateManager`, `ProducerStateEntry`, `ProducerAppendInfo`,
 `VerificationGuard`.
 """
@@ -32,7 +34,7 @@ from protocol.records.batch import RecordBatch
 from protocol.records.control import EndTransactionMarker, decode_marker
 
 BATCHES_TO_RETAIN = 5
-"""Number of batches that are remembered per producer. A client has at most this many in flight.
+"""How many batches of each producer are remembered. A client has no more than this in flight.
 
 Source: Kafka ProducerStateEntry.NUM_BATCHES_TO_RETAIN.
 """
@@ -42,10 +44,10 @@ _SEQUENCES = 1 << 31
 
 
 class AppendedBatch(NamedTuple):
-    """A batch of a producer in the log.
+    """A remembered batch of a producer.
 
-    Both sequences are -1 if the leader itself has built the batch, from the offsets that the
-    producer committed in a transaction.
+    The sequences are the numbers of its first and last record. They are -1 if a TxnOffsetCommit of
+    the producer has made the batch: then the broker has built it, and it has no numbers.
     """
 
     first_sequence: int
@@ -56,7 +58,11 @@ class AppendedBatch(NamedTuple):
 
 
 class _ProducerState:
-    """State of one producer; `txn_first_offset` is None while it has no open transaction."""
+    """What is remembered about one producer.
+
+    `txn_first_offset` is where its open transaction begins, None if it has none.
+    `coordinator_epoch` is that of the transaction coordinator that wrote the last marker.
+    """
 
     __slots__ = (
         "batches",
@@ -76,7 +82,7 @@ class _ProducerState:
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record in this epoch, -1 if the epoch has no batch."""
+        """The number of the producer's last record in its epoch, -1 if the epoch has no batch."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 
@@ -87,9 +93,9 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self.had_any = False
-        """True if the log has a batch of any producer, even of a producer that has expired.
+        """True if the log has a batch of any producer, even of one that was forgotten.
 
-        While False, `log` and `transaction_index` need not read the batches to find producers.
+        If it is False, nobody needs to read the batches to look for producers.
         """
         self._producers: dict[int, _ProducerState] = {}
         self._guards: dict[int, int] = {}  # producer id -> its valid guard
@@ -101,7 +107,7 @@ class ProducerStates:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """First offset of the oldest open transaction, None if no transaction is open."""
+        """Offset at which the oldest open transaction begins, None if no transaction is open."""
         return min(
             (
                 state.txn_first_offset
@@ -112,7 +118,7 @@ class ProducerStates:
         )
 
     def last_batches(self) -> dict[int, tuple[int, tuple[AppendedBatch, ...]]]:
-        """Return, by producer id, the producer's epoch and the batches that are remembered."""
+        """Return, for each producer id, the producer's epoch and the remembered batches."""
         return {
             producer_id: (state.producer_epoch, tuple(state.batches))
             for producer_id, state in self._producers.items()
@@ -128,11 +134,11 @@ class ProducerStates:
         )
 
     def begin_verification(self, producer_id: int, producer_epoch: int) -> int | None:
-        """Return the guard for the first batch of a transaction.
+        """Return the guard with which the first batch of a transaction may be appended.
 
-        If the transaction has a batch in this log already, no verification is needed, and the
-        result is None. A repeated call returns the same guard. The guard becomes invalid when the
-        producer's first transactional batch, or a marker, is appended.
+        The result is None if the log has a batch of the transaction already, because then no guard
+        is needed. A second call returns the same guard. The guard becomes invalid when the batch,
+        or a marker of the producer, is appended.
 
         Source: Kafka UnifiedLog.maybeStartTransactionVerification.
         """
@@ -149,8 +155,8 @@ class ProducerStates:
     ) -> ErrorCode:
         """Return NONE if a leader may append the offsets of a TxnOffsetCommit, else the error.
 
-        Errors: INVALID_PRODUCER_EPOCH if the producer was fenced; INVALID_TXN_STATE if the batch
-        would begin a transaction without a valid guard.
+        Errors: INVALID_PRODUCER_EPOCH if a newer producer has taken over the producer id;
+        INVALID_TXN_STATE if the batch would begin a transaction, and has no valid guard.
         """
         state = self._producers.get(producer_id)
         if state is not None and producer_epoch < state.producer_epoch:
@@ -162,7 +168,7 @@ class ProducerStates:
         return ErrorCode.NONE
 
     def find_duplicate(self, batch: RecordBatch) -> AppendedBatch | None:
-        """Return the batch in the log that `batch` repeats, None if `batch` is new.
+        """Return the remembered batch that `batch` repeats, None if there is none.
 
         Source: Kafka ProducerStateEntry.findDuplicateBatch.
         """
@@ -178,35 +184,34 @@ class ProducerStates:
     def check_produced(self, batch: RecordBatch) -> ErrorCode:
         """Return NONE if a leader may append a batch that a producer sent, else the error.
 
-        `batch` has a producer id and is no duplicate (`find_duplicate`).
-        Errors, in this order:
-        - INVALID_TXN_STATE: the batch would begin a transaction in this log. For that it would need
-          a guard, and a produced batch has none: only a TxnOffsetCommit may begin a transaction
-          (`check_transactional`).
-        - INVALID_PRODUCER_EPOCH: the producer was fenced.
-        - OUT_OF_ORDER_SEQUENCE_NUMBER: the batch neither follows the producer's last batch, nor
-          begins a new epoch with sequence 0.
+        `batch` has a producer id, and is no duplicate (see `find_duplicate`). A producer that this
+        log does not know may begin with any number, because its earlier batches may be gone.
+
+        Errors, in the order of the checks:
+        - INVALID_TXN_STATE: the batch would begin a transaction in this log. It would need a guard
+          for that, which only a TxnOffsetCommit has here (`check_transactional`).
+        - INVALID_PRODUCER_EPOCH: a newer producer has taken over the producer id.
+        - OUT_OF_ORDER_SEQUENCE_NUMBER: the batch does not follow the producer's last batch. In a
+          new epoch, the first batch must begin with number 0.
         - INVALID_TXN_STATE: the batch is not transactional, but the producer has an open
           transaction.
-        A producer that this log does not know may begin with any sequence, because its earlier
-        batches may have been deleted.
+
         Source: Kafka UnifiedLog.analyzeAndValidateProducerState, ProducerAppendInfo.checkSequence.
         """
         producer_id, epoch = batch.producer_id, batch.producer_epoch
         if batch.is_transactional and not self.has_ongoing_transaction(producer_id, epoch):
             return ErrorCode.INVALID_TXN_STATE
         state = self._producers.get(producer_id)
-        # Without an epoch to compare with there is no check, as in Kafka. This is the case if the
-        # producer is unknown here, or if its batches have a producer id but no epoch.
+        # There is nothing to compare with if the log does not know the producer, or if the
+        # producer's batches have no epoch. Then nothing more is checked, as in Kafka.
         if state is None or state.producer_epoch == _NO_EPOCH:
             return ErrorCode.NONE
         if epoch < state.producer_epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
 
-        # A new epoch begins with sequence 0, which is NO_SEQUENCE + 1. `find_duplicate` does not
-        # find a repeated batch that is older than all remembered batches. The check refuses it
-        # here. Brokers before 1.1 answered such a batch with DUPLICATE_SEQUENCE_NUMBER, which
-        # clients still know.
+        # In a new epoch NO_SEQUENCE, which is -1, makes 0 the expected number. This check also
+        # refuses a repeated batch that is too old to be remembered. Brokers before 1.1 had an error
+        # of its own for that, DUPLICATE_SEQUENCE_NUMBER, which clients still know.
         last_sequence = state.last_sequence if epoch == state.producer_epoch else NO_SEQUENCE
         if batch.base_sequence != (last_sequence + 1) % _SEQUENCES:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -215,15 +220,16 @@ class ProducerStates:
         return ErrorCode.NONE
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers without an open transaction that wrote nothing for `expiration_ms`.
+        """Forget producers that have written nothing for `expiration_ms`.
 
-        Units: `now_ms` is in milliseconds since the epoch. The time of a producer's last write is
-        the max timestamp of its last batch.
+        A producer with an open transaction is not forgotten. `now_ms` is in milliseconds since the
+        epoch. The time of a producer's last write is the max timestamp of its last batch.
+
         Source: Kafka ProducerStateManager.removeExpiredProducers.
         """
         for producer_id, state in list(self._producers.items()):
             is_expired = now_ms - state.last_timestamp_ms >= expiration_ms
-            # Without its producer, an open transaction would no longer be known as open.
+            # If the producer were forgotten, nobody would know that its transaction is open.
             if is_expired and state.txn_first_offset is None:
                 del self._producers[producer_id]
 
@@ -232,8 +238,8 @@ class ProducerStates:
     ) -> ErrorCode:
         """Return NONE if a leader may append a marker, the end of a transaction, else the error.
 
-        Errors: INVALID_PRODUCER_EPOCH if the producer has a newer epoch here;
-        TRANSACTION_COORDINATOR_FENCED if a later transaction coordinator has written a marker.
+        Errors: INVALID_PRODUCER_EPOCH if the log has a newer epoch of the producer;
+        TRANSACTION_COORDINATOR_FENCED if it has a marker of a later transaction coordinator.
         """
         state = self._producers.get(producer_id)
         if state is None:
@@ -245,10 +251,7 @@ class ProducerStates:
         return ErrorCode.NONE
 
     def appended(self, batch: RecordBatch) -> None:
-        """Update the producer's state from a batch that was appended to the log.
-
-        A batch without a producer is ignored.
-        """
+        """Remember a batch that was appended to the log; ignore it if it has no producer."""
         producer_id = batch.producer_id
         if producer_id == NO_PRODUCER_ID:
             return
@@ -256,8 +259,8 @@ class ProducerStates:
         state = self._producers.get(producer_id)
         if state is None:
             state = self._producers[producer_id] = _ProducerState()
-        # The epoch is not checked here: a leader has checked it before, and a follower must accept
-        # every batch of its leader.
+        # The epoch is not checked here. A leader has done so before, and a follower must take every
+        # batch of its leader.
         if state.producer_epoch != batch.producer_epoch:
             state.producer_epoch = batch.producer_epoch
             state.batches.clear()
@@ -283,7 +286,7 @@ class ProducerStates:
         if batch.is_transactional:
             if state.txn_first_offset is None:
                 state.txn_first_offset = batch.base_offset
-            # The transaction is open: later batches need no guard.
+            # The transaction has begun, so its further batches need no guard.
             self._guards.pop(producer_id, None)
 
 

@@ -1,20 +1,20 @@
 """Partition: one replica of one partition, as leader or follower.
 
-Terms:
-- Leader epoch: the number of the partition's leadership; each election increases it.
-- Partition epoch: the number of the last change of the partition's leader, replicas or ISR.
-- ISR: the in-sync replicas.
-- High watermark: the offset below which all in-sync replicas have the records. These records are
-  committed.
-- Log end offset: the offset that the next record will get.
-- AlterPartition: the request by which a leader proposes a new ISR to the controller.
-- Transaction marker: the record that ends a producer's transaction in a partition.
+A Partition neither sends nor waits. The broker calls it when something concerns the replica, and
+acts on the result, a value of `outcomes`:
 
-Inputs are metadata (make_leader, make_follower), appends, Fetches and their answers, and the
-answers to AlterPartition. For each input a method returns a value of `outcomes`, on which the
-broker acts; a Partition itself neither sends nor waits. It owns the leader, the leader epoch and
-the partition epoch. `in_sync_replicas` computes the high watermark, and `fetching` makes a
-follower's log equal to its leader's.
+- The metadata names a leader: `make_leader` or `make_follower`.
+- The replica leads: `append_records` and similar methods, `fetch` for the Fetches of followers and
+  consumers, `maybe_shrink_isr`, and `handle_alter_partition_response`. With AlterPartition a leader
+  proposes a new ISR to the controller.
+- The replica follows: `fetch_position` returns its next Fetch, and `handle_fetch_response` handles
+  the leader's answer.
+
+This module knows who leads, in which leader epoch and in which partition epoch; the controller
+increases the latter with every change of the partition's leader, replicas or ISR.
+`in_sync_replicas` computes the high watermark, and `fetching` makes a follower's log equal to its
+leader's.
+
 Source: docs/kafka/BEHAVIOUR.md 6.1, Kafka 3.9 `Partition`.
 """
 
@@ -58,7 +58,7 @@ from protocol.records.control import EndTransactionMarker, encode_marker
 from protocol.trace import TraceEvent
 
 CONSUMER = -1
-"""The replica id in a consumer's Fetch."""
+"""The replica id in the Fetch of a consumer, which is no replica."""
 
 _GIVE_UP = frozenset(
     {
@@ -69,14 +69,15 @@ _GIVE_UP = frozenset(
         ErrorCode.NEW_LEADER_ELECTED,
     }
 )
-"""Errors of AlterPartition after which the leader waits for newer metadata instead of retrying."""
+"""Errors of AlterPartition after which the leader does not try again, but waits for newer
+metadata."""
 
 
 class Partition:
     """One replica of one partition, as leader or follower.
 
-    Attributes, to read only: `topic_partition`, `broker_id`, `log`, `replicas`, `leader_id` (-1: no
-    broker leads); `leader_epoch` and `partition_epoch` (-1 before the first metadata).
+    The attributes are to be read only. `leader_id` is -1 if no broker leads; `leader_epoch` and
+    `partition_epoch` are -1 before the first metadata.
     """
 
     __slots__ = (
@@ -109,7 +110,7 @@ class Partition:
         self._config = config
         self._in_sync = InSyncReplicas(broker_id, log, config)
         self._empty_answer: PartitionData | None = None
-        """The last answer of `_nothing_new`, reused while it is still right."""
+        """The last answer of `_nothing_new`, kept because it can often be sent again."""
 
     @property
     def is_leader(self) -> bool:
@@ -118,17 +119,17 @@ class Partition:
 
     @property
     def isr(self) -> tuple[BrokerId, ...]:
-        """The committed ISR, as far as this replica knows."""
+        """The ISR that the controller has stored, as far as this replica knows."""
         return self._in_sync.committed
 
     @property
     def maximal_isr(self) -> tuple[BrokerId, ...]:
-        """The committed ISR and the replicas being added by an AlterPartition in flight."""
+        """The stored ISR, together with the replicas that an AlterPartition in flight adds."""
         return self._in_sync.maximal
 
     @property
     def isr_in_flight(self) -> IsrProposal | None:
-        """The proposal that waits for the controller's answer, None if there is none."""
+        """The proposed ISR that waits for the controller's answer, None if there is none."""
         return self._in_sync.in_flight
 
     @property
@@ -143,7 +144,7 @@ class Partition:
 
     @property
     def leader_epoch_start_offset(self) -> Offset:
-        """Log end offset when this leader's epoch began; -1 on a follower."""
+        """Where the log ended when this replica became the leader; -1 on a follower."""
         return self._in_sync.epoch_start_offset
 
     @property
@@ -153,7 +154,11 @@ class Partition:
 
     @property
     def is_under_min_isr(self) -> bool:
-        """True if the ISR is too small for acks=all; never with `min_insync_check` off."""
+        """True if the ISR is too small for acks=all, so that such an append is refused.
+
+        An experiment may switch off this check of Kafka (`min_insync_check`). Then it is always
+        False.
+        """
         return self._in_sync.is_under_min
 
     @property
@@ -162,7 +167,7 @@ class Partition:
         return self._config.uses_log_append_time
 
     def follower_log_end_offset(self, broker_id: BrokerId) -> Offset:
-        """Return the log end that a follower's last Fetch named, -1 before its first Fetch.
+        """Return where a follower's log ended at its last Fetch, -1 before its first Fetch.
 
         Raises: SimulationError if `broker_id` is not a follower of this leader.
         """
@@ -175,7 +180,7 @@ class Partition:
         return follower.log_end_offset
 
     def follower_broker_epoch(self, broker_id: BrokerId) -> int | None:
-        """Return the broker epoch of a follower's last Fetch, None if there was none."""
+        """Return the broker epoch in a follower's last Fetch, None before its first Fetch."""
         follower = self._in_sync.followers.get(broker_id)
         return None if follower is None else follower.broker_epoch
 
@@ -184,10 +189,9 @@ class Partition:
     def update_eligible_brokers(self, eligible: Mapping[BrokerId, BrokerEpoch]) -> None:
         """Set the brokers that may join an ISR, with their broker epochs.
 
-        These are the brokers that are not fenced and not shutting down. A fenced broker sends the
-        controller no heartbeats. A broker epoch is the number of a broker's registration, which a
-        restart increases. To be called after each change of a broker in the metadata. The mapping
-        itself is kept, not a copy.
+        These are the brokers that send heartbeats to the controller and are not shutting down. A
+        broker gets a higher broker epoch each time it registers, which it does at each start. This
+        must be called after each change of a broker in the metadata. The mapping is not copied.
         """
         self._in_sync.update_eligible(eligible)
 
@@ -200,11 +204,15 @@ class Partition:
         isr: tuple[BrokerId, ...],
         now_us: int,
     ) -> LeadershipChange:
-        """Become leader in a new epoch, or take over a new ISR or assignment as leader.
+        """Handle metadata in which this replica leads.
 
-        A new leader epoch begins at the log end, and the followers in the ISR count as caught up.
-        The high watermark stays, except if this replica is alone in the ISR. If a proposal is in
-        flight, new metadata ends it, because the answer to it will be older than the metadata.
+        It may have been elected, so that a new leader epoch begins at the end of its log. Or it led
+        before, and only the ISR or the replicas have changed.
+
+        At the beginning of a leader epoch the followers in the ISR count as caught up, and the high
+        watermark stays where it is, except if this replica is alone in the ISR. If a proposed ISR
+        is in flight, it is forgotten, because the answer to it will be older than this metadata.
+
         Raises: SimulationError if this replica is not in `replicas`.
         Source: Kafka Partition.makeLeader.
         """
@@ -212,8 +220,8 @@ class Partition:
             raise SimulationError(
                 f"{self.topic_partition}: {self.broker_id} is made leader of {replicas}"
             )
-        # The controller's answer to an AlterPartition also has the new partition epoch, and may
-        # come before the metadata. Metadata that is older than such an answer is ignored.
+        # A leader learns the new partition epoch also from the answer to its AlterPartition, which
+        # may arrive before the metadata. So older metadata can follow, which is ignored.
         if partition_epoch < self.partition_epoch:
             return LeadershipChange(stale=True)
         if (
@@ -221,20 +229,21 @@ class Partition:
             and partition_epoch == self.partition_epoch
             and leader_epoch == self.leader_epoch
         ):
-            # DEVIATION: Kafka forgets the proposal in flight here, which may be a newer one:
-            # 1. The controller answers an AlterPartition; the leader proposes the next ISR.
-            # 2. The metadata delta of the first change arrives, with the epochs of that answer.
+            # DEVIATION: Kafka forgets the proposal in flight here, although it may be a newer one:
+            # 1. The controller answers an AlterPartition, and the leader proposes the next ISR.
+            # 2. The metadata about the first change arrives. It has the same epochs as the answer.
             return LeadershipChange()
 
-        # DEVIATION: Kafka keeps the followers' log ends even if this leader has missed an epoch.
-        # Another replica led in that epoch, and the followers may have truncated their logs.
+        # DEVIATION: if this leader has missed an epoch, another replica led in that epoch, and the
+        # followers may have truncated their logs. So what the leader knows about them is forgotten.
+        # Kafka keeps it.
         is_new_leader = not self.is_leader or leader_epoch > self.leader_epoch + 1
         is_new_leader_epoch = leader_epoch > self.leader_epoch
 
         self.replicas = replicas
         self.partition_epoch = PartitionEpoch(partition_epoch)
         self.leader_id = self.broker_id
-        # The followers and the ISR are set before `begin_epoch`, which uses them.
+        # `begin_epoch` needs the followers and the ISR, so they are set first.
         self._in_sync.assign(replicas, is_leader=True)
         self._in_sync.commit(isr)
         trace: tuple[TraceEvent, ...] = ()
@@ -244,7 +253,8 @@ class Partition:
             self._in_sync.begin_epoch(is_new_leader=is_new_leader, now_us=now_us)
             trace = (became_leader(self.log, self.leader_epoch),)
 
-        # If this replica is alone in the ISR, no Fetch will ever move the high watermark.
+        # Normally the Fetches of followers raise the high watermark. If this replica is alone in
+        # the ISR, there are none, so it is raised here.
         moved = self._in_sync.maybe_increment_high_watermark(now_us)
         return LeadershipChange(
             is_new_leader_epoch=is_new_leader_epoch,
@@ -261,10 +271,11 @@ class Partition:
         replicas: tuple[BrokerId, ...],
         isr: tuple[BrokerId, ...],
     ) -> LeadershipChange:
-        """Become a follower of the broker `leader_id`; -1 means that the partition has no leader.
+        """Handle metadata in which another broker leads, or none (`leader_id` is -1).
 
-        The log is not truncated here. Records that the new leader lacks are removed when the leader
-        answers a Fetch with a diverging epoch.
+        The log may have records that the new leader does not have. They are not removed here, but
+        when the leader's answer to a Fetch says where the logs diverge.
+
         Raises: SimulationError if the leader is this replica.
         Source: Kafka Partition.makeFollower.
         """
@@ -310,13 +321,19 @@ class Partition:
         compression: int = 0,
         codecs: Codecs = NO_CODECS,
     ) -> AppendInfo:
-        """Append `records` as one batch; with an error nothing is appended.
+        """Append `records` as one batch, or return an error. The coordinators append in this way.
 
-        `records` is non-empty; `required_acks` is -1 (all), 0 or 1; `verification_guard`
-        comes from `log.producers.begin_verification`; `compression` is the id of one of `codecs`.
-        Errors: NOT_LEADER_OR_FOLLOWER; NOT_ENOUGH_REPLICAS, if the ISR is too small for acks=all;
-        MESSAGE_TOO_LARGE and RECORD_LIST_TOO_LARGE, if the batch is larger than the settings
-        permit; for a transactional batch also INVALID_PRODUCER_EPOCH and INVALID_TXN_STATE.
+        `records` must not be empty. `required_acks` is -1 (all), 0 or 1. `compression` is the id of
+        one of `codecs`, 0 for none. A transactional batch needs the `verification_guard` that
+        `log.producers.begin_verification` returned.
+
+        Errors:
+        - NOT_LEADER_OR_FOLLOWER;
+        - NOT_ENOUGH_REPLICAS: the ISR is too small for acks=all;
+        - MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE: the batch is larger than message.max.bytes or
+          segment.bytes;
+        - for a transactional batch those of `ProducerStates.check_transactional`.
+
         Source: Kafka Partition.appendRecordsToLeader.
         """
         error = self._check_append(required_acks)
@@ -345,7 +362,7 @@ class Partition:
         timestamp_ms: int,
         now_us: int,
     ) -> AppendInfo:
-        """Append the marker that ends a producer's transaction, with acks=all.
+        """Append the marker, the record that ends a producer's transaction, with acks=all.
 
         Errors: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS; INVALID_PRODUCER_EPOCH and
         TRANSACTION_COORDINATOR_FENCED as in `ProducerStates.check_marker`.
@@ -374,13 +391,14 @@ class Partition:
         wall_ms: int = 0,
         codecs: Codecs = NO_CODECS,
     ) -> AppendInfo:
-        """Append a producer's batch.
+        """Append a batch that a producer has sent.
 
-        If the log has the batch already, nothing is appended, and the result has the offsets of the
-        batch in the log.
+        A producer sends a batch again if it gets no answer. If the log has the batch already,
+        nothing is appended, and the result has the batch's offsets in the log.
 
-        wall_ms: the timestamp for LogAppendTime. codecs: read the records of a compressed batch.
-        Errors: the errors of `append_records`, of `log_validation` and of
+        wall_ms: the present time, which the records get if the topic uses LogAppendTime.
+        codecs: decompress the records of a compressed batch, to check them.
+        Errors: those of `append_records`, of `log_validation` and of
         `ProducerStates.check_produced`, and CORRUPT_MESSAGE.
         Source: Kafka UnifiedLog.append, which checks in this order.
         """
@@ -411,15 +429,15 @@ class Partition:
         known = self._check_producer(validated)
         if known is not None:
             return known
-        # -1 tells the producer that the records keep its timestamps.
+        # The answer tells the producer the time that the records got, or -1 if they keep their own.
         return self._append(
             validated, now_us, -1 if log_append_time_ms is None else log_append_time_ms
         )
 
     def check_acknowledged(self, required_offset: int) -> ErrorCode | None:
-        """Return the outcome of an acks=all append whose `next_offset` is `required_offset`.
+        """Return the outcome of an append with acks=all that ended before `required_offset`.
 
-        - None: the outcome is not decided, since the high watermark is below `required_offset`.
+        - None: not decided yet, because the high watermark is below `required_offset`.
         - NONE: the append is acknowledged.
         - NOT_ENOUGH_REPLICAS_AFTER_APPEND: the high watermark has reached `required_offset`, but
           the ISR has become smaller than min.insync.replicas. The records stay in the log.
@@ -448,15 +466,16 @@ class Partition:
         min_one_batch: bool = True,
         update_fetch_state: bool = True,
     ) -> FetchResult:
-        """Read the log for a Fetch, and record the progress of a follower.
+        """Read this partition for a Fetch, and note how far a follower has got.
 
         A follower gets records up to the log end, a consumer up to the high watermark.
 
         replica_id: the follower's broker id, -1 for a consumer.
-        max_bytes: what the partitions before this one have left of the request's limit.
-        min_one_batch: False if an earlier partition of the request has returned a batch.
-        update_fetch_state: False if a parked Fetch is read again; its progress was recorded when it
-            arrived.
+        max_bytes: how many bytes still fit into the answer. A Fetch reads several partitions.
+        min_one_batch: True if no other partition has returned a batch so far. Then a batch is
+            returned even if it is larger than `max_bytes`.
+        update_fetch_state: False if the Fetch was held for lack of new records, and is read again
+            now. Its progress was noted when it arrived.
         Errors, in `data`: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
         OFFSET_OUT_OF_RANGE.
         Source: Kafka Partition.fetchRecords.
@@ -468,8 +487,8 @@ class Partition:
         if isinstance(diverging, ErrorCode):
             return self._fetch_error(request, diverging)
 
-        # The high watermark is read before the follower's progress is recorded, as in Kafka. So if
-        # this Fetch moves the high watermark, the follower learns of that only with its next Fetch.
+        # As in Kafka, the answer has the high watermark from before this Fetch. If the Fetch raises
+        # it, the follower learns of that only with its next Fetch.
         high_watermark = self.log.high_watermark
         if diverging is not None:
             return FetchResult(
@@ -501,9 +520,9 @@ class Partition:
         )
 
     def check_leadership(self, current_leader_epoch: int) -> ErrorCode:
-        """Return NONE if this replica leads in the epoch that a client names, else the error.
+        """Return NONE if this replica leads in the epoch that a request names, else the error.
 
-        A client that names -1 accepts every epoch.
+        An epoch of -1 stands for any epoch.
         Errors: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
         Source: Kafka Partition.checkCurrentLeaderEpoch.
         """
@@ -516,18 +535,19 @@ class Partition:
     def fetch_nothing(
         self, request: FetchPartition, replica_id: int, replica_epoch: int, now_us: int | None
     ) -> PartitionData | None:
-        """Return the answer of a Fetch for which this partition has no new record, else None.
+        """Return the answer to a Fetch if this partition has no new record for it, else None.
 
-        The broker calls this method before `fetch`, because it is faster: a follower's Fetch names
-        all its partitions, and mostly only one has a new record. If the result is None, the broker
-        must call `fetch`. Otherwise this call has recorded the Fetch. If `now_us` is None, nothing
-        is recorded: a parked Fetch is read again, and it was recorded when it arrived.
+        This is a fast path, which the broker tries before `fetch`. A follower's Fetch names all its
+        partitions, and usually only one of them has a new record. If the result is None, the broker
+        must call `fetch`. Otherwise this call has noted the Fetch, and `fetch` is not needed.
+        `now_us` is None if the Fetch was held and is read again. Then there is nothing to note.
         """
         if request.current_leader_epoch != self.leader_epoch or self.leader_id != self.broker_id:
             return None
         log = self.log
         if replica_id == CONSUMER:
-            # A consumer that names its last epoch needs the check for divergence in `fetch`.
+            # If a consumer names the epoch of its last record, it wants to know whether its log and
+            # this one diverge. Only `fetch` checks that.
             if (
                 request.fetch_offset != log.high_watermark
                 or request.last_fetched_epoch != NO_LEADER_EPOCH
@@ -535,9 +555,9 @@ class Partition:
                 return None
         elif (
             request.fetch_offset != log.log_end_offset
-            # A follower with an empty log names no epoch (-1), and has nothing that could diverge.
+            # A follower with an empty log names no epoch (-1). Such a log cannot diverge.
             or request.last_fetched_epoch not in (log.epochs.latest_epoch, NO_LEADER_EPOCH)
-            # The last condition, because `stays_at_end` records the Fetch.
+            # This condition must be the last one, because `stays_at_end` notes the Fetch.
             or not self._in_sync.stays_at_end(BrokerId(replica_id), replica_epoch, now_us)
         ):
             return None
@@ -546,12 +566,12 @@ class Partition:
     def follower_counted_with(
         self, replica_id: int, shared: SharedFetchTime
     ) -> FollowerState | None:
-        """Let the follower's state take the times of its Fetches from `shared`, and return it.
+        """Let a follower's state take the times of its Fetches from `shared`, and return the state.
 
-        The sharing is right only while `fetch_nothing` would answer the follower's Fetches. When
-        this partition changes, or the follower fetches from another offset, the caller must
-        immediately call `count_alone` of the returned state. The result is None if `replica_id` is
-        no follower.
+        This saves time: `shared` stands for many partitions in which the follower only waits for
+        new records. It is right only as long as `fetch_nothing` would answer the Fetches. As soon
+        as this partition changes, or the follower fetches from another offset, the caller must call
+        `count_alone` of the returned state. The result is None if `replica_id` is no follower.
         """
         follower = self._in_sync.followers.get(BrokerId(replica_id))
         if follower is not None:
@@ -561,15 +581,17 @@ class Partition:
     def isr_members_behind_for(self, longest_us: int, now_us: int) -> tuple[BrokerId, ...]:
         """Return the followers of the ISR that were last caught up more than `longest_us` ago.
 
-        For checks. The result is empty if this replica does not lead.
+        Checks of the lab need them. The result is empty if this replica does not lead.
         """
         return self._in_sync.members_behind_for(longest_us, now_us) if self.is_leader else ()
 
     def maybe_shrink_isr(self, now_us: int) -> IsrProposal | None:
-        """Propose an ISR without lagging replicas; to be called every replica.lag.time.max.ms / 2.
+        """Propose an ISR without the replicas that lag.
 
-        The result is None if no replica lags, if a proposal is in flight already, or if this
-        replica does not lead. The ISR changes only when the controller has answered.
+        The broker calls this every replica.lag.time.max.ms / 2. The result is None if no replica
+        lags, if a proposal is in flight already, or if this replica does not lead. The ISR changes
+        only when the controller has answered.
+
         Source: Kafka Partition.maybeShrinkIsr.
         """
         if not self.is_leader:
@@ -585,26 +607,27 @@ class Partition:
         *,
         now_us: int,
     ) -> AlterPartitionResult:
-        """Apply the controller's answer to `proposal`.
+        """Apply the controller's answer to a proposed ISR.
 
         If the request got no answer, the caller passes a `response` with NETWORK_EXCEPTION.
+
         Source: Kafka Partition.submitAlterPartition, handleAlterPartitionError.
         """
         if self._in_sync.in_flight is not proposal:
-            return AlterPartitionResult()  # newer metadata came first and ended the proposal
+            return AlterPartitionResult()  # newer metadata has arrived before, see `make_leader`
         if response.error_code is ErrorCode.INELIGIBLE_REPLICA:
             # Only this error proves that the controller has not applied the proposal.
             self._in_sync.revert()
             return AlterPartitionResult()
         if response.error_code is not ErrorCode.NONE:
-            # The proposal may have been applied: it stays in flight, so that the maximal ISR
-            # counts until a retry is answered or newer metadata comes.
+            # The controller may have applied the proposal or not. So the proposal stays in flight,
+            # until the answer to another attempt, or newer metadata, settles it.
             return AlterPartitionResult(retry=response.error_code not in _GIVE_UP)
         if (
             response.leader_epoch != self.leader_epoch
             or response.partition_epoch < self.partition_epoch
         ):
-            return AlterPartitionResult()  # the answer is older than this replica's metadata
+            return AlterPartitionResult()  # this replica's metadata is newer than the answer
 
         isr = tuple(BrokerId(broker) for broker in response.isr)
         self._in_sync.commit(isr)
@@ -620,7 +643,7 @@ class Partition:
     # -- follower --
 
     def fetch_position(self, partition_max_bytes: int) -> FetchPartition:
-        """Return the next Fetch of this follower: from its log end, in its leader's epoch."""
+        """Return this follower's part of its broker's next Fetch: from the end of its log."""
         return FetchPartition(
             partition=self.topic_partition.partition,
             current_leader_epoch=self.leader_epoch,
@@ -635,7 +658,7 @@ class Partition:
     ) -> FollowerFetchResult:
         """Append or truncate as the leader's answer to `request` says; adopt its high watermark.
 
-        The answer is ignored if the leadership or the log end has changed since the request.
+        If the leader or the end of this log has changed since the request, the answer is ignored.
         Source: Kafka AbstractFetcherThread.processFetchRequest.
         """
         if (
@@ -658,7 +681,11 @@ class Partition:
         return ErrorCode.NONE
 
     def _check_producer(self, batch: RecordBatch) -> AppendInfo | None:
-        """Return the result for a batch that is a duplicate or out of order; None to append it."""
+        """Return None if a batch may be appended.
+
+        Otherwise the batch is a duplicate, or does not follow the producer's last batch. Then
+        return the result of the append.
+        """
         if batch.producer_id == NO_PRODUCER_ID:
             return None
         producers = self.log.producers
@@ -676,19 +703,16 @@ class Partition:
         return None if error is ErrorCode.NONE else AppendInfo(error=error)
 
     def _append(self, batch: RecordBatch, now_us: int, log_append_time_ms: int = -1) -> AppendInfo:
-        """Append a batch, unless it is too large. Raise the high watermark if this is possible.
-
-        The caller has made all other checks.
-        """
-        # `append_batch` has checked the size already, because Kafka checks it before the sequence.
-        # The other callers have not.
+        """Append a batch, unless it is too large. The caller has made all other checks."""
+        # `append_batch` has checked the size before, because Kafka checks the size before the
+        # producer. The other callers have not.
         size = batch.size_in_bytes
         if size > self._config.message_max_bytes:
             return AppendInfo(error=ErrorCode.MESSAGE_TOO_LARGE)
         if size > self._config.segment_bytes:
             return AppendInfo(error=ErrorCode.RECORD_LIST_TOO_LARGE)
         placed = self.log.append_batch_as_leader(batch, leader_epoch=self.leader_epoch)
-        # If the leader is alone in the ISR, its own log end becomes the high watermark now.
+        # If the leader is alone in the ISR, the batch is committed immediately.
         moved = self._in_sync.maybe_increment_high_watermark(now_us)
         return AppendInfo(
             base_offset=Offset(placed.base_offset),
@@ -703,7 +727,7 @@ class Partition:
     def _check_fetch(
         self, request: FetchPartition, replica_id: int, replica_epoch: int
     ) -> ErrorCode:
-        """Return the error of a Fetch that this replica must not answer, else NONE."""
+        """Return the error of a Fetch to which this replica must not give records, else NONE."""
         epoch = request.current_leader_epoch
         error = self.check_leadership(epoch)
         if error is not ErrorCode.NONE:
@@ -712,21 +736,21 @@ class Partition:
             return ErrorCode.NONE
         broker = BrokerId(replica_id)
         if broker not in self._in_sync.followers:
-            # The fetcher may know a newer assignment than this leader. It gets an error after which
-            # it fetches again later.
+            # The broker that fetches may have been added to the replicas, and this leader does not
+            # know it yet. After this error the broker fetches again later.
             if epoch == NO_LEADER_EPOCH:
                 return ErrorCode.NOT_LEADER_OR_FOLLOWER
             return ErrorCode.UNKNOWN_LEADER_EPOCH
         if replica_epoch != -1 and self._in_sync.registered_epoch(broker) > replica_epoch:
-            # The follower sent this Fetch before its restart. It may have lost records since then.
-            # If `replica_epoch` is -1, the version of the Fetch has no broker epoch to check.
+            # The follower has sent this Fetch before its restart, and may have lost records by the
+            # restart. An old version of Fetch has no broker epoch (-1), so it cannot be checked.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
 
     def _nothing_new(self) -> PartitionData:
-        """Return the answer for a fetcher that has every record."""
-        # Idle followers get this answer thousands of times, so it is built once and reused. It must
-        # be built again if the high watermark or the leader epoch has changed. The other fields
+        """Return the answer to a Fetch if there is no new record."""
+        # Idle followers get this answer thousands of times, so it is kept and sent again. It must
+        # be built anew if the high watermark or the leader epoch has changed. The other fields
         # never change: the log start does not move, and the leader is this broker.
         answer = self._empty_answer
         if (
@@ -774,10 +798,10 @@ class Partition:
     def _follower_progressed(
         self, broker: BrokerId, fetch_offset: Offset, broker_epoch: int, now_us: int
     ) -> tuple[IsrProposal | None, bool]:
-        """Record a follower's Fetch.
+        """Note how far a follower has got, and see what follows from it.
 
-        Returns: a proposal to add the follower to the ISR, or None if there is no proposal; and
-        True if the high watermark moved.
+        Returns: a proposal to add the follower to the ISR, or None; and True if the high watermark
+        moved.
         """
         follower = self._in_sync.followers[broker]
         previous_end_offset = follower.log_end_offset
@@ -787,12 +811,11 @@ class Partition:
             broker_epoch=broker_epoch,
             now_us=now_us,
         )
-        # The proposal comes first, because the follower that it adds then counts for the high
-        # watermark.
+        # The proposal comes before the high watermark, for which the added follower must count.
         proposal = self._in_sync.propose_expansion(
             broker, leader_epoch=self.leader_epoch, partition_epoch=self.partition_epoch
         )
-        # As in Kafka: only a new log end of the follower can raise the high watermark.
+        # As in Kafka, the high watermark is computed only if the follower's log has grown.
         moved = (
             follower.log_end_offset != previous_end_offset
             and self._in_sync.maybe_increment_high_watermark(now_us)

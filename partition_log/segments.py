@@ -1,10 +1,13 @@
-"""Segments: the parts of a log that a cleaning may take, computed from the log's batches.
+"""Segments: how far a round of log compaction, a cleaning, may go in a log.
 
-A cleaning is one round of log compaction, which removes replaced records. The first dirty offset is
-the beginning of the part that no cleaning has processed yet. Kafka stores a log as a sequence of
-segment files. It appends to the last one, which is called active. A cleaning takes whole segments,
-and never the active one. Here a log is one sequence of batches. The borders of segments are
-computed only when the broker asks what a cleaning could take, so that an append need not do it.
+Kafka stores a log as a sequence of files, its segments, and appends to the last one, the active
+segment. A cleaning takes whole segments, and never the active one. Here a log is not stored in
+segments. But a cleaning must stop where Kafka's would, so this module computes where Kafka would
+have begun each segment. It does so only when the broker asks how far a cleaning may go.
+
+Only the part of the log that no cleaning has read yet needs segments. It begins at the first dirty
+offset.
+
 Source: Kafka `LogSegment.shouldRoll`, `LogCleanerManager.cleanableOffsets`, `LogToClean`.
 DEVIATION: the log below the first dirty offset counts as one segment, and after a restart segments
 are counted anew from there. No segment ends because its index is full.
@@ -17,7 +20,7 @@ from partition_log.log import PartitionLog
 
 @dataclass(slots=True)
 class _Segment:
-    """A segment, full or not. Its timestamps are the max timestamps of its batches."""
+    """One segment. A batch counts with its max timestamp here."""
 
     base_offset: int
     first_timestamp_ms: int = 0
@@ -29,10 +32,10 @@ class _Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleanable:
-    """The part of the log that a cleaning would process: the batches below `end_offset`.
+    """The part of the log that a cleaning would read: the batches below `end_offset`.
 
-    clean_bytes: size of the part that an earlier cleaning has processed.
-    cleanable_bytes: size of the part written since then.
+    clean_bytes: size of the part that an earlier cleaning has read already.
+    cleanable_bytes: size of the part that was written since then.
     """
 
     end_offset: int
@@ -41,22 +44,25 @@ class Cleanable:
 
     @property
     def ratio(self) -> float:
-        """Share of `cleanable_bytes` in the whole part; 0 if the part is empty."""
+        """`cleanable_bytes` divided by all bytes; 0 if there are none.
+
+        The cleaner compares it with log.cleaner.min.cleanable.ratio.
+        """
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
 
 class Segments:
-    """The segments of one log from `first_dirty_offset` on; a new object after each cleaning.
+    """The segments of one log from `first_dirty_offset` on.
 
-    Units: `segment_bytes` is Kafka's segment.bytes, `roll_ms` its segment.ms.
-    Attribute, to read only: `first_dirty_offset`.
+    After each cleaning, and after a truncation, a new object must be made. `segment_bytes` is
+    Kafka's segment.bytes, and `roll_ms` is segment.ms.
     """
 
     def __init__(
         self, log: PartitionLog, *, first_dirty_offset: int, segment_bytes: int, roll_ms: int
     ) -> None:
-        # A truncation may have cut the log below the end of the last cleaning.
+        # The log may have been truncated to an offset before the end of the last cleaning.
         self.first_dirty_offset = min(first_dirty_offset, log.log_end_offset)
         self._log = log
         self._segment_bytes = segment_bytes
@@ -74,7 +80,7 @@ class Segments:
 
     @property
     def segment_bytes(self) -> int:
-        """Largest size of a segment of more than one batch."""
+        """Largest size of a segment, unless it has only one batch."""
         return self._segment_bytes
 
     @property
@@ -94,27 +100,25 @@ class Segments:
 
     @property
     def is_outdated(self) -> bool:
-        """True if the log was truncated since this object was made; then it must be replaced."""
+        """True if the log was truncated since this object was made, so that it is useless now."""
         return self._truncations != self._log.truncations
 
     def cleanable(self, uncleanable_offset: int, *, min_lag_ms: int, now_ms: int) -> Cleanable:
-        """Return the part of the log that a cleaning would process now.
+        """Return the part of the log that a cleaning would read now.
 
-        The part ends before the first segment for which one of these conditions holds:
-        - it contains `uncleanable_offset`, the log's last stable offset; a transaction above this
-          offset may still be aborted;
-        - it has a record younger than `min_lag_ms`;
-        - it is the active segment.
+        It ends before the first segment that must not be cleaned yet:
+        - a segment with records above `uncleanable_offset`, the log's last stable offset, because a
+          transaction above it may still be aborted;
+        - a segment with a record younger than `min_lag_ms`;
+        - the active segment.
         """
         self._update()
         end_offset, cleanable_bytes = self.first_dirty_offset, 0
-        # Each segment is paired with its successor. The active segment is the last one, and has no
-        # successor, so the loop does not reach it.
+        # The active segment is the last one. It has no successor, so the loop does not come to it.
         for segment, successor in zip(self._segments, self._segments[1:], strict=False):
             if successor.base_offset > uncleanable_offset:
                 break
-            # As in Kafka, a `min_lag_ms` of 0 lets a cleaning take even records whose time is in
-            # the future.
+            # As in Kafka, if `min_lag_ms` is 0, even records with a time in the future are cleaned.
             if min_lag_ms > 0 and segment.max_timestamp_ms > now_ms - min_lag_ms:
                 break
             end_offset = successor.base_offset
@@ -126,7 +130,7 @@ class Segments:
         )
 
     def _update(self) -> None:
-        """Add the batches that were appended since the last call to the segments."""
+        """Read the batches that were appended since the last call, and add them to segments."""
         storage = self._log.storage
         for index in range(self._next_index, len(storage)):
             batch = storage.batch(index)
@@ -146,7 +150,7 @@ class Segments:
 
     def _is_full(self, active: _Segment, size: int, timestamp_ms: int) -> bool:
         """Return True if a batch of this size and timestamp must begin the next segment."""
-        # The batch would make the segment larger than segment.bytes. Kafka writes it this way, too.
+        # The segment would be larger than segment.bytes with the batch.
         if active.size_in_bytes > self._segment_bytes - size:
             return True
         first_ms = active.first_timestamp_ms

@@ -1,10 +1,11 @@
 """Storage: the interface of a broker's disk, with a log per partition and small checkpoint files.
 
-`memory_storage` implements it in memory, `cluster.storage` with files. An appended batch is in the
-page cache (the operating system's memory): it survives a crash of the process, and is lost by a
-power loss unless it was flushed. The *flush mark* is the number of batches of a log that are
-flushed. A checkpoint survives a crash and a power loss, because Kafka writes these files to the
-disk immediately.
+`memory_storage` implements it in memory, `cluster.storage` with files.
+
+An appended batch is first in the page cache, the operating system's memory. It survives a crash of
+the process there, but a power loss removes it, unless it was flushed to the disk. The flush mark of
+a log is the number of its flushed batches. A checkpoint survives a power loss in any case, because
+Kafka writes these files to the disk immediately.
 """
 
 from abc import ABC, abstractmethod
@@ -18,18 +19,18 @@ from protocol.records.batch import RecordBatch
 
 
 class LogRecovery(msgspec.Struct, frozen=True, kw_only=True):
-    """The loss of the last batches of a log, found when the log was opened after a crash.
+    """The last batches of a log are lost, which was found when the log was opened after a crash.
 
-    Units: `log_end_offset` is the end of the last batch that is left, 0 for an empty log.
-    `cut_bytes` is the size of the lost part in the storage, that is, in memory or in a file.
+    `log_end_offset` is the end of the last batch that is left, 0 if none is left. `cut_bytes` is
+    the size that the lost part had in the storage.
     """
 
     partition: TopicPartition
     log_end_offset: Offset
     cut_bytes: int
     cut_batches: int | None
-    """None for a torn tail: the crash left the file's end half written, so that the batches there
-    cannot be read and counted."""
+    """How many batches are lost. None if the end of the file was half written, so that they cannot
+    be counted."""
     cause: RecoveryCause
 
 
@@ -60,7 +61,8 @@ class LogStorage(ABC):
     def truncate(self, length: int) -> None:
         """Remove all but the first `length` batches; the removal survives a power loss.
 
-        A flush mark above `length` falls to `length`.
+        The flush mark falls to `length` if it was higher.
+
         Raises: SimulationError if the log has fewer than `length` batches.
         """
 
@@ -68,7 +70,8 @@ class LogStorage(ABC):
     def replace_prefix(self, length: int, batches: Sequence[RecordBatch]) -> None:
         """Replace the first `length` batches by `batches`, atomically.
 
-        The new batches are flushed. A batch after them is flushed if it was flushed before.
+        The new batches are flushed. A batch behind them is flushed if it was before.
+
         Raises: SimulationError if the log has fewer than `length` batches.
         """
 
@@ -79,14 +82,14 @@ class LogStorage(ABC):
 
     @abstractmethod
     def flush(self) -> None:
-        """Write all batches to the disk and move the flush mark to the end. Waits for the disk."""
+        """Write all batches to the disk, wait for it, and move the flush mark to the end."""
 
     @abstractmethod
     def write_back(self) -> None:
         """Move the flush mark to the end without waiting for the disk.
 
-        An operating system also writes its page cache to the disk by itself after some time. The
-        simulation of the operating system calls this method then.
+        An operating system writes its page cache to the disk by itself after some time. The lab
+        calls this method to simulate that.
         """
 
 
@@ -115,7 +118,4 @@ class Storage(ABC):
 
     @abstractmethod
     def take_recoveries(self) -> tuple[LogRecovery, ...]:
-        """Return the losses found when the disk was opened, sorted by partition.
-
-        A later call does not return them again.
-        """
+        """Return the losses that were found since the last call, sorted by partition."""

@@ -1,8 +1,6 @@
-"""The trace events of a replica. Each function builds the event of one kind.
+"""The events that a replica writes to the trace, the recording of a run.
 
-The trace is the recording of a run: a table with one row for each event. A leader epoch is the
-number of a partition's leadership. The high watermark is the offset below which every in-sync
-replica has the records.
+Each function builds the event of one kind.
 """
 
 from partition_log.log import PartitionLog
@@ -11,7 +9,7 @@ from protocol.trace import TraceEvent, TraceKind
 
 
 def became_leader(log: PartitionLog, leader_epoch: LeaderEpoch) -> TraceEvent:
-    """Return BECAME_LEADER, for applied metadata with a new leader epoch."""
+    """Return BECAME_LEADER, because the metadata has made this replica leader in a new epoch."""
     return TraceEvent(
         kind=TraceKind.BECAME_LEADER,
         partition=str(log.topic_partition),
@@ -33,7 +31,7 @@ def became_follower(
 
 
 def log_truncated(log: PartitionLog, leader_epoch: LeaderEpoch, from_offset: Offset) -> TraceEvent:
-    """Return LOG_TRUNCATED of a log that ended at `from_offset` before."""
+    """Return LOG_TRUNCATED. The log ended at `from_offset` before the truncation."""
     return TraceEvent(
         kind=TraceKind.LOG_TRUNCATED,
         partition=str(log.topic_partition),
@@ -44,9 +42,9 @@ def log_truncated(log: PartitionLog, leader_epoch: LeaderEpoch, from_offset: Off
 
 
 def high_watermark_moved(log: PartitionLog, leader_epoch: LeaderEpoch) -> tuple[TraceEvent, ...]:
-    """Return HIGH_WATERMARK for a partition of `__consumer_offsets`, nothing for another one.
+    """Return HIGH_WATERMARK, but only for a partition of `__consumer_offsets`.
 
-    The high watermark of a data partition moves with every batch, which would be too many rows.
+    In a data partition the high watermark moves with every batch, which would be too many rows.
     """
     if log.topic_partition.topic != CONSUMER_OFFSETS:
         return ()

@@ -1,9 +1,9 @@
 """TransactionIndex: the ends of the transactions in a log, and the last stable offset.
 
-A marker ends the open transaction of its producer. A commit marker makes the transaction's records
-*count*. After an abort marker they do not count: consumers with read_committed skip them, and a
-compaction removes them. The *last stable offset* is the offset below which every transaction has
-ended.
+A transaction ends with a marker of its producer, which commits or aborts it. The records of an
+aborted transaction do not count: consumers with read_committed skip them, and a compaction removes
+them. The last stable offset is the offset below which no transaction is open.
+
 Source: Kafka `TransactionIndex`, `UnifiedLog.lastStableOffset`, `collectAbortedTransactions`.
 DEVIATION: the index is computed from the batches when it is needed; Kafka stores one with each
 segment.
@@ -18,31 +18,30 @@ from protocol.records.control import decode_marker
 
 
 class TransactionIndex:
-    """The transactions of one log, according to the markers below `up_to`.
+    """The transactions of one log, as far as their markers are below `up_to`.
 
-    `up_to` is the high watermark by default. Attribute, to read only: `last_stable_offset`, at most
-    `up_to`.
+    `up_to` is the high watermark by default. `last_stable_offset` is never above it.
     """
 
     def __init__(self, log: PartitionLog, up_to: int | None = None) -> None:
         self._up_to = log.high_watermark if up_to is None else up_to
         self.last_stable_offset: int = self._up_to
         self._ends: dict[int, tuple[list[int], list[bool]]] = {}
-        """Producer id -> offsets of its markers, and for each marker True if it is a commit."""
+        """Producer id -> the offsets of its markers, and for each of them True if it commits."""
         self._last_batches: dict[int, int] = {}
-        """Producer id -> base offset of its last data batch, or of its last marker if it has no
-        data batch."""
+        """Producer id -> base offset of its last data batch. If it has none, that of its last
+        marker."""
         if log.producers.had_any:
             self._read(log)
 
     def counts(self, batch: RecordBatch) -> bool | None:
-        """Return True if the records of `batch` count.
+        """Return True if the records of `batch` count, False if their transaction was aborted.
 
-        False if its transaction was aborted, None if its transaction is open.
+        The result is None if their transaction is open, so that this is not decided yet.
         """
         if not batch.is_transactional or batch.is_control:
             return True  # the batch has no records of a transaction
-        # The producer's first marker after the batch ended the batch's transaction.
+        # The first marker of the producer after the batch has ended the batch's transaction.
         offsets, commits = self._ends.get(batch.producer_id, ((), ()))
         end = bisect_right(offsets, batch.base_offset)
         return commits[end] if end < len(commits) else None
@@ -52,14 +51,14 @@ class TransactionIndex:
         return self.counts(batch) is False
 
     def is_last_of_producer(self, batch: RecordBatch) -> bool:
-        """Return True if a restarted replica learns the epoch of the batch's producer from `batch`.
+        """Return True if a restarted replica needs `batch` to know the epoch of its producer.
 
         A compaction must keep the header of such a batch, even if it removes all its records.
         """
         return self._last_batches.get(batch.producer_id) == batch.base_offset
 
     def _read(self, log: PartitionLog) -> None:
-        """Read the transactions of a log from its batches."""
+        """Find the transactions of a log in its batches."""
         storage = log.storage
         first_open: dict[int, int] = {}  # producer id -> first offset of its open transaction
         has_data: dict[int, bool] = {}  # producer id -> True after its first data batch
@@ -68,15 +67,13 @@ class TransactionIndex:
             producer_id = batch.producer_id
             if producer_id == NO_PRODUCER_ID:
                 continue
-            # `_last_batches` has the last data batch, even if a marker follows it. Both have the
-            # producer's epoch, but only a data batch has the last sequence number. So a marker is
-            # noted only before the first data batch.
+            # If a marker follows the last data batch, the data batch stays in `_last_batches`. Both
+            # have the producer's epoch, but only the data batch has its last sequence number.
             if not (batch.is_control and has_data.get(producer_id, False)):
                 self._last_batches[producer_id] = batch.base_offset
             has_data[producer_id] = has_data.get(producer_id, False) or not batch.is_control
 
-            # A batch at `up_to` or above may still be lost, so it neither begins nor ends a
-            # transaction here.
+            # A batch at `up_to` or above may still be lost, so it does not count here.
             if batch.next_offset > self._up_to:
                 continue
             if not batch.is_control:
