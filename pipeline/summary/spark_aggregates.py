@@ -5,7 +5,8 @@ processed. It stays small even for a long run, because it has rows for faults an
 for events. So the driver (the Python process of the analysis) can collect it, and needs no other
 data. `trace_aggregates` computes the same aggregates in plain Python, from the trace of one run.
 
-Each function here is one aggregate, and gets the table that it sums up. `SUMMED_UP` lists them.
+Each function here computes one aggregate from the table that it gets. AGGREGATE_STEPS at the end
+lists all functions with their tables.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -59,13 +60,13 @@ def _member_counts(client_phases: DataFrame) -> DataFrame:
 
     A member notices a fault when it gives its coordinator up. The way is told by two columns:
 
-    - `noticed_by`: why the member gave it up, such as `NOT_COORDINATOR`.
+    - `noticed_by`: why the member gave its coordinator up, such as `NOT_COORDINATOR`.
     - `timeouts`: how many commits of the member had timed out until then.
 
     Both are null for members that kept their coordinator.
     """
-    # If an id or generation is not known, it is null. The comparison then is null, too, and
-    # `count_if` does not count the member.
+    # An id or generation that is not known is null. Its comparison is null, too, and `count_if`
+    # counts only what is true.
     kept_id = F.col("member_id") == F.col("member_id_after")
     kept_generation = F.col("generation") == F.col("generation_after")
     has_left_coordinator = F.col("unknown_us").isNotNull()
@@ -83,13 +84,13 @@ def _member_counts(client_phases: DataFrame) -> DataFrame:
 def _rebalances_by_kind(rebalances: DataFrame) -> DataFrame:
     """One row for each rebalance, or one for all rebalances of a kind if these are many.
 
-    Rebalances of a kind came after the same fault, and the same coordinator began them for the same
-    reason.
+    Rebalances are of the same kind if they came after the same fault, and if the same coordinator
+    began them for the same reason.
     """
     kind = ("run", "fault", "group", "broker", "leader_epoch", "reason")
     count_of_kind = F.count("*").over(Window.partitionBy(*kind))
-    # Few rebalances are told apart by the moment at which they began, so each gets a row of its
-    # own. For many rebalances the column is null, so they share one row.
+    # If a kind has few rebalances, the moment at which they began tells them apart, and each gets a
+    # row of its own. If a kind has many rebalances, the column is null, and they share one row.
     told_apart_by = F.when(count_of_kind <= ONE_BY_ONE_MAX, F.col("started_us"))
     return (
         rebalances.where(F.col("fault").isNotNull())
@@ -115,7 +116,7 @@ def _rebalances_by_kind(rebalances: DataFrame) -> DataFrame:
 def _coordinator_pairs(tenure_overlaps: DataFrame) -> DataFrame:
     """One row per time in which groups had two coordinators.
 
-    Two brokers can also lead an offsets partition that stores no group. That does not count.
+    Two brokers can also lead an offsets partition that stores no group. Such a time does not count.
     """
     return tenure_overlaps.where(F.size("groups") > 0)
 
@@ -126,7 +127,8 @@ def _owner_sets(ownership_overlaps: DataFrame) -> DataFrame:
     There are several rows if different coordinators had assigned the partitions: broker-0 to the
     first owners and broker-1 to the second owners, for example, and later broker-1 and broker-2.
     """
-    # True if some partition still had two owners when the run ended. `max` of booleans is "any".
+    # True if some partition still had two owners when the run ended. The maximum of booleans is
+    # true if one of them is true.
     still_lasts = F.max(F.col("to_us").isNull())
     return ownership_overlaps.groupBy("run", "group", "fault", *LINEAGES).agg(
         F.count_distinct("partition").alias("partitions"),
@@ -176,8 +178,8 @@ def _felt_spreads(felt_partitions: DataFrame) -> DataFrame:
     which a partition has no owner. Rows in which the group is null are about the partitions of all
     groups of the run together.
     """
-    # A row of `felt_partitions` has a column for each measure. `explode` makes a row for each
-    # measure out of it, with the columns `measure` and `value`.
+    # A row of `felt_partitions` has a column for each measure. `explode` makes one row for each of
+    # these columns, with the name of the measure in `measure` and its value in `value`.
     measures = F.array(
         *(
             F.struct(
@@ -227,7 +229,7 @@ def _felt_counts(felt_groups: DataFrame) -> DataFrame:
     return felt_groups
 
 
-SUMMED_UP = (
+AGGREGATE_STEPS = (
     rows("bad_row_counts", _bad_row_counts, "bad_rows"),
     rows("known_runs", _known_runs, "runs"),
     rows("known_faults", _known_faults, "faults"),

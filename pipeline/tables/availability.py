@@ -1,15 +1,16 @@
 """The table `availability`: for how long was nobody served after each fault?
 
-The table has a row for each member, each data partition and each group around a fault, with its
-longest gap:
+The table has a row for each fault and each member, data partition or group, with the gap that the
+fault caused:
 
 - a member had no acknowledged commit (commit gap);
 - nobody worked on the records of a partition (processing gap);
 - a group had no active coordinator.
 
-`intermediate.gaps` lists all gaps of a run. Here, those that a fault caused are picked. If the run
-ended in the middle of a gap, the gap is open: its end (`after_us`) is null, and `pending_us` is the
-first moment at which something was missing, such as when a commit failed.
+`intermediate.gaps` lists all gaps of a run. This module picks the gap of each fault from them. If
+the run ended in the middle of a gap, the gap is open: its end (`after_us`) is null, and
+`pending_us` is the first moment at which something was missing. For example, a commit failed at
+that moment.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -99,8 +100,8 @@ def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFram
         ),
     )
     is_open = F.col("after_us").isNull() & F.col("pending_us").isNotNull()
-    # If the coordinator moved: the first gap that ends at a later coordinator, or else the open gap
-    # (there is only one, which `max` picks).
+    # If the coordinator moved, the first gap that ends at a later coordinator counts. If there is
+    # none, the open gap counts. A member has only one open gap, which `max` picks.
     first_at_later = F.min_by(_ends_of_gap(), F.when(F.col("moved") & at_later, F.col("after_us")))
     open_after_move = F.max(F.when(F.col("moved") & is_open, _ends_of_gap()))
     # If the coordinator did not move, these two are null, and the longest gap counts.
@@ -117,25 +118,25 @@ def _processing(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataF
 
 
 def _coordination(holes: DataFrame, failovers: DataFrame, tenures: DataFrame) -> DataFrame:
-    """One row per fault and group: the longest time without a coordinator.
+    """One row per fault and group: the longest time without a coordinator (a hole).
 
     A group that had no coordinator before the fault has no row.
     """
-    first = tenures.groupBy("run", "partition").agg(F.min("start_us").alias("first_us"))
+    first_tenures = tenures.groupBy("run", "partition").agg(F.min("start_us").alias("first_us"))
     in_window = (F.col("before_us") < F.col("until_us")) & (
         F.col("after_us").isNull() | (F.col("after_us") > F.col("fault_us"))
     )
-    # If such a time never ended, it counts as the longest: 2**62 is greater than any time.
+    # A hole that never ended counts as the longest: 2**62 is greater than any time.
     length = F.coalesce(F.col("after_us") - F.col("before_us"), F.lit(2**62))
     longest = F.max_by(_ends_of_gap(), F.when(in_window, _earliest(length)))
-    # If a coordinator was active all the time, the gap has the length 0, and is at the fault.
+    # If a coordinator was always active, the gap has length 0: it begins and ends at the fault.
     no_gap = F.struct(F.col("fault_us").alias("before_us"), F.col("fault_us").alias("after_us"))
     return (
-        failovers.join(first, ["run", "partition"])
+        failovers.join(first_tenures, ["run", "partition"])
         .where(F.col("first_us") <= F.col("fault_us"))
         .join(holes, ["run", "partition"], "left")
         .groupBy("run", "fault", "group", "fault_us")
-        .agg(longest.alias("longest"))  # null if there was no such time
+        .agg(longest.alias("longest"))  # null if there was no hole
         .withColumn("gap", F.coalesce("longest", no_gap))
         .withColumns({"subject_kind": F.lit("group"), "subject": F.col("group")})
         .select(*_SUBJECT, "gap.before_us", "gap.after_us")
@@ -167,7 +168,7 @@ def _around_the_fault() -> Column:
 def _length(condition: Column) -> Column:
     """Return a sort key that is greatest for the longest gap; null if `condition` is false.
 
-    An open gap counts from the moment at which something was first missing.
+    The length of an open gap counts from the moment at which something was first missing.
     """
     closed = F.col("after_us") - F.col("before_us")
     since_us = F.greatest("pending_us", "before_us")
@@ -176,7 +177,10 @@ def _length(condition: Column) -> Column:
 
 
 def _earliest(length: Column) -> Column:
-    """Return a sort key: the length. Of gaps with the same length, the earliest is the greatest."""
+    """Return a sort key that compares lengths.
+
+    If several gaps have the same length, the key of the earliest gap is the greatest.
+    """
     return F.struct(length.alias("length_us"), (-F.col("before_us")).alias("earlier"))
 
 

@@ -6,8 +6,9 @@ another (the broker chain):
 
 1. detect: from the fault until the controller elects a new leader;
 2. publish: until the new leader has read in the controller's metadata that it leads;
-3. load wait: until it begins to load the partition, because it loads one partition at a time;
-4. load: until it has read all groups and offsets, and serves them.
+3. load wait: until the new leader begins to load the partition. It may have to wait, because a
+   broker loads one partition at a time;
+4. load: until the new leader has read all groups and offsets, and serves them.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -24,7 +25,7 @@ def broker_phases(events: DataFrame, faults: DataFrame, groups: DataFrame) -> Da
 
     An election belongs to the latest fault before it that hit the partition's leader, or that lists
     the partition as affected. If a fault caused several elections, the first one that found a
-    leader counts. It can have found the old leader again, which then loads the partition once more
+    leader counts. This leader can be the old leader again, which then loads the partition once more
     in the new epoch.
     `events` has one row per event; `faults` and `groups` are the tables. Output grain: one row per
     run, fault and offsets partition that got a leader in a new epoch because of the fault.
@@ -108,8 +109,9 @@ def _decided(elections: DataFrame, faults: DataFrame) -> DataFrame:
             F.col("partitions").alias("hit_partitions"),
         )
     )
-    # A fault can have caused a later election if it hit the partition, or the partition's leader
-    # before the election. If several faults can have caused it, the latest one counts.
+    # A fault can have caused a later election if it hit the partition, or the broker that led the
+    # partition before the election. If several faults can have caused the election, the latest
+    # fault counts.
     hit_partition = F.array_contains("hit_partitions", F.col("partition"))
     hit_leader = F.coalesce(F.array_contains("nodes", F.col("old_leader")), F.lit(False))
     possible_cause = (F.col("fault_us") <= F.col("decided_us")) & (hit_partition | hit_leader)
@@ -132,7 +134,10 @@ def _decided(elections: DataFrame, faults: DataFrame) -> DataFrame:
 
 
 def _steps_of_new_leaders(events: DataFrame) -> DataFrame:
-    """One row per leadership (a broker that led an offsets partition in an epoch): its moments."""
+    """One row per broker that led an offsets partition in an epoch, with the moments of its load.
+
+    `records` and `bytes` tell how much the load read.
+    """
     kinds = (TraceKind.BECAME_LEADER, TraceKind.LOAD_STARTED, TraceKind.LOAD_COMPLETED)
     completed = F.col("kind") == TraceKind.LOAD_COMPLETED.value
     sizes = detail("records", "bytes", of=LoadCompletedDetail)
@@ -144,7 +149,7 @@ def _steps_of_new_leaders(events: DataFrame) -> DataFrame:
             _first(TraceKind.BECAME_LEADER).alias("applied_us"),
             _first(TraceKind.LOAD_STARTED).alias("load_started_us"),
             _first(TraceKind.LOAD_COMPLETED).alias("active_us"),
-            # How much was loaded, as the first LOAD_COMPLETED tells it.
+            # A broker can load a partition twice in an epoch. The first LOAD_COMPLETED counts.
             F.min_by(F.when(completed, sizes), F.when(completed, F.col("time_us"))).alias("read"),
         )
         .select("*", "read.records", "read.bytes")

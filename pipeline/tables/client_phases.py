@@ -21,12 +21,12 @@ from protocol.api import Api
 from protocol.trace import TraceKind
 
 _KEY = ("run", "fault", "group", "node")
-"""The columns that name a member after a fault. All windows and aggregations here are by them, so
-that Spark has to shuffle (redistribute) the rows only once.
+"""The columns that name a fault and a member. All windows and aggregations of this module are by
+these columns, so that Spark has to shuffle (redistribute) the rows only once.
 """
 _MEMBERSHIP = tuple(kind for kind in MEMBER_KINDS if kind is not TraceKind.RECORDS_CONSUMED)
 """Kinds of rows that only a member of a group writes. RECORDS_CONSUMED is left out, because there
-are far more rows of this kind, and a member always writes one of the others first.
+are far more rows of this kind, and a member always writes a row of another of these kinds first.
 """
 _SIGNAL_KINDS = (
     TraceKind.COORDINATOR_UNKNOWN,
@@ -38,17 +38,20 @@ _SIGNAL_KINDS = (
 COORDINATOR_FOUND, `cause` is the broker that was asked, and `peer` the broker that it named.
 """
 _MOMENTS = ("unknown", "named", "accepted")
-"""The moments that end the three phases: the coordinator is marked unknown, the newest coordinator
-is named, and it accepts the member.
+"""The moments that end the three phases: the member marks its coordinator unknown, an answer names
+the newest coordinator, and the newest coordinator accepts the member.
 """
 _ANSWERED_AT_ONCE = [Api.HEARTBEAT.label, Api.OFFSET_COMMIT.label]
-"""APIs that a coordinator answers at once. A long wait for such an answer shows that it is silent.
-Answers to JoinGroup and SyncGroup can take long because they wait for other members.
+"""APIs that a coordinator answers at once. A long wait for such an answer shows that the
+coordinator is silent. Answers to JoinGroup and SyncGroup are different: they can take long, because
+the coordinator waits for other members.
 """
 _ANSWER = "answer"
 """The `kind` of rows about an answer (`exchanges`). Other rows have the kind of their event."""
 _TIMED_APIS = [Api.JOIN_GROUP.label, Api.SYNC_GROUP.label]
-"""APIs whose time counts from their first request, even if that request was never answered."""
+"""APIs for which a column tells how long they took (`join_us`, `sync_us`). The time counts from the
+first request, even if the request was never answered.
+"""
 
 
 def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
@@ -97,9 +100,9 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     member = Window.partitionBy(*_KEY)
     signals = _signals(events).join(affected, ["run", "group"])
     # A step is the place of a row in the order of a member's rows. The columns `unknown`, `named`
-    # and `accepted` get the steps of the three rows that end the member's phases. Each is searched
-    # for after the one before it: `_names_newest` reads `unknown`, and `_is_accepted` reads
-    # `named`. So the order of these lines matters.
+    # and `accepted` get the steps of the three rows that end the member's phases. A phase begins
+    # where the phase before it ends. So the order of these lines matters: `_names_newest` reads the
+    # column `unknown`, and `_is_accepted` reads `named`.
     steps = (
         signals.where(F.col("at_us") < F.col("until_us"))
         .withColumn("unknown", F.min(_step(_is_unknown())).over(member))
@@ -129,7 +132,7 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
         _first_success(Api.SYNC_GROUP).alias("sync_us"),
     )
     has_lost_coordinator = F.col("unknown_us").isNotNull()
-    # A consumer that was no member yet had no coordinator that the fault could take away.
+    # A consumer that was not yet a member at the fault had no coordinator to lose.
     return members.where(F.col("member_since_us") < F.col("fault_us")).select(
         "run",
         "fault",
@@ -164,8 +167,8 @@ def _signals(events: DataFrame) -> DataFrame:
     `sent_us` is when the request of an answer was sent; it is null in other rows. `step` is the
     place of the row in the order of the member's rows.
     """
-    # Of the requests themselves, only JoinGroup and SyncGroup are needed, with which `join_us` and
-    # `sync_us` begin.
+    # Of the rows REQUEST_SENT, only those of JoinGroup and SyncGroup are needed: `join_us` and
+    # `sync_us` begin with them.
     is_request = F.col("kind") == TraceKind.REQUEST_SENT.value
     is_timed = F.col("api").isin(_TIMED_APIS)
     written = of_kind(events, *_SIGNAL_KINDS, TraceKind.REQUEST_SENT).where(
@@ -219,6 +222,7 @@ def _step(condition: Column) -> Column:
 
 
 def _is(kind: TraceKind) -> Column:
+    """Return whether a row is of a kind."""
     return F.col("kind") == kind.value
 
 
@@ -240,10 +244,10 @@ def _names_another() -> Column:
 def _names_coordinator() -> Column:
     """Return whether a COORDINATOR_FOUND names the newest coordinator.
 
-    If the old leader was elected again, only answers after this election count. Before it they
-    meant its old epoch. If another broker was elected, every answer that names it counts, because
-    nobody could name it before the election. A comparison of times could even be wrong then,
-    because the clocks of two machines differ.
+    If the old leader was elected again, only answers after this election count. Earlier answers
+    named the same broker, but meant its old epoch. If another broker was elected, every answer that
+    names this broker counts, because nobody could name it before the election. Here the times are
+    not compared. The comparison could be wrong, because the clocks of two machines differ.
     """
     elected_again = F.col("coordinator").eqNullSafe(F.col("old_leader"))
     before_election = elected_again & (F.col("at_us") < F.col("decided_us"))
@@ -253,8 +257,8 @@ def _names_coordinator() -> Column:
 
 def _names_newest() -> Column:
     """Return whether a row ends the phase rediscover: an answer names the newest coordinator."""
-    names_coordinator = _is(TraceKind.COORDINATOR_FOUND) & _names_coordinator()
-    return names_coordinator & (F.col("step") > F.col("unknown"))
+    names_newest = _is(TraceKind.COORDINATOR_FOUND) & _names_coordinator()
+    return names_newest & (F.col("step") > F.col("unknown"))
 
 
 def _is_accepted() -> Column:
@@ -268,8 +272,8 @@ def _is_accepted() -> Column:
     loaded_us = F.when(F.col("moved"), F.col("active_us")).otherwise(F.col("fault_us"))
     committed = _is(TraceKind.OFFSETS_COMMITTED)
     is_heartbeat = F.col("api") == Api.HEARTBEAT.label
-    unchecked = is_heartbeat & (F.col("sent_us") < loaded_us)
-    answered = (F.col("kind") == _ANSWER) & (F.col("error") == "NONE") & ~unchecked
+    sent_too_early = is_heartbeat & (F.col("sent_us") < loaded_us)
+    answered = (F.col("kind") == _ANSWER) & (F.col("error") == "NONE") & ~sent_too_early
     return (
         (committed | answered)
         & F.col("peer").eqNullSafe(F.col("coordinator"))
@@ -299,7 +303,7 @@ def _from_old() -> Column:
 def _is_wait_for_old() -> Column:
     """Return whether a heartbeat or commit to the old coordinator waited until this row.
 
-    It counts only if the member had not given the old coordinator up when it sent the request.
+    The wait counts only if the member sent the request before it gave the old coordinator up.
     """
     not_given_up = F.col("unknown_us").isNull() | (F.col("sent_us") <= F.col("unknown_us"))
     return _from_old() & F.col("api").isin(_ANSWERED_AT_ONCE) & not_given_up
@@ -312,9 +316,9 @@ def _is_commit_timeout() -> Column:
 
 
 def _is_late_heartbeat() -> Column:
-    """Return whether the old coordinator answered a heartbeat with success, and it was too late.
+    """Return whether the old coordinator answered a heartbeat with success too late.
 
-    It was too late if the new coordinator was already active.
+    It was too late if another broker was already the active coordinator.
     """
     heartbeat = F.col("api") == Api.HEARTBEAT.label
     late = F.col("at_us") >= F.col("active_us")
@@ -327,7 +331,7 @@ def _moved_away() -> Column:
 
 
 def _latest(column: str, *, before: bool) -> Column:
-    """Return the last known value of a column before the fault, or of the time after it.
+    """Return the last known value of a column before the fault, or after the fault.
 
     The generation -1, which a member has before its first generation, counts as not known.
     """
@@ -339,7 +343,7 @@ def _latest(column: str, *, before: bool) -> Column:
 
 
 def _first_success(api: Api) -> Column:
-    """Return the time from the first request of an API after the fault to its first success.
+    """Return the time from the first request of an API after the fault to the API's first success.
 
     If the first JoinGroup fails, for example, the time includes the retries.
     """

@@ -1,7 +1,8 @@
 """The table `coordinator_requests`: how many requests did each client send to coordinate its group?
 
-The report compares groups that have a coordinator with groups on ZooKeeper. The first pay for a
-change of their members with requests such as JoinGroup and SyncGroup, which are counted here.
+The report compares groups that have a coordinator with groups that coordinate through ZooKeeper.
+When the members of a group change, a group with a coordinator pays with requests such as JoinGroup
+and SyncGroup. They are counted here.
 """
 
 from pyspark.sql import DataFrame

@@ -5,8 +5,8 @@ A row is about one tenure: the time in which one broker serves the groups of one
 partition (has read its groups into memory). It ends when the broker unloads the partition, or dies.
 
 An old coordinator that is paused or cut off by the network does not know that it was replaced, and
-goes on. So two tenures of a partition can overlap. To explain this, a row also tells how long the
-broker was paused or cut off.
+goes on. So two tenures of a partition can overlap. To explain an overlap, a row also tells how long
+the broker was paused or cut off.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -58,6 +58,7 @@ def coordinator_tenures(events: DataFrame, spans: DataFrame, impairments: DataFr
         F.col("start_us").alias("other_start_us"),
         F.col("end_us").alias("other_end_us"),
     )
+    # The time that two tenures have in common; negative if they do not overlap.
     shared = F.least("end_us", "other_end_us") - F.greatest("start_us", "other_start_us")
     overlaps = (
         spans.join(other, ["run", "partition"])
@@ -102,7 +103,10 @@ def tenure_spans(events: DataFrame, runs: DataFrame) -> DataFrame:
 
 
 def _loads(events: DataFrame) -> DataFrame:
-    """One row per completed load, with the next load or unload of the partition by the process."""
+    """One row per completed load of a partition.
+
+    `next_us` and `next_kind` tell when the same process next loaded or unloaded the partition.
+    """
     steps = of_kind(events, TraceKind.LOAD_COMPLETED, TraceKind.UNLOAD_COMPLETED)
     in_order = Window.partitionBy("run", "node", "incarnation", "partition").orderBy("seq")
     return (
@@ -126,9 +130,9 @@ def _loads(events: DataFrame) -> DataFrame:
 def _with_end(tenures: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame:
     """Give each tenure the earliest of its possible ends."""
     is_after_start = F.col("died_us") >= F.col("start_us")
-    # A row of `died` is about the end of a process. Or it is about a start of the node, which
-    # proves that all older processes of the node have ended: `successor` is the incarnation that
-    # started.
+    # A row of `died` is about the end of a process, or about a start of the node. A start proves
+    # that all older processes of the node have ended. `successor` is the incarnation that started;
+    # it is null in a row about an end.
     is_of_this_life = F.col("successor").isNull() | (F.col("successor") > F.col("incarnation"))
     is_its_death = is_after_start & is_of_this_life
     with_death = (
@@ -167,8 +171,9 @@ def _acknowledged(events: DataFrame) -> DataFrame:
 
     A commit is acknowledged when its append to the log is complete.
     """
-    # A broker appends other things, too. An append was a commit if there is a row COMMIT_STORED
-    # with the same values. Only the row about the append has the leader epoch.
+    # A broker does not only append commits. An append was a commit if there is a row COMMIT_STORED
+    # with the same values in the columns `append`. The epoch is read from APPEND_COMPLETED, because
+    # COMMIT_STORED has none.
     append = ("run", "node", "incarnation", "correlation_id")
     stored = of_kind(events, TraceKind.COMMIT_STORED).select(*append).distinct()
     completed = (

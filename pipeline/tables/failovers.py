@@ -1,7 +1,7 @@
 """What each fault means for each group: did it move the group's coordinator, and to which broker?
 
-Several tables start from this. It also tells which coordinators followed later, and until when what
-happens to the group counts as an effect of the fault.
+Several tables start from the rows that are computed here. A row also tells which coordinators
+followed later, and the moment up to which changes of the group count as effects of the fault.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -91,8 +91,8 @@ def group_failovers(
             "active_us",
             F.coalesce(
                 F.min(F.when(F.col("affected"), F.col("fault_us"))).over(later_faults),
-                # Without a later fault it is the run's end, which is the `until_us` of the run's
-                # last fault.
+                # If no later fault affects the group, this is the run's end. In the table `faults`,
+                # `until_us` (here `next_fault_us`) of the run's last fault is the run's end.
                 F.max("next_fault_us").over(whole_run),
             ).alias("until_us"),
         )
@@ -100,7 +100,7 @@ def group_failovers(
 
 
 def _later(moves: DataFrame, tenures: DataFrame) -> DataFrame:
-    """One row per move: the new coordinator and all later ones, and when each became active."""
+    """One row per move of a partition: its new and its later coordinators, and when each began."""
     move = ["run", "fault", "partition"]
     served = tenures.select(
         "run", "partition", F.col("leader_epoch").alias("epoch"), "broker", "start_us"

@@ -1,10 +1,15 @@
 """The table `faults`: whom each fault of a run hit, when, and which groups it affected.
 
-A run injects the faults of its plan one after another, and writes rows about each of them into its
-trace: FAULT_INJECTED, FAULT_IN_FORCE when all its nodes have the fault, FAULT_HEALED when it is
-undone, or FAULT_MISSED if it hit nothing. The table joins these rows to one row for each fault. In
-the trace, the column `cause` of such a row is the fault's id in the plan, such as `crash-0`, and
-`peer` is the first node that it hit.
+A run injects the faults of its plan one after another, and writes rows about each fault into its
+trace:
+
+- FAULT_INJECTED when the run injects the fault;
+- FAULT_IN_FORCE when all nodes that the fault hits have it;
+- FAULT_HEALED when the fault is undone;
+- FAULT_MISSED if the fault hit nothing.
+
+The table joins these rows to one row for each fault. In the trace, the column `cause` of such a row
+is the fault's id in the plan, such as `crash-0`, and `peer` is the first node that the fault hit.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -19,8 +24,8 @@ _FIELDS = ("fault", "target", "groups", "partitions", "nodes", "from", "to")
 and `to` are the nodes on the two sides of a cut.
 """
 _UNKNOWN_FAULT = "fault"
-"""The id of a fault whose rows have no `cause`. It is needed because joins are by this id, and a
-null is equal to nothing in a join.
+"""The id of a fault whose rows have no `cause`. The rows of a fault are joined by its id. The id
+must not be null, because a null is equal to nothing in a join.
 """
 
 
@@ -32,7 +37,8 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
     - `run`, `fault` (its id in the plan), `kind` (such as crash);
     - `target`: the target as the plan names it, for example `coordinator-of(readers)`. The run
       finds out which node this is when it injects the fault;
-    - `node`: the node that the fault hit, or the first of several; `nodes`: all nodes that it hit;
+    - `node`: the node that the fault hit, or the first of several nodes; `nodes`: all nodes that
+      the fault hit;
     - `from_nodes`, `to_nodes`: the nodes at the two ends of the links that the fault hit;
     - `groups`, `partitions`: the blast radius, which is what the fault affects: the groups that
       lose their coordinator or a member, and the partitions that lose their leader or a reader;

@@ -5,8 +5,8 @@ that its lag grows, that records are processed twice, or that members are remove
 number of acknowledged records that the group has not processed yet.
 
 Only a part of the run is measured: from the moment at which all groups have all their members and
-partitions (the steady state) to the run's end. A run that never came so far is measured from its
-beginning.
+partitions (the steady state) to the run's end. A run that never reached the steady state is
+measured from its beginning.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -21,16 +21,16 @@ from protocol.trace import TraceKind
 from protocol.trace_schema import CountDetail
 
 WAIT_US = 1_000_000
-"""Only waits of 1 s or longer count. In normal work, records also wait a little, for the next poll
-or until the batch before them is done.
+"""Shortest wait that counts: 1 s. In normal work, too, records wait a little for the next poll, or
+until the batch before them is done.
 """
 _SENT_AWAY = (
     RemovalCause.SESSION_EXPIRY,
     RemovalCause.DID_NOT_REJOIN,
     RemovalCause.SYNC_DEADLINE,
 )
-"""Causes for which a coordinator removes a member that it has not heard of. The column `sent_away`
-counts such removals of members that were not gone at all.
+"""Causes with which a coordinator removes a member because it heard nothing from the member in
+time. The column `sent_away` counts such removals of members that were not gone at all.
 """
 _PARTITION = ("run", "group", "partition")
 """The columns that name a data partition of a group."""
@@ -121,18 +121,19 @@ def felt_groups(
     Nulls: none.
     """
     measured = _measured(runs, faults)
-    started = rebalances.join(F.broadcast(measured), "run").where(
+    measured_rebalances = rebalances.join(F.broadcast(measured), "run").where(
         F.col("started_us").between(F.col("start_us"), F.col("end_us"))
     )
     by_group = ["run", "group"]
-    counts = (
-        (felt_partitions, "partitions"),
-        (started, "rebalances"),
-        (_sent_away(events, impairments, measured), "sent_away"),
-    )
+    # Each of these columns is the number of a group's rows in one of these DataFrames.
+    rows_by_column = {
+        "partitions": felt_partitions,
+        "rebalances": measured_rebalances,
+        "sent_away": _sent_away(events, impairments, measured),
+    }
     counted = groups.select(*by_group)
-    for rows, name in counts:
-        number = rows.groupBy(*by_group).agg(F.count("*").alias(name))
+    for column, rows in rows_by_column.items():
+        number = rows.groupBy(*by_group).agg(F.count("*").alias(column))
         counted = counted.join(number, by_group, "left")
     owner_changes = (
         _owner_changes(ownership, measured)
@@ -150,7 +151,7 @@ def felt_groups(
 
 
 def _measured(runs: DataFrame, faults: DataFrame) -> DataFrame:
-    """One row per run: when the measured time begins and ends, and when its first fault came.
+    """One row per run: when the measured time begins and ends, and when the first fault came in it.
 
     Columns: `run`, `start_us`, `end_us`, `since_us`. Without a fault, `since_us` is the beginning
     of the measured time.
@@ -170,21 +171,22 @@ def _measured(runs: DataFrame, faults: DataFrame) -> DataFrame:
 
 
 def _unowned(ownership: DataFrame, measured: DataFrame) -> DataFrame:
-    """One row per partition that had an owner: for how long it had none after the first one.
+    """One row per partition that had an owner: for how long it was without an owner afterwards.
 
-    This is the time between two owners, and after the last one. It counts only from the beginning
-    of the measured time.
+    This is all the time between one owner and the next, and the time after the last owner. It
+    counts only from the beginning of the measured time.
     """
     in_order = Window.partitionBy(*_PARTITION).orderBy("from_us")
     rows_before = in_order.rowsBetween(Window.unboundedPreceding, -1)
-    ends_us = F.coalesce("to_us", "end_us")  # `to_us` is null if it was the run's end
+    ends_us = F.coalesce("to_us", "end_us")  # `to_us` is null if the run's end ended the interval
     spans = ownership.join(F.broadcast(measured), "run").withColumn("ends_us", ends_us)
     first_us = F.min("from_us").over(Window.partitionBy(*_PARTITION))
-    # `hole_us` is the time without an owner before the interval of a row. It begins when all
-    # earlier intervals have ended, because two owners can overlap.
+    # `hole_us` is the time without an owner before the interval of a row. The intervals of two
+    # owners can overlap. So the time without an owner begins when all earlier intervals have ended.
     owned_until_us = F.greatest("start_us", first_us, F.max("ends_us").over(rows_before))
     hole_us = F.greatest(F.col("from_us") - owned_until_us, F.lit(0))
-    # `tail_us` is the time after the last owner.
+    # `tail_us` is the time after the last owner. `start_us` and `end_us` are the same in all rows
+    # of a partition, and `max` picks this value.
     last_us = F.greatest(F.max("start_us"), F.min("from_us"), F.max("ends_us"))
     tail_us = F.greatest(F.max("end_us") - last_us, F.lit(0))
     return (
@@ -212,8 +214,8 @@ def _levels(events: DataFrame, partitions: DataFrame) -> DataFrame:
         F.col("time_us").alias("at_us"),
         F.lit(None).cast("long").alias("begun_us"),
         F.lit(False).alias("processed"),
-        # The offset behind the batch's last record. If the trace does not tell its first offset or
-        # its number of records, these are at least 0 and 1.
+        # The offset behind the batch's last record. If the trace does not tell the batch's first
+        # offset or its number of records, the smallest possible values (0 and 1) are assumed.
         (F.coalesce("offset", F.lit(0)) + F.coalesce(count, F.lit(1))).alias("next_offset"),
     )
     consumed = batches(events).select(
@@ -223,7 +225,7 @@ def _levels(events: DataFrame, partitions: DataFrame) -> DataFrame:
         F.lit(True).alias("processed"),
         (F.col("last") + 1).alias("next_offset"),
     )
-    # A produced batch belongs to no group. It counts for each group that has the partition.
+    # A produced batch belongs to no group. It gets a row for each group that reads the partition.
     steps = (
         produced.join(partitions.select(*_PARTITION), ["run", "partition"])
         .unionByName(consumed)
@@ -236,15 +238,15 @@ def _levels(events: DataFrame, partitions: DataFrame) -> DataFrame:
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
 
-    def reached(processed: Column) -> Column:
-        # How far the partition was produced, or processed, up to a row.
-        return F.coalesce(F.max(F.when(processed, F.col("next_offset"))).over(so_far), F.lit(0))
+    def reached(condition: Column) -> Column:
+        """Return the highest `next_offset` up to a row, of rows that meet the condition."""
+        return F.coalesce(F.max(F.when(condition, F.col("next_offset"))).over(so_far), F.lit(0))
 
-    processed = F.col("processed")
+    is_processed = F.col("processed")
     # A member can process a record before the record's producer gets its acknowledgement. Then the
     # difference is negative, and the lag 0.
-    lag = F.greatest(reached(~processed) - reached(processed), F.lit(0))
-    return steps.withColumns({"lag": lag, "nth": F.count_if(processed).over(so_far)})
+    lag = F.greatest(reached(~is_processed) - reached(is_processed), F.lit(0))
+    return steps.withColumns({"lag": lag, "nth": F.count_if(is_processed).over(so_far)})
 
 
 def _waited(levels: DataFrame) -> DataFrame:
@@ -252,18 +254,18 @@ def _waited(levels: DataFrame) -> DataFrame:
 
     Only waits of WAIT_US or longer count.
     """
-    # `nth` counts the processed batches. So the rows with the same `nth` are a processed batch, and
-    # the batches that were produced before the next one was processed. In this time there is at
-    # most one wait. It begins with the first of these rows that has a lag above 0. `begun_us` is
-    # when the work on the processed batch began.
+    # `nth` counts the processed batches. So the rows with the same `nth` are one processed batch,
+    # and the batches that were produced between it and the next processed batch. In this time there
+    # is at most one wait: it begins with the first of these rows that has a lag above 0. `begun_us`
+    # is when the work on the processed batch began.
     between_batches = [*_PARTITION, "nth"]
     waits = levels.groupBy(*between_batches, "start_us", "end_us").agg(
         F.min(F.when(F.col("lag") > 0, F.col("at_us"))).alias("from_us"),
         F.min("begun_us").alias("begun_us"),
     )
-    # A wait ends when the work on any later batch first begins. It is not enough to look at the
-    # next batch, because if two members own the partition at the same time, the one that
-    # finishes later can have begun earlier.
+    # A wait ends when the work on any later batch first begins. The rows are in the order in which
+    # batches were finished. If two members own the partition at the same time, the batch that was
+    # finished later can have been begun earlier. So it is not enough to look at the next batch.
     later = Window.partitionBy(*_PARTITION).orderBy("nth").rowsBetween(1, Window.unboundedFollowing)
     to_us = F.coalesce(F.min("begun_us").over(later), F.col("end_us"))
     # Only the part of a wait in the measured time counts.
@@ -281,15 +283,17 @@ def _waited(levels: DataFrame) -> DataFrame:
 def _peaks(levels: DataFrame) -> DataFrame:
     """One row per partition: the greatest lags before the first fault and after it.
 
-    The first is `lag_usual`, and the second `lag_peak`, at the moment `lag_peak_us`.
-    `usual_again_us` is when the lag was at most `lag_usual` again.
+    - `lag_usual`: the greatest lag before the first fault.
+    - `lag_peak`: the greatest lag after the first fault.
+    - `lag_peak_us`: the moment of `lag_peak`; null if `lag_peak` is not above `lag_usual`.
+    - `usual_again_us`: when the lag was at most `lag_usual` again.
     """
     at_us = F.col("at_us")
     # `since_us` is when the first fault came.
     before_fault = (at_us >= F.col("start_us")) & (at_us < F.col("since_us"))
     after_fault = (at_us >= F.col("since_us")) & (at_us <= F.col("end_us"))
-    # The greatest lag after the fault, and its moment. `max` compares the lag first. Of several
-    # moments with this lag, it picks the earliest one, because it compares the negated moments.
+    # The greatest lag after the fault, and its moment. `max` compares the lags first. If several
+    # moments have the greatest lag, `max` picks the earliest one: it compares the negated moments.
     peak = F.max(F.when(after_fault, F.struct("lag", (-at_us).alias("negated_us"))))
     peaks = (
         levels.groupBy(*_PARTITION)
@@ -317,15 +321,16 @@ def _peaks(levels: DataFrame) -> DataFrame:
 
 
 def _owner_changes(ownership: DataFrame, measured: DataFrame) -> DataFrame:
-    """One row per partition: how many owners it had one after another, and how many distinct ones.
+    """One row per partition: the numbers of its successive owners and of its distinct owners.
 
-    If the owners were A, A, B, A, there were three one after another (A, B, A), and two distinct
-    ones. Only owners in the measured time count.
+    For example, if the owners were A, A, B, A, there were three successive owners (A, B, A), and
+    two distinct owners (A, B). Only owners in the measured time count.
     """
     in_order = Window.partitionBy(*_PARTITION).orderBy("from_us", "consumer")
     in_measured_time = F.col("to_us").isNull() | (F.col("to_us") >= F.col("start_us"))
     previous_consumer = F.lag("consumer").over(in_order)
-    # Before the first interval there is no consumer. `coalesce` makes false of this null.
+    # The first interval has no previous consumer. The comparison is null then, and `coalesce` turns
+    # this null into false.
     is_same_owner = F.coalesce(previous_consumer == F.col("consumer"), F.lit(False))
     return (
         ownership.join(F.broadcast(measured), "run")
@@ -341,9 +346,9 @@ def _owner_changes(ownership: DataFrame, measured: DataFrame) -> DataFrame:
 
 def _sent_away(events: DataFrame, impairments: DataFrame, measured: DataFrame) -> DataFrame:
     """One row per removal of a member whose process ran and could be reached."""
-    # Which process had which member id: the node and the incarnation that wrote rows with the id.
-    # If several incarnations did, the last one counts. `first_us` is when it first wrote such a
-    # row.
+    # One row per member id: the process (node and incarnation) that wrote rows with this id. If
+    # several incarnations of the node wrote such rows, the last incarnation counts. `first_us` is
+    # when it wrote the first of them.
     lives = (
         of_kind(events, *MEMBER_KINDS)
         .where(F.col("group").isNotNull() & F.col("member").isNotNull())
@@ -368,9 +373,9 @@ def _sent_away(events: DataFrame, impairments: DataFrame, measured: DataFrame) -
         # Members that wrote no row drop out here, because nobody knows whether their process ran.
         .join(lives, ["run", "group", "member"])
     )
-    # A row of `deaths` is about the end of a process. Or it is about a start of the node, which
-    # proves that all older processes of the node have ended: `successor` is the incarnation that
-    # started.
+    # A row of `deaths` is about the end of a process, or about a start of the node. A start proves
+    # that all older processes of the node have ended. `successor` is the incarnation that started;
+    # it is null in a row about an end.
     dead = removed.join(deaths(events), ["run", "node"]).where(
         F.col("died_us").between(F.col("first_us"), F.col("at_us"))
         & (F.col("successor").isNull() | (F.col("successor") > F.col("incarnation")))

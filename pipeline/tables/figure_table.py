@@ -27,11 +27,12 @@ def figures(
     - `samples`: number of subjects that have a value; `missing`: number of subjects without a
       value;
     - `p50`, `p90`, `p99`, `max`: microseconds or counts, as `is_time` says;
-    - `from_us`, `to_us`: in which time the values were measured, in microseconds on the run's
-      clock: from the earliest beginning to the latest end over all subjects. In the broker chain,
-      this is from the fault until the coordinator is active; in the client chain, from the fault
-      until the coordinator accepts the member; in the gap chain, it is the gap. If this end did not
-      come, or if a member had to join again, it is the next fault or the run's end.
+    - `from_us`, `to_us`: the time in which the values were measured, in microseconds on the run's
+      clock. It lasts from the earliest beginning to the latest end over all subjects. In the broker
+      chain, the time of a subject lasts from the fault until the coordinator is active; in the
+      client chain, from the fault until the coordinator accepts the member; in the gap chain, the
+      time is the gap itself. If such an end did not come, or if a member had to join again, the
+      time ends with the next fault or the run's end.
 
     Nulls: `kind` if the run did not record it; `p50` to `max` if there are no samples; `p90` of
     fewer than 10 samples and `p99` of fewer than 100, because so few samples say nothing about the
@@ -44,7 +45,8 @@ def figures(
     }
     fractions = F.array(*(F.lit(percent / 100) for percent in PERCENTS))
     ends = F.broadcast(faults.select("run", "fault", "kind", F.col("until_us").alias("next_us")))
-    # If the end did not come, it is the next fault. A gap that began after this has the length 0.
+    # If the end did not come, the next fault is the end. A gap that began after the next fault ends
+    # at its own beginning.
     to_us = F.coalesce("to_us", F.greatest("from_us", "next_us"))
     summed = (
         _one_row_per_value(inputs)
@@ -53,8 +55,8 @@ def figures(
         .agg(
             F.count("value").alias("samples"),
             F.count_if(F.col("value").isNull()).alias("missing"),
-            # Spark's `percentile` would interpolate between values. This returns values that
-            # occurred.
+            # `percentile_approx` returns values that occurred. Spark's `percentile` would
+            # interpolate between values.
             F.percentile_approx("value", fractions).alias("percentiles"),
             F.max("value").alias("max"),
             F.min("from_us").alias("from_us"),
@@ -87,8 +89,8 @@ def _percentile(index: int) -> Column:
 def _one_row_per_value(inputs: dict[str, DataFrame]) -> DataFrame:
     """Turn columns into rows: one row per run, fault, subject and measure, with its value.
 
-    A row of `broker_phases`, for example, has a column for each of its measures. It becomes a row
-    for each of them.
+    A row of `broker_phases`, for example, has the columns `detect_us`, `publish_us`, `load_wait_us`
+    and `load_us`. It becomes four rows, one for each of these measures.
     """
     rows_of_tables = []
     for name, table in inputs.items():

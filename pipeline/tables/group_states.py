@@ -1,9 +1,14 @@
 """The table `group_states`: in which state was each group, from when to when?
 
 A row is one stay in a state, such as "readers was PreparingRebalance on broker-1 from 20.1 s to
-23.4 s". A state ends with the next one, when the broker unloads the group because another broker
-leads, or when the broker's process ends. If an old coordinator does not know yet that it was
-replaced, two brokers hold the group at the same time, and the table has the states on both.
+23.4 s". A state ends when one of these happens:
+
+- the group enters another state;
+- the broker unloads the group, because another broker leads the group's offsets partition;
+- the broker's process ends.
+
+If an old coordinator does not know yet that it was replaced, two brokers have the group at the same
+time, and the table has the states on both.
 """
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
@@ -84,19 +89,18 @@ def group_states(events: DataFrame, groups: DataFrame, runs: DataFrame) -> DataF
 
 
 def _steps(events: DataFrame, groups: DataFrame) -> DataFrame:
-    """One row per event about a group or an offsets partition on a broker (a step).
+    """One row per step: an event about a group or an offsets partition on a broker.
 
     - `group`: null in a step of a partition.
     - `state`: the state that the group enters; null in a step that changes no state.
-    - `counted`: how many members a GROUP_LOADED or GENERATION_STARTED lists; null in other steps.
+    - `counted`: how many members a GROUP_LOADED or GENERATION_STARTED lists; null in other steps,
+      and null if the list is missing.
     """
     details = detail("state", "to", "members", of=(GroupLoadedDetail, TransitionDetail))
     partitions_of_groups = F.broadcast(
         groups.select("run", "group", F.col("partition").alias("group_partition"))
     )
-    listed = F.when(
-        _is(TraceKind.GROUP_LOADED) | _is(TraceKind.GENERATION_STARTED), F.size("details.members")
-    )
+    size = F.when(_lists_members(), F.size("details.members"))
     return (
         of_kind(events, *_GROUP_KINDS, *_PARTITION_KINDS)
         .withColumn("details", details)
@@ -110,10 +114,13 @@ def _steps(events: DataFrame, groups: DataFrame) -> DataFrame:
             "kind",
             "generation",
             "leader_epoch",
+            # `cause_text` is the cause as a sentence for people. A row may have only `cause`, which
+            # is one word.
             F.coalesce("cause_text", "cause").alias("cause"),
+            # The state is in the field `state` of a GROUP_LOADED, and in `to` of a GROUP_STATE.
             F.coalesce("details.state", "details.to").alias("state"),
-            # Without a list, `size` can return -1.
-            F.when(listed >= 0, listed).alias("counted"),
+            # If the list is missing, the size is -1 or null, and `counted` is null.
+            F.when(size >= 0, size).alias("counted"),
         )
     )
 
@@ -121,8 +128,9 @@ def _steps(events: DataFrame, groups: DataFrame) -> DataFrame:
 def _intervals(steps: DataFrame) -> DataFrame:
     """One row per state that a group entered on a coordinator.
 
-    `next_us` is when the coordinator ended it: by its next load or change of state of the group, or
-    by the unload of the group's partition. It is null if it did none of this.
+    `next_us` is when the coordinator ended the state: it loaded the group again, moved it to
+    another state, or unloaded the group's partition. The column is null if the coordinator did none
+    of this.
     """
     of_group = Window.partitionBy(*_GROUP).orderBy("seq")
     of_partition = Window.partitionBy(*_LIFE, "partition").orderBy("seq")
@@ -165,30 +173,35 @@ def _with_members(steps: DataFrame) -> DataFrame:
     Some steps list all members. After such a step, members that are added and removed are counted
     on. A new group begins with 0 members, and a group that becomes Dead has 0 members.
     """
-    dead = _is(TraceKind.GROUP_STATE) & (F.col("state") == DEAD)
-    listed = _is(TraceKind.GROUP_LOADED) | _is(TraceKind.GENERATION_STARTED)
-    # `base` is the number of members that a step sets: the length of its list, or 0 if it is Dead.
-    # It is null for all other steps. It is a struct, so that a step whose list is missing can be
-    # told from these: then `base` is not null, but its field `n` is.
-    base = F.when(dead | listed, F.struct(F.when(dead, 0).otherwise(F.col("counted")).alias("n")))
+    # Some steps set the number of members: those with a list set its length, and a change to Dead
+    # sets 0. `number_set` is this number in a struct, and null for all other steps. The struct
+    # shows the difference between another step, which has no struct, and a step whose list is
+    # missing. The latter has a struct, in which `n` is null.
+    is_death = _is(TraceKind.GROUP_STATE) & (F.col("state") == DEAD)
+    number = F.when(is_death, 0).otherwise(F.col("counted"))
+    number_set = F.when(is_death | _lists_members(), F.struct(number.alias("n")))
     change = F.when(_is(TraceKind.MEMBER_ADDED), 1).when(_is(TraceKind.MEMBER_REMOVED), -1)
-    # `lists` counts the steps so far that set the number. It is the same for such a step and for
-    # all steps until the next one. So the window `since` begins at the last step that set the
-    # number.
+    # The column `lists` counts how many steps have set the number so far. A step that sets it has a
+    # new count, and all steps up to the next such step have the same count. So the window
+    # `since_set` begins at the last step that set the number.
     so_far = _so_far(Window.partitionBy(*_GROUP))
-    since = _so_far(Window.partitionBy(*_GROUP, "lists"))
-    # Before the first such step the group is new, and has 0 members.
-    first = F.when(F.col("lists") == 0, 0)
+    since_set = _so_far(Window.partitionBy(*_GROUP, "lists"))
+    # As long as no step has set the number, the group is new, and began with 0 members.
+    of_new_group = F.when(F.col("lists") == 0, 0)
     return (
-        steps.withColumn("lists", F.count(base).over(so_far))
-        .withColumn("base", F.last(base, ignorenulls=True).over(so_far))
-        .withColumn("changes", F.coalesce(F.sum(change).over(since), F.lit(0)))
-        .withColumn("members", (F.coalesce(first, "base.n") + F.col("changes")).cast("int"))
+        steps.withColumn("lists", F.count(number_set).over(so_far))
+        # The column `base` is the number that was set last.
+        .withColumn("base", F.last(number_set, ignorenulls=True).over(so_far))
+        .withColumn("changes", F.coalesce(F.sum(change).over(since_set), F.lit(0)))
+        .withColumn("members", (F.coalesce(of_new_group, "base.n") + F.col("changes")).cast("int"))
     )
 
 
 def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame:
-    """Give each interval the earliest of its possible ends, unless the run ended before."""
+    """Give each interval the earliest of its possible ends, unless the run ended before.
+
+    Intervals that begin after the run's end are dropped.
+    """
     # The deaths of a node become one list, so that the join below does not multiply the intervals.
     deaths_of = died.groupBy("run", "node").agg(
         F.collect_list(F.struct("died_us", "successor")).alias("deaths")
@@ -199,9 +212,9 @@ def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFra
                 "deaths",
                 lambda death: (
                     (death["died_us"] >= F.col("from_us"))
-                    # A death without a `successor` is that of the process that lived then. With
-                    # one, it is known from the start of this incarnation, which proves only that
-                    # older ones are dead.
+                    # `successor` is null if the trace has the death itself. It was the death of the
+                    # process that lived at that moment. Otherwise the trace has only the start of
+                    # the incarnation `successor`. It proves that all older incarnations are dead.
                     & (death["successor"].isNull() | (death["successor"] > F.col("incarnation")))
                 ),
             ),
@@ -222,10 +235,17 @@ def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFra
     )
 
 
+def _lists_members() -> Column:
+    """Return whether a step lists all members of the group."""
+    return _is(TraceKind.GROUP_LOADED) | _is(TraceKind.GENERATION_STARTED)
+
+
 def _so_far(window: WindowSpec) -> WindowSpec:
+    """Return the window with the rows up to the current row, in the order of the broker's rows."""
     in_order = window.orderBy("seq")
     return in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
 
 
 def _is(kind: TraceKind) -> Column:
+    """Return whether a step is of a kind."""
     return F.col("kind") == kind.value

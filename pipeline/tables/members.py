@@ -17,9 +17,9 @@ from protocol.trace_schema import MemberDetail
 def member_names(events: DataFrame) -> DataFrame:
     """Name the consumer of each member id.
 
-    The rows that a consumer wrote itself tell its node and its member id. Where they are missing,
-    the coordinator's row about the new member tells its client id. This is the same name, because a
-    consumer of the lab uses the name of its node as its client id.
+    The rows that a consumer wrote itself tell its node and its member id. If these rows are
+    missing, the coordinator's row about the new member (MEMBER_ADDED) tells its client id. A
+    consumer of coordlab uses the name of its node as its client id, so both are the same name.
     `events` has one row per event. Output grain: one row per run, group and member id.
     Columns: `run`, `group`, `member`, `consumer` (the node, or the client id). Nulls: none.
     """

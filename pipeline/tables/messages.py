@@ -1,8 +1,10 @@
 """The table `messages`: requests and answers between nodes around each fault.
 
-The report draws them as a diagram of who asked whom during a failover. So the table has requests of
-group coordination and of control, and leaves out those that carry records (Produce, and Fetch from
-a broker). An *exchange* is a request with its answer. There can be thousands around one fault.
+The report draws them as a diagram of who asked whom during a failover. So the table has requests
+for group coordination and for the control of the cluster. It leaves out requests that carry records
+(Produce, and Fetch from a broker).
+
+An *exchange* is a request with its answer. There can be thousands of exchanges around one fault.
 Therefore equal exchanges that follow one another, such as 40 heartbeats with success, become one
 row with a count, and each fault keeps at most MESSAGES_PER_FAULT rows.
 """
@@ -16,21 +18,23 @@ from protocol.api import Api
 from protocol.trace import TraceKind
 
 MESSAGES_PER_FAULT = 400
-"""Maximum number of rows of a fault. It is enough for a failover of some 30 members."""
+"""Maximum number of rows of a fault. This is enough for a failover of some 30 members."""
 BEFORE_US = 1_000_000
 AFTER_US = 1_000_000
-"""Messages are listed from BEFORE_US before the fault until AFTER_US after its last effect."""
+"""Messages are listed from BEFORE_US before the fault until AFTER_US after the fault's last effect,
+within these limits:
+"""
 AT_LEAST_US = 5_000_000
 AT_MOST_US = 120_000_000
-"""But the time after the fault is at least AT_LEAST_US long, and at most AT_MOST_US, even if an
+"""Messages are listed for at least AT_LEAST_US and at most AT_MOST_US after the fault, even if an
 effect of the fault comes later.
 """
 
 NO_ANSWER = "no answer"
 """The `outcome` of an exchange without an answer or a failure in the trace."""
-_TURNING_POINTS = [key.label for key in (Api.JOIN_GROUP, Api.SYNC_GROUP, Api.LEAVE_GROUP)]
-"""APIs that change the group. Each successful request of them has a row of its own, because a
-reader wants to see each of them.
+_TURNING_POINTS = [api.label for api in (Api.JOIN_GROUP, Api.SYNC_GROUP, Api.LEAVE_GROUP)]
+"""APIs that change the group. Each successful request of these APIs has a row of its own, because a
+reader wants to see each change.
 """
 _REQUEST = ("run", "from_node", "to_node", "api", "correlation_id")
 """The columns that name a request. Correlation ids repeat, so there can be several requests with
@@ -38,7 +42,9 @@ the same values. `_exchanges` numbers them.
 """
 _FAULT = ("run", "fault")
 _ROUTE = (*_FAULT, "from_node", "to_node", "api", "group")
-"""The columns that name a fault and a route. Exchanges of one row have the same route."""
+"""The columns that name a fault and a route. All exchanges that become one row have the same
+route.
+"""
 
 
 def messages(
@@ -57,19 +63,19 @@ def messages(
     2. Exchanges that follow one another on one route (api, from, to, group) become one row if they
        have the same outcome, member and named coordinator. They must all have begun before the
        fault, or all after it. Successes of JoinGroup, SyncGroup and LeaveGroup stay single rows.
-    3. If there are more than 400 rows, each fault keeps the most telling ones. Of many members that
-       do the same, one tells the story. So the earliest row of each kind is kept before all others;
-       rows are of a kind if they have the same API, server, group and outcome. Then the rows of one
-       client are kept together: that client comes first which has the most of these earliest rows,
-       and clients with equally many are in the order of their names.
+    3. If there are more than 400 rows, each fault keeps the most telling rows. Of many members that
+       do the same, one member tells the story. So the earliest row of each kind is kept before all
+       other rows. Rows are of the same kind if they have the same API, server, group and outcome.
+       Then the rows of one client are kept together. The client with the most earliest rows comes
+       first; clients with equally many come in the order of their names.
     `events` has one row per event; the other inputs are the tables of these names.
     Output grain: one row per run, fault and sequence of equal exchanges.
     Columns:
     - `run`, `fault`; `api`, `purpose` (of the connection), `from_node` (the client), `to_node`,
       `group`, `member`, `correlation_id`;
-    - moments of the row's first exchange in microseconds on the run's clock: `sent_us`,
-      `received_us` and `answered_us` by the server, `ended_us` (the client had the answer, or gave
-      up);
+    - moments of the row's first exchange in microseconds on the run's clock: `sent_us` (by the
+      client), `received_us` and `answered_us` (by the server), `ended_us` (the client had the
+      answer, or gave up);
     - `outcome`: NONE for success, Kafka's error, DISCONNECTED, TIMED_OUT, or `no answer`;
     - `named`: the coordinator that the answer to a FindCoordinator named;
     - `repeats`: the number of exchanges in the row; `last_ended_us`: the latest `ended_us` of these
@@ -136,13 +142,13 @@ def _exchanges(events: DataFrame) -> DataFrame:
     """One row per exchange: a request of coordination or control, and what became of it.
 
     A trace has up to four rows about a request: the client sends it, the server receives it, the
-    server answers it, and the client gets the answer or gives up. All have its correlation id.
-    But correlation ids repeat. By these rules, it is found out which request a row is about:
+    server answers it, and the client gets the answer or gives up. All four have the correlation id
+    of the request. But correlation ids repeat. These rules decide which request a row is about:
     1. A client's row about an answer belongs to the last request before it with the same
        correlation id on the same connection.
     2. A server's row does not name the connection. It belongs to the last request with the same
-       correlation id that the client had sent to the server before. If there is none, it belongs to
-       the first request after the row, because the clocks of the two nodes can differ.
+       correlation id that the client had sent to the server before. If there is no such request,
+       the row belongs to the first such request after it: the clocks of the two nodes can differ.
     3. If a request has several rows of one kind, the first one counts.
 
     The result has the columns of the table, and `begin_us` and `last_us`: the first and the last
@@ -175,10 +181,10 @@ def _exchanges(events: DataFrame) -> DataFrame:
         )
     )
     # The client's row about the answer or failure. `min` compares `seq` first, so it picks the
-    # first.
+    # first such row.
     ended = F.struct("seq", "time_us", F.coalesce("error", F.lit("NONE")).alias("error"), "named")
     exchanges = numbered.groupBy(*_REQUEST, "exchange").agg(
-        # The server's rows do not have these three, and `max` ignores their nulls.
+        # The server's rows do not have these three columns, and `max` ignores their nulls.
         *(F.max(column).alias(column) for column in ("purpose", "group", "member")),
         _first_us(TraceKind.REQUEST_SENT).alias("sent_us"),
         _first_us(TraceKind.REQUEST_RECEIVED).alias("received_us"),
@@ -186,7 +192,7 @@ def _exchanges(events: DataFrame) -> DataFrame:
         F.min(F.when(~is_sent & ~is_server, ended)).alias("ended"),
     )
     moments = ("sent_us", "received_us", "answered_us", "ended.time_us")
-    # If the trace has only the failure of a request, and not the request itself, it is left out.
+    # A request of which the trace has only the answer or the failure is left out.
     return exchanges.where(F.coalesce("sent_us", "received_us").isNotNull()).select(
         *_REQUEST,
         "exchange",
@@ -207,9 +213,9 @@ def _exchanges(events: DataFrame) -> DataFrame:
 def _sides(events: DataFrame) -> DataFrame:
     """One row per row of the trace about a listed request.
 
-    `from_node` is the client and `to_node` the server, whichever of the two wrote the row. A client
-    also writes a row COORDINATOR_FOUND after the answer to a FindCoordinator; `found` is the broker
-    that this answer named.
+    `from_node` is the client and `to_node` the server, whichever of the two wrote the row. After
+    the answer to a FindCoordinator, a client also writes a row COORDINATOR_FOUND. In this row,
+    `found` is the broker that the answer named.
     """
     # A client's row about a request has the server as `peer`, and the purpose of the connection as
     # `cause`. In a COORDINATOR_FOUND, `cause` is the server, and `peer` the broker that it named.
@@ -258,12 +264,14 @@ def _with_named(sides: DataFrame) -> DataFrame:
 def _collapse_equal(exchanges: DataFrame) -> DataFrame:
     """Make one row of equal exchanges that follow one another (rule 2 of `messages`)."""
     in_order = Window.partitionBy(*_ROUTE).orderBy("begin_us", "correlation_id", "exchange")
-    # `equal` is what must be equal within one row of the table. `new` is 1 for an exchange that
-    # begins a row, and 0 for others. So the sum of `new` is the number of the row.
-    equal = F.struct("outcome", "member", "named", F.col("begin_us") < F.col("injected_us"))
+    # `in_common` is what all exchanges of one row have in common. `new` is 1 for an exchange that
+    # begins a row, and 0 for other exchanges. So the sum of `new` is the number of the row.
+    began_before_fault = F.col("begin_us") < F.col("injected_us")
+    in_common = F.struct("outcome", "member", "named", began_before_fault)
     has_own_row = F.col("api").isin(_TURNING_POINTS) & (F.col("outcome") == "NONE")
-    # Before the first exchange of a route there is none: `lag` is null, and a row begins.
-    new = (has_own_row | ~equal.eqNullSafe(F.lag(equal).over(in_order))).cast("int")
+    # For the first exchange of a route, `lag` is null, which is not equal, and a row begins.
+    differs_from_last = ~in_common.eqNullSafe(F.lag(in_common).over(in_order))
+    new = (has_own_row | differs_from_last).cast("int")
     # The earliest exchange of a row: `min` compares `begin_us` first.
     first = F.min(
         F.struct(
@@ -293,8 +301,8 @@ def _collapse_equal(exchanges: DataFrame) -> DataFrame:
 def _keep_most_telling(rows: DataFrame) -> DataFrame:
     """Keep MESSAGES_PER_FAULT rows of each fault (rule 3 of `messages`).
 
-    `is_first` is true for the earliest row of a kind, and `firsts` is how many such rows a client
-    has.
+    The column `is_first` is true for the earliest row of a kind. The column `firsts` is the number
+    of such rows that a client has.
     """
     # The columns after `begin_us` decide between rows that begin at the same moment.
     by_time = ("begin_us", "from_node", "to_node", "api", "correlation_id", "exchange")
@@ -313,12 +321,15 @@ def _keep_most_telling(rows: DataFrame) -> DataFrame:
 
 
 def _first_us(kind: TraceKind) -> Column:
+    """Return the time of the first row of a kind."""
     return F.min(F.when(_is(kind), F.col("time_us")))
 
 
 def _up_to_here(window: WindowSpec) -> WindowSpec:
+    """Return the window with the rows up to the current row."""
     return window.rowsBetween(Window.unboundedPreceding, Window.currentRow)
 
 
 def _is(kind: TraceKind) -> Column:
+    """Return whether a row is of a kind."""
     return F.col("kind") == kind.value

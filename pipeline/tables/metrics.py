@@ -1,8 +1,8 @@
 """The table `metrics`: the values of the metrics of controllers and brokers, by Kafka's names.
 
 From time to time, each node writes the values of all its metrics into one row METRICS of the trace
-(a sample). If its process starts again, it counts from 0. So the table also has the incarnation:
-how often the process had started before.
+(a sample). If the node's process starts again, its metrics count from 0. So the table also has the
+incarnation: how often the process had started before.
 """
 
 from pyspark.sql import DataFrame

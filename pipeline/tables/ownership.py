@@ -1,15 +1,15 @@
 """The table `ownership`: which member owned which data partition, from when to when?
 
 A row is about one interval in which one member believed that it owned one partition. A member
-writes a row into the trace when it gets partitions, and one when it loses them. But a member that
-dies writes nothing, and a member that is cut off believes that it owns its partitions until it
-hears otherwise. So the table is computed in three steps:
+writes a row into the trace when it gets partitions, and another row when it loses them. But a
+member that dies writes nothing. A member that is cut off believes that it owns its partitions until
+it hears otherwise. So the table is computed in three steps:
 
-1. `ownership_intervals` pairs each assignment with the member's own row that ended it, if there is
-   one.
-2. `ownership_spans` ends the others when the member died, or with the run.
-3. `ownership` adds the leader epoch of the coordinator that made the assignment, and how long the
-   member was paused meanwhile.
+1. `ownership_intervals` pairs each assignment with the row in which the member itself told that it
+   had ended, if there is such a row.
+2. `ownership_spans` ends the other intervals when the member died, or with the run.
+3. `ownership` adds the leader epoch of the coordinator that gave the assignment, and how long the
+   member was paused during the interval.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -30,7 +30,9 @@ _ENDINGS = {
 }
 """The kinds of rows with which a member ends an interval, and the words for them in `ended_by`."""
 _INTERVAL = (*_MEMBER, "partition", "nth")
-"""The columns that name an interval; `nth` numbers the assignments of a partition to a member."""
+"""The columns that name an interval. `nth` numbers the assignments of the partition to the member,
+because each assignment begins an interval.
+"""
 
 
 def ownership(
@@ -77,7 +79,7 @@ def ownership(
         "start_offset",
         "from_us",
         F.col("ends_us").alias("to_us"),
-        # This `to_us` is the one of the spans, which is never null.
+        # The `to_us` of the spans is never null: it can be the run's end.
         (F.col("to_us") - F.col("from_us")).alias("length_us"),
         "ended_by",
         "paused_us",
@@ -91,15 +93,16 @@ def ownership_spans(events: DataFrame, intervals: DataFrame, runs: DataFrame) ->
     Output grain: one row per run, group, data partition, member and interval. Columns:
     - the columns of `ownership_intervals`, with `node` renamed to `consumer`;
     - `ended_by`: how the interval ended;
-    - `to_us`: when the interval ended; if it lasted until the run's end, this end;
+    - `to_us`: when the interval ended, which is the run's end if it lasted so long;
     - `ends_us`: when the interval ended; null if it lasted until the run's end. The table
       `ownership` has this column under the name `to_us`.
 
-    Both are in microseconds on the run's clock. Other nulls: as in `ownership`.
+    Both moments are in microseconds on the run's clock. Other nulls: as in `ownership`.
     """
     spans = _with_end(intervals, deaths(events), runs)
     end_us = F.coalesce("to_us", "run_end_us")
-    # `withColumns` computes both columns from the old `to_us`.
+    # `_with_end` gives `to_us` null if the interval lasted until the run's end. `withColumns`
+    # computes both new columns from this old `to_us`.
     return spans.withColumns(
         {"ends_us": F.col("to_us"), "to_us": F.greatest("from_us", end_us)}
     ).withColumnRenamed("node", "consumer")
@@ -111,7 +114,8 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
     Output grain: one row per run, group, data partition, member and assignment. Columns: `run`,
     `node`, `incarnation`, `group`, `partition`, `member`, `generation`, `coordinator`, `position`,
     `start_offset`, `records`, `from_us`; `next_us`: when the member ended the interval, in
-    microseconds on the run's clock; `next_by`: how it ended it, as in the column `ended_by`.
+    microseconds on the run's clock; `next_by`: how the member ended the interval, in the words of
+    the column `ended_by`.
     Nulls: as in `ownership`; `next_us` if no row of the member ended the interval. Then `next_by`
     has no meaning.
     """
@@ -128,9 +132,10 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
         .orderBy("seq")
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
-    # - `nth` is the number of the interval, because each assignment of the partition begins one.
-    # - `given_up` is true from the row on with which the member revokes or loses the partition. It
-    #   can still process a batch then, which does not count in the interval.
+    # - `nth` is the number of the interval. It is 0 in rows before the first assignment.
+    # - `given_up` becomes true in the row with which the member revokes or loses the partition, and
+    #   stays true after it. If the member still processes a batch then, the batch does not count in
+    #   the interval.
     steps = (
         _assignments(events)
         .unionByName(_processing(events))
@@ -156,7 +161,8 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
         ).alias("began"),
         F.coalesce(F.sum(F.when(~F.col("given_up"), F.col("count"))), F.lit(0)).alias("records"),
     )
-    # If the member got the same partition assigned again, this ended the interval, too.
+    # If the member did not give the partition up, it may have got the partition assigned again.
+    # This ended the interval, too.
     by_number = Window.partitionBy(*_MEMBER, "partition").orderBy("nth")
     next_from_us = F.lead("from_us").over(by_number)
     return intervals.withColumn("next_from_us", next_from_us).select(
@@ -175,9 +181,9 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
 
 
 def _assignments(events: DataFrame) -> DataFrame:
-    """One row per partition that a member was assigned, revoked or lost, with its coordinator."""
-    # A successful SyncGroup. The broker that answered it is the coordinator that gave the member
-    # its partitions.
+    """One row per partition that a member got, revoked or lost, with the member's coordinator."""
+    # The answer to a successful SyncGroup. The broker that answered is the coordinator that gave
+    # the member its partitions.
     is_sync = (
         _is(TraceKind.RESPONSE_RECEIVED)
         & (F.col("api") == Api.SYNC_GROUP.label)
@@ -192,7 +198,7 @@ def _assignments(events: DataFrame) -> DataFrame:
     assignments = (
         rows.where(~_is(TraceKind.RESPONSE_RECEIVED) | is_sync)
         .where(F.col("group").isNotNull())
-        # This is the broker that answered the last SyncGroup before the row.
+        # `synced_with` is the broker that answered the last SyncGroup before the row.
         .withColumn(
             "synced_with", F.last(F.when(is_sync, F.col("peer")), ignorenulls=True).over(so_far)
         )
@@ -241,15 +247,16 @@ def _processing(events: DataFrame) -> DataFrame:
 
 
 def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame:
-    """Add when each interval ended (`to_us`), and how (`ended_by`).
+    """Add when each interval ended (`to_us`), and how it ended (`ended_by`).
 
-    It ended with a row that the member wrote (`next_us`), or with the member's death, whichever
-    came first. If the run ended before both, `to_us` is null, and `ended_by` is "run end".
+    An interval ended with a row that the member wrote (`next_us`), or with the member's death,
+    whichever came first. If the run ended before both, `to_us` is null, and `ended_by` is
+    "run end". Intervals that begin after the run's end are dropped.
     """
     is_after_start = F.col("died_us") >= F.col("from_us")
-    # A row of `died` is about the end of a process. Or it is about a start of the node, which
-    # proves that all older processes of the node have ended: `successor` is the incarnation that
-    # started.
+    # A row of `died` is about the end of a process, or about a start of the node. A start proves
+    # that all older processes of the node have ended. `successor` is the incarnation that started;
+    # it is null in a row about an end.
     is_of_this_life = F.col("successor").isNull() | (F.col("successor") > F.col("incarnation"))
     interval = [*_MEMBER, "partition", "from_us"]
     deaths_of = (
@@ -267,7 +274,7 @@ def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFra
         F.struct(F.col("death.died_us").alias("at_us"), F.col("death.died_by").alias("why")),
     )
     run_ends = F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us")))
-    # `least` ignores nulls, and compares structs by their first field, the time.
+    # `least` ignores nulls. It compares structs by their first field, which is the time.
     earliest_end = F.least(own_end, death)
     ended_in_run = F.col("end").isNotNull() & (F.col("end.at_us") < F.col("run_end_us"))
     return (
@@ -283,7 +290,7 @@ def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFra
 def _with_epoch(intervals: DataFrame, groups: DataFrame, tenures: DataFrame) -> DataFrame:
     """Add `leader_epoch`: in which epoch the coordinator gave the assignment.
 
-    It is the epoch in which this broker last became the coordinator before the assignment.
+    This is the epoch in which the coordinator last began to serve the group before the assignment.
     """
     served = groups.select("run", "group", F.col("partition").alias("offsets_partition")).join(
         tenures.select(

@@ -22,24 +22,26 @@ def ownership_overlaps(both: DataFrame, faults: DataFrame) -> DataFrame:
     - `from_us`, `to_us` in microseconds on the run's clock;
     - `length_us`: the length of the overlap; up to the run's end if it still lasted then;
     - `first_consumer`, `first_member`, `first_generation`: the member whose interval began first;
-    - `first_coordinator`, `first_epoch`: the broker that had assigned it the partition, and in
-      which leader epoch;
+    - `first_coordinator`, `first_epoch`: the broker that had assigned the partition to this member,
+      and the leader epoch in which it did so;
     - `second_consumer`, `second_member`, `second_generation`, `second_coordinator`, `second_epoch`:
-      the other member, and the broker that had assigned it the partition;
+      the same about the other member;
     - `records_both`: number of records that both processed during the overlap;
     - `fault`: the latest fault before the overlap began;
-    - `healed_us`: when a fault was last healed before the overlap ended. If none was healed before,
-      it is when one was first healed after it. In microseconds on the run's clock.
+    - `healed_us`: the last moment before the overlap's end at which a fault was healed. If no fault
+      was healed before, it is the first such moment after the overlap's end. In microseconds on the
+      run's clock.
 
     Nulls: `to_us` if the overlap still lasted when the run ended; coordinators and epochs as in
     `ownership`; `fault` if none came before; `healed_us` if no fault was healed.
     """
-    # `first` and `second` are structs about the two intervals. `ends_us` is when the overlap ended;
-    # in contrast to `to_us`, it is not null if this was the run's end. `count` does not count the
-    # null offset of a pair that processed no record in common.
+    # `first` and `second` are structs about the two intervals. `ends_us` and `to_us` are both the
+    # overlap's end. If the overlap lasted until the run's end, `to_us` is null, and `ends_us` is
+    # the run's end. `count` leaves out the null offset of a pair that processed no record in
+    # common.
     pair = ("run", "group", "partition", "from_us", "ends_us", "to_us", "first", "second")
     overlaps = both.groupBy(*pair).agg(F.count("offset").alias("records_both"))
-    # `collect_list` leaves out the nulls of faults that were not healed.
+    # `healed_us` is null for a fault that was not healed. `collect_list` leaves out nulls.
     healings = faults.groupBy("run").agg(
         F.sort_array(F.collect_list("healed_us")).alias("healings")
     )

@@ -1,8 +1,8 @@
 """The table `processing`: how many records of each partition each member processed.
 
-The table also counts how many of them were *repeated* (a member of the group had processed the
-record before), and how many were *shared* (two members processed the record while both owned its
-partition).
+The table also counts how many of these records were *repeated*: a member of the group had processed
+the record before. And it counts how many were *shared*: two members processed the record while both
+owned its partition.
 """
 
 from pyspark.sql import DataFrame
@@ -44,7 +44,8 @@ def processing(events: DataFrame, repeats: DataFrame, both: DataFrame) -> DataFr
             F.max("at_us").alias("last_us"),
         )
     )
-    # `nth` is 1 when the group first processes a record, 2 when it does so again, and so on.
+    # `nth` is 1 when the group processes a record for the first time, 2 when it processes the
+    # record again, and so on.
     repeated = repeats.where(F.col("nth") > 1).groupBy(*_MEMBER).agg(F.count("*").alias("repeated"))
     # Each row about a pair of owners becomes two rows, one for each owner. A pair that processed no
     # record in common has a row with a null offset.

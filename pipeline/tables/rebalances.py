@@ -2,7 +2,8 @@
 
 A rebalance begins when the coordinator wants all members of a group to join again. When they have
 joined, a new generation begins. The rebalance ends when the coordinator has stored the new
-assignment. If the broker is no longer the coordinator before this, the rebalance has no end.
+assignment. If the broker stops to be the coordinator before the assignment is stored, the rebalance
+has no end.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -19,7 +20,7 @@ _GROUP = ("run", "node", "incarnation", "group")
 again; an incarnation is one life of it.
 """
 _REBALANCE = (*_GROUP, "part", "nth")
-"""The columns that name a rebalance; `_steps` explains the last two."""
+"""The columns that name a rebalance; `_steps` explains `part` and `nth`."""
 
 
 def rebalances(
@@ -68,11 +69,11 @@ def rebalances(
     steps = _steps(events)
     started = _started(steps).join(_changes(steps, names), list(_REBALANCE), "left")
     joined_us, stable_us = F.col("joined.time_us"), F.col("stable.time_us")
-    # If a coordinator fails to store an assignment, it begins the next rebalance for this reason.
-    # The row about that rebalance has the error.
+    # If a coordinator fails to store an assignment, it begins another rebalance for this reason.
+    # The error is in the row about the start of that next rebalance (`restarted`).
     is_not_stored = F.col("restarted.cause") == RebalanceCause.ASSIGNMENT_NOT_STORED.value
     started_detail = detail("client_reason", of=RebalanceStartedDetail)
-    none = F.array().cast("array<string>")
+    no_names = F.array().cast("array<string>")
     return (
         with_latest_fault(_with_epoch(started, groups, tenures), faults, "time_us")
         .join(F.broadcast(names), ["run", "group", "member"], "left")
@@ -88,9 +89,9 @@ def rebalances(
             F.coalesce("consumer", F.nullif("member", F.lit(""))).alias("consumer"),
             F.col("cause_text").alias("cause"),
             started_detail.getField("client_reason").alias("client_reason"),
-            F.coalesce("removed", none).alias("removed"),
-            F.coalesce("removed_because", none).alias("removed_because"),
-            F.coalesce("added", none).alias("added"),
+            F.coalesce("removed", no_names).alias("removed"),
+            F.coalesce("removed_because", no_names).alias("removed_because"),
+            F.coalesce("added", no_names).alias("added"),
             F.when(is_not_stored, F.col("restarted.error")).alias("store_error"),
             "fault",
             F.col("time_us").alias("started_us"),
@@ -104,13 +105,16 @@ def rebalances(
 
 
 def _steps(events: DataFrame) -> DataFrame:
-    """One row per event about a rebalance (a step), with the columns that name the rebalance.
+    """One row per step (event about a rebalance), with the columns that name the rebalance.
 
-    Example, on one coordinator: a member is removed, a rebalance starts, a member is added, another
-    rebalance starts, a generation starts. All of this is one *part*. A part ends when a generation
-    starts, when the group is loaded, or when it becomes Empty or Dead. `part` is its number, from
-    0. `nth` is the number of the rebalance in the part, from 1. A step belongs to the last
-    rebalance that has started in the part. The removal at the beginning belongs to the first one.
+    A group's steps on one coordinator are divided into parts. A part ends when a generation starts,
+    when the group is loaded, or when the group becomes Empty or Dead. For example, these five steps
+    are one part: a member is removed, a rebalance starts, a member is added, another rebalance
+    starts, a generation starts.
+
+    `part` is the number of the part, from 0. `nth` is the number of the rebalance in the part, from
+    1. A step belongs to the last rebalance that has started in the part. A step before the first
+    rebalance of the part, such as the removal in the example, belongs to the first rebalance.
     """
     kinds = (
         TraceKind.REBALANCE_STARTED,
@@ -135,7 +139,7 @@ def _steps(events: DataFrame) -> DataFrame:
     return (
         of_kind(events, *kinds)
         .withColumn("ends_part", ends_part)
-        # Other changes of the group's state are no steps.
+        # Changes to other states than Empty and Dead are no steps.
         .where(~_is(TraceKind.GROUP_STATE) | F.col("ends_part"))
         .withColumn("part", F.coalesce(F.count_if("ends_part").over(before), F.lit(0)))
         # Before the first rebalance of a part, `starts` is 0.
@@ -144,12 +148,15 @@ def _steps(events: DataFrame) -> DataFrame:
 
 
 def _started(steps: DataFrame) -> DataFrame:
-    """One row per rebalance, with its new generation, its assignment and the next rebalance.
+    """One row per rebalance, with three later steps as structs.
 
-    These are the columns `joined`, `stable` and `restarted`.
+    - `joined`: its new generation began.
+    - `stable`: its assignment was stored.
+    - `restarted`: the coordinator began the next rebalance.
     """
-    # To find the next step of a kind, the window is sorted backwards in time. Then this step is the
-    # last one of the kind in the window. A window that looks forward would take quadratic time.
+    # The window is sorted backwards in time, and ends before the current row. So the next step of a
+    # kind after the row is the last step of the kind in the window. A window that looks forward
+    # would take quadratic time.
     backwards = (
         Window.partitionBy(*_GROUP)
         .orderBy(F.desc("seq"))
@@ -167,12 +174,12 @@ def _started(steps: DataFrame) -> DataFrame:
         .withColumn("stable", next_of(TraceKind.ASSIGNMENT_STORED))
         .where(_is(TraceKind.REBALANCE_STARTED))
     )
-    # A generation or an assignment after the start of the next rebalance belongs to that one.
+    # A generation or an assignment after the start of the next rebalance belongs to the next one.
     return started.withColumns({step: _unless_restarted(step) for step in ("joined", "stable")})
 
 
 def _changes(steps: DataFrame, names: DataFrame) -> DataFrame:
-    """One row per rebalance for which members were removed or added: their consumers."""
+    """One row per rebalance for which members were removed or added, with their consumers."""
     removed, added = _is(TraceKind.MEMBER_REMOVED), _is(TraceKind.MEMBER_ADDED)
     # A static member that restarts gets a new member id, but it stays the same member.
     is_replacement = F.col("cause").eqNullSafe(F.lit(RemovalCause.STATIC_MEMBER_REPLACED.value))
@@ -192,7 +199,7 @@ def _changes(steps: DataFrame, names: DataFrame) -> DataFrame:
 def _with_epoch(started: DataFrame, groups: DataFrame, tenures: DataFrame) -> DataFrame:
     """Add `leader_epoch`: in which epoch the coordinator began the rebalance.
 
-    It is the epoch in which the broker last became the coordinator (began a tenure) before this.
+    This is the epoch of the tenure that the broker began last before the rebalance.
     """
     served = groups.select("run", "group", "partition").join(tenures, ["run", "partition"])
     epochs = served.select(
@@ -220,6 +227,6 @@ def _is(kind: TraceKind) -> Column:
 
 
 def _unless_restarted(step: str) -> Column:
-    """Return a step, or null if the coordinator began the next rebalance before it."""
+    """Return a step, or null if the coordinator began the next rebalance before the step."""
     next_start = F.col("restarted.seq")
     return F.when(next_start.isNull() | (F.col(f"{step}.seq") < next_start), F.col(step))
