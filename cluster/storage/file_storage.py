@@ -1,18 +1,14 @@
 """FileStorage: a broker's disk as real files, for node processes that can really be killed.
 
-- Frame: one batch with its length and checksum. Each partition has an append-only file of frames
-  (`log_file`).
-- Flush mark: the byte position in a log up to which a power loss keeps the log. It is stored in a
-  file of its own (`flush_marks`).
-- Recovery (`LogRecovery`): the report of what was cut off a log, and why.
-- Incarnation: one life of the broker's process; each restart begins a new one.
-- Cleaning: log compaction. It replaces the oldest batches by fewer or shorter batches.
+Each partition has one append-only file (format: `log_file`). `append` writes a batch to the page
+cache, the operating system's memory, before it returns. So after a `kill -9` at most the last batch
+is torn. When the file is opened again, the torn bytes are cut off, which LogRecovery reports.
 
-`append` writes to the page cache (the operating system's memory) before it returns. So `kill -9`
-leaves at most a torn last frame, which is cut off when the file is opened. To sync a file means to
-wait until the disk has it. A power loss is simulated after a kill: `cut_to_flush_marks` cuts each
-log at its flush mark. Batches are also kept in memory; after a file was opened, reads use only the
-batches in memory.
+A power loss takes everything that was not flushed to the disk. We simulate it after a kill:
+`cut_to_flush_marks` cuts each log at its flush mark, the position up to which it was flushed
+(`flush_marks`).
+
+All batches are also kept in memory, where they are read.
 """
 
 from collections.abc import Sequence
@@ -38,14 +34,14 @@ _MARK_SUFFIX = ".flushed"
 _CLEANED_SUFFIX = ".cleaned"
 """Suffix of a file that a cleaning is writing. If a crash left one, it is overwritten."""
 _CUTS = "cut-by-power-loss"
-"""File in which `cut_to_flush_marks` records its cuts for the broker's next incarnation."""
+"""File in which `cut_to_flush_marks` notes its cuts, for the broker's next start."""
 
 
 class FileLogStorage(LogStorage):
-    """The batches of one partition in one file, which stays open.
+    """The log of one partition, in one file, which stays open.
 
-    Invariant: the file contains exactly the frames of `_batches`. Frame i begins at
-    `_positions[i]`; the last position is the file's size.
+    The file has exactly the batches in `_batches`. Batch i begins at byte `_positions[i]`; the last
+    position is the size of the file.
     """
 
     def __init__(self, path: Path, files: Files) -> None:
@@ -58,20 +54,20 @@ class FileLogStorage(LogStorage):
         self._batches = log.batches
         self._positions = log.positions
         self._flushed_length = log.batch_count_at(self._mark.position)
-        """Number of batches below the flush mark: those that survive a power loss."""
+        """Number of batches that survive a power loss, because they are below the flush mark."""
         self._synced_length = 0
-        """Number of batches that this process has synced to the disk.
+        """Number of batches that this process has really synced to the disk.
 
-        `write_back` moves the flush mark without a sync, so this number can be lower than
-        `_flushed_length`. Syncs of an earlier process are unknown.
+        It may be lower than `_flushed_length`, because `write_back` moves the flush mark without a
+        sync.
         """
         self._is_named_on_disk = False
-        """True once this process has synced the directory, which names the log's two files."""
+        """True once this process has synced the directory, so that the log's files have names."""
         self.recovery: LogRecovery | None = None
         """Report of the cut when the file was opened; None if the file was undamaged."""
         torn_bytes = len(content) - log.end
-        # `_cut` also lowers a flush mark that is above the end of the valid log. Otherwise batches
-        # appended later, below that mark, would count as flushed before they are.
+        # If the flush mark is above the end of the log, it must be lowered, too. Otherwise batches
+        # that are appended later would count as flushed.
         if torn_bytes or self._mark.position > log.end:
             self._cut(log.end)
         if torn_bytes:
@@ -124,13 +120,12 @@ class FileLogStorage(LogStorage):
             self._synced_length = length  # `_cut` has synced the whole file
 
     def replace_prefix(self, length: int, batches: Sequence[RecordBatch]) -> None:
-        """Replace the first `length` batches by `batches`: a new file takes the log file's name.
+        """Replace the first `length` batches by `batches`, which a cleaning (log compaction) left.
 
-        The order matters if the process dies in between:
-        1. The new file is written and synced.
-        2. The new file takes the name. If the process dies here, the flush mark still has the
-           position that it had in the old file. No flushed batch is lost: a cleaning makes batches
-           only shorter, so the batches that were below this position still are below it.
+        1. A new file is written and synced.
+        2. The new file takes the name of the old one. If the process dies now, the flush mark still
+           has its position in the old file. This does no harm: a cleaning only makes a log shorter,
+           so what was below the mark is below it in the new file, too.
         3. The flush mark moves to the end of the new file.
         Raises: SimulationError if there are fewer than `length` batches; OSError, before any change
         or after the new file has taken the name.
@@ -145,7 +140,7 @@ class FileLogStorage(LogStorage):
             self._files.ftruncate(file, 0)  # a crash may have left an unfinished file
             write_all(self._files, file, b"".join(frames), at=0)
             self._files.fdatasync(file)
-            # The mark's file must exist before `sync_directory`, which syncs the names of both.
+            # Creates the mark's file, so that `sync_directory` below syncs its name, too.
             self._mark.open()
             self._files.replace(temporary, self._path)
         except OSError:
@@ -181,11 +176,12 @@ class FileLogStorage(LogStorage):
     def write_back(self) -> None:
         """Move the flush mark to the end, without a sync.
 
-        The caller calls this when a kernel would have written the page cache to the disk.
+        LogFlusher calls this when the operating system would have written the page cache to the
+        disk.
         Raises: OSError.
-        DEVIATION from a real disk: a process cannot see what the kernel has written back, so
-        `LogFlusher` computes it with the cluster's StorageModel. Only simulated power losses use
-        the mark.
+        DEVIATION from a real disk: a process cannot see what the operating system has written, so
+        `LogFlusher` computes it with the cluster's StorageModel. The mark only matters for
+        simulated power losses.
         """
         self._mark.move(self._positions[-1], sync=False)
         self._flushed_length = len(self._batches)
@@ -205,8 +201,8 @@ class FileLogStorage(LogStorage):
     def _cut(self, size: int) -> None:
         """Lower the flush mark to `size` bytes, then cut the file to that size; sync both.
 
-        Without the sync of the file, a power loss could bring back the cut bytes in the middle of
-        later appends.
+        Without the sync, a real power loss could bring the cut bytes back, in the middle of batches
+        that were appended later.
         """
         if self._mark.position > size:
             self._mark.move(size, sync=True)
@@ -260,10 +256,7 @@ class FileStorage(Storage):
         return read_checkpoint_file(self.directory / name)
 
     def take_recoveries(self) -> tuple[LogRecovery, ...]:
-        """Return the cuts by power losses and the cuts of torn frames; forget all of them.
-
-        So each cut is reported to only one incarnation of the broker.
-        """
+        """Return what was cut off since the last call, by power losses or because it was torn."""
         recoveries = list(_read_cuts(self.directory))
         if recoveries:
             self._files.unlink(self.directory / _CUTS)
@@ -283,8 +276,9 @@ class FileStorage(Storage):
 def cut_to_flush_marks(directory: Path, files: Files | None = None) -> tuple[LogRecovery, ...]:
     """Cut every log of a dead broker's disk back to its flush mark, as a power loss does.
 
-    The broker's process must be gone. Checkpoints stay. Returns the cuts, by partition; the
-    broker's next incarnation gets them from `take_recoveries`. A missing directory has no logs.
+    The broker's process must be gone. Checkpoint files stay as they are. Returns the cuts, sorted
+    by partition; the broker gets them at its next start from `take_recoveries`. If the directory
+    does not exist, there is nothing to cut.
     Raises: OSError.
     """
     files = files or Files()

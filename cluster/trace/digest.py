@@ -1,8 +1,10 @@
 """Digests of traces: two runs with equal digests wrote the same rows in the same order.
 
-A trace is a run's recorded rows of events. A digest's trail is a list of marks, one for each step
-of run time. A mark has a few digits of the digest of all rows so far. A comparison of two trails
-shows between which marks their runs began to differ.
+In virtual time, two runs of the same seed must write exactly the same trace. To check this, a
+TraceDigest computes a hash over all rows of a run. If two digests differ, one wants to know when
+the runs began to differ. For this the digest also has a *trail*: every few seconds of run time, it
+notes the first digits of the hash of all rows so far (a *mark*). The first unequal marks of two
+trails show where to look.
 """
 
 from collections.abc import Callable
@@ -14,20 +16,19 @@ from msgspec.structs import astuple, replace
 from protocol.trace import MESSAGE_KINDS, TraceRow
 
 _ROWS_PER_CHUNK = 512
-"""Number of rows that are encoded and hashed together; this takes half the time of single rows."""
+"""So many rows are hashed together, which takes half as long as one by one."""
 FIRST_STEP_US = 1_000_000
-"""Run time between two marks at first; every other step is a multiple of it."""
+"""The run time between two marks, at first. It is doubled when there are too many marks."""
 MAX_MARKS = 32
-"""Limit of a trail's marks; above it, every second mark is dropped and the step doubled."""
+"""Most marks of a trail. If there are more, every second one is dropped."""
 MARK_DIGITS = 4
-"""Number of hexadecimal digits of a mark. Unequal digests have equal marks once in 65,536 cases."""
+"""Number of hexadecimal digits of a mark. Once in 65,536 cases, two are equal by chance."""
 
 
 class TraceDigest:
-    """A row observer that keeps a digest and a count, not the rows.
+    """Computes the digest of a run's trace. It is called with each row, in the order of time.
 
-    The digest covers every column except `run`, since a run's id is not part of its events.
-    Rows come in the order of time, as they do in virtual time.
+    The column `run` is not part of the digest, because two equal runs may have different ids.
     """
 
     def __init__(self) -> None:
@@ -35,7 +36,7 @@ class TraceDigest:
         self._next_us = FIRST_STEP_US
         self._marks: list[str] = []
         """The marks of the trail so far, one for each step."""
-        # Digests of 16 bytes of different traces are equal so rarely that it does not matter.
+        # 16 bytes are enough: two different traces practically never have the same digest.
         self._hash = blake2b(digest_size=16)
         self._chunk: list[TraceRow] = []
         """Rows that are not hashed yet."""
@@ -65,7 +66,7 @@ class TraceDigest:
     def trail(self) -> str:
         """Return the trail as a text: the step and the marks.
 
-        Shape: `2s 1f3a 77b0` has the marks at 2 s and at 4 s; there are at most MAX_MARKS.
+        For example, "2s 1f3a 77b0" has a mark at 2 s and one at 4 s.
         """
         return " ".join((f"{self._step_us // FIRST_STEP_US}s", *self._marks))
 
@@ -78,10 +79,9 @@ class TraceDigest:
     def _add_marks(self, time_us: int) -> None:
         """Add the marks of all steps that end at or before a row's `time_us`.
 
-        No row came since the previous mark was due, so all marks of this call are equal.
+        If there are several, they are equal, because no row came between them.
         """
-        # A chunk ends here. So the ends of chunks depend on the rows alone, not on the calls of
-        # `hexdigest`, and equal rows give equal digests.
+        # A chunk must end at a mark, so that equal rows are always divided into equal chunks.
         self._hash_chunk()
         mark = self.hexdigest()[:MARK_DIGITS]
         while self._next_us <= time_us:
@@ -96,10 +96,9 @@ class TraceDigest:
 
 
 class EventsOnly:
-    """Passes on the rows that the run would have if it traced no messages.
+    """Passes on the rows of a run as they would be if the run had traced no messages.
 
-    The rows of messages are left out. `seq`, the number of a row in its incarnation, is set anew,
-    because rows of messages count in the original numbers.
+    It leaves out the rows of messages, and numbers the others anew (`seq`).
     """
 
     def __init__(self, observer: Callable[[TraceRow], None]) -> None:
@@ -118,10 +117,10 @@ class EventsOnly:
 
 
 def parted_between(one: str, other: str) -> tuple[int, int | None] | None:
-    """Return the two times between which the runs of two trails began to differ.
+    """Return the two times, in microseconds, between which two runs began to differ.
 
-    Returns None if the trails are equal. The later time is None if all compared marks are equal
-    although the trails differ, for instance because one has more marks. Units: microseconds.
+    `one` and `other` are their trails. Returns None if these are equal. The later time is None if
+    one trail is longer, and the marks that both have are equal.
     """
     (step, marks), (other_step, other_marks) = _parse(one), _parse(other)
     # A step is FIRST_STEP_US times a power of two, so the longer step is a multiple of the shorter

@@ -1,13 +1,12 @@
 """Trace files: rows written by each incarnation while it lives, later merged into one trace.
 
-The trace is a run's recorded rows of events. An incarnation is one life of a node, counted from 0.
-A frame is one row with its length in front. A turn of the process's asyncio loop is one pass over
-its ready callbacks.
+In real time, each node process writes the trace rows of its nodes to files: the third life of
+broker-0, for example, to `trace/broker-0-2.frames`. A file is a sequence of frames; a frame is one
+row in MessagePack, with its length in front. The process writes new rows to the page cache before
+it sends the messages that came out of the same turn of its event loop. So after a `kill -9` nobody
+has a message whose row is missing, and at most the last frame is torn.
 
-A node process appends MessagePack rows in frames to `trace/<node>-<incarnation>.frames`. It writes
-them to the page cache after each turn in which it traced any, and before it sends messages. So
-`kill -9` leaves at most a torn last frame, whose bytes readers count. `parquet` converts the merged
-rows to Parquet.
+At the end of the run the files are merged into one trace, which `parquet` writes.
 """
 
 import heapq
@@ -30,7 +29,7 @@ _READ_BYTES = 1 << 20
 """Size of the blocks in which a reader reads a file."""
 
 _sort_key = attrgetter("time_us", "node", "incarnation", "seq")
-"""Order of the rows in a trace; no two rows of a run have equal keys."""
+"""The key by which the rows of a trace are sorted; it is unique in a run."""
 
 
 class TraceFileCorrupt(Exception):
@@ -43,10 +42,7 @@ def frames_path(trace_dir: Path, node: str, incarnation: int) -> Path:
 
 
 class FrameTraceWriter:
-    """Appends rows to one file; `write` buffers, `flush` writes the buffer to the page cache.
-
-    Invariant: rows come in the order of (`time_us`, `seq`), as one incarnation traces them.
-    """
+    """Appends rows to one file. `write` puts them into a buffer, which `flush` writes."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +60,7 @@ class FrameTraceWriter:
 
     def flush(self) -> None:
         """Write the buffer. Raises: OSError, e.g. on a full disk."""
-        # A process flushes at the end of a turn, in which the incarnation may have ended.
+        # The node may have died in the turn at whose end the process flushes.
         if self._closed:
             return
         # One call may write only a part of the buffer.
@@ -151,8 +147,8 @@ def read_frames(path: Path) -> FrameFile:
 
 
 def merge_rows(sources: Sequence[Iterable[TraceRow]]) -> Iterator[TraceRow]:
-    """Merge traces, each in its own order, by (`time_us`, `node`, `incarnation`, `seq`).
+    """Merge the rows of several files into one sequence, sorted by time.
 
-    Only one row of each source is in memory, so that runs of any size can be merged.
+    Each source must be sorted already. Only one row of each is in memory at a time.
     """
     return heapq.merge(*sources, key=_sort_key)

@@ -1,7 +1,7 @@
 """Parquet traces: the rows of a finished run, in every runtime, with the schema's types.
 
-The module is separate from `files`, so that node processes, which write traces, need no Arrow. Rows
-are written and read in chunks, so that traces with millions of rows need little memory.
+Rows are written and read in chunks, so that a trace with millions of rows needs little memory. This
+is not in `files`, because node processes use that module, and should not have to import Arrow.
 """
 
 import io
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from protocol.trace import TRACE_COLUMNS, TraceRow
 
 ROWS_PER_CHUNK = 65_536
-"""Number of rows in a row group of Parquet, and largest number in memory while writing."""
+"""So many rows are kept in memory, and then written together."""
 
 _ARROW_TYPES = {"string": pa.string(), "int64": pa.int64(), "int32": pa.int32()}
 TRACE_SCHEMA = pa.schema([(name, _ARROW_TYPES[kind]) for name, kind in TRACE_COLUMNS])

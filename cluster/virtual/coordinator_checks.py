@@ -1,10 +1,10 @@
 """Checks of the appends of group coordinators, and of their answers to commits.
 
-Kafka writes groups and offsets with acks=all. A leader refuses such an append while its ISR is
-below min.insync.replicas, and acknowledges it once the high watermark has passed it. The checks
-read logs and ISRs of the broker that appends or answers; they use nothing of the coordinator. They
-do not apply if an experiment switches Kafka's own protection off (`Guards`), or if the broker has
-lost the leadership meanwhile.
+A coordinator writes groups and offsets with acks=all. So the leader must refuse the append if its
+ISR is smaller than min.insync.replicas, and must acknowledge it only when the high watermark has
+passed it. Here this is checked by looking at the log and the ISR of the broker, and not at the
+coordinator. The checks are not made if an experiment has switched off this protection (`Guards`),
+or if the broker has lost the leadership meanwhile.
 Source: Kafka GroupMetadataManager.appendForGroup, storeOffsets; Partition.appendRecordsToLeader.
 """
 
@@ -32,17 +32,17 @@ class CoordinatorChecks:
     def __init__(self, spec: ClusterSpec) -> None:
         self._config = spec.broker_config
         self._gates_answers = spec.guards.high_watermark_gate
-        """True if an answer waits until the high watermark has passed the append."""
+        """True if a commit is answered only when the high watermark has passed its record."""
         self._refuses_small_isr = (
-            # With `commits_apply_on_append` the appends have acks=1, for which no ISR is too small.
+            # With `commits_apply_on_append`, appends have acks=1, and the size of the ISR is no
+            # matter.
             spec.guards.min_insync_check and not spec.java.commits_apply_on_append
         )
         self._under_min: dict[tuple[str, int, int | None], str] = {}
-        """Evidence of appends below min.insync.replicas, by node, incarnation and correlation id.
+        """Append -> what was wrong with its ISR.
 
-        The correlation id of an append's row is the id of the append.
-        """
-        # The two dicts are caches, because commits are frequent.
+        An append is identified by node, incarnation and the correlation id of its trace row."""
+        # Both dicts are caches, because commits are frequent.
         self._partitions: dict[str, int] = {}
         """Group -> its partition of `__consumer_offsets`."""
         self._keys: dict[tuple[str, str, int], bytes] = {}
@@ -61,15 +61,14 @@ class CoordinatorChecks:
             if (
                 partition is not None
                 and self._refuses_small_isr
-                # Nearly always the ISR is complete. Then the setting min.insync.replicas need not
-                # be looked up.
+                # This is False nearly always, and saves the look-up of min.insync.replicas.
                 and len(partition.isr) < len(partition.replicas)
             ):
-                # As in Kafka, a partition with few replicas needs no more than it has.
+                # As in Kafka, a partition cannot need more replicas than it has.
                 least = min(self._min_insync_replicas(broker), len(partition.replicas))
                 if len(partition.isr) < least:
-                    # Only the row of the append's end makes this a violation. Tombstones have no
-                    # such row, because they are appended with acks=0.
+                    # It is a violation only if the append succeeds, which its next row tells.
+                    # Tombstones are appended with acks=0 and have no such row.
                     self._under_min[append] = (
                         f"{partition.topic_partition}: leader {partition.broker_id} appended at "
                         f"{row.offset} with ISR {partition.isr}, and min.insync.replicas is {least}"
@@ -105,8 +104,10 @@ class CoordinatorChecks:
 
         - OFFSET_METADATA_TOO_LARGE is the answer if the metadata is longer than
           offset.metadata.max.bytes, and only then.
-        - Each acknowledged offset is in the log below the high watermark. Since a record does not
-          name its request, an older commit of the same offset satisfies this check, too.
+        - Each acknowledged offset is in the log below the high watermark. (It may also be that of
+          an older commit of the same offset, because a record does not tell to which request it
+          belongs.)
+
         """
         check_metadata(request, response, self._config.offset_metadata_max_bytes)
         accepted = {

@@ -1,13 +1,8 @@
 """Host of one incarnation in virtual time: clocks, timers, and the end of the incarnation.
 
-`BaseHost` has the part of a host that is equal in virtual and in real time. After the incarnation's
-end, its coroutines take no further step; `dispose` frees those that are left when the run is over.
-
-- Host: the only thing that a node may touch: clock, timers, connections, storage, trace.
-- Incarnation: one life of a node, from a start to a stop or kill. Each has a host of its own.
-- Step: one resumption of a coroutine by the loop.
-- Frame: one message of a connection, or one about it (opened, closed, reset).
-- Row: one event in the trace of the run, stamped with time and node. Observers get each row.
+`BaseHost` has the part of a host that is the same in virtual and in real time. An incarnation is
+one life of a node. When it has ended, its coroutines take no further step, but they still exist;
+`dispose` frees them when the run is over.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +23,7 @@ from protocol.trace import TraceEvent
 Ts = TypeVarTuple("Ts")
 
 MAX_CLOSE_ATTEMPTS = 100
-"""A dead coroutine is abandoned if its cleanup awaits more often than this."""
+"""`dispose` gives up a coroutine whose cleanup awaits something more often than this."""
 
 FailureSink = Callable[["VirtualHost", str, BaseException], None]
 """Takes (host, name of the task or callback, exception); raises to stop the run."""
@@ -44,7 +39,7 @@ class HostTimer(LoopTimer):
     def __init__(
         self, host: "VirtualHost", callback: Callable[..., object], args: tuple[object, ...]
     ) -> None:
-        # Sets the fields of LoopTimer here: a call of super().__init__ would cost time per timer.
+        # The fields of LoopTimer are set here, because super().__init__ would cost time.
         self._callback = callback
         self._args = args
         self._cancelled = False
@@ -62,10 +57,7 @@ class HostTimer(LoopTimer):
             host.callback_failed(error)
 
     def fire(self) -> None:
-        """Make the call that came due while its host was paused, unless it was cancelled since.
-
-        The resumed host makes the calls that `keep_timer` kept.
-        """
+        """Make a call that was due while the host was paused, unless it was cancelled meanwhile."""
         if not self._cancelled:
             self._run()
 
@@ -94,9 +86,9 @@ class VirtualHost(BaseHost):
     ) -> None:
         """Create the host.
 
-        `has_run_before` is True if the node must act as if it had run for long. The first tick of
-        each of its periodic timers then comes after a random part of the period. Otherwise the
-        timers of all nodes would tick in step, which does not happen in a long-running cluster.
+        If `has_run_before` is True, the node acts as if it had run for long: each of its periodic
+        timers ticks first after a random part of its period. Otherwise the timers of all nodes
+        would tick at the same moments, which does not happen in a real cluster.
         """
         super().__init__(
             name,
@@ -116,7 +108,7 @@ class VirtualHost(BaseHost):
         self._log = log
         self._has_run_before = has_run_before
         self._kept_steps: list[LoopHandle] = []
-        """Task steps that were ready when the node was paused; they run when it resumes."""
+        """The steps for which tasks were ready when the node was paused; they run at `resume`."""
 
     # -- clocks and timers --------------------------------------------------------------------
 
@@ -124,8 +116,7 @@ class VirtualHost(BaseHost):
         """Return this node's monotonic clock in microseconds."""
         if not self.alive:
             raise self._dead()
-        # Without drift NodeClock.now_us returns the loop's time. Reading that directly saves a
-        # call: nodes ask for the time several times per input.
+        # Without drift this is the loop's time, which is read directly because nodes ask often.
         return self._clock.now_us() if self._clock.has_drifted else self._loop.current_us
 
     def wall_us(self) -> int:
@@ -158,8 +149,7 @@ class VirtualHost(BaseHost):
         self._on_failure(self, what, error)
 
     def _hold_steps(self) -> None:
-        # All tasks of an incarnation share one context (of `contextvars`), which no other task has.
-        # The loop finds the ready steps of these tasks by this context.
+        # The loop finds the steps of this host's tasks by their context.
         self._kept_steps += self._loop.withdraw(self._context)
 
     def _release_steps(self) -> None:
@@ -172,10 +162,11 @@ class VirtualHost(BaseHost):
     ) -> tuple[CloseFrame, ...]:
         """Close this host's end of each of its connections with one of `peers`.
 
-        `purposes` limits the reset to connections of these purposes; empty means all. The node
-        learns of the reset at this instant, or when it resumes. Returns one frame per connection.
-        The caller may be a callback of this very node. So the reset is posted to the loop, and no
-        connection ends in the middle of the callback.
+        If `purposes` is not empty, only connections with these purposes are closed. Returns one
+        close frame for each connection.
+
+        The caller may be a callback of this node. So the connections end only after the present
+        callback; if the node is paused, when it resumes.
         """
         closes = self.endpoint.close_frames_of_reset(peers, purposes)
         if closes:
@@ -211,20 +202,19 @@ class VirtualHost(BaseHost):
     def crash(self) -> None:
         """End the incarnation as `kill -9` does: only its kernel notifies the peers.
 
-        May be called inside a callback of this very node. If the rest of the callback calls the
-        host, the call raises HostDead.
+        This may be called inside a callback of this node. If the rest of the callback calls the
+        host, it gets HostDead.
         """
         if not self.alive:
             return
-        # `sent` are the frames with which the kernel informs the peers. `unread` are the frames
-        # that have arrived, and that the node has not taken yet.
+        # See `kernel_frames`.
         sent, unread = self.kernel_frames()
         self.retire()
         for frame in sent:
             self._network.transmit(frame)
         for frame in unread:
-            # The process never reads these frames. The network finds no live host now, and answers
-            # them as it answers every frame to a node that is down.
+            # The host is dead now, so the network answers them as it answers all frames to a dead
+            # node.
             self._network.arrive(frame)
 
     def _free_resources(self) -> None:
@@ -232,15 +222,15 @@ class VirtualHost(BaseHost):
         self._network.detach(self)
         # Cancel the steps that this host's tasks are about to take.
         self._loop.discard(self._context)
-        # The running callback may be this node's own, and may wake more of its tasks. Cancel their
-        # steps once the callback has ended.
+        # If the running callback is one of this node, it may still wake tasks. So the same again
+        # when it has ended.
         self._loop.post(self._loop.discard, self._context)
 
     def dispose(self) -> None:
         """Close the coroutines of a dead incarnation, when the run is over.
 
-        Their cleanup code runs now, against a host that refuses every call. Without this the
-        garbage collector would run it at a moment that differs from run to run.
+        Their `finally` blocks run now, and get HostDead from every call of the host. Otherwise the
+        garbage collector would run them at some other moment, which differs from run to run.
         """
         for task in self._tasks:
             # Otherwise asyncio would log "Task was destroyed but it is pending" for each task.
@@ -255,8 +245,7 @@ def _close_coroutine(coroutine: Any) -> None:  # noqa: ANN401  # typeshed: a gen
         try:
             coroutine.close()
         except RuntimeError:
-            # `close` raises this if a `finally` block of the coroutine awaits something. The next
-            # `close` ends that await, and runs the cleanup code after it.
+            # A `finally` block awaits something. The next `close` ends this await.
             continue
         except Exception:  # most often HostDead, raised by the cleanup code of the dead node
             return

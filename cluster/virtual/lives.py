@@ -1,16 +1,11 @@
 """Nodes in virtual time, over all their incarnations: start, kill, stop, pause and restart.
 
-The module has the state that outlives an incarnation (disk, clock, number of incarnations) and the
-current link rules. It must not know what a fault is. Its states are states of processes. Which
-nodes the cluster itself counts as alive is another question, which the controller's metadata
-answers.
+Each life of a node, from a start to its end, is called an incarnation, and has a host of its own.
+The disk and the clock of a node belong to its machine, so they stay from one incarnation to the
+next.
 
-- Incarnation: one live period of a node, counted from 0; each has a host of its own.
-- Act: a start, kill, stop, pause, resume or restart. `_begin(node, act)` of the base class checks
-  that the act is legal in the node's state, writes the driver's trace row, and returns the node's
-  VirtualLife.
-- Driver: the run itself, which writes rows about its own acts.
-- Link rule: the effect of a fault on frames between two nodes, for instance a cut or a delay.
+The states here (up, paused, down, ...) are those of the node's process. Which brokers the cluster
+believes to be alive is another matter, which the controller's metadata tells.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +26,7 @@ from protocol.ids import Incarnation, NodeName
 from protocol.trace import TraceEvent, TraceKind
 
 HostBuilder = Callable[[NodeName, Incarnation, MemoryStorage, NodeClock], VirtualHost]
-"""Creates the host of an incarnation, given its machine's disk and clock."""
+"""Creates the host for an incarnation of a node, on the disk and clock of its machine."""
 
 
 class VirtualLife(NodeLife):
@@ -46,10 +41,10 @@ class VirtualLife(NodeLife):
         self.node: Node | None = None
         """The node on `host`; None while it is down."""
         self.self_checking: SelfChecking | None = None
-        """The live node, if it can check itself; None otherwise.
+        """The live node, if it has checks of its own state; None otherwise.
 
-        It is set once, when the node starts, and not at each check. Checks may follow every event,
-        and `isinstance` with a protocol is slow, because it looks up every attribute.
+        It is determined when the node starts, because checks are frequent, and `isinstance` with a
+        protocol is slow.
         """
         self.is_stopping = False
         """True from a request for a controlled shutdown until the process exits."""
@@ -76,9 +71,8 @@ class VirtualLife(NodeLife):
 class VirtualLives(NodeLives[VirtualLife]):
     """Every node of a run in virtual time, and the administrator's host.
 
-    `trace` writes rows of the driver. An act raises UnknownNode if no node has the name, or if the
-    node is not in a state that the act needs. The acts are coroutines because `Runtime` declares
-    them so. None of them waits here.
+    The methods that start, kill or pause a node raise UnknownNode if there is no such node, or if
+    it is in a wrong state. They are coroutines because `Runtime` says so; none of them waits.
     """
 
     def __init__(
@@ -114,9 +108,9 @@ class VirtualLives(NodeLives[VirtualLife]):
         return status
 
     def check_invariants(self, *, thoroughly: bool = False) -> None:
-        """Make every live node that has checks check itself; call it between two events only.
+        """Make every live node that has checks check itself. Only to be called between two events.
 
-        With `thoroughly` the nodes read their logs, too.
+        If `thoroughly`, the nodes also read their logs.
         Raises: InvariantViolation that names the node.
         """
         for name, life in self._lives.items():
@@ -171,20 +165,20 @@ class VirtualLives(NodeLives[VirtualLife]):
     async def power_loss(self, node: NodeName) -> HitNode:
         """Kill the node's process and cut its logs back to what was flushed.
 
-        The peers see their connections reset, as after a crash. After the power loss of a real
-        machine they would see silence until the machine is back. A caller adds this silence by link
-        rules that cut off the node.
+        The peers see at once that their connections are reset, as after a crash. If a real machine
+        loses power, they see nothing until the machine is back. A caller that wants this cuts the
+        node off by link rules.
         """
         return self.crash_now(node, loses_power=True)
 
     def crash_now(self, node: NodeName, *, loses_power: bool = False) -> HitNode:
-        """Kill a node; may be called inside a callback, of an observer or of the node itself."""
+        """Kill a node. This may be called inside a callback, even one of the same node."""
         life = self._begin(node, LifeAct.KILL, cause=KillCause.POWER_LOSS if loses_power else None)
         host = life.live_host()
         self._end_life(life, host)
         host.crash()
-        # The node may have died inside a callback of its own. The rest of the callback may still
-        # write to its storage object, so the next incarnation gets a copy.
+        # The rest of the running callback, if it is one of this node, may still write to the disk.
+        # So the next incarnation gets a copy.
         life.storage = life.storage.copy()
         if loses_power:
             life.storage.power_loss()
@@ -199,8 +193,7 @@ class VirtualLives(NodeLives[VirtualLife]):
         life.is_stopping = True
         host = life.live_host()
         if life.node is not None:
-            # The loop makes the call, so that an exception in `shut_down` counts as a failure of
-            # the node, and does not reach this caller.
+            # Called by the loop, so that an exception counts as a failure of the node.
             host.after(0, life.node.shut_down, lambda: self._schedule_exit(life, host))
         return _hit_node(host)
 

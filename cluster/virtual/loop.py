@@ -1,18 +1,18 @@
 """VirtualLoop: an asyncio event loop whose clock jumps to the next event.
 
-Time is an integer count of microseconds. Callbacks that are due at one instant run in the order in
-which they were scheduled: first the timers for that instant, by their sequence numbers, then the
-callbacks that were scheduled during that instant. Nothing else decides the order, so the same
-callbacks give the same run.
+Time is a number of microseconds. When nothing is left to do, the clock jumps to the time of the
+next timer. Callbacks with the same time run in the order in which they were scheduled: first the
+timers that were set for this time, then what was scheduled at this time. So a run with the same
+callbacks is always the same.
 
-There are two interfaces. Tasks and futures use asyncio's own methods, with contexts and handles
-that can be cancelled. The runtime's frames and timers use cheaper methods (`post`, `post_at`,
-`call_at_us`). The methods for sockets, threads and subprocesses raise NotImplementedError, as in
-AbstractEventLoop.
-An exception from a callback leaves `run_*` at once; the loop never logs and swallows one.
+Tasks and futures of asyncio use asyncio's methods, such as `call_soon` and `call_later`. Messages
+and timers of nodes use cheaper methods, such as `post` and `call_at_us`. There are no sockets,
+threads and subprocesses: these methods raise NotImplementedError.
 
-Rejected: a subclass of asyncio.BaseEventLoop. It reaches 0.3 of this loop's speed (measured), and
-it does not keep the order of callbacks that are due at the same time.
+An exception in a callback is never logged and forgotten, as asyncio does; it ends the run.
+
+We tried a subclass of asyncio.BaseEventLoop instead. It has only 0.3 of the speed, and does not
+keep the order of callbacks with the same time.
 """
 
 import asyncio
@@ -37,23 +37,22 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 MAX_EVENTS_PER_INSTANT = 1_000_000
-"""Limit of events at one instant. Without it, a run whose callbacks schedule each other for the
-same instant would never end."""
+"""If more callbacks than this run while the time stands still, the run has an endless loop."""
 NEVER = 2**62
-"""A count of events that no run reaches, so that no check is ever due."""
+"""A number of events that no run reaches."""
 COMPACT_ABOVE = 1_000
-"""Size of the heap above which cancelled timers are removed (a compaction).
+"""When the heap has more entries than this, cancelled timers are removed from it.
 
-After a compaction the limit is twice the remaining size, but not less than this.
+Afterwards the limit is twice the number of entries that are left, but never less than this.
 """
 
 
 class Deadlock(RuntimeError):
-    """No callback is ready and no timer is armed, but the awaited future is not done."""
+    """The awaited future is not done, but there is no callback or timer that could complete it."""
 
 
 class InstantNeverEnds(RuntimeError):
-    """More than the allowed number of events happened without time passing."""
+    """Too many callbacks have run while the time stood still."""
 
 
 class LoopHandle(asyncio.TimerHandle):
@@ -68,8 +67,7 @@ class LoopHandle(asyncio.TimerHandle):
         context: contextvars.Context | None,
         when_us: int,
     ) -> None:
-        # This does not call super().__init__, which would double the cost: it asks the loop for its
-        # debug mode.
+        # super().__init__ is not called, because it would take as long again.
         self._callback = callback
         self._args = args
         self._context = contextvars.copy_context() if context is None else context
@@ -89,23 +87,23 @@ class LoopHandle(asyncio.TimerHandle):
 
 
 _Entry = tuple[Callable[..., object], tuple[object, ...]] | tuple[LoopTimer | LoopHandle, None]
-"""Either a callback and its arguments; or a handle and None. A handle may have been cancelled."""
+"""A callback and its arguments; or a handle, which may be cancelled, and None."""
 
 
 class VirtualLoop(_LoopInterface):
     """An event loop in virtual time: one thread, no input or output, first in first out.
 
-    Invariant: the heap holds only later times than now; callbacks for now are in the queue.
+    Timers for later times are in `_heap`. Callbacks for the present time are in `_ready`.
     """
 
     def __init__(self, *, max_events_per_instant: int = MAX_EVENTS_PER_INSTANT) -> None:
         self.current_us = 0
-        """Same value as now_us(), without the cost of a call. Only the loop writes it."""
+        """The present time; cheaper to read than by `now_us`. Only the loop writes it."""
         self._sequence = 0
         self._ready: deque[Any] = deque()
-        """The entries for this instant. Shape: each is an _Entry."""
+        """What is to run at the present time; each is an _Entry."""
         self._heap: list[tuple[int, int, Any, Any]] = []
-        """Shape: (when_us, sequence, *_Entry). Tuples of plain ints compare without Python code."""
+        """(when_us, sequence, *_Entry). The sequence number keeps the order of equal times."""
         self._compact_above = COMPACT_ABOVE
         self._max_events_per_instant = max_events_per_instant
         self._stopping = False
@@ -116,9 +114,7 @@ class VirtualLoop(_LoopInterface):
         self._running = False
         self._closed = False
         self.events_run = 0
-        """Number of callbacks so far. A callback that was cancelled after it became ready counts,
-        too.
-        """
+        """Number of callbacks so far."""
         self._check: Callable[[], object] | None = None
         self._check_every = 0
         self._next_check_at = NEVER
@@ -159,11 +155,10 @@ class VirtualLoop(_LoopInterface):
                 self._compact()
 
     def check_every(self, events: int, check: Callable[[], object]) -> None:
-        """Call `check` each time that `events` more callbacks have run, or a little later.
+        """Call `check` after every `events` callbacks, or a little later.
 
-        The callbacks that are ready run as one round, and the check waits for the end of the round.
-
-        The call does not count as an event. An exception from `check` leaves `run_*`.
+        The check is only made when all callbacks that are ready have run. If it raises an
+        exception, the run ends with it.
         """
         self._check, self._check_every = check, events
         self._next_check_at = self.events_run + events
@@ -176,8 +171,8 @@ class VirtualLoop(_LoopInterface):
     def discard(self, context: contextvars.Context) -> None:
         """Cancel every ready callback that would run in `context`.
 
-        All tasks of a node share one context. At a crash this cancels the steps that its tasks
-        would still take at the same instant.
+        All tasks of a node share one context. When the node dies, this prevents the steps that its
+        tasks would still take.
         """
         for handle, args in self._ready:
             if args is None and isinstance(handle, LoopHandle) and handle._context is context:
@@ -186,8 +181,8 @@ class VirtualLoop(_LoopInterface):
     def withdraw(self, context: contextvars.Context) -> list[LoopHandle]:
         """Remove every ready callback that would run in `context`, and return them in order.
 
-        The callbacks run once they are given to `schedule`: a paused node takes its ready steps
-        when it resumes.
+        When a node is paused, its tasks must not take the steps for which they are ready. When it
+        resumes, these callbacks are given to `schedule`.
         """
         taken: list[LoopHandle] = []
         for handle, args in self._ready:
@@ -196,8 +191,7 @@ class VirtualLoop(_LoopInterface):
                     # A new handle, because `cancel` below clears the arguments of this handle.
                     arguments = tuple(handle._args)
                     taken.append(LoopHandle(handle._callback, arguments, context, self.current_us))
-                # The entry stays in the queue, cancelled, because `_turn` has already counted the
-                # entries of this round.
+                # The old entry stays in the queue, because `_turn` has counted the entries already.
                 handle.cancel()
         return taken
 
@@ -310,9 +304,9 @@ class VirtualLoop(_LoopInterface):
     def interrupt(self) -> None:
         """Make the running `run_*` raise KeyboardInterrupt between two callbacks.
 
-        A signal handler calls this. The interpreter's own KeyboardInterrupt would hit a node in the
-        middle of a step and leave its state half changed. A second call before the first took
-        effect raises at once, because the running callback may never end.
+        A signal handler calls this. Python's own KeyboardInterrupt could come in the middle of a
+        callback, and leave a node half changed. A second call, before the first has had an effect,
+        does raise at once, because the running callback may never end.
         """
         if self._interrupted:
             raise KeyboardInterrupt
@@ -352,8 +346,8 @@ class VirtualLoop(_LoopInterface):
         )
 
     def _stop_when_done(self, future: "asyncio.Future[Any]") -> None:
-        # An exception may have ended the previous run after this call was scheduled. Then the call
-        # comes in the next run, which awaits another future and must not stop.
+        # If an exception has ended the run, this call may come only in the next run, which waits
+        # for another future.
         if future is self._awaited:
             self._stopping = True
 
@@ -391,8 +385,7 @@ class VirtualLoop(_LoopInterface):
                 self._next_check_at = self.events_run + self._check_every
                 self._check()
             if ready:
-                # Callbacks that these add run in the next round. So the limit need not be checked
-                # for each callback.
+                # What these callbacks schedule for now runs in the next round.
                 count = len(ready)
                 self.events_run += count
                 allowed -= count
@@ -421,8 +414,8 @@ class VirtualLoop(_LoopInterface):
             self.current_us = when_us
             allowed = self._max_events_per_instant
             if heap and heap[0][0] == when_us:
-                # The timers of this instant run from the queue: what the first of them schedules
-                # for now must run after the others. A lone timer, the usual case, runs directly.
+                # Several timers have this time. They must all run before anything that the first of
+                # them schedules, so they go into the queue.
                 ready.append((callback, args))
                 while heap and heap[0][0] == when_us:
                     ready.append(heappop(heap)[2:])
@@ -439,9 +432,8 @@ class VirtualLoop(_LoopInterface):
     def _compact(self) -> None:
         """Remove cancelled timers from the heap.
 
-        Most timers are timeouts that an answer cancels long before they are due. Without a
-        compaction nine tenths of the heap would be cancelled timers. The cost of each push and pop
-        grows with the heap.
+        Most timers are timeouts that are cancelled long before their time. If they stayed, nine
+        tenths of the heap would be cancelled timers, and each push and pop would take longer.
         """
         # The list is changed in place, because `_turn` has a reference to it. The order of the
         # timers stays, because it depends only on (when_us, sequence). In an entry, e[2] is a

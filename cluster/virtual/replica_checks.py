@@ -1,15 +1,15 @@
 """Invariants that hold between nodes: of a leader, its followers and the controller.
 
-For example, no single node can see that a leader counts a record as committed although a follower
-lacks it. In virtual time all nodes are in one process, so these checks read all of them, between
-two events. Answers to clients and followers are checked just before they leave, because a round
-trip later the wrong state may be gone.
+For example, if a leader counts a record as committed although a follower in the ISR does not have
+it, no single node can see this. In virtual time all nodes are in one process, so these checks can
+look at all of them, between two events. Answers to clients and followers are checked just before
+they are sent, because a little later the wrong state may be gone.
 
-A leader and a follower may differ without a violation: a message is on its way, a node is paused or
-cut off, or a broker has lost its disk. Therefore a follower is compared only under two conditions.
-It knows no later leader epoch than its leader, and its broker epoch is the one that its leader
-knows. A topic that was ever deleted is not compared, because a new topic of the same name begins
-with the same epochs.
+A leader and a follower often differ for good reasons: a message is on its way, a node is paused or
+cut off, or a broker has lost its disk. So a follower is compared with its leader only if it does
+not know a later leader epoch, and if its broker epoch is the one that the leader knows. A topic
+that was ever deleted is not compared, because a new topic of the same name begins with the same
+epochs.
 """
 
 from collections.abc import Mapping
@@ -103,19 +103,21 @@ class ReplicaChecks:
         """The live controller at the last check."""
         self._topics = spec.topics
         self._deleted_topics: dict[str, None] = {}
-        """Topics that were ever deleted: an ordered set."""
+        """The topics that were ever deleted, as the keys of the dict."""
         self._sent = SentBatches()
         self._checked_topics_at: tuple[ControllerNode, int] | None = None
-        """The controller, and the end of its metadata, at the last check of the spec's topics."""
+        """The controller and the end of its metadata when the topics were last checked."""
         self._compared: dict[BrokerId, tuple[BrokerNode, int]] = {}
-        """By broker: the node and the end of its metadata when they were compared last."""
+        """Broker -> its node, and how far its metadata went, when it was last compared."""
         self._config = spec.broker_config
         self._lag_max_us = spec.broker_config.replica_lag_time_max_ms * 1_000
         self._lagging_since_us: dict[tuple[Partition, int], int] = {}
-        """Leader and partition epoch -> the first check at which a follower lagged too long."""
+        """Leader and partition epoch -> when a follower was first seen to lag for too long."""
 
     def check(self, *, thoroughly: bool = False) -> None:
-        """Compare the live nodes; `thoroughly` compares logs, too.
+        """Compare the live nodes; if `thoroughly`, their logs, too.
+
+        The rules are:
 
         - The invariants of `partition_log.invariants_between_replicas`.
         - At most one broker leads a partition in an epoch.
@@ -159,8 +161,7 @@ class ReplicaChecks:
                 case CreateTopicsRequest(), CreateTopicsResponse():
                     check_created(node.image, self._config, request, response)
                 case DeleteTopicsRequest(), DeleteTopicsResponse():
-                    # Noted here, because the image forgets the deletion of a topic that is created
-                    # again.
+                    # If the topic is created again, the image no longer shows that it was deleted.
                     self._deleted_topics.update(node.image.deleted_topics)
                 case _:
                     pass
@@ -215,7 +216,7 @@ class ReplicaChecks:
     ) -> None:
         """Check the follower in each partition for which the answer has records.
 
-        The follower lacked these records when it sent the Fetch.
+        These are the partitions in which the follower was behind when it sent the Fetch.
         """
         member = BrokerId(request.replica_id)
         for topic in response.responses:
@@ -244,8 +245,8 @@ class ReplicaChecks:
             or leader.metadata.eligible_brokers.get(member) != broker.broker_epoch
         ):
             return None
-        # After the follower's restart, the leader's cache knows the new broker epoch first. Only
-        # when the metadata is published does the leader's replica get the ISR without the follower.
+        # When a follower has restarted, the leader's cache knows its new epoch first. The leader's
+        # replica gets the ISR without the follower only when the metadata is published.
         known = leader.metadata.image.partition(partition.topic_partition)
         if known is None or known.partition_epoch > partition.partition_epoch:
             return None
@@ -260,8 +261,8 @@ class ReplicaChecks:
     def _check_isr(self, partition: Partition) -> None:
         """Check that each replica that may be elected counts for the leader's high watermark.
 
-        Only a leader adds replicas to its ISR. It counts a replica from its proposal on, until it
-        knows that the controller has refused or removed it. Source: KIP-497.
+        A leader that proposes a replica for its ISR counts the replica from then on, until it knows
+        that the controller has refused or removed it. Source: KIP-497.
         """
         if self._controller is None:
             return
@@ -270,7 +271,7 @@ class ReplicaChecks:
         if stored is None or stored.leader_epoch != partition.leader_epoch:
             return
         maximal = partition.maximal_isr
-        # Nearly always the two ISRs are equal. Then the second test, which is slow, is not made.
+        # The first test is enough nearly always, and much faster.
         if stored.isr != maximal and not set(stored.isr) <= set(maximal):
             raise InvariantViolation(
                 "each member of the stored ISR counts for its leader",
@@ -283,10 +284,10 @@ class ReplicaChecks:
     def _check_lag(self, broker_id: BrokerId, leader: Partition) -> None:
         """Check that a leader proposes to remove followers that lag from its ISR in time.
 
-        A leader looks for lagging followers every replica.lag.time.max.ms / 2. So at its next look
-        a follower has lagged for 1.5 replica.lag.time.max.ms at most. If the controller refuses the
-        proposal, the leader proposes again at the look after that. The bound therefore begins anew
-        when this check sees a proposal, and when the partition epoch changes.
+        A leader looks for such followers after each half of replica.lag.time.max.ms. So it finds a
+        follower when it has lagged for 1.5 times this setting at the latest. If the controller
+        refuses the proposal, the leader tries again later. Therefore the time is counted anew
+        whenever a proposal is in flight, or the partition epoch has changed.
         Source: Kafka ReplicaManager.maybeShrinkIsr, Partition.maybeShrinkIsr.
         """
         life = self._lives[broker_name(broker_id)]
@@ -317,7 +318,7 @@ class ReplicaChecks:
         if controller is None:
             return
         image = controller.image
-        # An image changes only together with its end offset, so equal ones are checked once.
+        # An image with the same end offset has not changed since.
         if self._checked_topics_at == (controller, image.end_offset):
             return
         self._checked_topics_at = (controller, image.end_offset)

@@ -1,13 +1,9 @@
 """VirtualRuntime: a whole cluster in one process, in virtual time, from a seed.
 
-The runtime has the loop, the network, the driver's rows and the list of the tool's own failures.
-Its base class `VirtualLives` has the acts on nodes and links. The runtime must not know what a
-fault, a plan or a verdict is. Observers get the rows of the trace in the order of the events.
-
-- Driver's rows: the trace rows of the run itself, not of a node.
-- Failure of the tool: a bug of this project (a task that died), never a verdict about Kafka.
-- Tripwire: raises an exception if node code reads a real clock, real randomness or the like.
-- Host: what a node has in place of a machine. An incarnation is one life of a node, on one host.
+VirtualRuntime has the event loop, the network and the trace; its base class VirtualLives starts,
+kills and pauses nodes. The rows of the trace are passed to observers, in the order of the events.
+If a node's task dies, or an invariant is violated, this is a bug of this project. It is noted as a
+failure of the tool, and is never a finding about Kafka.
 """
 
 import asyncio
@@ -51,8 +47,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _CHECKED_CHANGES = frozenset({TraceKind.BECAME_LEADER, TraceKind.ISR_CHANGED})
-"""Rows after which nodes are compared at once, because a wrong state may not last until the next
-regular check."""
+"""After these rows, nodes are compared at once and not only at the next regular check."""
 
 
 class VirtualRuntime(VirtualLives, Runtime):
@@ -75,10 +70,12 @@ class VirtualRuntime(VirtualLives, Runtime):
     ) -> None:
         """Prepare a cluster.
 
-        copy_messages: receivers get copies of messages, encoded and decoded as between processes.
-        invariants_every: number of events of the loop after which each node checks itself. Nodes
-            also check themselves before they stop, and each answer is checked against its request.
-            None means that nothing is checked. A violation ends the run as a failure of the tool.
+        If `copy_messages` is True, receivers get copies of messages, encoded and decoded as between
+        processes.
+
+        If `invariants_every` is given, each node checks itself after this number of events, and
+        before it stops, and each answer is checked against its request. A violation ends the run,
+        as a failure of the tool.
         """
         self._seed = seed
         self._run_id = run_id
@@ -97,24 +94,24 @@ class VirtualRuntime(VirtualLives, Runtime):
         self._failures: list[str] = []
         """Texts of the tool's own failures, the oldest first."""
         self._checks_invariants = invariants_every is not None
-        """True until the first violation: further checks would only repeat it."""
+        """True if nodes are checked, until the first violation."""
         self._checks_answers = invariants_every is not None
-        """True if each answer is checked before it leaves, also after a violation."""
+        """True if each answer is checked before it is sent."""
         self._replica_checks = ReplicaChecks(self._lives, spec)
         self._controller_checks = ControllerChecks(self._lives)
         self._metrics_checks = MetricsChecks()
         self._task_checks = TaskChecks()
         self._invariants_every = invariants_every or 0
         self._nodes_due_at = self._invariants_every
-        """Value of `events_run` at which the nodes check themselves next."""
+        """The nodes check themselves next when `events_run` has reached this number."""
         if invariants_every is not None:
             loop.check_every(invariants_every, self._check_what_is_due)
-            # As the last observer, so that a row that shows a violation is in the trace.
+            # The last observer, so that a row that shows a violation is written to the trace
+            # before.
             self._observers += (self._check_row,)
         self._driver_rows = 0
         self._starts_aged = False
-        """True if the timers of a starting node first tick after a drawn part of their periods, as
-        if the node had run for long."""
+        """True if a node that starts first acts as if it had run for long; see `starts`."""
 
     def now_us(self) -> int:
         """Return microseconds since the run began, by the run's clock, which has no drift."""
@@ -133,8 +130,8 @@ class VirtualRuntime(VirtualLives, Runtime):
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run `main` to its end and return its result.
 
-        Before NodeTaskFailed, Deadlock and KeyboardInterrupt are raised, `main` is cancelled, and
-        its cleanup runs. A second Ctrl-C skips the cleanup.
+        If NodeTaskFailed, Deadlock or KeyboardInterrupt ends the run, `main` is cancelled first, so
+        that its cleanup runs. A second Ctrl-C skips the cleanup.
         Raises: exceptions of `main`; NodeTaskFailed if a node's task died, also by a tripwire;
             Deadlock if `main` waits and nothing is scheduled; KeyboardInterrupt after a Ctrl-C;
             InvariantViolation of a check between two events.
@@ -156,8 +153,8 @@ class VirtualRuntime(VirtualLives, Runtime):
     async def start(self, *, apart: bool = False) -> None:
         """Start every node of the initial cluster.
 
-        With `apart` each node starts at its drawn time, and its timers first tick after a drawn
-        part of their periods. Otherwise all nodes start now, in the spec's order.
+        If `apart` is True, each node starts at a random time, and its timers begin at random points
+        of their periods. Otherwise all nodes start now, in the order of the spec.
         Raises: ClusterStartError if a node cannot be started, after the started nodes were stopped.
         """
         began_us = self.now_us()
@@ -184,18 +181,15 @@ class VirtualRuntime(VirtualLives, Runtime):
         await super().stop()
 
     def out_of_step_us(self) -> int:
-        """Return the drawn wait between the steady state and the plan (see `draw_wait_us`).
-
-        After this wait, the plan begins out of step with the timers of the members.
-        """
+        """Return a random time to wait before the first fault (see `draw_wait_us`)."""
         return draw_wait_us(self._cluster, self._seed)
 
     def at(self, time_us: int, callback: Callable[[], None]) -> None:
-        """Call `callback` at `time_us`, before any event that is scheduled later for that time.
+        """Call `callback` at `time_us`. Observers of a run use this.
 
-        Observers use this. The callback must not change any state of the run, because another run
-        of the same seed may have no such callback. A KeyboardInterrupt from the callback ends the
-        run, as a Ctrl-C does.
+        The callback must not change the run, because another run of the same seed, without the
+        callback, must have the same trace. If it raises KeyboardInterrupt, the run ends as after a
+        Ctrl-C.
         """
         self._loop.call_at_us(time_us, callback)
 
@@ -234,7 +228,7 @@ class VirtualRuntime(VirtualLives, Runtime):
         return tuple(self._failures)
 
     def _check_invariants_once(self, *, thoroughly: bool = False) -> None:
-        """Check all nodes, unless an earlier check has failed; so at most one check ever raises."""
+        """Check all nodes, unless an earlier check has failed."""
         if self._checks_invariants:
             self._checks_invariants = False  # stays False if the next line raises
             self.check_invariants(thoroughly=thoroughly)
@@ -242,10 +236,9 @@ class VirtualRuntime(VirtualLives, Runtime):
             self._checks_invariants = True
 
     def _check_what_is_due(self) -> None:
-        """Compare the nodes; if it is due, also make them check themselves.
+        """Compare the nodes with each other; if it is time for it, make them check themselves, too.
 
-        The loop calls this regularly, and earlier after `check_soon`. Then the nodes' own checks
-        are usually not due.
+        The loop calls this regularly, and also after `check_soon`.
         """
         if self.events_run >= self._nodes_due_at:
             self._nodes_due_at = self.events_run + self._invariants_every
@@ -300,7 +293,7 @@ class VirtualRuntime(VirtualLives, Runtime):
             traces_messages=self._trace_messages,
             on_failure=self._node_failed,
             log=self._log,
-            # A restarted node has not run before: each timer ticks first after a whole period.
+            # A restarted node has really just started.
             has_run_before=self._starts_aged and incarnation == 0,
         )
         self._network.attach(host)
@@ -314,7 +307,7 @@ class VirtualRuntime(VirtualLives, Runtime):
     def _node_failed(self, host: VirtualHost, what: str, error: BaseException) -> None:
         """Record that task or callback `what` of a node died, and end the run by NodeTaskFailed."""
         failure = f"{host.name} incarnation {host.incarnation}: {what} died: {error!r}"
-        self._failures.append(failure)  # first, because an observer of the row below may raise
+        self._failures.append(failure)  # before the row below, because an observer may raise
         host.trace(TraceEvent(kind=TraceKind.TASK_FAILED, detail={"exception": failure}))
         raise NodeTaskFailed(failure) from error
 

@@ -1,13 +1,10 @@
-"""Tripwires: during a run in virtual time, node code may not read the machine.
+"""Tripwires: in virtual time, the code of nodes must not read real clocks or real randomness.
 
-Clocks, the global random generator, fresh uuids, the kernel's entropy and threads would make two
-runs of one seed differ. During a run, a tripwire replaces each function that reads or starts one of
-these. It raises `Tripped` if node code calls the function, directly or through a library. Calls by
-the rest of the project (checkers, displays, tests) and by other threads work as usual. Lint rules
-see such calls in our own sources only; tripwires see them in libraries, too.
-
-Cost: one assignment for each function when a run begins and when it ends, and a check at each call
-of a replaced function.
+If a node called `time.time()`, `random.random()` or `uuid.uuid4()`, or started a thread, two runs
+of one seed would differ. So during a run, each such function is replaced by a *tripwire*, which
+raises `Tripped` if the code of a node has called it, directly or through a library. Other code of
+this project, and other threads, may call it as usual. (Lint rules could find such calls in our own
+sources only.)
 """
 
 import os
@@ -26,17 +23,16 @@ from typing import Any
 from protocol.errors import SimulationError
 
 NODE_CODE = ("protocol", "partition_log", "coordinator", "cluster")
-"""Packages whose code runs in nodes, or in the virtual runtime itself."""
+"""The packages with the code of nodes and of the virtual runtime."""
 TOOL_CODE = ("cluster.trace.", "cluster.ray.", "cluster.virtual.loop")
-"""Beginnings of the names of those modules in NODE_CODE that may call every function.
+"""The modules in NODE_CODE that may call every function, by the beginnings of their names.
 
-They watch runs or serve real time, and no node runs them. The loop is among them because it logs
-for asyncio, and each log record has a time.
+No node runs them. The loop is among them because it logs for asyncio, and a log record has a time.
 """
 OWN_CODE = (*NODE_CODE, "results_schema", "chaos", "coordlab", "pipeline", "tests", "benchmarks")
 """All packages of this project.
 
-The innermost stack frame of one of these packages counts as the caller of a forbidden function."""
+The caller of a function is the innermost frame of the stack that belongs to one of them."""
 INSTEAD = "node code has its Host's now_us, wall_us, sleep, rng and spawn"
 """End of the message of Tripped."""
 
@@ -45,15 +41,14 @@ _TIMES = (
     *("process_time", "process_time_ns", "thread_time", "thread_time_ns"),
     *("localtime", "gmtime", "ctime", "asctime", "sleep"),
 )
-"""Functions of `time` that read a real clock or wait for it. The stars join three groups of
-names."""
+"""Functions of `time` that read a real clock or wait for it."""
 _SECRETS = ("token_bytes", "token_hex", "token_urlsafe", "randbelow", "randbits", "choice")
 """Functions of `secrets` that draw from the kernel's entropy."""
 
-# Several threads may have runs at the same time. The lock is for the two tables below.
+# Several threads may have runs at the same time; the lock protects what follows.
 _lock = threading.Lock()
 _runs: dict[int, int] = {}
-"""Number of active runs by thread id. Tripwires are installed while any thread has one."""
+"""Thread id -> its number of runs. Tripwires are installed while any thread has a run."""
 _originals: list[tuple[object, str, object]] = []
 """(module or class, name, function) of each replaced function, to put back at the end."""
 
