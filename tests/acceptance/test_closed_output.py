@@ -1,8 +1,11 @@
 """Commands whose output nobody can read any more: a closed pipe, a closed terminal, a full device.
 
-A run must then heal its faults and stop its nodes, as after Ctrl-C. The tests start `python -m
-coordlab` in a process of its own, read its output until the run has come to a stage ("starting",
-"steady", "faults" or "stopping"), and then close the pipe or the terminal.
+A run starts a cluster and injects faults into it, such as a crash. If the output is closed during
+the run, it must heal these faults and stop the nodes of the cluster, as after Ctrl-C.
+
+The tests start `python -m coordlab` in a process of its own. They read its output until the run has
+come to a stage ("starting", "steady", "faults" or "stopping"). Then they close the pipe or the
+terminal.
 """
 
 import json
@@ -28,14 +31,18 @@ SMALL = (
     "--var=groups.orders-readers.members=3",
     "--var=topics.orders.partitions=3",
 )
+"""A small experiment. With --no-analyze it is not analysed at its end: the analysis takes long."""
 SMALL_VIRTUAL = (*SMALL, "--runtime", "virtual")
-"""A small experiment in virtual time, which is played in a moment."""
+"""The small experiment in virtual time. The clock is simulated, so the run takes only a moment."""
 LARGE_VIRTUAL = ("run", "coordinator_crash", "--no-analyze", "--runtime", "virtual")
-"""The whole experiment. It takes seconds, so that a signal arrives before its end."""
+"""The same experiment in its full size. It takes seconds, so a signal arrives before its end."""
 
 
 def close_pipe_after(command: "subprocess.Popen[str]", word: str) -> tuple[int, str]:
-    """Read a command's output up to `word` and close the pipe; return exit code and errors."""
+    """Read a command's output up to `word`, and close the pipe.
+
+    Return the command's exit code and what it wrote to standard error.
+    """
     assert command.stdout is not None
     assert command.stderr is not None
     while word not in (line := command.stdout.readline()):
@@ -51,16 +58,18 @@ def check_healed_and_stopped(past: PastRun) -> None:
     results = past.results()
     assert results is not None
     assert (results.outcome, results.verdict) == (RunOutcome.INTERRUPTED, Verdict.UNKNOWN)
-    # This is the exit code of the run in its results. The command itself ends with 141.
+    # The results have the exit code of an interrupted run, although the command ends with 141.
     assert results.exit_code == EXIT_INTERRUPTED
     assert [entry.fault_id for entry in past.journal() if entry.in_force] == []
+    # In this stage the run stops its nodes.
     assert "stage stopping" in (past.path / "log.txt").read_text()
 
 
 def test_run_whose_pipe_closes_heals_stops_and_ends_with_141(tmp_path: Path) -> None:
     """The pipe closes after some lines, as in `run ... | head -2`.
 
-    Python's own exit code for that is 1, which would mean here that a promise was violated.
+    A Python program that writes to a closed pipe ends with exit code 1 by default. coordlab must
+    not, because its exit code 1 means that Kafka has violated a promise.
     """
     command_line = CommandLine(tmp_path)
     with command_line.started(*SMALL_VIRTUAL) as command:
@@ -77,8 +86,9 @@ def test_run_whose_pipe_closes_heals_stops_and_ends_with_141(tmp_path: Path) -> 
 
 @pytest.mark.ray
 def test_run_on_ray_whose_pipe_closes_in_a_fault_leaves_no_process(tmp_path: Path) -> None:
-    """The cluster has real processes: they must be healed and stopped although nobody reads."""
+    """On Ray each node is a real process. All of them must end, even a process that is paused."""
     command_line = CommandLine(tmp_path)
+    # The fault pauses a broker as soon as the group is steady.
     with command_line.started(
         *SMALL, "--var=faults[0].at=0s", "--var=faults[0].fault=pause"
     ) as command:
@@ -90,9 +100,10 @@ def test_run_on_ray_whose_pipe_closes_in_a_fault_leaves_no_process(tmp_path: Pat
 
 
 def test_run_whose_terminal_closes_heals_stops_and_ends_with_141(tmp_path: Path) -> None:
-    """The run notices that its terminal is closed when it draws its panel the next time.
+    """The run notices that its terminal is closed when it next draws its panel.
 
-    A run in virtual time is so fast that it may end before. Then it is recorded as completed.
+    The panel is the display of a run on a terminal, and is drawn again and again. A run in virtual
+    time is so fast that it may end before the next drawing. Then it is recorded as completed.
     """
     command = TerminalCommand(tmp_path, *LARGE_VIRTUAL, width=80, environment={})
     command.read_until("[faults]")
@@ -123,7 +134,7 @@ def test_run_that_gets_sighup_heals_and_stops(tmp_path: Path) -> None:
 def test_list_into_a_closed_pipe_ends_with_141_without_a_message(
     tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
-    """A command that only prints ends as `ls` does: at once, and without a message."""
+    """A command that only prints ends at once and without a message, as `ls` does."""
     with CommandLine(tmp_path).started(*arguments) as command:
         assert command.stdout is not None
         command.stdout.close()

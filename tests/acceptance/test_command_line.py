@@ -1,9 +1,13 @@
 """`python -m coordlab` from outside: exit codes, output, and the files and processes that remain.
 
-Every command is a process of its own in an empty folder. The runs are small, and in virtual time: a
-simulated clock, which needs no waiting. The exit code of a run is 0 if it passed, 1 if a promise of
-Kafka's was violated, 2 if its verdict is unknown, and 130 if it was interrupted. 254 means wrong
-arguments.
+Every command is a process of its own in an empty folder. The runs are small, and use virtual time:
+their clock is simulated, so nothing waits for it. These are the exit codes of a run:
+
+- 0: it passed
+- 1: a promise of Kafka's was violated
+- 2: its verdict is unknown, because it proved too little
+- 130: it was interrupted
+- 254: its arguments are wrong
 """
 
 import json
@@ -35,6 +39,7 @@ SMALL = (
     "--var=producers[0].records_per_second=20",
     "--no-analyze",
 )
+"""Options that make the experiment small, and omit its analysis, which takes long."""
 EVERY_HELP = """
 import contextlib, io, json, sys
 from coordlab.cli import COMMANDS, run_cli
@@ -45,13 +50,16 @@ for command in COMMANDS:
     helps[command] = output.getvalue()
 print(json.dumps({"helps": helps, "imported": "ray" in sys.modules}))
 """
-"""A program that prints the help of every command, and whether that imported Ray."""
+"""A program that prints the help of every command, and whether Ray was imported meanwhile."""
 NO_JAVA = {"PATH": "/nonexistent", "JAVA_HOME": None}
 """The environment of a computer without Java, which Spark needs."""
 
 
 def write_edited(command_line: CommandLine, before: str, after: str) -> int:
-    """Write coordinator_crash with one change as mine.yaml; return the number of that line."""
+    """Copy the experiment coordinator_crash to mine.yaml, with `after` in place of `before`.
+
+    Return the number of the changed line.
+    """
     text = find_experiment("coordinator_crash").read_text()
     assert text.count(before) == 1
     (command_line.folder / "mine.yaml").write_text(text.replace(before, after))
@@ -114,9 +122,9 @@ def write_edited(command_line: CommandLine, before: str, after: str) -> int:
 def test_invalid_file_is_refused_before_the_start(
     command_line: CommandLine, before: str, after: str, message: str
 ) -> None:
-    """The message has the line, what is expected there, and what the user may have meant.
+    """The message says which line is wrong, what is expected, and what the user may have meant.
 
-    Neither a directory of the run nor a process remains.
+    Neither a run directory nor a process remains.
     """
     line = write_edited(command_line, before, after)
 
@@ -139,9 +147,9 @@ def test_bad_arguments_exit_254_and_leave_nothing(command_line: CommandLine) -> 
 
 
 def test_virtual_run_passes_and_leaves_a_complete_directory(command_line: CommandLine) -> None:
-    """The directory has every file of a run except the tables and the report of an analysis.
+    """The run directory has every file except the tables and the report.
 
-    SMALL has the option --no-analyze.
+    An analysis would write these two, but SMALL has the option --no-analyze.
     """
     done = command_line.run(*VIRTUAL_RUN, "--seed", "7", *SMALL)
 
@@ -166,6 +174,7 @@ def test_virtual_run_passes_and_leaves_a_complete_directory(command_line: Comman
     assert manifest.digest is not None
     assert manifest.config["groups"]["orders-readers"]["members"] == 3
     assert (results.outcome, results.verdict) == (RunOutcome.COMPLETED, Verdict.PASS)
+    # The journal lists the faults. The crash hit a broker, and was healed at its planned time.
     (fault,) = past.journal()
     assert (fault.outcome, fault.healed_by) == ("hit", "plan")
     rows = rows_of_run(past.path)
@@ -189,6 +198,7 @@ def test_seed_decides_the_digest(command_line: CommandLine) -> None:
     assert with_8 != with_7
     listed = command_line.run("list")
     assert listed.returncode == 0
+    # The experiment's file begins with this question.
     assert "How long is a consumer group without commits" in listed.stdout
     for run in command_line.runs():
         assert run.manifest.run in listed.stdout
@@ -231,7 +241,7 @@ def test_json_is_one_document_on_standard_output(command_line: CommandLine) -> N
 
 
 def test_group_without_members_proves_nothing(command_line: CommandLine) -> None:
-    """Exit code 2: without a steady group the fault is never injected, so nothing was tested."""
+    """The exit code is 2: without a steady group no fault is injected, so nothing was tested."""
     done = command_line.run(
         *VIRTUAL_RUN,
         "--no-analyze",
@@ -251,7 +261,10 @@ def test_group_without_members_proves_nothing(command_line: CommandLine) -> None
 
 
 def test_junit_of_a_run_has_the_result_of_each_check(command_line: CommandLine) -> None:
-    """A pass has neither failures nor errors; an unknown verdict or interruption is an error."""
+    """The JUnit file of a passed run has neither failures nor errors.
+
+    The file of a run that is unknown or interrupted has an error.
+    """
     passed = command_line.run(*VIRTUAL_RUN, *SMALL, "--junit", "build/passed.xml")
     unknown = command_line.run(*VIRTUAL_RUN, *SMALL, "--time-limit", "8s", "--junit", "unknown.xml")
     with command_line.started(*VIRTUAL_RUN, "--no-analyze", "--junit", "stopped.xml") as process:
@@ -363,7 +376,7 @@ def test_run_without_java_works_and_prints_how_to_analyse_it_later(
 def test_doctor_lists_all_its_checks(command_line: CommandLine) -> None:
     """Scripts read the checks as JSON, and the exit code, which is 1 if a check failed.
 
-    Whether all checks pass depends on the machine of the test. A failed check has an advice.
+    Whether all checks pass depends on the machine of the test. A failed check gives advice.
     """
     done = command_line.run("doctor", "--json")
     checks = {check["name"]: check for check in json.loads(done.stdout)}
@@ -374,9 +387,10 @@ def test_doctor_lists_all_its_checks(command_line: CommandLine) -> None:
 
 
 def test_validate_prints_warnings_and_passes(command_line: CommandLine) -> None:
-    """A warning is no error, so the file with a warning is `ok`; an unreadable file is refused.
+    """A file with a warning is still `ok`. A file that does not exist is refused.
 
-    A heartbeat interval of 40 s is valid, but unwise with a session timeout of 45 s.
+    The warning is about a heartbeat interval of 40 s. This is valid, but unwise with a session
+    timeout of 45 s.
     """
     write_edited(
         command_line,
@@ -397,8 +411,8 @@ def test_help_of_every_command_exists_and_needs_no_ray(
 ) -> None:
     """Ray takes seconds to import, and a help text must not wait for it.
 
-    One process prints the help of `run` as a user would call it. Then a single process prints the
-    help of all commands, which is faster than a process for each.
+    One process prints the help of `run`, as if a user had typed it. After that, a second process
+    prints the help of all commands, because a process for each command would take long.
     """
     help_of_run = command_line.run("run", "--help")
     assert help_of_run.returncode == 0

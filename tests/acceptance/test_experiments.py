@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 
 GROUP = "orders-readers"
 OFFSETS = "__consumer_offsets-2"
-"""The partition that stores the group."""
+"""The partition of the offsets topic that stores the group's members and commits."""
 COORDINATOR = "broker-2"
 """The group's coordinator before the fault."""
 SEED = 3
@@ -93,7 +93,7 @@ def test_experiment_passes_and_no_check_is_undecided(name: str) -> None:
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_no_acknowledged_commit_is_lost(name: str) -> None:
-    """The offset that is read at the end is not older than any acknowledged one."""
+    """The offset that is read at the end is not older than any offset that was acknowledged."""
     run = played(name)
     assert lost_commits(run.rows, run.experiment, GROUP) == []
 
@@ -113,9 +113,10 @@ def test_static_members_survive_a_crash_as_dynamic_ones_do() -> None:
 
 
 def test_graceful_move_costs_less_than_two_seconds_and_no_rebalance() -> None:
-    """A real move of the coordinator had no rebalance; commits paused for 0.5 s (median) to 1.4 s.
+    """The coordinator moves to another broker, and commits pause for less than 2 s.
 
-    (MEASURED_FAILOVER move: p50 498, p90 1279, max 1396 ms)
+    In a real cluster such a move had no rebalance, and commits paused for 0.5 s (median) to 1.4 s
+    (MEASURED_FAILOVER move: p50 498, p90 1279, max 1396 ms).
     """
     move = failover("graceful_move")
     assert move.rebalances == 0
@@ -210,7 +211,7 @@ def test_members_wait_for_a_paused_coordinator_although_another_is_ready() -> No
         and row.error == "NOT_COORDINATOR"
     ]
     assert len({row.peer for row in refusals}) == 12
-    # During the pause it did nothing.
+    # During the pause, this broker did nothing.
     assert not [
         row for row in run.rows if row.node == COORDINATOR and paused_us < row.time_us < resumed_us
     ]
@@ -219,7 +220,7 @@ def test_members_wait_for_a_paused_coordinator_although_another_is_ready() -> No
 def test_resumed_coordinator_serves_until_it_learns_of_its_successor() -> None:
     """A resumed coordinator answers from its old state until it learns that it is a follower.
 
-    Only then does it answer NOT_COORDINATOR (MEASURED_FAILOVER 3).
+    From then on it answers NOT_COORDINATOR (MEASURED_FAILOVER 3).
     """
     run = played("pause_coordinator")
     _, resumed_us = fault_times(run)
@@ -239,9 +240,9 @@ def test_resumed_coordinator_serves_until_it_learns_of_its_successor() -> None:
 
 
 def test_machine_without_power_is_noticed_when_requests_time_out() -> None:
-    """Without power no kernel closes the sockets: requests wait request.timeout.ms, 30 s.
+    """After a power loss no kernel closes the sockets, so members wait request.timeout.ms, 30 s.
 
-    The next coordinator has been ready for 20 s by then.
+    When they notice the loss, the next coordinator has already been ready for 20 s.
     """
     run = played("coordinator_crash", "faults[0].fault=power_loss", "faults[0].duration=45s")
     assert run.results.verdict is Verdict.PASS
@@ -325,6 +326,7 @@ def test_members_leave_a_cut_coordinator_on_the_second_failure() -> None:
             if row.kind == TraceKind.COORDINATOR_UNKNOWN and row.cause == "REQUEST_TIMED_OUT"
         ]
         if len(timeouts) == 2:
+            # After the second timeout this member went to the new coordinator.
             members_that_left += 1
             continue
         # This member stayed, and had a third timeout. Before that, the cut coordinator named
@@ -347,9 +349,9 @@ def test_members_leave_a_cut_coordinator_on_the_second_failure() -> None:
 def test_no_commit_of_an_older_epoch_is_acknowledged_after_a_newer_one() -> None:
     """In a split brain, only one of the two coordinators can store commits.
 
-    A commit is acknowledged only when the high watermark has passed it, and that of the old
-    coordinator does not advance. The check `fencing` looks for the same; this test reads the
-    appends itself.
+    A commit is acknowledged only when the high watermark of its partition has passed it. At the old
+    coordinator the high watermark does not advance. The check `fencing` of a run judges the same,
+    but this test reads the appends itself.
     """
     for name in ("split_network", "split_brain_ownership", "split_brain_generations"):
         run = played(name)
@@ -406,9 +408,9 @@ def test_two_sets_of_owners_process_the_same_partitions_until_the_cut_heals() ->
 
 
 def test_ownership_overlap_is_measured_and_within_its_bound() -> None:
-    """Kafka permits two owners in a split brain, so the check passes.
+    """Kafka permits two owners in a split brain, so the check `ownership` passes.
 
-    It counts the 12 partitions that had two.
+    The check counts the 12 partitions that had two owners (overlaps).
     """
     reports = {report.check: report for report in played("split_brain_ownership").results.checks}
     assert reports["ownership"].outcome is CheckOutcome.PASS
@@ -418,8 +420,9 @@ def test_ownership_overlap_is_measured_and_within_its_bound() -> None:
 def test_split_brain_without_the_high_watermark_gate_is_a_violation() -> None:
     """Without this guard of Kafka's, each coordinator acknowledges commits that only it has.
 
-    That breaks two promises. Each finding has the rows of the trace that prove it (the evidence),
-    in the order of time, and tells each of them as a sentence (the story).
+    This breaks two of Kafka's promises. The run has a finding for each of them. A finding has
+    evidence, the rows of the trace that prove it, in the order of time. It also has a story, which
+    tells each of these rows as a sentence.
     """
     run = played(
         "split_brain_ownership",
@@ -438,10 +441,11 @@ def test_split_brain_without_the_high_watermark_gate_is_a_violation() -> None:
 
 
 def test_old_coordinator_rebalances_every_five_seconds_without_success() -> None:
-    """The old coordinator cannot store an assignment, so it begins another rebalance after 5 s.
+    """The old coordinator cannot store an assignment, so it begins another rebalance every 5 s.
 
-    So its members, 0 to 5, get no partitions before the cut is healed. A real coordinator had
-    generations 2 to 14, one every 5.0 s (MEASURED_FAILOVER two-lineages).
+    Members 0 to 5 are on the side of the old coordinator, and get no partitions before the cut is
+    healed. In a real cluster, such a coordinator began the generations 2 to 14, one every 5.0 s
+    (MEASURED_FAILOVER two-lineages).
     """
     run = played("split_brain_generations")
     _, healed_us = fault_times(run)

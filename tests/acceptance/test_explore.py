@@ -1,13 +1,17 @@
 """The command `explore`, which plays many random experiments and reports those that went wrong.
 
-The random experiments come from a file, the space. It says, for example, how many brokers there may
-be and which faults may hit them. A number, the seed, decides what is drawn from it, so that the
-same seed is always the same experiment. A run that violates a promise of Kafka's is a finding.
-A mark is a rare situation that has a name; the command reports which marks its runs reached.
+The words of such a search, which is also called an exploration:
 
-Most tests explore the space `reference`, in which they switch off one of Kafka's safety rules: a
-leader may acknowledge an append before its followers have it. So a few seeds suffice for a finding.
-Every run takes a fraction of a second.
+- The space is a file from which the random experiments are drawn. It says, for example, how many
+  brokers there may be and which faults may hit them.
+- A seed is a number that decides what is drawn from the space. The same seed always gives the same
+  schedule: the same experiment with the same faults at the same times.
+- A finding is a violation of one of Kafka's promises.
+- A mark is a rare situation that has a name. The command reports which marks its runs reached.
+
+Most tests explore the space `reference`, or a copy of it without one of Kafka's safety rules. In
+the copy, a leader may acknowledge an append before its followers have it, so a few seeds suffice
+for a finding. Every run takes a fraction of a second.
 """
 
 import json
@@ -36,7 +40,7 @@ pytestmark = pytest.mark.slow
 HERE = ("--workers", "1")
 """With one worker, the command plays all seeds in its own process."""
 EIGHT_SEEDS = ("--count", "8", "--recheck", "25")
-"""25 % of the eight seeds, which is two, are played twice, to compare what happened in them."""
+"""Eight seeds. 25 % of them, which is two, are played twice, to check that a seed gives one run."""
 SEEDS_UNTIL_FINDING = 6
 """Without the safety rule, one of the first six seeds has a finding."""
 
@@ -61,12 +65,12 @@ def results_of(path: Path) -> dict[str, Any]:
 
 
 def latest_exploration(command_line: CommandLine, space: str = "unguarded") -> Path:
-    """Return the directory of the latest exploration."""
+    """Return the directory of the latest exploration of `space`."""
     return open_exploration(command_line.folder / "runs" / "explorations" / space).path
 
 
 def digests_by_seed(path: Path) -> dict[int, str]:
-    """Return the seeds that the exploration in this directory has played.
+    """Return the digest of each seed that the exploration in this directory has played.
 
     The digest of a seed is a hash of its run: equal digests mean equal runs.
     """
@@ -79,7 +83,7 @@ def digests_by_seed(path: Path) -> dict[int, str]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Poll until `condition` holds, which depends on another process."""
+    """Poll until `condition` holds. It depends on another process, so nothing can notify us."""
     deadline_s = time.monotonic() + COMMAND_TIMEOUT_S
     while not condition():
         assert time.monotonic() < deadline_s
@@ -89,9 +93,10 @@ def wait_until(condition: Callable[[], bool]) -> None:
 def test_search_without_findings_passes_and_lists_unreached_marks(
     command_line: CommandLine,
 ) -> None:
-    """With the guard on, three seeds find nothing; a PASS also names the marks that none reached.
+    """With all of Kafka's safety rules, three seeds find nothing, and the exploration passes.
 
-    An exploration keeps no run directories, so `list` finds no runs.
+    The output also names the marks that no run reached. An exploration keeps no run directories, so
+    `list` finds no runs.
     """
     done = command_line.run("explore", "reference", *HERE, "--count", "3", "--recheck", "100")
 
@@ -188,7 +193,7 @@ def test_search_ends_at_its_time_limit(command_line: CommandLine) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UninterruptedSearch:
-    """What a search found that was not interrupted."""
+    """The digests of the seeds and the results of a search that was not interrupted."""
 
     digests: dict[int, str]
     results: dict[str, Any]
@@ -196,7 +201,7 @@ class UninterruptedSearch:
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> UninterruptedSearch:
-    """Play the search once without an interruption; resumed searches must have its results."""
+    """Play the search once without an interruption. Each resumed search must have its results."""
     command_line = CommandLine(tmp_path_factory.mktemp("whole"))
     done = command_line.run("explore", write_unguarded_space(command_line), *HERE, *EIGHT_SEEDS)
     assert done.returncode == 1, done.stdout + done.stderr
@@ -248,6 +253,7 @@ def test_resumed_search_has_the_results_of_an_uninterrupted_one(
         assert results[key] == uninterrupted.results[key], key
     assert _findings(results) == _findings(uninterrupted.results)
     assert results["rechecks"]["equal"] == uninterrupted.results["rechecks"]["equal"]
+    # 25 % of the eight seeds (EIGHT_SEEDS) were played twice.
     assert results["rechecks"]["equal"] >= 2
 
 
@@ -269,9 +275,10 @@ def test_exploration_can_be_extended(command_line: CommandLine) -> None:
 def test_resumed_exploration_keeps_its_share_of_mutated_seeds(
     command_line: CommandLine,
 ) -> None:
-    """With another share the seeds would give other schedules, so the command refuses it.
+    """The command refuses another share, with which the seeds would give other schedules.
 
-    A mutated seed plays a changed copy of an earlier schedule instead of a new one.
+    A mutated seed does not draw a new schedule from the space. It plays a changed copy of an
+    earlier schedule.
     """
     command_line.run("explore", "reference", *HERE, "--count", "1", "--mutated", "30")
     path = latest_exploration(command_line, "reference")
@@ -286,9 +293,10 @@ def test_resumed_exploration_keeps_its_share_of_mutated_seeds(
 
 
 def test_exploration_of_a_changed_space_is_not_resumed(command_line: CommandLine) -> None:
-    """A seed draws another schedule from a changed space: its results would not fit the others.
+    """A seed draws another schedule from a changed space, so the command refuses to go on.
 
-    Here the number of brokers changes.
+    The results before and after the change would not belong together. Here the number of brokers
+    changes.
     """
     space = write_unguarded_space(command_line)
     command_line.run("explore", space, *HERE, "--count", "1")
@@ -307,9 +315,10 @@ def test_exploration_of_a_changed_space_is_not_resumed(command_line: CommandLine
 def test_search_on_ray_is_stopped_by_ctrl_c_and_leaves_no_process(
     command_line: CommandLine,
 ) -> None:
-    """A terminal sends Ctrl-C to all processes of its group, and so to Ray's workers, too.
+    """A terminal sends Ctrl-C to all processes of the command, also to the workers of Ray.
 
-    A worker then breaks its run off, which must not count as a run that a bug broke.
+    Each worker then breaks off its run. Such a run must not be counted as broken: `broken` is the
+    number of runs that failed by a bug.
     """
     with command_line.started(
         # With 5,000 seeds the search cannot end before Ctrl-C.
@@ -341,9 +350,10 @@ def test_search_on_ray_is_stopped_by_ctrl_c_and_leaves_no_process(
 def test_search_on_a_named_ray_sends_its_code_and_leaves_it_running(
     command_line: CommandLine, tmp_path: Path
 ) -> None:
-    """The command sends its code to a Ray that it did not start, which may lack this folder.
+    """The command uses a Ray that another program has started.
 
-    The second command shows that the first one left the Ray running.
+    The machines of such a Ray may lack the folder with our code, so the command sends the code. The
+    second command shows that the first command left the Ray running.
     """
     with ray_head(tmp_path, auth_mode=None) as address:
         done = command_line.run(

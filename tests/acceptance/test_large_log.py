@@ -4,8 +4,8 @@ After the crash of a coordinator, its successor reads the groups from the offset
 here this takes visibly long. Meanwhile the successor must go on as a broker: it must send
 heartbeats to the controller, and answer requests for the partitions that it led before. Kafka can
 do both, because it loads on another thread. A broker of coordlab has a single event loop, so it
-reads a few records at a time, and does its other work in between. These tests fail if it reads too
-many at a time.
+reads a few records at a time, and does its other work in between. These tests fail if the successor
+reads too many records at a time.
 
 The two runtimes are virtual time, where the clock is simulated, and Ray, with real processes.
 """
@@ -35,8 +35,8 @@ RECORDS = 200_000
 READERS, BYSTANDERS = "orders-readers", "others"
 """The group whose log is large, and a second group.
 
-Their offsets partitions are 2 and 3 of six. The coordinator of BYSTANDERS becomes that of READERS,
-too, after the crash.
+Their offsets partitions are 2 and 3 of six. After the crash, the coordinator of BYSTANDERS becomes
+the coordinator of READERS, too.
 """
 SMALL_PARTITION = "__consumer_offsets-5"
 """An empty partition with the same leader as the large one, before and after the failover."""
@@ -183,7 +183,7 @@ def check_loaded_everything(run: PlayedCrash) -> None:
 def check_successor_heartbeats(run: PlayedCrash, at_least: int) -> None:
     """Check that the controller answers heartbeats during the load, and fences only the victim.
 
-    It would fence the successor, too, if that sent no heartbeats.
+    Without heartbeats, the controller would fence the successor, too.
     """
     successor = run.failover.successor
     rows = [
@@ -266,9 +266,10 @@ def test_load_of_a_large_log_is_visibly_longer_in_virtual_time() -> None:
 
 
 def test_long_load_in_virtual_time_outlasts_the_session(slow_virtual: PlayedCrash) -> None:
-    """The load takes 12 s; without a heartbeat, the controller would fence the broker after 9 s.
+    """The load takes longer than the broker session of 9 s.
 
-    The next two tests rely on that.
+    So a successor that sent no heartbeats during the load would be fenced. The next two tests rely
+    on this.
     """
     check_loaded_everything(slow_virtual)
     assert slow_virtual.failover.load_us > 10_000_000
@@ -289,7 +290,7 @@ def test_loading_broker_serves_its_other_partitions_in_virtual_time(
 
 @pytest.mark.ray
 def test_load_of_a_large_log_is_visibly_longer_on_ray(on_ray: PlayedCrash) -> None:
-    """The measured load took 50 to 120 ms, that of an empty partition less than 1 ms."""
+    """On Ray we measured 50 to 120 ms for this load, and less than 1 ms for an empty partition."""
     check_loaded_everything(on_ray)
     assert on_ray.failover.load_us > 10 * on_ray.small_load_us()
 

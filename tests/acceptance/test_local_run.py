@@ -62,8 +62,8 @@ def test_experiment_in_one_process_agrees_with_virtual_time(tmp_path: Path) -> N
 def test_run_in_one_process_needs_neither_ray_nor_java(command_line: CommandLine) -> None:
     """The command runs without Java and without any program on its PATH.
 
-    A run in virtual time has a digest (a hash of its trace) in its manifest, so that a repetition
-    can be compared with it. In real time no two traces are equal, so there is none.
+    A run in virtual time has a digest in its manifest: a hash of its trace, with which a repetition
+    can be compared. In real time no two traces are equal, so this run has no digest.
     """
     done = command_line.run(
         *("run", "coordinator_crash", "--runtime", "local", "--time-scale", "10", "--json"),
@@ -92,8 +92,8 @@ def test_groups_of_a_local_cluster_are_queried_from_another_process(
 ) -> None:
     """`groups` finds the addresses of the brokers in the run's directory.
 
-    Then SIGTERM ends the run. The plan would heal the fault after 100 s (ENDLESS), so it is healed
-    by the end of the run.
+    Then SIGTERM ends the run. The fault would last 100 s (ENDLESS), so it is not the plan but the
+    end of the run that heals it.
     """
     with command_line.started(
         "run", "coordinator_crash", "--runtime", "local", *SCALED_DOWN, *ENDLESS

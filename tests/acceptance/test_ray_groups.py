@@ -1,7 +1,7 @@
 """`coordlab groups` asks and changes the groups of a cluster on Ray, during a failover.
 
-The cluster belongs to a `coordlab run` in another process. Exit codes of `groups`: 1 if the cluster
-refused what was asked, 254 if there is no cluster.
+The cluster belongs to a `coordlab run` in another process. The exit code of `groups` is 1 if the
+cluster refused what was asked, and 254 if there is no cluster.
 """
 
 import json
@@ -109,7 +109,7 @@ def check_described(code: int, described: Any, killed: int) -> None:  # noqa: AN
         f"consumer-{GROUP}-{index}" for index in range(4)
     }
     (rebalance,) = described["rebalances"][GROUP]
-    # The only rebalance is that of the members' first joins: the failover caused none.
+    # The members' first joins caused the only rebalance. The failover caused none.
     assert (rebalance["reason"], rebalance["new_generation"]) == ("join", 1)
     assert rebalance["length_us"] > 0
     assert described["unseen"] is None  # no part of the trace is missing
@@ -133,7 +133,7 @@ def check_refused(command_line: CommandLine) -> None:
 def check_changed(command_line: CommandLine) -> None:
     """Check that a group without members can be created, changed, described and deleted.
 
-    A reset of offsets creates it with two offsets, of which one is then deleted.
+    A reset of offsets creates the group TOOL with two offsets. One of them is then deleted.
     """
     reset = ("reset-offsets", "--group", TOOL, *TWO_PARTITIONS, "--to-earliest", "--execute")
     code, answer = ask(command_line, *reset)

@@ -50,7 +50,8 @@ SCALED_DOWN = (
     "--var=topics.orders.partitions=4",
     "--var=faults[0].at=1s",
 )
-# Options that change the experiment's only fault, the crash of the coordinator.
+# The next three change the experiment's only fault, the crash of the coordinator. ENDLESS lets the
+# fault last until the run is interrupted.
 SHORT = ("--var=faults[0].duration=6s", "--var=run.after_faults=1s")
 ENDLESS = ("--var=faults[0].duration=100s",)
 PAUSE_INSTEAD = ("--var=faults[0].fault=pause",)
@@ -59,7 +60,10 @@ PATIENCE_S = 120.0
 
 
 def wait_until(condition: Callable[[], bool], what: str, *, limit_s: float = PATIENCE_S) -> None:
-    """Poll until `condition` holds, which depends on another process; `what` names it."""
+    """Poll until `condition` holds. It depends on another process.
+
+    `what` names the awaited event in the message of a failure.
+    """
     deadline_s = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline_s, f"not within {limit_s} s: {what}"
@@ -69,7 +73,8 @@ def wait_until(condition: Callable[[], bool], what: str, *, limit_s: float = PAT
 def node_pids(rows: list[TraceRow]) -> dict[str, int]:
     """Return the process id of each life of each node, such as {"broker-0/0": 4711, ...}.
 
-    The incarnation behind the slash counts the lives, from 0.
+    The number behind the slash, the incarnation, counts the lives of the node from 0. A restarted
+    broker has another incarnation and another process.
     """
     return {
         f"{row.node}/{row.incarnation}": int(str(detail_of(row)["pid"]))
@@ -79,12 +84,15 @@ def node_pids(rows: list[TraceRow]) -> dict[str, int]:
 
 
 def check_no_process_is_left(command_line: CommandLine) -> None:
-    """Wait until all processes have ended; those of Ray end a moment after the command."""
+    """Wait until all processes of a run have ended.
+
+    The processes of Ray end a moment after the command itself.
+    """
     wait_until(lambda: command_line.processes() == [], "the last process of a run to go")
 
 
 def living_nodes(past: PastRun) -> dict[str, int]:
-    """Return the process ids of those nodes of a run that still live, such as {"broker-0/0": 4711}.
+    """Return the process id of each node of a run that still lives, such as {"broker-0/0": 4711}.
 
     While a run goes on, the nodes write their rows into files in its folder `trace`. The first row
     of each node has the id of its process.
@@ -100,7 +108,7 @@ def in_force(command_line: CommandLine) -> bool:
 
 
 def test_two_runs_side_by_side_pass_and_do_not_touch_each_other(tmp_path: Path) -> None:
-    """Each run has its own Ray, ports and directory; each killed process has ended."""
+    """Two runs at the same time on one machine have their own Rays, ports and directories."""
     one, other = CommandLine(tmp_path / "one"), CommandLine(tmp_path / "other")
     one.folder.mkdir()
     other.folder.mkdir()
@@ -127,9 +135,10 @@ def check_run(past: PastRun, experiment: Experiment, rows: list[TraceRow]) -> No
     assert results is not None
     assert results.reasons == ()
     assert results.verdict is Verdict.PASS
-    # All checks pass but these. Two of them apply only in virtual time. Two others may have nothing
-    # to judge, by chance: `fencing` needs an append that waited for the dead leader, and `recovery`
-    # needs a replica that recovers when the fault is undone.
+    # All checks must pass, with four exceptions. `administration` and `stability` apply only in
+    # virtual time. `fencing` and `recovery` may have nothing to judge, by chance: `fencing` needs
+    # an append that waited for the dead leader, and `recovery` needs a replica that recovers when
+    # the fault is undone.
     not_passed = {report.check for report in results.checks if report.outcome != "pass"}
     of_virtual_time = {"administration", "stability"}
     assert of_virtual_time <= not_passed <= {"fencing", "recovery", *of_virtual_time}
@@ -175,21 +184,22 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
         output, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, output + errors
     assert "Traceback" not in output + errors
-    assert process.pid not in owners_of_sessions()
+    assert process.pid not in owners_of_sessions()  # the folder of its Ray is removed
     return command_line
 
 
 def owners_of_sessions() -> set[int]:
     """Return the ids of the processes that started a Ray whose session folder still exists.
 
-    A file in such a folder has two words: the host and the id of the process.
+    In such a folder, the owner file has two words: the host and the id of the process that started
+    the Ray.
     """
     owner_files = Path(tempfile.gettempdir(), "ray").glob(f"session_*/{OWNER_FILE}")
     return {int(path.read_text().split()[1]) for path in owner_files}
 
 
 def test_ctrl_c_heals_and_stops_and_leaves_a_readable_run(interrupted: CommandLine) -> None:
-    """Exit code 130, verdict unknown; the fault is healed, and the trace is complete."""
+    """The verdict of an interrupted run is unknown. Its fault is healed, and its trace complete."""
     (past,) = interrupted.runs()
     assert past.manifest.status is RunStatus.INTERRUPTED
     assert past.incomplete
@@ -259,10 +269,10 @@ def test_run_whose_driver_was_killed_leaves_no_process(killed: CommandLine) -> N
 
 
 def test_disk_that_fills_is_one_message_and_keeps_the_traced_rows(tmp_path: Path) -> None:
-    """The traces of the nodes fill a small disk: exit code 255, no PASS, no node remains.
+    """The traces of the nodes fill a small disk. The run fails, and none of its nodes remains.
 
-    The disk has 4.6 MB. A run reserves 4 MB, so that it can complete its files when the disk is
-    full. So half a MB is left for traces, which the run fills in a moment.
+    The disk has 4.6 MB. A run reserves 4 MB of it, to be able to complete its files when the disk
+    is full. About half a MB is left for the traces, and the run fills it in a moment.
     """
     command_line = CommandLine(tmp_path)
     with small_disk(tmp_path / "disk", "4600k") as disk:

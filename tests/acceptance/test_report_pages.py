@@ -44,7 +44,7 @@ pytestmark = [
 ]
 
 LARGEST_BYTES = 10_000_000
-"""Bound for the size of every report, even of that with a thousand members."""
+"""Bound for the size of every report, even of the report with a thousand members."""
 LANES = {
     "lane-faults",
     "lane-coordinators",
@@ -83,10 +83,11 @@ TEXT = ", ".join(
 )
 """Selector of all elements with text, in the page and in its charts."""
 RUNS = pytest.mark.parametrize("run", list(RECIPES))
+"""A decorator with which a test is done for each of the five runs."""
 
 
 class Shelf:
-    """Opens the reports of the runs: `with shelf.opened("three") as page`."""
+    """Holds the reports of the runs. `with shelf.opened("three") as page:` opens one of them."""
 
     def __init__(self, browser: Browser, reports: Reports) -> None:
         self._browser = browser
@@ -114,23 +115,23 @@ class Shelf:
 
 @pytest.fixture(scope="module")
 def shelf(reports: Reports, browser: Browser) -> Shelf:
-    """Return the shelf.
+    """Return the shelf with the reports of all runs.
 
-    The fixture `reports` must come before `browser`: the browser keeps an event loop running, and
-    no run can be played beside it.
+    The parameter `reports` must stand before `browser`, because pytest makes the fixtures in this
+    order. The browser keeps an event loop running, and no run can be played while it runs.
     """
     return Shelf(browser, reports)
 
 
 @RUNS
 def test_report_opens_offline_and_draws_every_lane(shelf: Shelf, run: str) -> None:
-    """The file of every kind of run is complete; its verdict is visible without scrolling."""
+    """Each report has all its lanes and sections. Its verdict is visible without scrolling."""
     assert shelf.reports.pages[run].stat().st_size < LARGEST_BYTES
     with shelf.opened(run) as page:
         for part in ("h1", ".verdict", FIGURES):
             _check_on_screen(page, part)
         expect(page.locator(FIGURES)).to_have_count(4)
-        draw_all(page)
+        draw_all(page)  # otherwise a chart is only drawn when a reader scrolls to it
 
         states = chart_states(page)
         assert set(states.values()) == {"drawn"}
@@ -145,7 +146,10 @@ def test_report_opens_offline_and_draws_every_lane(shelf: Shelf, run: str) -> No
 
 @pytest.mark.parametrize("run", ["violated", "interrupted", "thousand"])
 def test_report_fits_a_phone(shelf: Shelf, run: str) -> None:
-    """The first screen has the verdict and the four figures; nothing is wider than the screen."""
+    """On a phone, the verdict and the four figures are visible without scrolling.
+
+    Nothing is wider than the screen.
+    """
     with shelf.opened(run, screen=PHONE) as page:
         for part in ("h1", ".verdict", FIGURES):
             _check_on_screen(page, part)
@@ -162,7 +166,7 @@ def _check_on_screen(page: Page, selector: str) -> None:
 def test_keyboard_alone_moves_the_time_axis(shelf: Shelf) -> None:
     """Plus and minus zoom, arrows move, brackets go to the faults, 0 shows the whole run.
 
-    `shown_range` returns the begin and the end of the visible part of the axis, in seconds.
+    `shown_range` returns the start and the end of the visible part of the axis, in seconds.
     """
     with shelf.opened("three") as page:
         whole_run = shown_range(page)
@@ -196,8 +200,9 @@ def test_keyboard_alone_moves_the_time_axis(shelf: Shelf) -> None:
 
 def test_tab_reaches_the_controls_and_every_lane(shelf: Shelf) -> None:
     """Tab follows the order of the page, shows a ring around each element, and is never trapped."""
-    # The name of the element with the focus, which is a lane's id, a label or a text, and the style
-    # of the ring around it. The body of the page has the focus behind the last element.
+    # The script returns a name for the element that has the focus, and the style of the ring around
+    # this element. The name is the id of a lane, a label or a text. When Tab has passed the last
+    # element, the body of the page has the focus, and the script returns nulls.
     focus_script = """() => {
         const element = document.activeElement;
         if (element === document.body) return [null, null];
@@ -256,8 +261,9 @@ def test_evidence_of_a_violation_links_into_the_lanes(shelf: Shelf) -> None:
         expect(page.locator(f"#{lane}")).to_be_in_viewport()
         shown = shown_range(page)
         assert shown[0] < from_s < shown[1]
-        # The axis shows what happened around the row, and not the whole run.
+        # The axis shows less than 30 s around the row, and not the whole run.
         assert _length(shown) < 30
+        # The button "back" of the browser shows the whole run again.
         page.go_back()
         page.wait_for_function("window.coordlab.range()[0] === 0")
 
@@ -273,7 +279,10 @@ def test_address_restores_the_same_view(shelf: Shelf) -> None:
 
 
 def test_time_axis_is_one_for_all_lanes(shelf: Shelf) -> None:
-    """What is at the same horizontal position in two lanes happened at the same time."""
+    """All lanes show the same range of time, also after a zoom.
+
+    So events at the same horizontal position in two lanes happened at the same time.
+    """
     with shelf.opened("overlap") as page:
         draw_all(page)
         set_range(page, 62, 68)
@@ -302,7 +311,7 @@ def test_time_axis_is_one_for_all_lanes(shelf: Shelf) -> None:
 
 
 def test_selection_changes_the_chart_of_many_members(shelf: Shelf) -> None:
-    """The charts show 1,000 members as sums at first; a reader can select any of them."""
+    """At first the charts show sums over the 1,000 members. A reader can select a member."""
     with shelf.opened("thousand") as page:
         draw_all(page)
         chart = page.locator("figure.chart:has(.picks select)").first
@@ -343,7 +352,7 @@ def test_dark_mode_follows_the_system_and_the_button(shelf: Shelf) -> None:
 
     assert dark != light
     assert after_click == dark
-    # Red, green and blue have up to 255 each: below 200 in sum is dark.
+    # Red, green and blue are at most 255 each. A sum below 200 is a dark colour.
     assert sum(dark) < 200
 
 
@@ -354,7 +363,10 @@ def _background(page: Page) -> tuple[int, ...]:
 
 
 def test_print_is_on_white_without_fixed_elements(shelf: Shelf) -> None:
-    """A fixed element would be printed on every page; even in dark mode paper stays white."""
+    """Printed pages are white even in dark mode.
+
+    An element with a fixed position would be printed on every page, so there is none.
+    """
     with shelf.opened("overlap", scheme="dark") as page:
         draw_all(page)
         page.emulate_media(media="print", color_scheme="dark")

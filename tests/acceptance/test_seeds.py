@@ -1,8 +1,9 @@
 """`coordlab run --seeds 1..20` from outside: the runs of single seeds, and their common results.
 
 Every command is a process of its own in an empty folder. The runs are small, and in virtual time.
-The exit code is 0 if all seeds passed, 2 if some are unknown, 130 after Ctrl-C, 254 for wrong
-arguments, and 255 after a failure of coordlab itself.
+A seed is a number that decides all random choices of a run. The exit code is 0 if all seeds passed,
+2 if some are unknown, 130 after Ctrl-C, 254 for wrong arguments, and 255 after a failure of
+coordlab itself.
 """
 
 import json
@@ -50,6 +51,7 @@ def test_each_seed_gives_the_run_that_it_gives_alone(command_line: CommandLine) 
     assert seed_8.digest != seed_7.digest
     assert seed_7.replay == seed_7_alone.replay
     assert len(json.loads(listed.stdout)["runs"]) == 3
+    # The figure `detect` is the time until the crash was noticed. It is computed over both seeds.
     (detect,) = [
         figure
         for figure in document["figures"]
@@ -95,7 +97,7 @@ def test_file_with_its_own_seed_is_played_with_those_of_the_command(
 
 
 def test_folder_that_cannot_be_made_is_refused_before_any_seed(command_line: CommandLine) -> None:
-    """A wrong `--runs` is the user's mistake: exit code 254, and not one failure for each seed."""
+    """A wrong `--runs` is reported once, as a mistake of the user, and not for each seed."""
     (command_line.folder / "file").write_text("")
     done = command_line.run(*VIRTUAL_RUN, "--seeds", "1..3", "--runs", "file/runs")
 
@@ -131,7 +133,7 @@ def test_worker_that_is_killed_is_a_failure_of_the_lab(command_line: CommandLine
 
 
 def test_ctrl_c_ends_the_workers_and_lists_finished_seeds(command_line: CommandLine) -> None:
-    """The seed in progress ends as an interrupted run does; no other seed is begun."""
+    """The seed in progress ends like an interrupted run, and no other seed is begun."""
     with command_line.started(*VIRTUAL_RUN, *SMALL, "--seeds", "1..9", "--workers", "1") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "seed 1 passed\n"

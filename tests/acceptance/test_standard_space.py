@@ -1,10 +1,11 @@
 """A search of 120 runs, in which Kafka must keep every promise.
 
-Each run has a seed, which draws an experiment and its faults from the standard space, a file that
-describes many. All of Kafka's safety rules are on. So a broken promise would be a mistake: a bug of
-coordlab, a check that demands more than Kafka promises, or a fault that Kafka does not survive.
+The standard space is a file that describes many experiments. Each run has a seed, a number that
+decides which experiment and which faults are drawn from this file. All of Kafka's safety rules are
+on, so a broken promise would be our mistake: a bug of coordlab, a check that demands more than
+Kafka promises, or a fault that Kafka does not survive.
 
-Some seeds are played a second time in another process, which must give the same run.
+Some seeds are played a second time in another process, and must give the same run there.
 `make soak PART=explore` plays 20,000 seeds.
 """
 
@@ -26,7 +27,7 @@ pytestmark = [
     pytest.mark.ray,
     pytest.mark.slow,
     pytest.mark.timeout(900),
-    # A group of its own, which runs last: it starts its own Ray, with two workers.
+    # The test starts its own Ray with two workers. In a group of its own, it runs last.
     pytest.mark.xdist_group("standard space"),
 ]
 
@@ -40,8 +41,10 @@ LEAST_SHARES = {
     "lost_JoinGroup_MEMBER_ID_REQUIRED": 0.01,
     "lost_AlterPartition": 0.01,
 }
-"""Rare situations (coverage marks) that the runs must reach, each with the smallest share of runs
-that must reach it. A search that does not reach them proves little."""
+"""Rare situations (coverage marks), each with the smallest share of the runs that must reach it.
+
+A search that does not reach these situations proves little.
+"""
 
 
 def test_no_seed_breaks_a_promise_and_rechecks_agree(
@@ -60,7 +63,7 @@ def test_no_seed_breaks_a_promise_and_rechecks_agree(
         check=partial(check_code, code_version()),
     )
     with workers:
-        # The search has no time limit, so its clock does not matter. No records are kept.
+        # The search has no time limit, so its clock may stand still. `write` keeps no records.
         search = Search(
             tally, workers, Limits(count=SEEDS), clock=lambda: 0.0, write=lambda record: None
         )

@@ -73,7 +73,7 @@ def test_run_on_a_dumb_terminal_writes_lines(tmp_path: Path) -> None:
 
 
 def test_interrupted_run_restores_the_terminal(tmp_path: Path) -> None:
-    """After Ctrl-C the fault is healed, the summary printed, the cursor visible; exit code 130."""
+    """After Ctrl-C the fault is healed, the summary is printed, and the cursor is visible."""
     command = TerminalCommand(tmp_path, *RUN, width=80, environment={})
     command.read_until("in force")
     command.send_signal(SIGINT)
@@ -97,7 +97,7 @@ def test_output_through_a_pipe_has_no_control_codes(command_line: CommandLine) -
 
 
 def test_interrupted_exploration_restores_the_terminal(tmp_path: Path) -> None:
-    """After Ctrl-C the panel is gone, the cursor visible, and the command to resume is shown."""
+    """After Ctrl-C the cursor is visible, and the command that resumes the exploration is shown."""
     command = TerminalCommand(
         tmp_path, "explore", "reference", "--workers", "1", width=80, environment={}
     )

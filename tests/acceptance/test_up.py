@@ -1,12 +1,16 @@
 """The command `up`, which starts a cluster, and the commands that a user gives to this cluster.
 
-For example, a user types `up --topic orders:2 --group readers:orders:2` in one terminal: this is a
-cluster with a topic of two partitions and a group of two members. In another terminal the user
-types orders to it, such as `inject crash broker(0)` and `heal`. The cluster runs until `down`.
+For example, a user types `up --topic orders:2 --group readers:orders:2` in one terminal. This
+starts a cluster with a topic of two partitions and a group of two members. In another terminal the
+user types orders to the cluster, such as `inject crash broker(0)` and `heal`. The cluster runs
+until the order `down`. It is called `lab`, unless the user gives it another name with `--name`.
 
-The tests do the same with processes of their own, in a few seconds of real time each. At the end
-they look into the journal, the run's list of faults. There `healed_by` says what ended a fault: the
-plan, an order, or the end of the run.
+Each test does the same with processes of its own, in a few seconds of real time. At the end the
+tests look into the journal, the run's list of faults. There `healed_by` says what ended a fault:
+
+- "plan": its planned end, in the plan of a file or by its `--duration`
+- "order": the order `heal`
+- "end": the end of the run
 """
 
 import json
@@ -46,7 +50,10 @@ QUICK = (
 def up(
     command_line: CommandLine, *arguments: str, until: str = "end it"
 ) -> Iterator["subprocess.Popen[str]"]:
-    """Start `up`; yield when it has printed `until`, by default the last line of its greeting."""
+    """Start `up`, and yield its process when it has printed the line with `until`.
+
+    By default this is the last line of its greeting.
+    """
     with command_line.started("up", *arguments) as process:
         output = read_until(process, until)
         assert process.poll() is None, (output, process.communicate())
@@ -114,7 +121,7 @@ def test_a_cluster_gets_faults_and_is_healed_and_ended_from_another_terminal(
     (past,) = command_line.runs()
     assert past.manifest.status is RunStatus.COMPLETED
     assert past.manifest.replay.startswith("python -m coordlab up --topic orders:2")
-    # The crash ended by its own duration, the slow links by the order `heal`.
+    # The crash ended by its own duration. The order `heal` ended the slow links.
     assert [(fault.fault_id, fault.healed_by) for fault in past.journal()] == [
         ("crash-0", "plan"),
         ("slow-0", "order"),
@@ -126,9 +133,10 @@ def test_a_cluster_gets_faults_and_is_healed_and_ended_from_another_terminal(
 
 
 def test_wrong_orders_end_with_their_exit_codes(command_line: CommandLine) -> None:
-    """Exit code 254 is for an order that can never work, 2 for an order without a target now.
+    """An order that can never work ends with EXIT_BAD_ARGUMENTS.
 
-    The cluster carries no order out, and lives on until SIGTERM.
+    An order whose target does not exist at present ends with EXIT_UNKNOWN. The cluster carries none
+    of these orders out, and lives on until SIGTERM.
     """
     nowhere = command_line.run("inject", "crash", "broker(0)")
     assert nowhere.returncode == EXIT_BAD_ARGUMENTS
@@ -139,6 +147,7 @@ def test_wrong_orders_end_with_their_exit_codes(command_line: CommandLine) -> No
             (("crash", "brokr(0)"), EXIT_BAD_ARGUMENTS, "did you mean `broker(0)`?"),
             (("crash", "--coordinator-of", "payments"), EXIT_UNKNOWN, "no group `payments`"),
             (("crash", "broker(0)", "--arg", "x"), EXIT_BAD_ARGUMENTS, "expected `key=value`"),
+            # No cluster is called x.
             (("crash", "broker(0)", "--name", "x"), EXIT_BAD_ARGUMENTS, "`lab` is up"),
         )
         for arguments, code, message in wrong_orders:
@@ -191,6 +200,7 @@ def test_ctrl_c_heals_and_judges_and_a_second_one_ends_the_wait(command_line: Co
     long_sessions = "--var=groups.readers.config.session.timeout.ms=30000"
     green = (*QUICK, "--name", "green", long_sessions)
     with up(command_line, *green, until="group readers: Stable") as cluster:
+        # An order without --name goes to the only cluster that is up, so it needs none.
         assert command_line.run("inject", "pause", "broker(0)").returncode == EXIT_PASS
         crashed = command_line.run("inject", "crash", "member(readers, 0)", "--name", "green")
         assert crashed.returncode == EXIT_PASS, crashed.stderr
@@ -205,7 +215,11 @@ def test_ctrl_c_heals_and_judges_and_a_second_one_ends_the_wait(command_line: Co
 def test_a_duration_ends_the_cluster_and_a_plan_is_played(
     command_line: CommandLine, tmp_path: Path
 ) -> None:
-    """CI needs `up FILE --play --duration`, which plays the file's plan and ends by itself."""
+    """With --play, `up` plays the faults of its file. With --duration it ends by itself.
+
+    A CI system needs both options.
+    """
+    # This is the folder in which the command runs.
     file = tmp_path / "small.yaml"
     file.write_text(
         "version: 1\nname: small\nquestion: q\nexpect: e\n"
@@ -226,7 +240,7 @@ def test_a_duration_ends_the_cluster_and_a_plan_is_played(
 def test_a_killed_cluster_leaves_no_process_and_its_name_is_free(
     command_line: CommandLine,
 ) -> None:
-    """SIGKILL leaves files behind; the next command, whichever it is, removes them."""
+    """A cluster that ends by SIGKILL leaves files behind. The next command removes these files."""
     with up(command_line, "--no-analyze", "--no-trace") as cluster:
         os.kill(cluster.pid, signal.SIGKILL)
         cluster.communicate(timeout=PATIENCE_S)
@@ -265,7 +279,7 @@ def test_a_client_from_outside_joins_consumers_of_the_lab(command_line: CommandL
 
     The checks know of such a client, and do not count those records as lost.
     """
-    # Six partitions instead of two, so that each of three members owns some.
+    # This replaces the topic of two partitions in QUICK, so that each of three members owns some.
     six_partitions = ("--topic", "orders:6")
     with up(command_line, *QUICK, *six_partitions, until="group readers: Stable") as cluster:
         shown = json.loads(command_line.run("status", "--json").stdout)
@@ -303,6 +317,7 @@ def test_a_client_from_outside_survives_the_crash_of_its_coordinator(
         try:
             read_until(client, '"committed"')
             shown = json.loads(command_line.run("status", "--json").stdout)
+            # The cluster was started without a file, so the file has not defined the group.
             (group,) = shown["groups"]
             assert (group["group"], group["is_of_the_file"]) == ("payments", False)
             (member,) = group["members"]
@@ -329,7 +344,7 @@ def test_a_client_from_outside_survives_the_crash_of_its_coordinator(
 @pytest.mark.ray
 @pytest.mark.timeout(240)
 def test_the_same_commands_act_on_a_cluster_on_ray(command_line: CommandLine) -> None:
-    """On Ray each broker is a process; all processes end after a SIGKILL of `up`."""
+    """On Ray each broker is a process of its own. All processes end after a SIGKILL of `up`."""
     with up(command_line, *QUICK, "--runtime", "ray", until="group readers: Stable") as cluster:
         crashed = command_line.run(
             "inject", "crash", "--duration", "3s", "--wait", "--coordinator-of", "readers"

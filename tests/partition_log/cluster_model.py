@@ -98,7 +98,7 @@ class ClusterModel:
             broker.waiting_appends.add(info.next_offset)
 
     def send_fetch(self, broker_id: BrokerId) -> None:
-        """Send a Fetch to the leader that this replica knows, which keeps its answer ready."""
+        """Send a Fetch to the leader that this replica knows. The answer waits for its delivery."""
         broker = self.brokers[broker_id]
         if broker.partition is None or broker.partition.leader_id in (NO_BROKER, broker_id):
             return
@@ -171,7 +171,10 @@ class ClusterModel:
             broker.checkpoint = broker.partition.high_watermark
 
     def apply_metadata(self, broker_id: BrokerId) -> None:
-        """Let a broker learn of the controller's newest metadata; it skips all that came before."""
+        """Let a broker learn of the controller's newest metadata.
+
+        The broker never learns of changes that newer ones have replaced.
+        """
         broker, metadata = self.brokers[broker_id], self.metadata
         if broker.partition is None or broker.version == metadata.version:
             return
@@ -300,7 +303,7 @@ class ClusterModel:
         result = broker.partition.handle_alter_partition_response(
             proposal, answer, now_us=self.now_us
         )
-        # A newer proposal is sent instead of a retry of the old one.
+        # If the leader has made a newer proposal meanwhile, it sends that and does not retry.
         if result.retry and broker.proposal is None:
             broker.proposal = proposal
 

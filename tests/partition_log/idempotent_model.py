@@ -99,8 +99,8 @@ class IdempotentModel(ClusterModel):
         if producer.must_repeat or len(unanswered) >= MAX_IN_FLIGHT:
             return
         # The first batch is sent alone (rule 4).
-        is_first_unanswered = len(unanswered) > 0 and not producer.offsets
-        if is_first_unanswered:
+        is_first_batch_in_flight = len(unanswered) > 0 and not producer.offsets
+        if is_first_batch_in_flight:
             return
         if producer.broker_id == NO_BROKER:
             producer.broker_id = self.metadata.leader_id
@@ -180,7 +180,7 @@ class IdempotentModel(ClusterModel):
                 producer.must_repeat = True
 
     def crash(self, broker_id: BrokerId) -> None:
-        """Kill a broker, which never answers the requests that wait there."""
+        """Kill a broker. It never answers the requests that wait there."""
         super().crash(broker_id)
         for producer in self.producers:
             producer.waiting_answers = [

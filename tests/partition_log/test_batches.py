@@ -22,10 +22,10 @@ from tests.support.builders.partition_logs import records
 
 
 def test_build_batch_counts_records_and_takes_the_largest_timestamp() -> None:
-    """The log needs the number and the timestamp, and must not decode the records for them.
+    """A batch has both as fields, so the log need not decode the records for them.
 
-    It adds the number of records to find the offset of the next batch. It compares the largest
-    timestamp when a client asks for the first record at or after a time.
+    The log adds the number of records to an offset to find the offset of the next batch. It reads
+    the largest timestamp when a client asks for the first record at or after a time.
     """
     batch = build_batch((Record(b"a", b"1", 5), Record(b"b", None, 9), Record(b"c", b"3", 7)))
     assert batch.record_count == 3
@@ -52,6 +52,7 @@ def test_place_batch_keeps_the_crc_valid() -> None:
 
 def test_batch_through_the_codec_keeps_a_valid_crc() -> None:
     """A batch is encoded when it is sent to another process. There its CRC must be valid, too."""
+    # The producer id needs more than four bytes.
     batch = build_batch(records("a", "b"), producer_id=2**40, is_transactional=True)
     decoded = msgspec.msgpack.decode(msgspec.msgpack.encode(batch), type=RecordBatch)
     assert decoded == batch

@@ -14,7 +14,7 @@ OFFSETS = {TopicPartition("__consumer_offsets", 3): Offset(7), TopicPartition("a
 
 
 def test_checkpoint_is_written_in_kafkas_format() -> None:
-    """So Kafka's tools can read the file. A space in a topic's name is not escaped."""
+    """Kafka's tools can read the file. A space in a topic's name is not escaped."""
     assert encode_offset_checkpoint(OFFSETS.items()) == b"0\n2\n__consumer_offsets 3 7\na b 0 0\n"
 
 
@@ -30,6 +30,6 @@ def test_decoded_checkpoint_has_what_was_encoded(offsets: dict[TopicPartition, O
     ids=["empty", "without a number of lines", "another version", "one line of two"],
 )
 def test_damaged_checkpoint_raises_an_exception(content: bytes) -> None:
-    """A broker replaces the file as a whole, so only a bug of ours can leave a damaged one."""
+    """A broker always replaces the whole file, so only a bug of ours can leave a damaged file."""
     with pytest.raises(SimulationError):
         decode_offset_checkpoint(content)

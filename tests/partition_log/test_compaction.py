@@ -41,7 +41,7 @@ class CleanedLog:
         self.log.is_compacted = True
         self.now_ms = NOW_MS
         self.first_dirty = 0  # the first offset that no cleaning has read yet
-        self.leader_epoch = 0  # that of the next append
+        self.leader_epoch = 0  # the leader epoch of the next append
         self.codecs = NO_CODECS  # most tests have no compressed batch
 
     def write(self, *keys_and_values: str, producer: int = -1) -> None:
@@ -82,8 +82,8 @@ class CleanedLog:
     def clean(self, end: int | None = None, *, step_bytes: int = 2**40) -> CompactionResult:
         """Clean up to the last stable offset, or to `end`, and check the result.
 
-        The last stable offset is where the oldest open transaction begins. `step_bytes` is how much
-        one step reads; by default one step reads the whole log.
+        The last stable offset is where the oldest open transaction begins. One step reads up to
+        `step_bytes`; by default this is more than the whole log.
         """
         batches_before = self.batches()
         last_records_before = last_records(self.log, self.log.log_end_offset, self.codecs)
@@ -249,14 +249,18 @@ def test_first_batch_of_each_leader_epoch_is_kept_without_records() -> None:
 
 
 def test_aborted_transaction_is_removed_and_replaces_no_record() -> None:
-    """An aborted record does not count, so a=1 stays. Its marker stays for some time."""
+    """An aborted record does not replace an earlier one, so a=1 stays.
+
+    The marker of the aborted transaction stays for some time.
+    """
     cleaned = CleanedLog()
     cleaned.write("a=1")
     cleaned.write("a=aborted", "b=aborted", producer=PRODUCER)
     cleaned.append_marker(is_commit=False)
     cleaned.write("c=1")
     cleaned.clean()
-    # The marker stays. Its day begins only when a cleaning finds no batch of its transaction.
+    # The marker stays. The day after which it is removed has not begun: it begins only when a
+    # cleaning finds no batch of the marker's transaction.
     assert cleaned.remaining() == ["0 a=1", "3 marker", "4 c=1"]
 
     # The batch of the transaction is still there, although it has no records any more: it is the
@@ -281,7 +285,7 @@ def test_aborted_transaction_is_removed_and_replaces_no_record() -> None:
 
 
 def test_committed_transaction_is_ordered_by_the_offsets_of_its_records() -> None:
-    """Which record of a key is the last is decided by its own offset, not by that of the marker.
+    """The last record of a key is the record with the largest offset. The marker does not matter.
 
     So a=plain, at 2, is later than a=txn, at 0, although the transaction is committed at 3.
     """
@@ -295,7 +299,7 @@ def test_committed_transaction_is_ordered_by_the_offsets_of_its_records() -> Non
 
 
 def test_marker_is_kept_while_its_transaction_has_records() -> None:
-    """If the marker were removed before them, a reader would see an open transaction."""
+    """If the marker were removed before the records, a reader would see an open transaction."""
     cleaned = CleanedLog()
     cleaned.write("a=txn", producer=PRODUCER)
     cleaned.append_marker(is_commit=True)
@@ -354,7 +358,7 @@ def test_open_transaction_limits_the_cleaning() -> None:
 
 
 def test_transaction_whose_marker_is_not_committed_counts_as_open() -> None:
-    """A marker above the high watermark may still be truncated."""
+    """A marker above the high watermark may still be truncated, which opens the transaction again."""
     cleaned = CleanedLog()
     cleaned.write("a=1")
     cleaned.write("a=txn", producer=PRODUCER)
@@ -511,7 +515,7 @@ def test_cleaned_batch_of_an_idempotent_producer_keeps_its_sequences() -> None:
 
 
 def test_aborted_records_of_an_expired_producer_do_not_count() -> None:
-    """They do not count because of the marker in the log, which outlives the producer's state."""
+    """The log still has the marker that aborts them, although the producer's state is forgotten."""
     cleaned = CleanedLog()
     cleaned.write("a=1")
     cleaned.write("a=2", producer=PRODUCER)

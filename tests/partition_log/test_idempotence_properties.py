@@ -2,9 +2,10 @@
 
 Two producers write to an `IdempotentModel` of three replicas. Brokers crash and restart, truncate
 their logs and change leaders, while the producers repeat the batches that got no answer. Each event
-is a method of the model, and the model is checked after each event. Kafka
-promises this if min.insync.replicas is 2, all elections are clean, and no broker loses power. All
-three are so here.
+is a method of the model, and the model is checked after each event.
+
+Kafka promises that each batch is written once and in order under three conditions, which hold here:
+min.insync.replicas is 2, all elections are clean, and no broker loses power.
 """
 
 import random
@@ -36,7 +37,7 @@ class IdempotenceMachine(ReplicationMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        # This is also the object that the base class checks as `model`.
+        # The base class checks `self.model`. `clients` is the same object with its full type.
         self.clients = IdempotentModel()
         self.model = self.clients
 
@@ -76,7 +77,7 @@ TestIdempotence.settings = settings(
 
 
 def play_random_events(seed: int) -> IdempotentModel:
-    """Play STEPS random events, heal the cluster until all batches are answered; return the model.
+    """Play STEPS random events, and heal the cluster until all batches are answered.
 
     Each seed first draws how frequent each event is, so that the seeds differ much (swarm testing).
     """

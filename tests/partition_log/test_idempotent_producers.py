@@ -1,8 +1,8 @@
 """Idempotent producers at a leader: repeated batches are written once and in order (KIP-98).
 
 A producer numbers its records, and a batch has the sequence number of its first record. So the
-leader recognises a batch that is sent again, and one before which another batch is missing. When a
-producer has raised its epoch, batches of the old epoch are refused.
+leader recognises a batch that is sent again, and it notices that a batch is missing before another.
+When a producer has raised its epoch, batches of the old epoch are refused.
 
 `leader()` and `follower()` are replicas of a partition with an empty log.
 `with_batches(leader(), 0, 2)` is a leader with two batches of two records each, whose sequence
@@ -82,7 +82,7 @@ def test_duplicate_is_answered_with_the_offsets_of_the_first_batch() -> None:
     info = append(leading, numbered_batch("a", "b", sequence=2))
     assert (info.error, info.is_duplicate) == (ErrorCode.NONE, True)
     assert (info.base_offset, info.next_offset) == (2, 4)
-    # The time in the answer is that of the first batch, 7.
+    # The answer has the timestamp of the first batch: 7, the default of `client_batch`.
     assert (info.log_append_time_ms, info.log_start_offset) == (7, 0)
     assert leading.log_end_offset == 7  # three batches of two records, and the other record
 
@@ -149,10 +149,10 @@ def test_sequences_wrap_to_zero() -> None:
 
 
 def test_transactional_batch_of_a_client_needs_an_open_transaction() -> None:
-    """Perhaps the coordinator of the transaction does not know that it includes this partition.
+    """The leader refuses a client's batch if its transaction was not verified at the coordinator.
 
-    Then it would never end the transaction here. So the leader refuses the batch of a client if it
-    was not verified at the coordinator.
+    Without this check, the coordinator of the transaction might not know that this partition is
+    part of it. Then the coordinator would never end the transaction here.
     """
     leading = leader()
     batch = client_batch("a", producer_id=PRODUCER, is_transactional=True)
@@ -218,7 +218,7 @@ def test_truncated_batches_are_no_duplicates() -> None:
 
 
 def test_producer_state_is_rebuilt_from_the_log_after_a_restart(tmp_path: Path) -> None:
-    """There is no file with the state, which could be outdated."""
+    """The state is not kept in a file of its own, because such a file could be outdated."""
     storage = FileStorage(tmp_path)
     partition_log = PartitionLog(PARTITION, storage.log(PARTITION))
     with_batches(leader(B, partition_log), 0, 2, 4)
@@ -239,7 +239,7 @@ def test_idle_producer_is_forgotten() -> None:
     A producer with an open transaction does not expire.
     """
     leading = with_batches(leader(), 0)
-    # The time counts from the timestamp of the producer's last batch, 7.
+    # The time counts from the timestamp of the producer's last batch: 7, the default.
     leading.log.producers.remove_expired(now_ms=7 + 999, expiration_ms=1_000)
     assert len(leading.log.producers) == 1
     leading.log.producers.remove_expired(now_ms=7 + 1_000, expiration_ms=1_000)

@@ -184,7 +184,7 @@ def test_check_partition_finds_a_follower_that_proposes() -> None:
     leading.leader_id = B
     with pytest.raises(InvariantViolation, match="follower proposes nothing"):
         check_partition(leading)
-    check_partition(follower())
+    check_partition(follower())  # a follower without a proposal is sound
 
 
 def test_check_agreement_compares_below_both_high_watermarks() -> None:
@@ -298,7 +298,7 @@ def test_producer_state_may_lack_batches_from_before_an_expiry() -> None:
 def test_producer_epoch_below_that_of_the_log_is_found() -> None:
     """The state has epoch 0 of producer 7, but the log ends with a batch of epoch 1."""
     written = compacted_log(2)
-    states_of_epoch_0 = compacted_log(2).producers  # those of an equal log
+    states_of_epoch_0 = compacted_log(2).producers  # the states of another, equal log
     written.append_batch_as_leader(
         client_batch("v", producer_id=7, producer_epoch=1, base_sequence=0), leader_epoch=0
     )

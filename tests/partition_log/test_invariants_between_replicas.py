@@ -51,7 +51,7 @@ def leader_and_follower(*, end: int = 2) -> tuple[Partition, Partition]:
 
 
 def test_in_sync_follower_must_reach_the_high_watermark() -> None:
-    """Otherwise committed records would be lost if it became the leader."""
+    """If a follower without the committed records became the leader, these would be lost."""
     check_in_sync_follower(*leader_and_follower())
     with pytest.raises(InvariantViolation, match=r"and the log of 1, .* ends at 1"):
         check_in_sync_follower(*leader_and_follower(end=1))
@@ -72,7 +72,7 @@ def test_leader_that_missed_an_epoch_forgets_what_it_knew_of_followers() -> None
 
 
 def numbered_batch(*values: str, sequence: int = 0) -> RecordBatch:
-    """Return a batch of producer 7, whose first record has this sequence number."""
+    """Return a batch of producer 7. Its first record has this sequence number."""
     return client_batch(*values, producer_id=7, base_sequence=sequence)
 
 
@@ -158,7 +158,7 @@ def test_logs_with_another_batch_at_an_offset_are_found() -> None:
 
 
 def test_logs_with_other_records_in_the_same_epoch_are_found() -> None:
-    """So it is not enough to compare the leader epochs of the batches."""
+    """It is not enough to compare the leader epochs of the batches: both batches have epoch 0."""
     leaders_log, followers_log = log_of_epochs(0), log()
     followers_log.append_as_leader(records("different"), leader_epoch=0)
     with pytest.raises(InvariantViolation, match="have the same batches"):
@@ -214,7 +214,7 @@ def test_consumer_that_reads_committed_must_get_no_record_of_an_open_transaction
 
 
 def test_consumer_must_be_told_the_high_watermark() -> None:
-    """The answer says 1, but the leader has 2. Kafka's consumers compute their lag from it."""
+    """The answer says 1, but the leader has 2. A wrong value would give consumers a wrong lag."""
     leading, _ = leader_and_follower()
     with pytest.raises(InvariantViolation, match="1 and 1 are told, leader 0 has 2 and 2"):
         check_consumed(leading, fetched(high_watermark=1), read_committed=False)

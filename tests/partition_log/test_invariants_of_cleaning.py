@@ -34,7 +34,10 @@ NEW_HORIZON_MS = 1_010
 
 
 def log_of(*texts: str) -> PartitionLog:
-    """Return a log with these records, such as "a=1", "a!2" or "commit"."""
+    """Return a log with these records, such as "a=1", "a!2" or "commit".
+
+    All records have the timestamp 1 ms.
+    """
     log = PartitionLog(PARTITION, MemoryLogStorage())
     for text in texts:
         is_marker = text in ("commit", "abort")
@@ -86,7 +89,7 @@ def check(
 
 
 def test_last_record_of_a_key_must_stay() -> None:
-    """Only the last one: the older record must go."""
+    """The last record of a key must stay, and the older records of the key must go."""
     before = batches_of("a=1", "a=2", "b=1")
     old_a, last_a, last_b = before
     check(before, [last_a, last_b])
@@ -165,7 +168,7 @@ def test_aborted_records_must_be_removed_and_replace_no_other_record() -> None:
 
 
 def test_records_of_a_committed_transaction_must_stay() -> None:
-    """They count like others, so a!2 replaces a=1."""
+    """A committed record counts like a record without a transaction, so a!2 replaces a=1."""
     before = batches_of("a=1", "a!2", "commit")
     check(before, before[1:])
     with pytest.raises(InvariantViolation, match="the record at 1 is gone"):
@@ -253,7 +256,7 @@ def test_segments_must_end_after_their_time() -> None:
 
 
 def test_segments_of_a_truncated_log_are_not_checked() -> None:
-    """They may be wrong, because they are computed anew before their next use."""
+    """Such segments may be wrong, because they are computed anew before their next use."""
     log = log_of(*["a=1"] * 8)
     damaged = segments_of(log, MovedSegments)
     log.truncate_to(1)

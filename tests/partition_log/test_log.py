@@ -89,6 +89,7 @@ def test_read_returns_the_stored_batches_themselves() -> None:
     """A read copies no batches, because followers in the same process read very often."""
     written = log()
     appended = written.append_as_leader(records("a"), leader_epoch=0)
+    # A read returns at least one batch, so the limit of one byte does not matter.
     assert written.read(0, 1, up_to=1)[0] is appended
 
 
@@ -160,7 +161,7 @@ def test_truncate_to_lowers_the_high_watermark_and_removes_epochs() -> None:
 
 
 def test_truncate_into_a_batch_removes_the_whole_batch() -> None:
-    """So the new log end may be below the offset that was asked for.
+    """The new log end may then be below the offset that was asked for.
 
     Source: Kafka LogSegment.truncateTo.
     """
@@ -174,8 +175,8 @@ def test_truncate_into_a_batch_removes_the_whole_batch() -> None:
 def test_truncate_to_the_end_removes_an_epoch_without_batches() -> None:
     """The replica was the leader in epoch 5 once, but wrote no batch.
 
-    If the entry of epoch 5 stayed, its next Fetch as a follower would name epoch 5, which the new
-    leader does not know.
+    If the entry of epoch 5 stayed, the replica's next Fetch as a follower would name epoch 5. The
+    new leader does not know this epoch.
     """
     written = log_of_epochs(0, 0)
     written.assign_epoch_start(LeaderEpoch(5))
@@ -190,7 +191,7 @@ def test_truncate_before_the_log_start_raises_an_exception() -> None:
 
 
 def test_opening_a_log_after_a_crash_restores_it() -> None:
-    """The process has died, but the operating system has kept what it had written."""
+    """The process has died, but the operating system has kept what the process had written."""
     storage = MemoryLogStorage()
     before_crash = log(storage)
     for epoch in (0, 0, 2):
@@ -246,7 +247,7 @@ def log_with_holes() -> PartitionLog:
     [(0, 0), (1, 1), (2, 4), (3, 4), (4, 4), (5, 4), (6, 9), (8, 9), (9, 9)],
 )
 def test_read_in_a_hole_begins_with_the_next_batch(offset: int, first_base_offset: int) -> None:
-    """A reader that asks for a removed record gets those behind it."""
+    """A reader that asks for a removed record gets the records behind the hole."""
     compacted = log_with_holes()
     first_batch = compacted.read(offset, 1, up_to=10)[0]
     assert first_batch.base_offset == first_base_offset

@@ -71,7 +71,7 @@ def append(leading: Partition, produced: RecordBatch) -> AppendInfo:
 def test_batch_of_a_real_client_is_stored_byte_for_byte(recorded: RecordedBatch) -> None:
     """The leader changes only base offset and leader epoch, also in a compressed batch."""
     leading = partition()
-    append(leading, client_batch("before"))
+    append(leading, client_batch("before"))  # so the next batch gets another base offset than 0
     (produced,) = decode_batches(recorded.data)
     info = append(leading, produced)
     assert (info.error, info.base_offset) == (ErrorCode.NONE, 1)

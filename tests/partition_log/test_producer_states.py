@@ -1,9 +1,9 @@
 """State of transactional producers in a log (KIP-98), and verification guards (KIP-890).
 
 Before a leader appends the first batch of a transaction, it asks the coordinator whether the
-transaction is open. With this verification begins a guard, which is a number. The batch is accepted
-only with this guard. If the transaction ends in between, its marker makes the guard invalid. So a
-late batch cannot open a transaction that is over.
+transaction is open. At the beginning of this verification the leader gives out a guard, which is a
+number. It accepts the batch only with this guard. If the transaction ends in between, its marker
+makes the guard invalid. So a late batch cannot open a transaction that is over.
 
 `transactional(5)` is a batch at offset 5 in a transaction of producer 7. `marker(6)` ends the
 transaction by a commit. Both have producer epoch 0 unless a test gives another one.
@@ -88,9 +88,9 @@ def test_control_batch_without_records_is_ignored() -> None:
 
 
 def test_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
-    """Meanwhile its first batch is the first unstable offset, at which consumers must stop.
+    """While a transaction is open, the offset of its first batch is the first unstable offset.
 
-    These are the consumers with isolation.level=read_committed.
+    Consumers with isolation.level=read_committed must not read beyond this offset.
     """
     producer_states = states(transactional(5), transactional(6))
     assert producer_states.has_ongoing_transaction(PRODUCER, 0)
@@ -102,7 +102,7 @@ def test_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
 
 
 def test_first_unstable_offset_is_that_of_the_oldest_open_transaction() -> None:
-    """Here the transaction at 2 has ended, and that of producer 8, at 4, is open."""
+    """Here the transaction at 2 has ended. The transaction of producer 8, at 4, is open."""
     producer_states = states(transactional(2), transactional(4, producer=8), marker(6))
     assert producer_states.first_unstable_offset == 4
 
@@ -163,7 +163,7 @@ def test_marker_of_an_older_producer_epoch_or_coordinator_epoch_is_refused() -> 
 
 
 def test_producer_states_are_rebuilt_after_a_restart_and_a_truncation() -> None:
-    """After each of them the states must follow from the batches that are in the log."""
+    """The rebuilt states must follow from the batches that are in the log then."""
     written = log()
     written.append_as_leader(records("v"), leader_epoch=0)
     assert written.append_as_follower((transactional(1), marker(2))) is ErrorCode.NONE
@@ -219,7 +219,7 @@ def test_leader_appends_a_verified_transaction_and_its_marker_and_replicates_bot
 def test_marker_is_refused_where_appends_are_refused() -> None:
     """A follower refuses a marker, and so does a leader with too few in-sync replicas.
 
-    The leader here has two of them, and min.insync.replicas is 3.
+    The leader here has two in-sync replicas, and min.insync.replicas is 3.
     """
     end = EndTransactionMarker(is_commit=True, coordinator_epoch=0)
     for replica, error in (

@@ -45,7 +45,7 @@ def test_append_returns_its_offset_and_epoch() -> None:
 
 
 def test_append_of_a_producers_batch_sets_offset_and_epoch() -> None:
-    """A producer does not know them, so the leader replaces the producer's values, 77 and 9."""
+    """A producer does not know offset and epoch, so the leader replaces its values, 77 and 9."""
     leading = leader(leader_epoch=4)
     leading.append_batch(batch("a", base_offset=77, leader_epoch=9), required_acks=1, now_us=0)
     stored = leading.log.storage.batch(0)
@@ -73,9 +73,10 @@ def test_append_of_a_batch_to_a_follower_changes_nothing() -> None:
 
 
 def test_high_watermark_of_a_data_partition_is_not_traced() -> None:
-    """It moves with every produced record, so its events would fill the trace.
+    """Only high watermarks of partitions of __consumer_offsets are traced.
 
-    Only high watermarks of partitions of __consumer_offsets are traced.
+    The high watermark of a data partition moves with every produced record, so the events would
+    fill the trace.
     """
     log_of_orders = PartitionLog(TopicPartition("orders", 0), MemoryLogStorage())
     # With A as the only member of the ISR, the append itself moves the high watermark.
@@ -166,7 +167,7 @@ def test_append_whose_isr_has_become_too_small_is_not_enough_replicas_after_appe
 def test_high_watermark_does_not_move_below_min_insync_replicas() -> None:
     """While the ISR is smaller than min.insync.replicas, no record is committed.
 
-    A record with acks=1 is appended without an error, but is not committed, either.
+    This holds for a record with acks=1, too. It is appended without an error, but not committed.
     """
     leading = leader()
     info = leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)

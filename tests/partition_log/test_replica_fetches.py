@@ -34,7 +34,7 @@ from tests.support.builders.partition_logs import (
 CONSUMER = -1
 """The replica id in a consumer's Fetch."""
 UNKNOWN_LOG_END = -1
-"""What the leader has as the log end of a follower before its first accepted Fetch."""
+"""The leader's value for the log end of a follower, until it accepts a Fetch of the follower."""
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_refused_fetch_tells_the_leader_nothing_about_the_followers_log() -> Non
 
 
 def test_fetch_of_a_follower_reads_to_the_log_end() -> None:
-    """A follower gets records above the high watermark, which can only rise when it has them.
+    """A follower also gets the records above the high watermark, because it must copy them, too.
 
     Here no other follower has fetched, so the answer still has the high watermark 0.
     """
@@ -128,7 +128,7 @@ def test_fetch_is_limited_by_the_partition_and_by_the_rest_of_the_request() -> N
 
 
 def test_fetch_of_a_broker_without_a_replica_is_refused() -> None:
-    """Perhaps the broker has newer metadata, in which it has a replica.
+    """The leader assumes that the broker has newer metadata, in which it has a replica.
 
     So the answer is UNKNOWN_LEADER_EPOCH (Kafka: followerReplicaOrThrow).
     """
@@ -191,7 +191,7 @@ def test_fetch_that_diverges_is_answered_with_the_end_of_the_epoch(
 
 
 def test_fetch_with_an_epoch_above_those_of_the_leader_is_out_of_range() -> None:
-    """The leader does not know where such an epoch ends. The error is that of Kafka."""
+    """The leader does not know where such an epoch ends. Kafka answers with the same error."""
     leading = leader(partition_log=log_of_epochs(0), leader_epoch=3)
     answer = fetch_as(leading, B, offset=1, leader_epoch=3, last_fetched_epoch=4).data
     assert answer.error_code is ErrorCode.OFFSET_OUT_OF_RANGE

@@ -86,7 +86,8 @@ def test_follower_appends_the_fetched_records_and_takes_the_high_watermark() -> 
 def test_high_watermark_of_a_follower_may_fall_to_that_of_a_new_leader() -> None:
     """A new leader begins with the high watermark that it had as a follower.
 
-    Another follower may have a higher one. As in Kafka, it takes over the lower value.
+    Another follower may have a higher high watermark. As in Kafka, this follower takes over the
+    lower value of the new leader.
     """
     log = log_of_epochs(0, 0)
     log.update_high_watermark(2)
@@ -186,7 +187,8 @@ def test_corrupt_records_are_not_appended() -> None:
 @pytest.mark.parametrize(
     ("epochs", "diverging", "truncate_to"),
     [
-        # Both logs have the epoch, so the logs may agree up to the lower one of its two ends.
+        # Both logs have the epoch, but it may end at two different offsets. The logs may agree up
+        # to the lower of these offsets.
         ((0, 0, 1), (0, 1), 1),  # epoch 0 ends at 1 in the leader's log, at 2 in the follower's
         ((0, 0, 1), (0, 3), 2),  # epoch 0 ends at 3 in the leader's log, at 2 in the follower's
         ((0, 0, 1), (1, 9), 3),  # epoch 1 ends at 9 in the leader's log, at 3 in the follower's
@@ -247,7 +249,7 @@ def test_diverging_answer_does_not_move_the_high_watermark_forward() -> None:
 def test_truncation_below_the_high_watermark_lowers_it() -> None:
     """After an unclean election the new leader may lack committed records.
 
-    Then they are lost, and the recorded events show it.
+    Then these records are lost, and the recorded events show the loss.
     """
     log = log_of_epochs(0, 0, 0)
     log.update_high_watermark(3)

@@ -1,10 +1,14 @@
 """How a leader shrinks and expands its ISR with the request AlterPartition.
 
 A leader cannot change its ISR alone. It proposes a new ISR to the controller, and waits for the
-answer. Meanwhile it does not know which of the two counts. So the leader keeps two sets: `isr`, the
-committed ISR, is the last one that the controller has confirmed. `maximal_isr` has the members of
-both. The high watermark waits for all members of the maximal ISR. For example, while A, with the
-ISR {A, B}, proposes to add C, the maximal ISR is {A, B, C}.
+answer. Meanwhile the leader does not know whether the old ISR counts or the new one. So it keeps
+two sets:
+
+- `isr`, the committed ISR, is the last ISR that the controller has confirmed.
+- `maximal_isr` has the members of the committed ISR and of the proposed ISR. The high watermark
+  waits for all of them.
+
+For example, while A, with the ISR {A, B}, proposes to add C, the maximal ISR is {A, B, C}.
 
 A, B and C are the brokers 0, 1 and 2, with the broker epochs 100, 101 and 102; A leads.
 `log_of_epochs(0, 0)` is a log with two records of leader epoch 0. `fetch_as(leading, B, offset=1)`
@@ -255,7 +259,7 @@ def test_expansion_in_flight_counts_for_the_high_watermark_at_once() -> None:
 
 
 def test_expansion_in_flight_does_not_count_for_min_insync_replicas() -> None:
-    """There only confirmed members count, because the controller may refuse the expansion."""
+    """min.insync.replicas counts only confirmed members: the controller may refuse the expansion."""
     leading = leader(partition_log=log_of_epochs(0), isr=(A,))
     assert fetch_as(leading, B, offset=1, last_fetched_epoch=0).proposal is not None
     info = leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=0)

@@ -1,6 +1,7 @@
 """Replication under random events: records that were acknowledged with acks=all are kept.
 
-Kafka promises this if min.insync.replicas is 2, all elections are clean, and no broker loses power.
+Kafka promises that no such record is lost if min.insync.replicas is 2, all elections are clean, and
+no broker loses power.
 
 The events happen to a `ClusterModel`, which has three replicas, a controller, and the messages
 between them. Each of its methods is one event, such as the crash of a broker, and does nothing
@@ -108,8 +109,8 @@ TestReplication.settings = settings(
 def play_random_events(seed: int, *, has_unclean_elections: bool = False) -> ClusterModel:
     """Play STEPS random events, heal the cluster, add one more record, and return the model.
 
-    Each seed first draws how frequent each event is at each broker. So with some seeds a broker
-    rarely receives metadata, with others answers are late.
+    Each seed first draws how frequent each event is at each broker. For example, with some seeds a
+    broker rarely receives metadata, and with other seeds answers are late.
     """
     rng = random.Random(seed)
     model = ClusterModel()
@@ -182,7 +183,7 @@ def test_acknowledged_records_survive_a_long_random_schedule(first_seed: int) ->
 
 
 def test_records_that_are_lost_by_unclean_elections_are_found() -> None:
-    """Kafka's promise excludes unclean elections. With them, at least one of 40 seeds loses one."""
+    """With unclean elections, which Kafka's promise excludes, one of 40 seeds loses a record."""
     violated_invariants = []
     for seed in range(40):
         try:

@@ -62,7 +62,7 @@ def cleanable(
     ("batch_count", "end_offset"), [(1, 0), (3, 0), (4, 3), (6, 3), (7, 6), (9, 6)]
 )
 def test_active_segment_is_never_cleaned(batch_count: int, end_offset: int) -> None:
-    """So a cleaning ends where the last segment begins. A full segment has three batches."""
+    """A cleaning ends where the last segment begins. A full segment has three batches."""
     part = cleanable(log_of(*[NOW_MS] * batch_count))
     assert part.end_offset == end_offset
     assert part.cleanable_bytes == end_offset * batch_size(log_of(NOW_MS))
@@ -74,7 +74,7 @@ def test_active_segment_is_never_cleaned(batch_count: int, end_offset: int) -> N
 def test_segment_with_the_last_stable_offset_is_not_cleaned(
     last_stable_offset: int, end_offset: int
 ) -> None:
-    """From this offset on it may still be open which records count.
+    """Records from this offset on are not cleaned, because they may still be aborted or truncated.
 
     The last stable offset is the first offset of the oldest open transaction or, if this is lower,
     the high watermark.
@@ -145,7 +145,7 @@ def test_segments_follow_later_appends_and_truncations() -> None:
 
 
 def test_checkpoint_beyond_the_log_counts_as_the_log_end() -> None:
-    """By its checkpoint the log is clean up to 50, but it ends at 1.
+    """According to its checkpoint the log is clean up to 50, but the log ends at 1.
 
     This happens if a power loss removes records that were cleaned.
     """

@@ -1,12 +1,12 @@
 """The promises of every Storage, in memory or in files.
 
-A broker writes its logs and checkpoints to a Storage. It gets a new one at each start:
-`disk.boot()` kills the broker, and returns the storage with which it starts again.
+A broker writes its logs and checkpoints to a Storage, and gets a new Storage at each start. In the
+tests, `disk.boot()` kills the broker, and returns the storage with which it starts again.
 `disk.lose_power()` also removes all batches that were not flushed. The number of flushed batches of
-a log is its flush mark. The next storage reports what a power loss has cut from each log
+a log is its flush mark. After a power loss, the next storage reports what was cut from each log
 (`take_recoveries`).
 
-The tests run with each kind of Disk. A new implementation of Storage adds its own one to DISKS.
+The tests run with each kind of Disk. For a new implementation of Storage, add a Disk to DISKS.
 """
 
 from pathlib import Path
@@ -160,9 +160,9 @@ def test_checkpoint_is_replaced_as_a_whole(storage: Storage) -> None:
 
 
 def test_flush_changes_no_readable_data(storage: Storage) -> None:
-    """It changes only what remains after a power loss.
+    """A flush changes only what remains after a power loss.
 
-    `flush` is called by the broker; `write_back` is what the operating system does by itself.
+    The broker calls `flush`. A `write_back` is what the operating system does by itself.
     """
     log = storage.log(PARTITION)
     log.append(batch())
@@ -345,7 +345,7 @@ def test_high_watermark_beyond_a_log_that_lost_power_is_limited_to_the_log_end(d
 
 
 def test_deleted_log_is_gone_now_and_after_a_restart(disk: Disk) -> None:
-    """The other log remains."""
+    """The log of another partition remains."""
     storage = disk.boot()
     for name in (PARTITION, OTHER_PARTITION):
         append(storage.log(name), up_to=3)
@@ -397,7 +397,7 @@ def test_replaced_prefix_keeps_flushed_batches_flushed(disk: Disk) -> None:
 
 
 def test_replace_prefix_that_is_longer_than_the_log_is_refused(storage: Storage) -> None:
-    """A log of two batches cannot replace three. Only a bug asks for it."""
+    """A log of two batches cannot replace three. Only a bug of the caller asks for this."""
     log = storage.log(PARTITION)
     append(log, up_to=2)
     with pytest.raises(SimulationError, match="cannot replace 3"):

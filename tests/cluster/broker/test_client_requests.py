@@ -1,7 +1,8 @@
 """Answers of brokers to requests that only clients send.
 
-`lab` is a cluster of three brokers in virtual time. Broker 0 leads orders-0; if broker 0 dies,
-broker 1 is elected. `lab.client.call(0, request)` returns the answer of broker 0.
+`lab` is a cluster of three brokers in virtual time. Broker 0 leads orders-0, the only partition
+that the tests use. If broker 0 dies, broker 1 is elected. `lab.client.call(0, request)` returns the
+answer of broker 0.
 """
 
 from protocol.api import AnyResponse

@@ -2,8 +2,8 @@
 
 In this controlled shutdown the broker asks the controller for permission to stop. The controller
 first elects other leaders for the broker's partitions, in leader epoch 1. It agrees when all active
-brokers know these leaders, and then fences the broker, that is, counts it as dead. The times of a
-real cluster are in docs/kafka (MEASURED_FAILOVER term).
+brokers know these leaders, and then fences the broker, that is, counts it as dead. For the times of
+a real cluster, see the measurement `term` in docs/kafka/MEASURED_FAILOVER.md.
 
 `lab` is a cluster of three brokers in virtual time. At first broker n leads partition n of the
 offsets topic. So the number of the group's offsets partition is also the number of the broker that
@@ -43,7 +43,7 @@ def detail(row: TraceRow) -> dict[str, object]:
 def unloads(lab: BrokerLab) -> list[TraceRow]:
     """Return the rows of the unloads with which OLD dropped its groups from memory.
 
-    They have leader epoch 1, in which the next broker leads.
+    These rows have leader epoch 1, in which the next broker leads.
     """
     return [
         row
@@ -60,9 +60,10 @@ async def shut_down(lab: BrokerLab) -> int:
 
 
 def test_shutdown_moves_the_coordinator_within_tens_of_milliseconds() -> None:
-    """After a kill the election waits for the end of the broker's session; here it need not wait.
+    """The election need not wait for the end of the broker's session, as it must after a kill.
 
-    The old coordinator unloads the groups at about the time at which the new one loads them.
+    The old coordinator unloads the groups at about the time at which the new coordinator loads
+    them.
     """
 
     async def story(lab: BrokerLab) -> tuple[int, int, int, int]:

@@ -2,7 +2,8 @@
 
 The controller fences the broker, that is, counts it as dead, one session after its last heartbeat.
 It elects another leader for the group's offsets partition. This leader loads the group, and then
-serves it as the next coordinator. (docs/kafka, BEHAVIOUR 6.3, and there the cases FO-01 and FO-04.)
+serves it as the next coordinator. BEHAVIOUR 6.3 in docs/kafka describes this. The cases FO-01 and
+FO-04 are listed there.
 
 `lab` is a cluster of three brokers in virtual time.
 """

@@ -106,7 +106,7 @@ def test_publish_jitter_delays_metadata_by_a_different_time_on_each_broker() -> 
     each broker draws for itself.
     """
     publish_us, jitter_us = 40_000, 80_000
-    # More than all messages take together: those of the shutdown, and those with the metadata.
+    # This is more time than all messages of the shutdown and of the publication take together.
     messages_us = 2_000
 
     async def story(lab: BrokerLab) -> list[int]:

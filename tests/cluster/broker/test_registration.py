@@ -11,7 +11,7 @@ from protocol.ids import BrokerId, NodeName
 from tests.support.harness.virtual_hosts import LATENCY_US, HostLab
 
 REFUSED_US = 2 * LATENCY_US
-"""The time from an attempt to connect to its refusal."""
+"""The time from an attempt to connect to its refusal: a message there, and a message back."""
 
 
 def test_backoff_doubles_up_to_half_the_session() -> None:

@@ -1,4 +1,4 @@
-"""Creation of topics by an administrator, on real brokers and a controller in virtual time."""
+"""Creation of topics by an administrator. `lab` is a cluster of three brokers in virtual time."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
 async def create(
     lab: BrokerLab, name: str, *, partitions: int = -1, replication_factor: int = -1
 ) -> None:
-    """Create a topic as an administrator. With -1 the brokers' default number is taken."""
+    """Create a topic as an administrator. -1 stands for the default number of the brokers."""
     await lab.runtime.ask_as_admin(
         create_topic, name=name, partitions=partitions, replication_factor=replication_factor
     )
@@ -40,7 +40,7 @@ def test_refused_creation_fails_with_kafkas_error(
 
 
 def test_brokers_take_up_the_replicas_of_a_new_topic() -> None:
-    """Each of the three brokers leads one of the partitions and follows the others."""
+    """Each of the three brokers leads one of the partitions, and has replicas of the others."""
 
     async def story(lab: BrokerLab) -> None:
         await create(lab, "new", partitions=3, replication_factor=3)

@@ -1,4 +1,7 @@
-"""Deletion of topics by an administrator, and by a Kafka client through any broker."""
+"""Deletion of topics by an administrator, and by a Kafka client through any broker.
+
+`lab` is a cluster of three brokers in virtual time. It has the topic `orders` (ORDERS).
+"""
 
 import pytest
 

@@ -10,7 +10,8 @@ group whose offsets the producer commits is on broker GC. A transaction goes lik
    transaction in the group's partition. When the marker is in the log, offset 41 is committed.
 
 `lab` is a cluster of three brokers in virtual time. A test can hold back the messages of one kind
-of connection, such as that for markers, with the link effect Clog, until it withdraws the rule.
+of connection, such as the connections for markers. It sets a link rule with the effect Clog, and
+withdraws this rule later.
 `ask_as_admin(move_leader, ...)` makes another broker the leader of a partition, and so the
 coordinator of the groups or transactions in the partition.
 """
@@ -129,7 +130,10 @@ def test_marker_of_a_replaced_transaction_coordinator_is_refused() -> None:
 
 
 def test_markers_for_no_partition_and_for_a_repeated_partition_are_answered() -> None:
-    """The broker answers a marker without partitions, and writes one marker for a repeated one."""
+    """The broker answers a marker without partitions.
+
+    For a partition that is named twice, it writes one marker.
+    """
 
     def marker(*indexes: int) -> WritableTxnMarker:
         """Return a marker of an aborted transaction for these partitions of `orders`."""
