@@ -358,7 +358,7 @@ def test_open_transaction_limits_the_cleaning() -> None:
 
 
 def test_transaction_whose_marker_is_not_committed_counts_as_open() -> None:
-    """A marker above the high watermark may still be truncated, which opens the transaction again."""
+    """A marker above the high watermark may still be truncated, so the transaction is not over."""
     cleaned = CleanedLog()
     cleaned.write("a=1")
     cleaned.write("a=txn", producer=PRODUCER)

@@ -259,7 +259,7 @@ def test_expansion_in_flight_counts_for_the_high_watermark_at_once() -> None:
 
 
 def test_expansion_in_flight_does_not_count_for_min_insync_replicas() -> None:
-    """min.insync.replicas counts only confirmed members: the controller may refuse the expansion."""
+    """Only confirmed members count for it, because the controller may refuse the expansion."""
     leading = leader(partition_log=log_of_epochs(0), isr=(A,))
     assert fetch_as(leading, B, offset=1, last_fetched_epoch=0).proposal is not None
     info = leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=0)

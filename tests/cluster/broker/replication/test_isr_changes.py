@@ -201,7 +201,7 @@ def test_leader_counts_isr_changes_once_they_are_confirmed() -> None:
 
 
 def test_record_is_acknowledged_when_the_shrink_is_confirmed() -> None:
-    """Until then the high watermark still waits for the follower that is to be removed."""
+    """Until the confirmation, the high watermark waits for the follower that is to be removed."""
     cluster = LossyCluster()
     cluster.lab.lose = cluster.is_fetch_of_broker_2
     # The controller confirms the removal within 7 s, as in the first test.

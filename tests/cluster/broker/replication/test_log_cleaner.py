@@ -6,9 +6,9 @@ are for the same partition of `orders`, so they have the same key, and a cleanin
 them.
 
 Every log.cleaner.backoff.ms, here 1 s, a broker looks for logs to clean. It never cleans the active
-segment, that is the end of the log, into which it still writes. Of the rest, at least half must be
-dirty: no cleaning has read it yet. The cleaned part of a log ends at its first dirty offset, which
-the broker keeps in a checkpoint file.
+segment: this is the end of the log, into which the broker still writes. It cleans the rest of a log
+only if at least half of the rest is dirty, that is, was not read by an earlier cleaning. The dirty
+part begins at the first dirty offset, which the broker keeps in a checkpoint file.
 
 `lab` is a cluster of three brokers in virtual time, and `lab.storages` has their disks.
 `ask_as_admin(move_leader, ...)` makes another broker the leader of a partition. That broker then
@@ -232,7 +232,7 @@ def test_restarted_broker_reads_the_cleaned_offset_from_its_checkpoint() -> None
         await commit(lab, 60)
         await lab.seconds(3)  # the cleaner runs three times
         name = broker_name(FOLLOWER_2)
-        # At least one segment is clean, which has over 15 commits.
+        # At least one segment is clean, and a segment has over 15 commits.
         assert first_dirty_offset(lab, FOLLOWER_2) > 15
 
         cleanings_before = len(lab.events(TraceKind.LOG_CLEANED, name))
@@ -249,10 +249,10 @@ def test_restarted_broker_reads_the_cleaned_offset_from_its_checkpoint() -> None
 
 
 def test_first_dirty_offset_goes_back_if_a_disk_has_lost_cleaned_records() -> None:
-    """The broker must lower the offset to its new log end, because what it appends there is dirty.
+    """The broker must lower the offset to its new log end: what it appends there is dirty.
 
-    It does so at its start. At the cleaner's first run it would be too late, because the log may
-    then be longer again.
+    The broker does this when it starts. The first run of the cleaner would be too late, because the
+    log may be longer again by then.
     """
 
     async def story(lab: BrokerLab) -> None:

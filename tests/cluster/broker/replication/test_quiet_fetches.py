@@ -1,9 +1,10 @@
 """A leader need not read each partition for each Fetch of a follower.
 
-A partition is quiet for a follower if its last Fetch found nothing new there, and nothing has
-changed since. `QuietFetches` remembers the quiet partitions, and the leader skips them. It must
-give the same answers as a leader that reads all partitions, and propose the same changes of an ISR.
-The tests make such a leader with `NeverQuiet`, which remembers no quiet partition.
+A partition is quiet for a follower if the follower's last Fetch found nothing new there, and
+nothing has changed since. `QuietFetches` remembers the quiet partitions, and the leader skips them.
+A leader that skips partitions must give the same answers as a leader that reads all partitions, and
+propose the same changes of an ISR. The tests make a leader that reads all partitions with
+`NeverQuiet`, which remembers no quiet partition.
 
 A, B and C are brokers: A leads, B and C follow.
 """

@@ -1,8 +1,8 @@
 """Brokers that lose power: the data that are lost, the data that remain, and the restart.
 
-A power loss keeps the data that Kafka has flushed to the disk, and those that the operating system
-has written back by itself. All other records are lost. The checkpoint, a small file with the high
-watermark of each partition, survives.
+A power loss keeps the data that Kafka has flushed to the disk, and the data that the operating
+system has written back by itself. All other records are lost. The checkpoint, a small file with the
+high watermark of each partition, survives.
 
 `lab` is a cluster of three brokers in virtual time, and `lab.storages` has their disks.
 """

@@ -78,8 +78,8 @@ def test_replicas_have_byte_identical_logs() -> None:
 def test_high_watermark_checkpoint_survives_a_restart_before_the_broker_registers() -> None:
     """A restarted broker has no metadata at first, and so knows no high watermark to write.
 
-    It must not overwrite the file with its old high watermarks then, because it needs them if it
-    dies again.
+    So it must not write the checkpoint yet. That file has the high watermarks from before the
+    restart, and the broker needs them if it dies again.
     """
 
     async def story(lab: BrokerLab) -> None:
