@@ -1,8 +1,8 @@
 """Elections and reassignments that an administrator asks the controller for.
 
-With ElectLeaders an administrator asks the controller to make the preferred leader, the first of a
-partition's replicas, the leader. With AlterPartitionReassignments an administrator changes the
-order of the replicas, and so the preferred leader.
+The preferred leader of a partition is the first of its replicas. With the request ElectLeaders an
+administrator asks the controller to elect the preferred leader. With AlterPartitionReassignments an
+administrator changes the order of the replicas, and so the preferred leader.
 
 `lab` passes requests to a controller, without brokers and network. At first broker i is the
 preferred leader of orders-i, and leads it. `lab.reassign(P0, (2, 0, 1))` makes broker 2 the

@@ -115,9 +115,9 @@ def test_fenced_broker_may_not_join_the_isr(lab: ControllerLab) -> None:
 
 
 def test_broker_with_an_older_broker_epoch_may_not_join_the_isr(lab: ControllerLab) -> None:
-    """Perhaps the follower caught up before it restarted, and then lost data (KIP-903).
+    """A follower may have caught up, and then lost data when it restarted (KIP-903).
 
-    So a proposal has the broker epoch of each member, which is another one after a restart.
+    So a proposal has the broker epoch of each member. A broker gets another epoch when it restarts.
     """
     lab.alter_partition(P0, (0, 1), by=0)
     before_restart = {2: lab.broker_epochs[2] - 1}
@@ -134,7 +134,7 @@ def test_unknown_partition_is_refused(lab: ControllerLab) -> None:
 
 
 def test_request_with_another_broker_epoch_is_refused_as_a_whole(lab: ControllerLab) -> None:
-    """It does not come from the process that has registered as broker 0."""
+    """Such a request does not come from the process that has registered as broker 0."""
     assert lab.broker_epochs[0] != 999
     response = lab.replies[
         lab.send(AlterPartitionRequest(broker_id=0, broker_epoch=999, topics=()))

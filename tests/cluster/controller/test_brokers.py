@@ -72,7 +72,7 @@ def test_registration_by_another_process_is_refused_while_the_session_runs() -> 
 
 
 def test_registration_by_another_process_succeeds_once_the_old_one_is_fenced() -> None:
-    """A broker that has crashed and restarted must wait for this. It then begins as fenced."""
+    """A restarted broker can register only when its former process is fenced. It begins fenced."""
     lab = running_lab()
     old_epoch = lab.broker_epochs[0]
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)

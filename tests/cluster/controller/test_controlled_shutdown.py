@@ -1,8 +1,8 @@
 """Controlled shutdown: the controller moves a broker's leaderships, and then lets it stop.
 
-A broker asks for permission to stop by heartbeats with `want_shut_down`. The controller moves its
-leaderships, and waits until all other active brokers have applied the records of this move. Then it
-lets the broker stop, and fences it, that is, counts it as dead.
+A broker asks for permission to stop by heartbeats with `want_shut_down`. The controller moves the
+broker's leaderships, and waits until all other active brokers have applied the records of this
+move. Then the controller lets the broker stop, and fences it, that is, counts it as dead.
 
 `lab` passes requests to a controller, without brokers and network. Broker i leads orders-i.
 `lab.heartbeat(i)` says that broker i has applied the whole metadata log, unless a test gives an
@@ -63,7 +63,7 @@ def test_shutdown_moves_leaders_and_isrs_at_once_while_the_broker_stays_unfenced
 
 
 def test_shutdown_waits_until_every_active_broker_has_applied_the_move() -> None:
-    """Until then a broker sends clients to the old leader."""
+    """A broker that has not applied the move still sends clients to the old leader."""
     lab = running_lab()
     last_offset_before_move = lab.log.log_end_offset - 1
     lab.heartbeat(0, want_shut_down=True)
@@ -82,7 +82,7 @@ def test_shutdown_waits_until_every_active_broker_has_applied_the_move() -> None
 
 
 def test_shutdown_does_not_wait_for_records_after_the_move() -> None:
-    """Otherwise a busy metadata log could delay a shutdown for ever."""
+    """If a shutdown waited for later records, a busy metadata log could delay it for ever."""
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
     heartbeat_all(lab, 1, 2)

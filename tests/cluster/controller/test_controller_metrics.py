@@ -55,7 +55,7 @@ def test_brokers_are_counted_as_fenced_or_active() -> None:
 
 @pytest.mark.parametrize("is_unclean_enabled", [True, False])
 def test_election_of_a_replica_outside_the_isr_counts_as_unclean(is_unclean_enabled: bool) -> None:
-    """Other elections do not count: those of members of the ISR, and those without a new leader."""
+    """An election of a member of the ISR does not count, nor does one that finds no leader."""
     config = BrokerConfig(
         auto_leader_rebalance_enable=False, unclean_leader_election_enable=is_unclean_enabled
     )

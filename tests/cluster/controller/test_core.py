@@ -70,7 +70,7 @@ def test_topics_of_the_plan_have_their_settings_and_assignments() -> None:
 
 
 def test_topics_are_created_once() -> None:
-    """They are not created again when all brokers are fenced, and then come back."""
+    """The topics are not created again when all brokers are fenced, and then come back."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     lab.advance_ms(9_000)  # all brokers are fenced
@@ -91,7 +91,7 @@ def test_fetch_below_the_log_end_is_answered_at_once() -> None:
 
 
 def test_fetch_at_the_log_end_waits_for_the_next_record() -> None:
-    """So a broker gets a record as soon as it is written."""
+    """The controller answers the waiting Fetch as soon as it writes a record."""
     lab = ControllerLab(cluster_of())
     request_id = lab.fetch(0)
     assert answer_of(lab, request_id) is None
@@ -160,9 +160,9 @@ def test_image_equals_a_replay_of_the_log() -> None:
 
 
 def test_restarted_controller_continues_its_log_and_gives_each_broker_a_new_session() -> None:
-    """Brokers could send it no heartbeats while it was down. It must not fence them for that.
+    """Each broker has 9 s from the restart of the controller on to send its next heartbeat.
 
-    So each broker has 9 s from the restart on to send its next heartbeat.
+    While the controller was down, brokers could not send heartbeats, and must not be fenced for it.
     """
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)

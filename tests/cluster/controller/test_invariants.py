@@ -25,8 +25,8 @@ def damage(controller: ControllerLab, **changes: object) -> None:
     """Change fields of orders-0 in the image, without a record in the log."""
     partitions = controller.image.topics["orders"]
     partitions[0] = replace(partitions[0], **changes)  # type: ignore[arg-type]
-    # The controller checks its image only after new records. So it must forget that it has checked
-    # it up to the log end.
+    # The controller checks its image only after new records. To make it check the image again, it
+    # must forget up to which record it has done so.
     controller.core._checked_up_to = 0
 
 

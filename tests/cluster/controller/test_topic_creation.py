@@ -82,7 +82,7 @@ def test_topic_gets_the_brokers_defaults_and_its_own_settings() -> None:
 
 
 def test_fenced_broker_is_a_replica_only_if_needed_and_never_in_the_isr() -> None:
-    """As in Kafka, it gets a replica only if there are too few other brokers."""
+    """As in Kafka, a fenced broker gets a replica only if there are too few other brokers."""
     lab = running_lab()
     lab.advance_ms(8_000)
     for broker_id in (0, 1):
@@ -202,7 +202,7 @@ def test_request_with_replicas_and_numbers_is_invalid() -> None:
 
 
 def test_topic_that_occurs_twice_in_a_request_is_refused() -> None:
-    """As in Kafka, the answer has one result for it, and it is not created."""
+    """As in Kafka, the answer has only one result for the topic, and the topic is not created."""
     lab = running_lab()
     (answer,) = create(lab, CreatableTopic(name="t"), CreatableTopic(name="t"))
     assert (answer.error_code, answer.error_message) == (

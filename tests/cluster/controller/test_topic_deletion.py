@@ -47,7 +47,8 @@ def test_deleted_topic_loses_its_partitions_and_settings() -> None:
 def test_deleted_topic_of_the_plan_is_not_created_again() -> None:
     """When its brokers come, a controller creates the topics that are in the plan of the cluster.
 
-    A controller that was restarted, or whose brokers come back, must not create a deleted one.
+    When the brokers come back, or the controller has restarted, it must not create a topic of the
+    plan again that was deleted meanwhile.
     """
     lab = running_lab()
     delete(lab, "orders")
@@ -72,7 +73,7 @@ def test_deletion_of_an_unknown_topic_fails_alone() -> None:
 
 
 def test_topic_that_occurs_twice_in_a_request_is_not_deleted() -> None:
-    """It gets an error, and the other topic is deleted.
+    """Such a topic gets an error. The other topic of the request is deleted.
 
     Source: ControllerApis.deleteTopics.
     """

@@ -117,9 +117,9 @@ def test_counts_equal_the_rows_of_the_trace() -> None:
 
 
 def test_load_time_includes_the_wait_and_is_missing_before_the_first_load() -> None:
-    """The time counts from the scheduling of the load, so it includes the wait in the queue.
+    """The time of a load counts from its scheduling, so it includes the wait in the queue.
 
-    Before the first load the metrics have no value, where Kafka answers NaN.
+    Before the first load these metrics have no value. In Kafka they are NaN then.
 
     MM-67: time of a load is measured from its scheduling
     """

@@ -1,9 +1,9 @@
 """Loads and unloads of offsets partitions run one at a time, and check leader epochs.
 
-When a broker becomes the leader of an offsets partition (one of `__consumer_offsets`), it adds a
-load to its queue of tasks, which reads the partition's groups into memory. When it loses the
-leadership, it adds an unload, which drops these groups. A task may run late, when the partition has
-a newer leader epoch already. It must then do no harm.
+A broker has a queue of tasks. When it becomes the leader of an offsets partition (a partition of
+`__consumer_offsets`), it adds a load to the queue. A load reads the partition's groups into memory.
+When the broker loses the leadership, it adds an unload, which drops these groups. A task may run
+late, when the partition already has a newer leader epoch. Then the task must do no harm.
 
 BEHAVIOUR 5.4 and FO-06 are a section and a case of docs/kafka/BEHAVIOUR.md.
 """
@@ -275,7 +275,7 @@ def test_offset_expiry_waits_for_the_loads_before_it() -> None:
 
 
 def test_groups_are_loading_until_the_whole_log_is_read() -> None:
-    """Until then the coordinator shows no group, because it may have only a part of its offsets."""
+    """During a load the coordinator shows no group, because a group may lack some of its offsets."""
     lab = TaskLab()
     lab.partition(0, commit_records=20_000)
     lab.lead(0, epoch=1)

@@ -57,7 +57,7 @@ def test_commit_is_acknowledged_when_the_high_watermark_has_passed_it() -> None:
 
 
 def test_commit_of_an_unknown_partition_is_refused_for_that_partition_only() -> None:
-    """The coordinator gets the offsets of the partitions that exist.
+    """The coordinator gets only the offsets of the partitions that exist.
 
     Source: BEHAVIOUR 2.0.
     """

@@ -48,10 +48,10 @@ def test_records_are_commits_of_groups_of_that_partition() -> None:
 
 
 def test_each_deleted_offset_ends_with_a_tombstone() -> None:
-    """With `deleted`, the preload is commits of offsets that are then all deleted by tombstones.
+    """With `deleted`, the preload commits offsets of some partitions, and then deletes all of them.
 
-    Here the five commits are for two partitions in turn. A tombstone for each of the two follows,
-    a record without a value. So a load of these batches leaves no offset.
+    Here the five commits are for two partitions in turn. Then a tombstone, which is a record
+    without a value, follows for each partition. So a load of these batches leaves no offset.
     """
     spec = PreloadSpec(partition=1, commit_records=5, deleted=(("g", "t", 0), ("g", "t", 1)))
     batches = preloaded_batches(spec, PARTITIONS)

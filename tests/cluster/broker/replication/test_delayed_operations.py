@@ -41,7 +41,7 @@ def append(partition: Partition) -> int:
 
 
 def follower_has(partition: Partition, offset: int) -> None:
-    """Fetch from `offset` as the follower. This tells the leader that it has all earlier records."""
+    """Fetch from `offset` as the follower, which shows that it has all records below `offset`."""
     partition.fetch(
         FetchPartition(partition=0, current_leader_epoch=0, fetch_offset=offset),
         replica_id=FOLLOWER,
