@@ -70,9 +70,10 @@ def test_plan_isolates_the_marked_consumers_and_distributes_the_others() -> None
 
 
 def test_plan_starts_the_process_of_a_late_isolated_consumer_late() -> None:
-    """A consumer with `starts_later` starts during the run, and an isolated one with its process.
+    """A consumer with `starts_later` starts during the run.
 
-    If it is not isolated, it is in a shared process, which runs from the beginning.
+    If the consumer is isolated, its process is started then, too. If the consumer is not isolated,
+    it is in a shared process, and this process runs from the beginning.
     """
     consumers = (
         consumer(0, starts_later=True),

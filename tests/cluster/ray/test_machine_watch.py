@@ -1,8 +1,8 @@
-"""The watch over the machines of a run, which regularly answer the driver, the run's main process.
+"""MachineWatch notices when a machine of a run no longer answers.
 
-A machine that answers is HEARD. After 3 s without an answer it is SILENT, and after 20 s it is
-LOST. The tests give the time as an argument, in seconds: `record_answer("a", 2.9)` is an answer of
-machine a at 2.9 s.
+The driver, the main process of the run, asks all machines regularly. A machine that answers is
+HEARD. After 3 s without an answer it is SILENT, and after 20 s it is LOST. The tests give the time
+as an argument, in seconds: `record_answer("a", 2.9)` is an answer of machine a at 2.9 s.
 """
 
 from cluster.ray.machine_watch import Contact, MachineChange, MachineWatch, SilenceLimits
@@ -46,9 +46,9 @@ def test_beginning_and_end_of_a_silence_are_reported_once() -> None:
 
 
 def test_machine_that_is_silent_for_too_long_is_lost_for_good() -> None:
-    """The run gives a lost machine up, so a late answer must not bring it back.
+    """A lost machine is given up: its nodes are started on another machine.
 
-    Its nodes are started on another machine.
+    So a late answer must not bring the machine back.
     """
     machines = watch()
     machines.find_changes(5.0)  # both machines are SILENT

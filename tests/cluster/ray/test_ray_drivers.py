@@ -28,9 +28,10 @@ PAUSED = "broker-0"
 
 
 def test_run_on_a_joined_ray_presents_its_token(tmp_path: Path) -> None:
-    """A Ray that a run started earlier leaves a token file, and `ray start --head` then demands it.
+    """A driver must send Ray's token even if RAY_AUTH_MODE is not set, as here.
 
-    So a driver must send the token, even if RAY_AUTH_MODE is not set, as here.
+    A Ray that a run started earlier has left a file with the token. A Ray that is started by
+    `ray start --head` demands this token.
     """
     if not TOKEN_FILE.exists():
         pytest.skip("no local Ray has left a token file in the home folder")

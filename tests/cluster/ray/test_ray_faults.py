@@ -49,7 +49,7 @@ PATIENCE_US = 600 * SECOND_US
 PAUSE_TAKES_US = 10 * SECOND_US
 """The longest time from the row of a pause to the moment at which the node stops.
 
-The row is written first. This is a second of real time.
+The row of a pause is written before the node stops. 10 s here are a second of real time.
 """
 
 
@@ -322,7 +322,7 @@ def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
 
 
 def test_state_of_a_node_follows_from_the_acts_of_the_runtime(story: Story) -> None:
-    """So a broker that is cut off is UP, although the controller counts it as dead."""
+    """For example, a broker that is cut off is UP, although the controller counts it as dead."""
     assert story.states == {
         "late before": NodeState.NOT_STARTED,
         "shared paused": NodeState.PAUSED,
@@ -409,7 +409,7 @@ def test_paused_process_traces_nothing_before_it_is_resumed(story: Story) -> Non
     for pause in pauses:
         node = pause.peer
         later = [row for row in story.rows if row.time_us > pause.time_us]
-        # The row of the end is one of the driver about the node, or one of the node itself.
+        # The end of the pause is a row of the driver about the node, or a row of the node itself.
         end_us = next(
             row.time_us
             for row in later

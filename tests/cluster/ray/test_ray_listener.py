@@ -1,8 +1,8 @@
 """Real Kafka clients can connect to a broker of a run on Ray.
 
-The listener for them is a part of the broker's process, so a kill or a pause of the process hits
-both. Here the client is a plain socket that calls itself `raw`. It sends the request ApiVersions,
-which is API 18, in version 0.
+The listener for these clients is a part of the broker's process, so a kill or a pause of the
+process hits the listener, too. Here the client is a plain socket that calls itself `raw`. It sends
+the request ApiVersions, which is API 18, in version 0.
 """
 
 import asyncio

@@ -124,8 +124,9 @@ def test_worker_that_finds_no_free_core_is_awaited_for_100_s() -> None:
 def test_two_workers_on_ray_have_the_results_of_this_process() -> None:
     """A seed must give the same run everywhere.
 
-    Four seeds are played by this process, and by two workers. In both searches two of the seeds are
-    played a second time, with two workers each by the other worker. All results must be equal.
+    The first search plays four seeds in this process, and the second search plays them with two
+    workers. In both searches two of the seeds are played a second time. With two workers, this is
+    done by the worker that did not play the seed first. All results must be equal.
     """
     by_this_process, _ = search_four_seeds(
         ThisProcess(partial(play_seeds, load_space("reference")))

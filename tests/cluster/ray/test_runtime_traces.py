@@ -28,8 +28,8 @@ def write_failure(run_dir: Path, node: str) -> None:
 def test_failure_that_was_only_traced_is_a_failure_of_the_run(tmp_path: Path) -> None:
     """A process may write a failure into its trace, and end before it reports it to the run.
 
-    Here the trace has failures of broker-0 and broker-1, and only broker-1 has reported its own.
-    That one must not appear twice.
+    Here the trace has failures of broker-0 and broker-1, and only broker-1 has reported its
+    failure. So the failure of broker-0 must be added, and that of broker-1 must not appear twice.
     """
     rows: list[TraceRow] = []
     runtime = RayRuntime(

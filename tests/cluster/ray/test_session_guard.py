@@ -62,9 +62,9 @@ def session(tmp_path: Path) -> Path:
 def agent(session: Path, request: pytest.FixtureRequest) -> Iterator["subprocess.Popen[str]"]:
     """Yield an agent, that is, a process of Ray that holds a file of the session open.
 
-    It differs from a user's process that reads the same file. A new agent has the environment
-    variable RAY_RAYLET_PID. Later it has a title, which Ray writes over the environment, so that
-    the variable may be gone.
+    The guard must tell it from a user's process that reads the same file. A new agent has the
+    environment variable RAY_RAYLET_PID. Later the agent has a title. Ray writes the title over the
+    environment, so the variable may be gone then.
     """
     if request.param == "titled":
         process = start_holder(session / "agent.log", title="ray::DashboardAgent")

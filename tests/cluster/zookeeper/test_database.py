@@ -224,7 +224,7 @@ def _write_into_model(
     session: int,
     request: ZooKeeperWrite,
 ) -> bool:
-    """Write into the model if the write is permitted, and return whether it is."""
+    """Write into the model and return True if the write is permitted. Otherwise return False."""
     if session not in open_sessions:
         return False
     match request:

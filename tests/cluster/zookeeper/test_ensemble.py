@@ -1,10 +1,10 @@
 """An ensemble of ZooKeeper servers on their hosts: order, lag, sessions, connections, and faults.
 
 `run_ensemble(scenario, 3)` plays a scenario with three servers in virtual time, and
-`run_ensemble(scenario)` with one. `lab.client(0, [server])` opens a session on the host `client-0`,
-which knows only this server; without a list it knows all servers. `client.call(request)` waits for
-the answer. `lab.cut` holds messages back, and `lab.rule(Slow(...), sources, destinations)` delays
-them, until `lab.heal()`.
+`run_ensemble(scenario)` with one. `lab.client(0, [server])` is a client on the host `client-0` with
+a session of its own. It knows only this server; without a list it knows all servers.
+`client.call(request)` waits for the answer. `lab.cut` holds messages back, and
+`lab.rule(Slow(...), sources, destinations)` delays them, until `lab.heal()`.
 
 Many tests have a second client, the witness. It reads from ZooKeeper whether the ephemeral znode of
 the first client still exists, and so whether its session has ended. The session timeout is 6 s;
@@ -169,8 +169,8 @@ def test_client_never_goes_back_in_time_when_it_changes_servers() -> None:
     """A server that has applied fewer transactions than the client has seen refuses it (ZK-05).
 
     The client changes between the leader and a follower that lags by 1.5 s, while another client
-    creates znodes. The number of znodes that it reads must never decrease. So the follower must
-    refuse the client now and then.
+    creates znodes. The number of znodes that the client reads must never decrease. So the follower
+    must refuse the client now and then.
     """
     lag_us = SECOND * 3 // 2
     refusals = 0
@@ -207,6 +207,7 @@ def test_client_never_goes_back_in_time_when_it_changes_servers() -> None:
             for row in lab.of(TraceKind.ZOOKEEPER_CLIENT_STATE)
             if row.node == "client-0" and "SyncConnected" in (row.detail or "")
         ]
+        # A try to connect that did not succeed was refused.
         refusals += len(tries) - len(successes)
     assert refusals > 4  # on average more than one for each of the four seeds
 

@@ -275,7 +275,7 @@ def test_offset_expiry_waits_for_the_loads_before_it() -> None:
 
 
 def test_groups_are_loading_until_the_whole_log_is_read() -> None:
-    """During a load the coordinator shows no group, because a group may lack some of its offsets."""
+    """During a load the coordinator shows no group, because its offsets may not be complete yet."""
     lab = TaskLab()
     lab.partition(0, commit_records=20_000)
     lab.lead(0, epoch=1)
