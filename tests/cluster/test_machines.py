@@ -1,4 +1,8 @@
-"""`spread_nodes` distributes nodes over machines, and keeps the places that are given."""
+"""`spread_nodes` decides which node of a cluster runs on which machine.
+
+A real run may use several machines. The result is a layout: for each machine the names of its
+nodes. The user may give the places of some nodes.
+"""
 
 import pytest
 
@@ -11,7 +15,10 @@ NODES = tuple(map(NodeName, ("broker-0", "broker-1", "broker-2", "controller-100
 
 
 def test_nodes_are_distributed_in_turn_brokers_first() -> None:
-    """Two brokers share a machine only if every machine has a broker."""
+    """The nodes are dealt out like cards: the first to machine 0, the second to machine 1, ...
+
+    Brokers come first, so two brokers share a machine only if every machine has one.
+    """
     layout = spread_nodes(NODES, 3)
 
     assert layout.machines == (
@@ -24,23 +31,28 @@ def test_nodes_are_distributed_in_turn_brokers_first() -> None:
 
 
 def test_placed_nodes_are_on_their_machine() -> None:
-    """The third argument has the nodes with a given place, by machine.
+    """Here the user wants b and broker-2 on machine 0, and nothing else.
 
-    The other nodes are placed in turn, as if those with a given place did not exist.
+    The other nodes are dealt out as if these two did not exist.
     """
-    layout = spread_nodes(NODES, 2, [[NodeName("b"), NodeName("broker-2")], []])
+    wanted_on_machine_0 = [NodeName("b"), NodeName("broker-2")]
+    wanted_on_machine_1: list[NodeName] = []
+    layout = spread_nodes(NODES, 2, [wanted_on_machine_0, wanted_on_machine_1])
 
     assert layout.machines == (("broker-0", "broker-2", "controller-100", "b"), ("broker-1", "a"))
 
 
 def test_no_machine_is_refused() -> None:
-    """Each node needs a machine, so the number of machines is at least 1."""
+    """There must be at least one machine."""
     with pytest.raises(ValueError, match="expected at least 1 machine, got 0"):
         spread_nodes(NODES, 0)
 
 
 def test_every_node_of_a_cluster_is_on_one_machine() -> None:
-    """An experiment's file gives the same layout as the cluster that is built from the file."""
+    """The layout can be computed from the file of an experiment, before its cluster is built.
+
+    It must be that of the cluster, and must contain each node once.
+    """
     two_machines = experiment(
         cluster={"brokers": 3, "machines": 2},
         producers=[{"topic": "orders", "records_per_second": 5}],
@@ -61,6 +73,6 @@ def test_every_node_of_a_cluster_is_on_one_machine() -> None:
 
 
 def test_file_without_machines_has_no_layout() -> None:
-    """The cluster that is built from such a file has no machines either."""
+    """Most experiments do not say anything about machines. Then the cluster has none either."""
     assert machine_layout(experiment()) is None
     assert to_cluster_spec(experiment()).machines == ()

@@ -1,10 +1,12 @@
-"""Workers are processes of this machine: their work, their deaths and their interrupts.
+"""WorkerProcesses lets other processes of this machine do work, and tells how it ended.
 
-- `workers.give(worker, items)` gives a worker its next items. An event says how this work ended:
-  Finished, with the answer of the worker, or Died.
-- In these tests `work` answers with the pid (the number) of its process. At the item DEADLY it
-  kills this process.
-- `events_of(workers, enough)` collects events until `enough(events)` is true.
+    with WorkerProcesses(work, size=2) as workers:       # two processes, which call `work`
+        worker, other_worker = workers.idle()
+        workers.give(worker, (1,))                       # let a worker do the item 1
+        (event,) = events_of(workers, lambda events: len(events) == 1)  # wait for an event
+
+The event is Finished, with the answer of the worker, or Died. In these tests `work` answers with
+the number (pid) of its process. At the item DEADLY it kills this process.
 """
 
 import os
@@ -22,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 
 def wait_for_interrupt(begun: Path, items: Items) -> bytes:
-    """Create the file `begun`, and wait for a signal. Answer whether it was a Ctrl-C."""
+    """Create the file `begun`, and wait for a signal. Answer "interrupted" if it was a Ctrl-C."""
     try:
         begun.touch()
         signal.pause()
@@ -32,7 +34,7 @@ def wait_for_interrupt(begun: Path, items: Items) -> bytes:
 
 
 def test_worker_processes_answer_and_end_with_the_work() -> None:
-    """Each worker is a process of its own, and none of them is left after the work."""
+    """Two workers do one item each, in two processes. Afterwards no process is left."""
     with WorkerProcesses(work, size=2) as workers:
         for worker, item in zip(workers.idle(), (1, 2), strict=True):
             workers.give(worker, (item,))
@@ -50,32 +52,27 @@ def test_worker_processes_answer_and_end_with_the_work() -> None:
 
 
 def test_worker_that_dies_is_reported_with_its_work_and_replaced() -> None:
-    """The caller must know the item of the dead worker. A new worker takes its place."""
+    """The event tells the caller what the worker was doing. A new worker takes its place."""
     with WorkerProcesses(work, size=1) as workers:
-        (first,) = workers.idle()
-        workers.give(first, (DEADLY,))
+        (dying_worker,) = workers.idle()
+        workers.give(dying_worker, (DEADLY,))
         (died,) = events_of(workers, lambda found: len(found) == 1)
 
-        (second,) = workers.idle()
-        workers.give(second, (1,))
+        (new_worker,) = workers.idle()
+        workers.give(new_worker, (1,))
         (finished,) = events_of(workers, lambda found: len(found) == 1)
 
     assert isinstance(died, Died)
-    assert (died.worker, died.items, died.why) == (
-        first,
-        (DEADLY,),
-        "it was ended by signal 9 (SIGKILL)",
-    )
+    assert died.worker == dying_worker
+    assert died.items == (DEADLY,)
+    assert died.why == "it was ended by signal 9 (SIGKILL)"
     assert isinstance(finished, Finished)
-    assert finished.worker == second
-    assert second != first
+    assert finished.worker == new_worker
+    assert new_worker != dying_worker
 
 
 def test_interrupt_reaches_the_work_and_spares_the_worker(tmp_path: Path) -> None:
-    """An interrupt ends the work, not the worker, whose process then does the next work.
-
-    So the work can clean up at a Ctrl-C and still answer.
-    """
+    """At a Ctrl-C the work can clean up and still answer. The process of the worker lives on."""
     begun = tmp_path / "begun"
     with WorkerProcesses(partial(wait_for_interrupt, begun), size=1) as workers:
         (worker,) = workers.idle()

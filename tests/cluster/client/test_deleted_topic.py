@@ -1,7 +1,8 @@
-"""A topic is deleted while a consumer group reads it, on real brokers in virtual time.
+"""A topic is deleted while a consumer group reads it.
 
-`cluster(members=2)` has the group `g` with two members, and the topic `t` with 12 partitions,
-which the members read.
+The test runs a whole cluster in virtual time, which is a simulated clock. `cluster(members=2)` has
+a group `g` of two members, which read the topic `t` with its 12 partitions. The test adds a topic
+"gone", which the members read, too, until it is deleted.
 """
 
 import json
@@ -19,11 +20,11 @@ GONE = "gone"
 
 
 def test_group_continues_with_the_remaining_topics() -> None:
-    """The leading member notices the change in its metadata, and causes a rebalance.
+    """The group's leader finds the topic missing in its metadata, and causes a rebalance.
 
-    The members of this test commit nothing. A commit for the deleted topic would be repeated for
-    default.api.timeout.ms, 60 s, because UNKNOWN_TOPIC_OR_PARTITION is retriable, and would delay
-    the rebalance.
+    The members commit nothing here. A commit for the deleted topic would get the error
+    UNKNOWN_TOPIC_OR_PARTITION. Because this error may pass, the commit would be repeated for a
+    minute (default.api.timeout.ms), and would delay the rebalance.
     """
     base = cluster(members=2)
     spec = msgspec.structs.replace(
@@ -38,7 +39,6 @@ def test_group_continues_with_the_remaining_topics() -> None:
         producers=(),
     )
     rows: list[TraceRow] = []
-    # The test reads no rows about messages.
     runtime = VirtualRuntime(
         spec, seed=7, run_id="test", observers=(rows.append,), trace_messages=False
     )
@@ -46,21 +46,22 @@ def test_group_continues_with_the_remaining_topics() -> None:
     async def main() -> tuple[ClusterStatus, ClusterStatus]:
         await runtime.start()
         await runtime.sleep(15 * SECOND)
-        before = await runtime.status()
+        before_deletion = await runtime.status()
         await runtime.ask_as_admin(delete_topics, [GONE])
         await runtime.sleep(10 * SECOND)
-        after = await runtime.status()
+        after_deletion = await runtime.status()
         await runtime.stop()
-        return before, after
+        return before_deletion, after_deletion
 
-    before, after = runtime.run(main())
+    before_deletion, after_deletion = runtime.run(main())
     assert runtime.failures() == ()
-    assert topics_of(before) == [GONE, "t"]
-    assert topics_of(after) == ["t"]
+    assert topics_of(before_deletion) == [GONE, "t"]
+    assert topics_of(after_deletion) == ["t"]
 
-    (group,) = after.groups["g"]
-    assert (group.state, group.generation) == ("Stable", 2)
-    # The first rebalance, of the start, was over before the deletion at 15 s.
+    (group,) = after_deletion.groups["g"]
+    assert group.state == "Stable"
+    assert group.generation == 2
+    # There are two rebalances, one at the start and one after the deletion at 15 s.
     (started,) = [
         row for row in rows if row.kind == TraceKind.REBALANCE_STARTED and row.time_us > 15 * SECOND
     ]
@@ -75,5 +76,7 @@ def test_group_continues_with_the_remaining_topics() -> None:
 
 
 def topics_of(status: ClusterStatus) -> list[str]:
-    """Return the topics of the partitions that the members have, in order."""
-    return sorted({p.topic for member in status.members.values() for p in member.assigned})
+    """Return the topics of which the members have partitions, in the order of their names."""
+    return sorted(
+        {partition.topic for member in status.members.values() for partition in member.assigned}
+    )

@@ -1,4 +1,9 @@
-"""Samples of metrics: when they are taken, and their values over the run of a whole cluster."""
+"""The nodes of a cluster record their metrics from time to time, and the values are right.
+
+MetricsSampler does this for a node. A sample is an event in the trace of the run, whose detail has
+the values of all metrics of the node, such as {"LeaderCount": 4, ...}. Most tests look at the
+samples of one run, in which a broker crashes and comes back.
+"""
 
 import json
 from functools import cache
@@ -16,7 +21,7 @@ BROKERS = ("broker-0", "broker-1", "broker-2")
 
 @cache
 def crash_run() -> VirtualRun:
-    """Play the experiment coordinator_crash; further calls return the same run."""
+    """Play the experiment coordinator_crash. Only the first call plays it."""
     return play_virtual(
         load_experiment("coordinator_crash").experiment, seed=7, trace_messages=False
     )
@@ -38,9 +43,9 @@ def samples(node: str, name: str) -> list[tuple[int, float]]:
 def test_samples_are_taken_every_interval_or_never(
     interval_us: int, expected: list[tuple[int, str]]
 ) -> None:
-    """In 1,000 us an interval of 400 us gives two samples, and an interval of 0 none."""
+    """In 1,000 us an interval of 400 us gives two samples. An interval of 0 gives none."""
     lab = HostLab()
-    values = iter(({"a": 1}, {"a": 2}, {"a": 3}))  # one for each sample, and one more
+    values = iter(({"a": 1}, {"a": 2}, {"a": 3}))
     MetricsSampler(lab.host("n"), lambda: next(values), interval_us=interval_us).start()
     lab.run_for(1_000)
     assert [(row.time_us, row.detail) for row in lab.rows] == expected
@@ -48,38 +53,45 @@ def test_samples_are_taken_every_interval_or_never(
 
 @pytest.mark.slow
 def test_controller_counts_the_fenced_brokers() -> None:
-    """FencedBrokerCount is the number of brokers that are fenced (counted as dead).
+    """A broker is fenced (counted as dead) while it is down.
 
-    It is 1 in the outage.
-
-    LeaderElectionRateAndTimeMs counts fencings and unfencings. There are five: three brokers are
-    unfenced at the start, the killed broker is fenced, and it is unfenced after its restart.
+    FencedBrokerCount is the number of fenced brokers. It is 1 while the killed broker is down, and
+    0 at the end. LeaderElectionRateAndTimeMs counts how often a broker was fenced or unfenced. This
+    happens five times: three brokers are unfenced at the start, and one of them is fenced after its
+    crash and unfenced after its restart.
     """
     rows = crash_run().rows
     fenced_us = next(row.time_us for row in rows if row.kind == TraceKind.BROKER_FENCED)
-    fenced = samples("controller-100", "FencedBrokerCount")
-    assert next(value for at_us, value in fenced if at_us >= fenced_us) == 1
-    assert fenced[-1][1] == 0
+    fenced_counts = samples("controller-100", "FencedBrokerCount")
+    assert next(count for time_us, count in fenced_counts if time_us >= fenced_us) == 1
+    _time_us, count_at_end = fenced_counts[-1]
+    assert count_at_end == 0
 
-    # The last sample has the number of changes up to its own time.
-    at_us, changes = samples("controller-100", "LeaderElectionRateAndTimeMs.Count")[-1]
+    # The trace has as many such events, up to the time of the last sample.
+    last_sample_us, changes = samples("controller-100", "LeaderElectionRateAndTimeMs.Count")[-1]
     kinds = (TraceKind.BROKER_FENCED, TraceKind.BROKER_UNFENCED)
     assert changes == 5
-    assert sum(row.kind in kinds and row.time_us <= at_us for row in rows) == 5
+    assert sum(row.kind in kinds and row.time_us <= last_sample_us for row in rows) == 5
     assert samples("controller-100", "UncleanLeaderElectionsPerSec.Count")[-1][1] == 0
 
 
 @pytest.mark.slow
 def test_leaders_of_all_brokers_are_all_partitions() -> None:
-    """Each partition is counted by one leader, and by each of its three replicas.
+    """Each partition has one leader and three replicas, on different brokers.
 
-    After the crash of a broker its partitions lack a replica.
+    So there are three times as many replicas as leaders in the first samples of the three brokers.
+    When one of them has crashed, some partitions are under-replicated, which means that they lack a
+    replica.
     """
     leaders = [samples(broker, "LeaderCount")[0][1] for broker in BROKERS]
     replicas = [samples(broker, "PartitionCount")[0][1] for broker in BROKERS]
     assert sum(leaders) > 0
     assert sum(replicas) == 3 * sum(leaders)
-    # The numbers of under-replicated partitions, broker by broker.
-    lacking = [value for b in BROKERS for _, value in samples(b, "UnderReplicatedPartitions")]
-    assert lacking[0] == 0
-    assert max(lacking) > 0
+
+    under_replicated = [
+        count
+        for broker in BROKERS
+        for _time_us, count in samples(broker, "UnderReplicatedPartitions")
+    ]
+    assert under_replicated[0] == 0  # the first sample of broker-0
+    assert max(under_replicated) > 0

@@ -1,8 +1,8 @@
-"""Pauses and resumes that reach a process in another order than the runtime gave them.
+"""A process gets the order to pause a node and the order to resume it in the wrong order.
 
-Ray may deliver two calls of one actor (a process on Ray) in either order. So the runtime numbers
-the pauses and resumes of a run, and the process uses these numbers. The second argument of
-`pause_node` and `resume_node` is the number.
+On Ray a process is an actor, and two calls of an actor may arrive in either order. So the runtime
+gives each order a number, counted over the whole run. It is the second argument of `pause_node` and
+`resume_node`, the methods of NodeService that are called.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from protocol.ids import NodeName, broker_name
 
 BROKER_0, BROKER_1 = broker_name(0), broker_name(1)
 OLD_STATE = ControlState(version=-1, directory={}, rules=())
-"""A state that is not newer than the present one, so the service must not apply it."""
+"""A state that `resume_node` must be given. The service has a newer one, and ignores this."""
 
 
 class RecordingProcess:
-    """Stands for a NodeProcess, and records which nodes are paused and resumed."""
+    """Stands for the process in which the nodes run, and records what it is told to do."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, NodeName]] = []
@@ -35,7 +35,7 @@ class RecordingProcess:
 
 @pytest.fixture
 def process() -> RecordingProcess:
-    """Return the process that records the calls of `service`."""
+    """Return the process to which `service` passes on its orders."""
     return RecordingProcess()
 
 
@@ -43,7 +43,7 @@ def process() -> RecordingProcess:
 def service(
     tmp_path: Path, process: RecordingProcess, monkeypatch: pytest.MonkeyPatch
 ) -> NodeService:
-    """Return the service of a process; the process records the calls that it gets."""
+    """Return the service that gets the orders."""
     settings = RunSettings(
         run_id="run",
         seed=0,
@@ -60,7 +60,7 @@ def service(
 def test_pause_that_comes_after_its_resume_is_ignored(
     service: NodeService, process: RecordingProcess
 ) -> None:
-    """The pause has number 0 and the resume number 1, and the resume arrives first.
+    """The pause has the number 0 and the resume has the number 1, but the resume arrives first.
 
     If the late pause were carried out, the node would stay paused until the end of the run.
     """
@@ -77,7 +77,7 @@ def test_pause_that_comes_after_its_resume_is_ignored(
 def test_pause_is_carried_out_although_a_later_one_of_another_node_came_first(
     service: NodeService, process: RecordingProcess
 ) -> None:
-    """Two nodes of one process are paused independently of each other."""
+    """The order of calls matters only if they are for the same node."""
 
     async def play() -> None:
         await service.pause_node(BROKER_1, 1)

@@ -1,8 +1,9 @@
-"""The file of a flush mark, and which mark counts after a write that was interrupted or lost.
+"""The flush mark of a log: the byte up to which the log file is known to be on the disk.
 
-A flush mark is the position in a log file, in bytes, up to which the log counts as flushed to the
-disk. The mark has a file of its own, with two slots, which are written in turn. Each slot has a
-position, a sequence number and a CRC (checksum).
+The mark is kept in a small file beside the log. A write to this file may be interrupted or lost in
+a crash, and then the former mark must still be readable. Therefore the file has two slots, which
+are written in turn. Each has a position, a sequence number and a checksum (CRC). The valid slot
+with the higher sequence number counts.
 """
 
 from pathlib import Path
@@ -24,7 +25,7 @@ class CountingFiles(Files):
 
 
 def move_mark(path: Path, *positions: int, sync: bool = True) -> None:
-    """Open the file of the mark, move the mark to each position in turn, and close the file."""
+    """Move the mark to each of these positions, one after the other."""
     mark = FlushMark(path, Files())
     for position in positions:
         mark.move(position, sync=sync)
@@ -32,16 +33,13 @@ def move_mark(path: Path, *positions: int, sync: bool = True) -> None:
 
 
 def test_mark_that_was_never_moved_is_at_zero(tmp_path: Path) -> None:
-    """Without a mark, no byte of the log counts as flushed."""
+    """Without a file, no byte of the log counts as being on the disk."""
     assert read_flush_mark(tmp_path / "m") == 0
     assert FlushMark(tmp_path / "m", Files()).position == 0
 
 
 def test_last_mark_counts_also_when_it_is_lower(tmp_path: Path) -> None:
-    """A truncation lowers the mark.
-
-    So the newest slot is the one with the higher sequence number.
-    """
+    """A log that is truncated lowers its mark, so the higher position need not be the newer one."""
     path = tmp_path / "m"
     for position in (100, 700, 300, 0, 50):
         move_mark(path, position)
@@ -50,39 +48,45 @@ def test_last_mark_counts_also_when_it_is_lower(tmp_path: Path) -> None:
 
 
 def test_mark_whose_write_was_interrupted_is_the_one_before(tmp_path: Path) -> None:
-    """A slot that is only partly written is invalid. Then the other slot counts."""
+    """The mark moves from 200 to 300, and this write is interrupted after any of its bytes.
+
+    The slot of 300 is then invalid, so that of 200 counts.
+    """
     path = tmp_path / "m"
     move_mark(path, 100, 200)
-    before = path.read_bytes()
+    file_with_200 = path.read_bytes()
     move_mark(path, 300)
-    after = path.read_bytes()
+    file_with_300 = path.read_bytes()
     changed = [
-        index for index, (old, new) in enumerate(zip(before, after, strict=True)) if old != new
+        index
+        for index, (old_byte, new_byte) in enumerate(zip(file_with_200, file_with_300, strict=True))
+        if old_byte != new_byte
     ]
-    # Let the write of 300 end after each of the changed bytes except the last one.
     for end_of_write in range(changed[0] + 1, changed[-1] + 1):
-        path.write_bytes(after[:end_of_write] + before[end_of_write:])
+        path.write_bytes(file_with_300[:end_of_write] + file_with_200[end_of_write:])
         assert read_flush_mark(path) == 200
-    path.write_bytes(after)
+    path.write_bytes(file_with_300)
     assert read_flush_mark(path) == 300
 
 
 def test_unsynced_marks_leave_the_synced_one_in_place(tmp_path: Path) -> None:
-    """A power loss may remove marks that are not synced. The synced mark must stay valid."""
+    """A power loss may remove or destroy what is not synced, but never the synced mark.
+
+    Therefore marks that are not synced are all written into the other slot.
+    """
     path = tmp_path / "m"
     mark = FlushMark(path, Files())  # stays open, because opening the file again would sync it
     mark.move(100, sync=True)
-    synced = path.read_bytes()
+    synced_slot = path.read_bytes()
     for position in (200, 300, 400):
         mark.move(position, sync=False)
-    unsynced = path.read_bytes()
     assert read_flush_mark(path) == 400
-    # The synced slot is the first one in the file, and is unchanged; the other slot comes after it.
-    assert unsynced.startswith(synced)
+    # The synced slot is the first one in the file, and is unchanged.
+    assert path.read_bytes().startswith(synced_slot)
 
 
 def test_unchanged_mark_causes_no_sync_once_it_is_synced(tmp_path: Path) -> None:
-    """A log that is flushed often without new appends must not delay the broker by syncs."""
+    """A log may be flushed often without new appends. This must not delay the broker by syncs."""
     files = CountingFiles()
     mark = FlushMark(tmp_path / "m", files)
     mark.move(100, sync=True)

@@ -1,11 +1,16 @@
-"""The trail of a digest, from which one sees at what time two runs began to differ.
+"""Two runs that should be equal but are not: a short text tells when they began to differ.
 
-- The digest of a run is a hash over all rows of its trace (the recorded events).
-- Two runs part at the time of the first row in which they differ.
-- The trail is a text: a step, such as "1s", and a mark for each full step of the run.
-- A mark is a few digits of the digest of all rows before its time.
-- If there are more than MAX_MARKS marks, every second one is dropped, and the step doubles.
-- `parted_between` compares two trails. It returns the times between which the runs parted.
+The digest of a run is a hash of all its recorded events. Two runs with one seed must have the same
+digest. If they do not, one wants to know at what time they parted. But the events of an old run may
+be gone. Therefore a run also keeps the trail of its digest, which is a short text:
+
+    1s 3fa2 77b0 c41d
+
+This run has a mark for each full second: a few digits of the digest of all events before 1 s,
+before 2 s, and before 3 s. Of two runs with the trails "1s 3fa2 77b0 c41d" and "1s 3fa2 9e05 8812"
+`parted_between` says that they parted between 1 s and 2 s. A long run would have too many marks. So
+when there are more than MAX_MARKS, every second one is dropped, and the step becomes 2 s, and so
+on.
 """
 
 from hypothesis import given
@@ -18,38 +23,43 @@ from tests.support.builders.trace_rows import trace_row as row
 SECOND = 1_000_000
 
 
-def trail_of(times_us: list[int], *, other_at: int | None = None) -> str:
-    """Return the trail of rows at these times. The rows from `other_at` on have another node."""
+def trail_of(times_us: list[int], *, differs_from_us: int | None = None) -> str:
+    """Return the trail of a run with events at these times.
+
+    From `differs_from_us` on, its events differ from those of a run without this argument.
+    """
     digest = TraceDigest()
     for seq, time_us in enumerate(times_us):
-        differs = other_at is not None and time_us >= other_at
+        differs = differs_from_us is not None and time_us >= differs_from_us
         digest(row(time_us, "broker-1" if differs else "broker-0", seq=seq))
     return digest.trail()
 
 
 def test_trail_has_one_mark_for_each_full_second() -> None:
-    """If a second has no rows, its mark equals the mark of the second before."""
+    """If there are no events in a second, its mark is the same as that of the second before."""
     step, *marks = trail_of([0, SECOND // 2, SECOND, 3 * SECOND]).split()
 
     assert step == "1s"
     assert len(marks) == 3
-    # These are the marks of 1, 2 and 3 s. There is no row between the last two.
-    assert marks[1] != marks[0]
-    assert marks[2] == marks[1]
+    mark_of_1_s, mark_of_2_s, mark_of_3_s = marks
+    assert mark_of_2_s != mark_of_1_s
+    assert mark_of_3_s == mark_of_2_s
 
 
 def test_thinned_trail_of_a_long_run_has_correct_marks() -> None:
-    """After marks were dropped, each remaining mark still follows from all rows before its time."""
-    long = trail_of([index * SECOND for index in range(200)])
-    step, *marks = long.split()
+    """A mark that remains is still that of all events before its time.
+
+    The test compares a run of 199 s, whose step is 8 s, with a run of 16 s, whose step is 1 s. Both
+    have the same events up to 16 s. So both have the same mark of 16 s, and one cannot say until
+    when they parted.
+    """
+    long_trail = trail_of([index * SECOND for index in range(200)])
+    step, *marks = long_trail.split()
 
     assert len(marks) <= MAX_MARKS
-    assert step == "8s"  # 199 marks of 1 s were halved three times, to at most 32
-    # The other run has the same rows up to 16 s, and then ends. Its last mark is that of 16 s,
-    # which the long run has, too. There is no later mark to compare, so the runs part after 16 s,
-    # and the second bound is None.
-    shorter = trail_of([i * SECOND for i in range(17)])
-    assert parted_between(long, shorter) == (16 * SECOND, None)
+    assert step == "8s"  # 199 marks were halved three times, to at most 32
+    short_trail = trail_of([index * SECOND for index in range(17)])
+    assert parted_between(long_trail, short_trail) == (16 * SECOND, None)
 
 
 @given(
@@ -60,33 +70,34 @@ def test_thinned_trail_of_a_long_run_has_correct_marks() -> None:
 def test_two_runs_part_between_the_times_that_their_trails_give(
     times: list[int], more: list[int], data: st.DataObject
 ) -> None:
-    """The rows differ from a drawn time on, which must be between the two bounds.
+    """The events differ from a time on that is drawn at random. It must be between the two bounds.
 
-    One run may be much longer than the other, so that the steps of the trails differ.
+    The second run may be much longer than the first, so that their trails have different steps.
     """
-    parts_at = data.draw(st.sampled_from(times))
+    parted_us = data.draw(st.sampled_from(times))
     longer = times + [max(times) + later_us for later_us in more]
-    bounds = parted_between(trail_of(times), trail_of(longer, other_at=parts_at))
+    bounds = parted_between(trail_of(times), trail_of(longer, differs_from_us=parted_us))
 
-    # None says that the runs differ only after the last mark that both trails have.
+    # None says that all marks are equal. The runs then differ only after the last one.
     if bounds is not None:
         begin_us, end_us = bounds
-        assert begin_us <= parts_at
-        assert end_us is None or parts_at < end_us
+        assert begin_us <= parted_us
+        assert end_us is None or parted_us < end_us
 
 
 def test_equal_trails_give_no_parting_time() -> None:
-    """The runs may still differ after the last mark."""
+    """The runs are equal, or they differ after the last mark."""
     assert parted_between(trail_of([0, SECOND]), trail_of([0, SECOND])) is None
 
 
 def test_digest_without_messages_equals_that_of_a_run_without_message_tracing() -> None:
-    """EventsOnly drops the rows about messages, and numbers the other rows of each node anew.
+    """A run may record its messages, too, but this must not change its digest.
 
-    So a run with message tracing gets the same digest as a run without.
+    EventsOnly passes on the other events. The events of a node have numbers, so it counts them
+    anew, as if there were no messages between them.
     """
-    seen: list[TraceRow] = []
-    events_only = EventsOnly(seen.append)
+    passed_on: list[TraceRow] = []
+    events_only = EventsOnly(passed_on.append)
     for trace_row in (
         row(0, seq=0),
         row(1, seq=1, kind=TraceKind.REQUEST_SENT),
@@ -96,7 +107,7 @@ def test_digest_without_messages_equals_that_of_a_run_without_message_tracing() 
     ):
         events_only(trace_row)
 
-    assert [(kept.node, kept.time_us, kept.seq) for kept in seen] == [
+    assert [(event.node, event.time_us, event.seq) for event in passed_on] == [
         ("broker-0", 0, 0),
         ("broker-0", 2, 1),
         ("broker-1", 3, 0),

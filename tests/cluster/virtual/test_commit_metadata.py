@@ -1,6 +1,8 @@
-"""The check that offset.metadata.max.bytes decides which metadata of a commit is refused.
+"""The check that finds a coordinator which accepts or refuses the wrong metadata of a commit.
 
-As in Kafka, the limit counts UTF-16 units, although its name says bytes.
+A commit may have a text for each offset, its metadata. A coordinator must refuse a text that is
+longer than offset.metadata.max.bytes, which is 4 here, and no other. As in Kafka the limit counts
+UTF-16 units, although its name says bytes. The check sees requests and their answers.
 """
 
 import pytest
@@ -24,7 +26,7 @@ FOUR_UNITS = "\U0001f600" * 2
 
 
 def commit(*metadata: str | None) -> OffsetCommitRequest:
-    """Return a commit that names orders-0 once for each of `metadata`."""
+    """Return a commit that has the partition orders-0 once for each text."""
     partitions = tuple(
         OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata=text)
         for text in metadata
@@ -34,7 +36,7 @@ def commit(*metadata: str | None) -> OffsetCommitRequest:
 
 
 def answer(error: ErrorCode) -> OffsetCommitResponse:
-    """Return the answer about orders-0."""
+    """Return an answer with this error for orders-0."""
     partition = OffsetCommitResponsePartition(partition_index=0, error_code=error)
     return OffsetCommitResponse(
         topics=(OffsetCommitResponseTopic(name="orders", partitions=(partition,)),)
@@ -49,7 +51,7 @@ def answer(error: ErrorCode) -> OffsetCommitResponse:
         (commit(FOUR_UNITS), NONE),
         (commit("12345"), TOO_LARGE),
         (commit("12345", "1234"), NONE),  # the last entry of a partition counts
-        # The coordinator may refuse a commit for another reason, whatever the metadata are.
+        # A commit may be refused for another reason. Then its metadata do not matter.
         (commit("1234"), ErrorCode.NOT_COORDINATOR),
         (commit("12345"), ErrorCode.NOT_COORDINATOR),
     ],
@@ -57,6 +59,7 @@ def answer(error: ErrorCode) -> OffsetCommitResponse:
 def test_answer_by_the_length_of_the_metadata_is_accepted(
     request_: OffsetCommitRequest, error: ErrorCode
 ) -> None:
+    """The check does not raise, because the answer is right."""
     check_metadata(request_, answer(error), MAX_LENGTH)
 
 
@@ -72,6 +75,7 @@ def test_answer_by_the_length_of_the_metadata_is_accepted(
 def test_answer_against_the_length_of_the_metadata_is_a_violation(
     request_: OffsetCommitRequest, error: ErrorCode, length: int
 ) -> None:
+    """The error of the check has the length of the metadata and the wrong answer."""
     with pytest.raises(
         InvariantViolation,
         match=rf"orders-0 of g: metadata of {length} UTF-16 units .*{error.name}",

@@ -1,8 +1,14 @@
-"""The plan of an offset reset: the new offset of each partition, and resets that are impossible.
+"""Resetting the committed offsets of a group, as Kafka's tool does by `--reset-offsets`.
 
-`plan_reset(target, bounds, committed)` returns a row for each partition. In a row, `current` is the
-committed offset, and `new` the planned one. If the target asks for an offset outside of the log,
-`new` is the nearer end of the log, and `asked_for` is that offset. Otherwise `asked_for` is None.
+The user gives a target, such as the earliest offset of each partition. `plan_reset` computes the
+new offsets, which the tool shows before it does anything. For example, two partitions have records
+from 3 to 9 and from 0 to 3, and the group has committed 7 for the first of them:
+
+    plan_reset(ToOffset(offset=99), BOUNDS, {P0: 7})
+
+The plan has a row for each partition. In the first one, `current` is 7, the committed offset. The
+offset 99 is outside of the log, so `new` is the end of the log, 10, and `asked_for` is 99. The tool
+then prints a warning. If the offset is within the log, `asked_for` is None.
 """
 
 import pytest
@@ -25,7 +31,7 @@ BOUNDS = {P0: LogBounds(earliest=3, latest=10), P1: LogBounds(earliest=0, latest
 
 
 @pytest.mark.parametrize(
-    ("target", "new"),
+    ("target", "new_offsets"),
     [
         (ToEarliest(), [3, 0]),
         (ToLatest(), [10, 4]),
@@ -34,21 +40,22 @@ BOUNDS = {P0: LogBounds(earliest=3, latest=10), P1: LogBounds(earliest=0, latest
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_plan_has_each_partition_within_its_own_log(target: ResetTarget, new: list[int]) -> None:
+def test_plan_has_each_partition_within_its_own_log(
+    target: ResetTarget, new_offsets: list[int]
+) -> None:
     """A target such as the log end is a different offset in each partition.
 
     P1 has no committed offset. For such a partition `ToCurrent` plans the log end, as in Kafka.
     """
     plan = plan_reset(target, BOUNDS, {P0: 7})
-    assert [(row.partition, row.current, row.new) for row in plan] == [
-        (P0, 7, new[0]),
-        (P1, None, new[1]),
-    ]
+    assert [row.partition for row in plan] == [P0, P1]
+    assert [row.current for row in plan] == [7, None]
+    assert [row.new for row in plan] == new_offsets
     assert [row.asked_for for row in plan] == [None, None]
 
 
 @pytest.mark.parametrize(
-    ("target", "new", "asked_for"),
+    ("target", "new_offsets", "asked_for"),
     [
         (ToOffset(offset=0), [3, 0], [0, None]),
         (ToOffset(offset=99), [10, 4], [99, 99]),
@@ -58,19 +65,19 @@ def test_plan_has_each_partition_within_its_own_log(target: ResetTarget, new: li
     ],
 )
 def test_offset_outside_of_the_log_is_moved_to_the_nearer_end_with_a_warning(
-    target: ResetTarget, new: list[int], asked_for: list[int | None]
+    target: ResetTarget, new_offsets: list[int], asked_for: list[int | None]
 ) -> None:
-    """The plan moves the offset, as Kafka's tool does. A value of `asked_for` is the warning.
+    """The committed offsets of P0 and P1 are 7 and 2. So a shift by -5 asks for 2 and -3.
 
-    The lists have the values of P0 and P1, whose committed offsets are 7 and 2.
+    P0 begins at offset 3 and P1 at 0, so the plan has these offsets, as in Kafka.
     """
     plan = plan_reset(target, BOUNDS, {P0: 7, P1: 2})
-    assert [row.new for row in plan] == new
+    assert [row.new for row in plan] == new_offsets
     assert [row.asked_for for row in plan] == asked_for
 
 
 def test_shift_without_a_committed_offset_cannot_be_planned() -> None:
-    """A shift starts from the committed offset. The error names the partitions without one."""
+    """A shift starts from the committed offset. P1 has none, and the error says so."""
     with pytest.raises(CannotShift, match="t-1") as refused:
         plan_reset(ShiftBy(records=1), BOUNDS, {P0: 7})
     assert refused.value.partitions == (P1,)

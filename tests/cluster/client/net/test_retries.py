@@ -1,7 +1,8 @@
-"""The waits between attempts (backoff), and retries until a deadline on the host's clock.
+"""How a client of the test lab repeats a request that fails, and how long it waits in between.
 
-A backoff is made with its first and its longest wait, in milliseconds. `delay_us(n)` draws the wait
-after n failures.
+The waits grow, and are drawn at random. `ExponentialBackoff(host, 100, 1_000)` has 100 ms as its
+first wait, and 1,000 ms as its longest. `backoff.delay_us(n)` draws the wait, in microseconds,
+after n + 1 failures in a row.
 """
 
 from itertools import pairwise
@@ -15,7 +16,7 @@ from tests.support.harness.virtual_hosts import HostLab
 
 
 def test_backoff_doubles_with_a_fifth_of_jitter_up_to_the_maximum() -> None:
-    """Each wait varies at random by a fifth. Then it is cut to the maximum, as in Kafka.
+    """Each wait is twice the one before, varied at random by a fifth, and cut to the maximum.
 
     Source: Kafka ExponentialBackoff.
     """
@@ -25,10 +26,10 @@ def test_backoff_doubles_with_a_fifth_of_jitter_up_to_the_maximum() -> None:
         assert min(delays) >= wait_us * 8 // 10
         assert max(delays) <= min(wait_us * 12 // 10, 1_000_000)
         assert len(set(delays)) > 50  # most of 200 drawn waits are different
-    # After 70 failures the doubled wait would be far above the maximum.
-    late = [backoff.delay_us(70) for _ in range(200)]
-    assert 800_000 <= min(late) < 1_000_000
-    assert max(late) == 1_000_000
+    # After 70 failures the wait would be far above the maximum, if it were doubled each time.
+    delays = [backoff.delay_us(70) for _ in range(200)]
+    assert 800_000 <= min(delays) < 1_000_000
+    assert max(delays) == 1_000_000
 
 
 def test_backoff_with_an_initial_wait_at_the_maximum_is_constant() -> None:
@@ -39,17 +40,17 @@ def test_backoff_with_an_initial_wait_at_the_maximum_is_constant() -> None:
 
 @pytest.mark.parametrize("retriable", [True, False])
 def test_retrying_repeats_only_retriable_errors_until_the_deadline(retriable: bool) -> None:
-    """`with_retries` repeats a call after retriable errors, until a deadline of 3 s here.
+    """`with_retries` repeats a call until 3 s have passed here, if its error may pass.
 
-    The deadline is a time of the host's clock. A run in virtual time must not use the machine's
-    clock.
+    Any other error is raised at once. The time is that of the host's clock, which is simulated in
+    this test.
     """
     lab = HostLab()
     host = lab.host("c")
-    attempts: list[int] = []
+    attempt_times: list[int] = []
 
     async def fail() -> None:
-        attempts.append(host.now_us())
+        attempt_times.append(host.now_us())
         raise ClientError("X", retriable=retriable)
 
     async def main() -> None:
@@ -59,25 +60,28 @@ def test_retrying_repeats_only_retriable_errors_until_the_deadline(retriable: bo
 
     lab.run(main())
     if retriable:
-        waits = [later - earlier for earlier, later in pairwise(attempts)]
+        waits = [later - earlier for earlier, later in pairwise(attempt_times)]
         assert 80_000 <= waits[0] <= 120_000
         assert 160_000 <= waits[1] <= 240_000
-        # The last attempt is at the deadline itself.
-        assert attempts[-1] == 3_000_000
+        # The last wait is shortened, so that the last attempt is at the deadline itself.
+        assert attempt_times[-1] == 3_000_000
     else:
-        assert attempts == [0]
+        assert attempt_times == [0]
 
 
 def test_wakeup_before_the_wait_ends_it_at_once() -> None:
-    """A wakeup before `wait` counts, because an answer may arrive while the application is busy."""
+    """A client waits for answers by `wakeup.wait`. An answer calls `wakeup.set`.
+
+    The answer may come while the client does something else, so its call must not be lost.
+    """
     lab = HostLab()
     host = lab.host("c")
     wakeup = Wakeup(host)
 
     async def main() -> int:
         wakeup.set()
-        await wakeup.wait(None)  # ends at once; None would wait for ever
-        await wakeup.wait(500)  # without another wakeup this takes all of its 500 us
+        await wakeup.wait(None)  # without `set` this would never end
+        await wakeup.wait(500)  # there is no second `set`, so this takes all of its 500 us
         return host.now_us()
 
     assert lab.run(main()) == 500
@@ -86,12 +90,13 @@ def test_wakeup_before_the_wait_ends_it_at_once() -> None:
 def test_request_future_calls_its_listeners_in_order_and_later_ones_at_once() -> None:
     """A RequestFuture calls its listeners in their order when its request is complete.
 
-    Many commits may wait for one lookup, and must then be sent in order, as in Kafka.
+    The order matters: several commits may wait until the coordinator is found. Then they must be
+    sent in the order in which they were made, as in Kafka.
     """
     future: RequestFuture[int] = RequestFuture()
-    seen: list[str] = []
-    future.add_listener(lambda done: seen.append(f"a{done.value}"))
-    future.add_listener(lambda done: seen.append(f"b{done.value}"))
+    calls: list[str] = []
+    future.add_listener(lambda done: calls.append(f"a{done.value}"))
+    future.add_listener(lambda done: calls.append(f"b{done.value}"))
     future.complete(1)
-    future.add_listener(lambda done: seen.append(f"c{done.value}"))
-    assert seen == ["a1", "b1", "c1"]
+    future.add_listener(lambda done: calls.append(f"c{done.value}"))
+    assert calls == ["a1", "b1", "c1"]

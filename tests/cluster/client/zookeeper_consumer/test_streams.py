@@ -1,8 +1,10 @@
-"""The queue between fetchers and streams of a consumer, and the offset that a commit covers.
+"""The streams of a consumer of Kafka 0.8, over which an application iterates to get its records.
 
-A chunk is the records of one Fetch of a partition, from a first to a last offset. A fetcher puts
-each chunk into the queue of a stream, and waits if the queue is full; an Interrupt ends this wait.
-The application iterates over the stream. ZK-34 is a rule of docs/kafka/ZOOKEEPER_CONSUMER.md.
+Behind a stream there is a queue. A fetcher, which is a task of the consumer, fetches records from
+the brokers. It puts those of one Fetch into the queue, as a chunk, and waits if the queue is full.
+The stream takes the chunks out of the queue, and gives the records to the application.
+
+ZK-34 and ZK-35 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which the docstrings quote.
 """
 
 from cluster.client.zookeeper_consumer.streams import (
@@ -29,17 +31,17 @@ def test_queue_holds_two_chunks_beside_the_one_being_iterated() -> None:
         )
         queued: list[int] = []
 
-        # A fetcher with five chunks of one record each.
         async def fetch() -> None:
-            for first in range(5):
-                await queue.put(Chunk(info, first, last=first), Interrupt())
-                queued.append(first)
+            # Put five chunks, of one record each.
+            for offset in range(5):
+                await queue.put(Chunk(info, offset, last=offset), Interrupt())
+                queued.append(offset)
 
         host.spawn(fetch(), name="fetch")
         await lab.runtime.sleep(SECOND)
         assert queued == [0, 1]
 
-        # The queue has a free place again as soon as a chunk is taken.
+        # When the stream takes a chunk, the queue has a free place again.
         chunk = await queue.take()
         await lab.runtime.sleep(SECOND)
         assert chunk is not None
@@ -52,8 +54,8 @@ def test_queue_holds_two_chunks_beside_the_one_being_iterated() -> None:
 def test_commit_covers_the_record_that_is_being_processed() -> None:
     """The iterator moves the consumed offset before the application handles the message (ZK-35).
 
-    So a commit can cover a message still in hand. If the consumer crashes during the processing,
-    the message is lost.
+    So a commit can cover a message still in hand. If the consumer crashes then, the message is
+    lost. In the test a record takes 3 s, and the consumer commits every second.
     """
     config = ZooKeeperConsumerConfig(auto_commit_interval_ms=1_000, auto_offset_reset="smallest")
 
@@ -64,16 +66,11 @@ def test_commit_covers_the_record_that_is_being_processed() -> None:
         members=1, partitions=1, config=config, process_us=3 * SECOND, records_per_second=1
     ).run(scenario)
 
-    processed: list[tuple[int, int]] = []
-    for row in lab.processed():
-        assert row.offset is not None
-        processed.append((row.time_us, row.offset))
-    # A commit of offset n covers the records up to n - 1. These are the offsets of commits whose
-    # last record was not processed yet.
-    in_hand = [
-        row.offset
-        for row in lab.of(TraceKind.ZOOKEEPER_OFFSET_COMMITTED)
-        if row.offset is not None
-        and (row.offset - 1) not in {offset for at_us, offset in processed if at_us <= row.time_us}
-    ]
-    assert in_hand != []
+    commits_before_processing = []
+    for commit in lab.of(TraceKind.ZOOKEEPER_OFFSET_COMMITTED):
+        assert commit.offset is not None
+        last_covered = commit.offset - 1  # a commit of offset n covers the records up to n - 1
+        processed = {row.offset for row in lab.processed() if row.time_us <= commit.time_us}
+        if last_covered not in processed:
+            commits_before_processing.append(commit)
+    assert commits_before_processing != []
