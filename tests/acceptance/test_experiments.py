@@ -364,7 +364,7 @@ def test_no_commit_of_an_older_epoch_is_acknowledged_after_a_newer_one() -> None
 
 
 def test_two_sets_of_owners_process_the_same_partitions_until_the_cut_heals() -> None:
-    """All 12 partitions have two owners; in four of them the old owners get no new records.
+    """All 12 partitions have two owners. In four partitions the old owners get no new records.
 
     The cut broker leads these four (2, 5, 8, 11). The old owners keep fetching from that broker,
     whose high watermark does not advance (MEASURED_FAILOVER 7). In the real cluster, partitions had

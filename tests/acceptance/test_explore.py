@@ -1,4 +1,4 @@
-"""The command `explore`, which plays many random experiments and reports those that went wrong.
+"""The command `explore` plays many random experiments, and reports where something went wrong.
 
 The words of such a search, which is also called an exploration:
 

@@ -1,7 +1,7 @@
 """Experiments on a local Ray, where each node is a real process, agree with virtual time.
 
-The experiments are those that users play, but their groups are smaller, and their clock is ten
-times as fast as real time. Times on real processes differ a little, so the tests compare only which
+Users play the same experiments, but here the groups are smaller, and the clock is ten times as fast
+as real time. Times on real processes differ a little, so the tests compare only which
 milestones are reached. A milestone is an event such as the election of the next coordinator. The
 soak tests also compare times, at the real speed.
 """

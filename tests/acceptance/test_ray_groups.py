@@ -48,8 +48,9 @@ def test_groups_of_a_running_cluster_are_queried_and_changed_during_a_failover(
 ) -> None:
     """`groups` finds the addresses of the brokers in the run's directory, and is traced as a node.
 
-    At the end SIGTERM, which service managers and `timeout` send, ends the run as Ctrl-C does. Ray
-    has a handler of its own for SIGTERM, which would exit before the faults are healed.
+    At the end SIGTERM ends the run, as Ctrl-C does. Service managers and the program `timeout` send
+    this signal. Ray has a handler of its own for SIGTERM, but this handler would exit before the
+    faults are healed.
     """
     with command_line.started("run", "coordinator_crash", *SCALED_DOWN, *ENDLESS) as run:
         wait_until(lambda: run.poll() is not None or in_force(command_line), "the fault")

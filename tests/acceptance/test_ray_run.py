@@ -179,7 +179,7 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     with command_line.started("run", "coordinator_crash", *SCALED_DOWN, *ENDLESS) as process:
         wait_until(lambda: process.poll() is not None or in_force(command_line), "the fault")
         assert process.poll() is None, process.communicate()
-        # A terminal sends the signal to all processes of the command, also to those of Ray.
+        # A terminal sends the signal to all processes of the command, also to Ray's processes.
         os.killpg(process.pid, signal.SIGINT)
         output, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, output + errors

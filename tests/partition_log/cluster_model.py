@@ -1,9 +1,9 @@
 """Three replicas of one partition, a controller, and a network that delays and loses messages.
 
-This is a model for tests, in which every order of events is possible: a message is sent by one call
-of the test, and delivered by another. For example, `send_fetch(B)` takes a Fetch of B to its
-leader, and the answer waits until `deliver_fetch(B)`. Likewise, a broker learns of an election only
-when the test calls `apply_metadata`.
+In this model for tests every order of events is possible: one call of the test sends a message, and
+another call delivers it. For example, `send_fetch(B)` takes a Fetch of B to its leader, and the
+answer waits until `deliver_fetch(B)`. Likewise, a broker learns of an election only when the test
+calls `apply_metadata`.
 
 At first broker REPLICAS[0] leads, all replicas are in the ISR, and min.insync.replicas is 2. A
 broker that is fenced, that is, counted as dead, is not elected. All elections are clean, unless a

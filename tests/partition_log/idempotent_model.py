@@ -3,7 +3,7 @@
 The producers number their records, so that the leader can recognise a batch that is sent again.
 They send batches, and send them again, as Kafka's client does:
 
-1. A client has up to five batches in flight on one connection, which arrive in order.
+1. A client has up to five batches in flight on one connection. They arrive in order.
 2. After an error or a lost connection the client repeats the unanswered batches one at a time, the
    oldest first, at the broker that it knows as the leader. When all are answered, it continues
    with new batches.
@@ -38,7 +38,7 @@ class Request:
     """A request with one batch, which is on its way to a broker."""
 
     index: int
-    """The number of the batch, 0 for the first one of its producer."""
+    """The number of the batch among the batches of its producer, from 0."""
     broker_id: BrokerId
     connection: int
     """The number of the connection on which the request was sent."""
@@ -199,8 +199,8 @@ class IdempotentModel(ClusterModel):
             while producer.late:
                 self.deliver_late(producer)
 
-            # Each round gets the answer to the oldest unanswered batch. There are at most
-            # MAX_IN_FLIGHT of them, so twice as many rounds are more than enough.
+            # Each round gets the answer to the oldest unanswered batch. At most MAX_IN_FLIGHT
+            # batches are unanswered, so twice as many rounds are more than enough.
             for _ in range(2 * MAX_IN_FLIGHT):
                 self.reconnect(producer)
                 self.deliver(producer)
@@ -274,8 +274,8 @@ class IdempotentModel(ClusterModel):
                 "the oldest batch without an answer is in order",
                 f"{producer.value(request.index)} at {request.broker_id}",
             )
-        # The requests behind this one will be refused, too, because this batch is missing before
-        # them. So the client repeats all, from the oldest unanswered batch on.
+        # The later requests of this connection will be refused, too, because they come after a
+        # missing batch. So the client repeats all batches from the oldest unanswered one on.
         producer.must_repeat = True
 
     def _handle_success(self, producer: Producer, waiting: WaitingAnswer) -> None:

@@ -167,7 +167,7 @@ def test_batch_outside_the_producers_open_transaction_is_refused() -> None:
     epoch, and begin with sequence number 0 again.
     """
     leading = leader()
-    # The verification of a transaction returns a guard, which its first batch must show.
+    # The verification of a transaction returns a guard. The first batch must have this guard.
     guard = leading.log.producers.begin_verification(PRODUCER, 0)
     opened = leading.append_records(
         records("t"),
@@ -258,4 +258,4 @@ def test_idle_producer_is_forgotten() -> None:
     )
     leading.log.producers.remove_expired(now_ms=10**9, expiration_ms=1_000)
     assert leading.log.producers.has_ongoing_transaction(8, 0)
-    assert len(leading.log.producers) == 1  # producer 8; the other one has expired again
+    assert len(leading.log.producers) == 1  # producer 8; producer 7 has expired again

@@ -141,7 +141,7 @@ def removed_from_the_replicas(partition: Partition) -> None:
 
 
 def maximal_isr_lacks_members_of_the_isr(partition: Partition) -> None:
-    """The maximal ISR has the members of the ISR, and those that a proposal would add."""
+    """The maximal ISR has the members of the ISR, and the members that a proposal would add."""
     partition._in_sync.maximal = (A,)
 
 

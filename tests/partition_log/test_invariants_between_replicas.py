@@ -87,7 +87,7 @@ def leader_with_batch(*, high_watermark: int) -> tuple[Partition, RecordBatch]:
 def check(
     leading: Partition, batch: RecordBatch, *, acks_all: bool = True, is_delayed: bool = False
 ) -> None:
-    """Check that the leader may acknowledge the batch, which it has at offset 0, at this moment.
+    """Check that the leader may now acknowledge the batch, which it has at offset 0.
 
     `is_delayed` is True if the request had other partitions, for which the answer had to wait.
     """
@@ -203,7 +203,7 @@ def test_consumer_must_get_no_record_above_the_high_watermark() -> None:
 def test_consumer_that_reads_committed_must_get_no_record_of_an_open_transaction() -> None:
     """With read_committed a consumer gets only records below the oldest open transaction.
 
-    Here a transaction of producer 7 is open, which begins at offset 0.
+    Here a transaction of producer 7 is open. It begins at offset 0.
     """
     leading, _ = leader_and_follower()
     batches = leading.log.read(0, NO_LIMIT, up_to=2)

@@ -215,7 +215,7 @@ def test_last_batch_of_a_producer_must_stay_without_records() -> None:
 
 
 class MovedSegments(Segments):
-    """Damaged segments: the second one begins `moved_by` batches later than it should."""
+    """Damaged segments: the second segment begins `moved_by` batches later than it should."""
 
     moved_by = 1
 

@@ -98,7 +98,7 @@ def test_read_from_the_middle_of_a_batch_begins_with_the_whole_batch() -> None:
     written = log()
     written.append_as_leader(records("a", "b", "c"), leader_epoch=0)
     written.append_as_leader(records("d"), leader_epoch=0)
-    # The first batch has the offsets 0 to 2, and the second one has 3.
+    # The first batch has the offsets 0 to 2, and the second batch has the offset 3.
     assert [batch.base_offset for batch in written.read(2, NO_LIMIT, up_to=4)] == [0, 3]
 
 

@@ -3,7 +3,7 @@
 `client_batch("a", "b")` is a batch of a real client, in Kafka's format, with a KafkaHeader
 (`batch.kafka`). Its records have the keys and values "a" and "b", and the timestamp 7 ms.
 `resealed` changes fields of such a batch, and gives it a valid CRC again. `batch("ours")` is a
-batch of our simulated producers, which has another format.
+batch of our simulated producers. It has another format, and no KafkaHeader.
 """
 
 import re
@@ -148,7 +148,7 @@ def test_batch_that_no_client_may_send_is_refused_and_changes_nothing(
 
 
 def test_record_without_key_is_refused_only_by_a_compacted_topic() -> None:
-    """The error lists the places of such records in the batch, which Kafka's clients print."""
+    """The answer lists the places of such records in the batch. Kafka's clients print the list."""
     produced = client_batch("a", "b", has_keys=False)
     assert append(partition(), produced).error is ErrorCode.NONE
     leading = partition(is_compacted=True)
@@ -174,7 +174,8 @@ def test_wrong_max_timestamp_is_corrected() -> None:
     append(leading, resealed(UNCOMPRESSED, max_timestamp_ms=5_000))
     stored = leading.log.storage.batch(0)
     assert stored.max_timestamp_ms == 7  # the time of all records of `client_batch`
-    # The CRC is that of the batch with the right timestamp, too.
+    # The CRC is right for the corrected timestamp: the stored batch equals UNCOMPRESSED, which had
+    # this timestamp from the beginning.
     assert stored == replace(UNCOMPRESSED, partition_leader_epoch=5)
 
 

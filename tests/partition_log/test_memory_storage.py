@@ -28,7 +28,8 @@ def test_copy_is_unaffected_by_later_writes() -> None:
 def test_observer_gets_the_batches_before_and_after_a_replacement() -> None:
     """The observer `on_replace` is set on the storage. Each log that is opened later calls it.
 
-    A cleaning of a log replaces its first batches: here the first two by the second one alone.
+    A cleaning of a log replaces its first batches. Here the first two batches are replaced by one:
+    the second batch.
     """
     storage = MemoryStorage()
     batches = [batch("a"), batch("b", base_offset=1), batch("c", base_offset=2)]

@@ -22,7 +22,7 @@ PRODUCER = 7
 
 
 def transactional(base_offset: int, *, producer: int = PRODUCER, epoch: int = 0) -> RecordBatch:
-    """Return a batch of one record, which belongs to a transaction."""
+    """Return a batch of one record. The batch belongs to a transaction."""
     return build_batch(
         records("v"),
         base_offset=base_offset,
@@ -62,7 +62,7 @@ def states(*batches: RecordBatch) -> ProducerStates:
 
 
 def test_encoded_marker_is_decoded_to_an_equal_one() -> None:
-    """Both the outcome and the coordinator epoch are kept."""
+    """A marker has two fields: the outcome of the transaction, and the coordinator epoch."""
     for is_commit in (True, False):
         end = EndTransactionMarker(is_commit=is_commit, coordinator_epoch=9)
         encoded = marker(3, is_commit=is_commit, coordinator_epoch=9)

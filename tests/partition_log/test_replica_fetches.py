@@ -209,10 +209,10 @@ def test_fetch_that_moves_the_high_watermark_is_answered_with_the_former_one() -
 
 
 def test_second_read_of_a_waiting_fetch_says_nothing_about_the_follower() -> None:
-    """If there are no records, a Fetch waits at the broker, which reads again later.
+    """If there are no records, a Fetch waits at the broker. The broker reads for it again later.
 
-    The follower may have died meanwhile. So only the first read notes how far the follower is; the
-    second one is done with `update_fetch_state=False`.
+    The follower may have died meanwhile. So only the first read notes how far the follower is. The
+    second read is done with `update_fetch_state=False`.
     """
     leading = leader(partition_log=log_of_epochs(0))
     result = leading.fetch(
@@ -237,8 +237,8 @@ def test_repeated_fetch_from_the_log_end_keeps_the_follower_caught_up() -> None:
     repeated = fetch_as(leading, B, offset=1, last_fetched_epoch=0, now_us=LAG_MAX_US)
     assert repeated.data.records == ()
     assert (repeated.new_high_watermark, repeated.proposal) == (None, None)
-    # Now B lacks a record, so the time of its last Fetch decides. It was LAG_MAX_US ago
-    # (replica.lag.time.max.ms), which is just not too long. C has never fetched.
+    # Now B lacks a record, so the time of its last Fetch decides. At the check this Fetch was
+    # LAG_MAX_US (replica.lag.time.max.ms) ago, which is just allowed. C has never fetched.
     leading.append_records(records("a"), required_acks=1, now_us=LAG_MAX_US)
     proposal = leading.maybe_shrink_isr(2 * LAG_MAX_US)
     assert proposal is not None

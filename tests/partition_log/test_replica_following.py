@@ -47,10 +47,10 @@ def answer_to(request: FetchPartition, leading: Partition) -> FetchResult:
 
 
 def test_fetch_position_is_the_log_end_in_the_leaders_epoch() -> None:
-    """A Fetch has two epochs: the present leader epoch, and that of the follower's last batch.
+    """A Fetch has two epochs: the present leader epoch, and the epoch of the follower's last batch.
 
-    By the first one the leader sees whether the follower knows the present leader, and by the
-    second one whether the logs diverge.
+    From the present leader epoch the leader sees whether the follower knows the present leader.
+    From the epoch of the last batch it sees whether the logs diverge.
     """
     position = follower(partition_log=log_of_epochs(0, 2), leader_epoch=5).fetch_position(1000)
     assert position.fetch_offset == 2

@@ -6,7 +6,7 @@ leader epoch 1 and partition epoch 1. min.insync.replicas is 2. `log_of_epochs(0
 three records: two of leader epoch 0, and one of epoch 2. `fetch_as(leading, B, offset=2)` is a
 Fetch of B, whose log ends at offset 2.
 
-The tests follow those of Kafka's PartitionTest, which are cited by their names, such as
+The tests follow tests of Kafka's PartitionTest. They cite these by name, such as
 testMakeLeaderUpdatesEpochCache.
 """
 
@@ -199,7 +199,7 @@ def test_restarted_leader_resumes_its_epoch_at_its_log_end() -> None:
 
 
 def test_reassignment_changes_the_followers() -> None:
-    """The leader forgets a removed replica, and knows an added one, which has not fetched yet."""
+    """The leader forgets a removed replica. It knows an added replica, whose log end is unknown."""
     leading = leader(isr=(A, B))
     added = BrokerId(7)  # in the place of C
     leading.make_leader(

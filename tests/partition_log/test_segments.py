@@ -1,10 +1,10 @@
-"""The segments of a log, which are its files in Kafka, and which of them a cleaning may take.
+"""The segments of a log, and which segments a cleaning may take.
 
-The last segment is the active one, to which the log appends; it is never cleaned. The log begins a
-new segment when the active one is full, or old. Each batch in these tests has one record, and a
-segment has three batches unless a test sets another size. So the segments begin at the offsets 0,
-3, 6, and so on. With 7 batches, the segments at 0 and 3 can be cleaned, and the active one, at 6,
-cannot.
+In Kafka a segment is a file of the log. The last segment is the active segment. The log appends to
+it, so it is never cleaned. When the active segment is full or old, the log begins a new one. Each
+batch in these tests has one record, and a segment has three batches unless a test sets another
+size. So the segments begin at the offsets 0, 3, 6, and so on. With 7 batches, the segments at 0 and
+3 can be cleaned, and the active segment, at 6, cannot.
 """
 
 import pytest
@@ -105,8 +105,8 @@ def test_batch_without_a_time_ends_no_segment() -> None:
 def test_young_segments_are_not_cleaned() -> None:
     """A cleaned record must be older than log.cleaner.min.compaction.lag.ms.
 
-    The first segment here is an hour old, the second 10 ms. With a limit of 1 s only the first one
-    is cleaned, and with a limit of 5 ms both.
+    The first segment here is an hour old, and the second is 10 ms old. With a limit of 1 s only the
+    first segment is cleaned, and with a limit of 5 ms both are.
     """
     log = log_of(*[NOW_MS - HOUR_MS] * 3, *[NOW_MS - 10] * 3, NOW_MS)
     # With ten hours for `roll_ms`, a segment ends only when it is full.

@@ -112,7 +112,7 @@ def test_log_returns_batches_as_they_were_appended(storage: Storage) -> None:
 
 
 def test_opening_a_log_twice_gives_one_log(storage: Storage) -> None:
-    """The second caller gets the log with the appends of the first one."""
+    """The second caller gets the log with the appends of the first caller."""
     storage.log(PARTITION).append(batch())
     assert len(storage.log(PARTITION)) == 1
     assert len(storage.log(OTHER_PARTITION)) == 0  # another partition has another log
@@ -329,7 +329,7 @@ def test_checkpoint_survives_kill_and_power_loss(disk: Disk) -> None:
 
 
 def test_high_watermark_beyond_a_log_that_lost_power_is_limited_to_the_log_end(disk: Disk) -> None:
-    """The high watermark is read from a checkpoint, which survives, here with the value 3.
+    """The high watermark is read from a checkpoint. The checkpoint survives, here with the value 3.
 
     Of the three records only the flushed one survives, so the high watermark is lowered to 1.
     """
@@ -360,7 +360,7 @@ def test_deleted_log_is_gone_now_and_after_a_restart(disk: Disk) -> None:
 
 
 def test_replaced_prefix_precedes_the_batches_behind_it(disk: Disk) -> None:
-    """A cleaning replaces the first batches of a log, here four, by those that it keeps, here two.
+    """A cleaning replaces the first four batches of a log by two batches that it keeps.
 
     A kill and a power loss do not undo this.
     """

@@ -3,7 +3,7 @@
 `lab` is a cluster of three brokers in virtual time. At first broker n leads partition n of each
 topic. The tests shut down the broker that leads the group's offsets partition, so that another
 broker is elected. The controller publishes the election to all brokers. A test can delay this
-message to one of them by a link rule with the effect Cut, which holds messages back until the rule
+message to one broker by a link rule with the effect Cut. Such a rule holds messages back until it
 is withdrawn.
 
 In docs/kafka, BEHAVIOUR 6.2 describes Kafka's elections, and BEHAVIOUR 6.4 describes coordinators
@@ -102,8 +102,8 @@ def test_publish_jitter_delays_metadata_by_a_different_time_on_each_broker() -> 
     """As in a real cluster, the brokers do not all learn of an election at the same time.
 
     In a real cluster a broker's log shows an election 42 to 169 ms after the controller's decision.
-    Here metadata reach a broker after a fixed time of 40 ms and a random time of up to 80 ms, which
-    each broker draws for itself.
+    Here metadata reach a broker after a fixed time of 40 ms and a random time of up to 80 ms. The
+    random time is drawn for each broker separately.
     """
     publish_us, jitter_us = 40_000, 80_000
     # This is more time than all messages of the shutdown and of the publication take together.

@@ -50,8 +50,8 @@ def test_shutdown_moves_leaders_and_isrs_at_once_while_the_broker_stays_unfenced
     # The replicas of P0, P1 and P2 are (0, 1, 2), (1, 2, 0) and (2, 0, 1).
     assert [lab.partition(name).isr for name in (P0, P1, P2)] == [(1, 2), (1, 2), (2, 1)]
 
-    # One batch was written: a record for the broker, and one for each partition, whose ISR has
-    # changed.
+    # One batch was written. It has a record for the broker, and a record for each of the three
+    # partitions, because each ISR has changed.
     assert len(lab.storage) == batches_before + 1
     written = [type(record) for record in lab.records()[-4:]]
     assert written == [BrokerRegistrationChangeRecord] + [PartitionChangeRecord] * 3

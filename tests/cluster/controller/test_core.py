@@ -57,7 +57,7 @@ def test_topics_are_created_when_the_last_broker_of_the_plan_is_unfenced() -> No
 
 
 def test_topics_of_the_plan_have_their_settings_and_assignments() -> None:
-    """Both are in the metadata log, from which brokers learn them."""
+    """Settings and assignments are in the metadata log, and brokers learn them from this log."""
     planned = topic(
         partitions=1,
         config=TopicConfig(min_insync_replicas=2, unclean_leader_election_enable=True),

@@ -64,7 +64,8 @@ def test_plan_isolates_the_marked_consumers_and_distributes_the_others() -> None
     consumers = [consumer(index, isolate=index == 1) for index in range(count)]
     plans = {plan.name: plan for plan in plan_processes(spec(*consumers))}
     assert node_names(plans["consumer-1"]) == ("consumer-1",)
-    # One consumer is isolated. Of the others, one does not fit into the first shared process.
+    # One consumer is isolated, and the first shared process is full. So one consumer is left, for
+    # the second shared process.
     assert len(plans["clients-0"].nodes) == CONSUMERS_PER_PROCESS
     assert node_names(plans["clients-1"]) == (f"consumer-{count - 1}", "producer-0")
 

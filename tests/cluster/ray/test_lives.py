@@ -178,9 +178,9 @@ def test_nodes_that_cannot_be_stopped_are_reported_and_their_process_is_ended(
 
 
 def test_kill_of_a_process_that_just_shut_down_succeeds(tmp_path: Path) -> None:
-    """A node may end its shutdown just before the kill arrives, which is no failure.
+    """A node may end its shutdown just before the kill arrives. Then the kill succeeds.
 
-    Without a shutdown, a kill fails if the process has ended already.
+    Without a shutdown before it, a kill fails if the process has ended already.
     """
 
     async def body(lab: LivesLab) -> None:

@@ -53,7 +53,7 @@ def test_joined_ray_continues_after_runs_that_ended_and_that_were_killed(
         arguments = driver_arguments(tmp_path / "killed", address, 100_000, PAUSED)
         with program(*arguments, cwd=tmp_path, environment={"RAY_AUTH_MODE": "disabled"}) as driver:
             nodes = processes(event(driver, "up")["pids"])
-            # The pause has stopped the first of these processes, that of PAUSED.
+            # The pause has stopped the first of these processes, in which PAUSED runs.
             assert [is_stopped(process) for process in nodes] == [True, False, False]
             driver.kill()
             assert left_after(nodes) == []  # after some time, no process is left

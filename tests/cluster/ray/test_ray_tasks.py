@@ -98,7 +98,8 @@ def test_worker_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -
         (first,) = workers.idle()
         workers.give(first, (1,))
         clock[0] = 10_000.0  # far more than 600 s later
-        # `ray.wait` returns the calls with an answer, here none, and the others.
+        # `ray.wait` returns two lists: the calls that have an answer, and the calls that wait. From
+        # now on no call has an answer.
         monkeypatch.setattr("cluster.ray.tasks.ray.wait", lambda calls, **_: ([], calls))
         (death,) = workers.wait(0.0)
     assert isinstance(death, Died)

@@ -42,7 +42,7 @@ def samples(run: VirtualRun, node: str) -> list[dict[str, float]]:
 
 def sample_rows(run: VirtualRun, node: str | None = None) -> list[TraceRow]:
     """Return the rows with the samples of coordinators, of one broker or of all."""
-    # A broker also samples other metrics. Only those of its coordinator have NumGroups.
+    # A broker also samples other metrics. Only a sample of its coordinator's metrics has NumGroups.
     return [
         row
         for row in run.rows
@@ -84,8 +84,8 @@ def test_gauges_count_the_group_at_its_coordinator() -> None:
         for size in ("NumDelayedOperations", "PurgatorySize"):
             assert sample[f"Heartbeat.{size}"] == 12
             assert sample[f"Rebalance.{size}"] == 0
-    # Before the failover the next coordinator counts no group. It never counts a dead one: a group
-    # is dead only when it is being removed, and this one lives on.
+    # Before the failover the next coordinator counts no group. It never counts a dead group: a
+    # group is dead only when it is being removed, and orders-readers lives on.
     assert samples(run, next_coordinator)[0]["NumGroups"] == 0
     assert all(sample["NumGroupsDead"] == 0 for sample in samples(run, next_coordinator))
 
@@ -146,7 +146,7 @@ def test_load_time_includes_the_wait_and_is_missing_before_the_first_load() -> N
         if row.time_us > load.time_us
     ]
     sample = samples_after_load[0]
-    # The broker may have loaded other partitions, too, which took longer.
+    # The maximum may be larger than this load's time, if another partition took longer.
     assert sample["partition-load-time-max"] >= took_ms
     assert sample["partition-load-time-avg"] <= sample["partition-load-time-max"]
 

@@ -382,7 +382,8 @@ def test_java_coordinator_does_not_repeat_a_failed_load_in_the_same_epoch() -> N
 def test_load_continues_in_a_log_that_is_cleaned_during_it() -> None:
     """A cleaning in the middle of a load must not change what the load finds (KAFKA-19862).
 
-    The cleaning removes records, but the others keep their offsets, and the load reads by offset.
+    The cleaning removes some records. The remaining records keep their offsets, and the load reads
+    by offset.
     The test compares it with a load of the same log without a cleaning.
     """
     lab = TaskLab()

@@ -88,8 +88,8 @@ def test_too_large_commit_is_refused_as_a_whole() -> None:
 def test_append_without_a_replica_fails_on_the_broker(record: Record) -> None:
     """If the broker has no replica of the partition, an append fails with NOT_LEADER_OR_FOLLOWER.
 
-    The record is that of a group, or a commit. The coordinator, which is not part of this test,
-    turns the error into NOT_COORDINATOR.
+    The appended record is a group's record or a commit. A coordinator would turn the error into
+    NOT_COORDINATOR, but there is none in this test.
 
     MM-36: storing a group without a replica
     """

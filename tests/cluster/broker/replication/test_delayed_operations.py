@@ -1,8 +1,9 @@
 """Two things that a broker does later: answer an append with acks=all, and fire a timer.
 
 `DelayedAppends.park` makes an append wait until the high watermark has reached an offset. A broker
-calls `DelayedAppends.check` after each change of the partition, which completes the appends that
-need not wait any more. `KeyedTimers` sets and cancels timers by keys, such as the name of a member.
+calls `DelayedAppends.check` after each change of the partition. This call completes the appends
+that need not wait any more. `KeyedTimers` sets and cancels timers by keys, such as the name of a
+member.
 """
 
 import pytest

@@ -88,7 +88,7 @@ class LossyCluster:
         )
 
     def alter_partition_requests(self) -> list[AlterPartitionRequest]:
-        """Return every AlterPartition that was sent, also those that were dropped."""
+        """Return every AlterPartition that was sent, also if the network dropped it."""
         return [
             frame.envelope.body
             for frame in self.lab.frames
@@ -141,8 +141,8 @@ def test_lagging_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> 
 
     The removal is confirmed 3.5 s to 7 s after the record:
 
-    - At the earliest: the limit of 4 s counts from the follower's last Fetch, which was up to 0.5 s
-      before the record. 4 s - 0.5 s = 3.5 s.
+    - At the earliest: the limit of 4 s counts from the follower's last Fetch. This Fetch was up to
+      0.5 s before the record. 4 s - 0.5 s = 3.5 s.
     - At the latest: the leader looks for lagging followers every 2 s, so it proposes the removal
       after up to 4 s + 2 s = 6 s. The confirmation is a few messages later.
     """

@@ -40,7 +40,10 @@ from tests.support.recorded_batches import recorded_batches
 P0 = TopicPartition(ORDERS, 0)
 PRODUCER = 7
 CHANGED_BY_BROKER_BYTES = 16
-"""The first bytes of a batch, which the broker writes itself: base offset, length, leader epoch."""
+"""Number of bytes at the beginning of a batch that the broker itself writes.
+
+They are the base offset, the length and the leader epoch.
+"""
 
 
 def numbered_batch(*values: str, sequence: int = 0) -> RecordBatch:
@@ -347,7 +350,7 @@ def test_repeated_append_completes_with_the_first_one() -> None:
     """A duplicate waits for the first append of its batch, and not for later appends.
 
     Here the follower fetches from offset 1, so it has the first record and not the second. The
-    second append still waits, but a repetition of the first one does not.
+    second append still waits, but a repetition of the first append does not.
     """
     log = PartitionLog(P0, MemoryLogStorage())
     partition = Partition(P0, BrokerId(0), log, ReplicaConfig())

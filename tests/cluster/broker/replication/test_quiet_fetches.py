@@ -148,7 +148,7 @@ class Leader:
 
 
 class Follower:
-    """A follower that sends the same Fetches to two leaders, which must give the same answers."""
+    """A follower that sends the same Fetches to two leaders. Their answers must be equal."""
 
     def __init__(self, broker: BrokerId, epoch: int) -> None:
         self.broker = broker
@@ -221,7 +221,7 @@ def fetch(follower: Follower, quiet: Leader, plain: Leader, now_us: int) -> None
 def test_skipping_quiet_partitions_changes_no_answer_and_no_isr(seed: int) -> None:
     """Two leaders get the same random events, and must give the same answers and proposals.
 
-    `quiet` is the leader that skips quiet partitions, `plain` the one that reads all of them. The
+    The leader `quiet` skips quiet partitions, and the leader `plain` reads all partitions. The
     events are appends, Fetches, ISR changes, new leader epochs and restarts of followers.
 
     A leader also notes when, and up to which offset, each follower has fetched, even in a quiet
