@@ -1,26 +1,30 @@
-"""ThisProcess does the work of a fan-out in the caller's own process.
+"""ThisProcess does work in the caller's own process that could be spread over several workers.
 
-A fan-out gives batches of items to workers. With ThisProcess there is one worker. It works one item
-at a time, so a Ctrl-C need not wait for the end of a batch.
+A long job, such as many runs with different seeds, is a list of items. It can be given to worker
+processes in batches. If there is only this process, ThisProcess does the same. It is the only
+worker then, and does one item at a time, so that a Ctrl-C need not wait for the end of a batch.
 """
 
 from cluster.fan_out import Finished, Items, ThisProcess, name_of_this_process
 
 
 def text_of(items: Items) -> bytes:
-    """Return the items as a text."""
+    """Do the work of this test: write the items as a text."""
     return repr(items).encode()
 
 
 def test_this_process_works_item_by_item() -> None:
-    """A batch of two items has two answers, one for each item, and the worker is idle again."""
+    """A batch of two items has two answers, one for each item. Then the worker is idle again."""
     with ThisProcess(text_of) as workers:
-        (me,) = workers.idle()
-        assert me == name_of_this_process()
-        workers.give(me, (3, 4))
+        (worker,) = workers.idle()
+        assert worker == name_of_this_process()
+        workers.give(worker, (3, 4))
         assert workers.idle() == ()
         # Each wait does at most one item. The third wait finds no more work.
-        answers = [event for _ in range(3) for event in workers.wait(1.0)]
-        assert workers.idle() == (me,)
-    assert [(type(event), event.items) for event in answers] == [(Finished, (3,)), (Finished, (4,))]
-    assert [event.answer for event in answers if isinstance(event, Finished)] == [b"(3,)", b"(4,)"]
+        events = [event for _ in range(3) for event in workers.wait(1.0)]
+        assert workers.idle() == (worker,)
+
+    finished = [event for event in events if isinstance(event, Finished)]
+    assert finished == events
+    assert [event.items for event in finished] == [(3,), (4,)]
+    assert [event.answer for event in finished] == [b"(3,)", b"(4,)"]

@@ -1,8 +1,10 @@
-"""Each scenario that a test names has a test that fails when the behaviour changes.
+"""Tests of the tests: if the coordinator is changed for the worse, some test must fail.
 
-A scenario is a case of Kafka's tests with an id such as GC-162. A mutant is one change of the code.
-Each mutant of mutants.toml is applied to a copy of the coordinator, and the tests that name its
-scenario must then fail. `make soak PART=mutants` runs all mutants.
+Many tests of the coordinator repeat a case of Kafka's own tests, a scenario with an id such as
+GC-162. Does such a test really notice if the behaviour is wrong? The file mutants.toml has changes
+of the code (mutants), and for each the scenario that it breaks. A mutant is applied to a copy of
+the coordinator, and then the tests of its scenario must fail. `make soak PART=mutants` does this
+for all mutants, and the tests here for a sample.
 """
 
 import msgspec
@@ -19,13 +21,13 @@ from tests.support.mutation.mutants import (
 
 MUTANTS = read_mutants()
 MUTANTS_AT_LEAST = 60
-"""With fewer mutants the list must have lost some by mistake."""
+"""If there are fewer, some have been lost by mistake."""
 SAMPLE_STEP = 6
-"""The sample has each sixth mutant, because the tests of a mutant take half a second."""
+"""The sample has every sixth mutant, because the tests of a mutant take half a second."""
 
 
 def test_list_has_enough_mutants_and_no_duplicate() -> None:
-    """Two mutants may change the same line, but then differently."""
+    """Two mutants may change the same line, but not in the same way."""
     changes = [(mutant.file, mutant.old, mutant.new) for mutant in MUTANTS]
     assert len(changes) >= MUTANTS_AT_LEAST
     assert len(set(changes)) == len(changes)
@@ -33,7 +35,7 @@ def test_list_has_enough_mutants_and_no_duplicate() -> None:
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
 def test_mutant_fits_the_code_and_its_scenario_has_a_test(mutant: Mutant) -> None:
-    """A mutant whose old text is no longer in the code would silently test nothing."""
+    """A mutant replaces a piece of the code by another. `applied_to` raises if it finds no such."""
     mutant.applied_to((ROOT / PACKAGE / mutant.file).read_text(encoding="utf-8"))
     assert scenario_tests(mutant)
 
@@ -42,11 +44,12 @@ def test_mutant_fits_the_code_and_its_scenario_has_a_test(mutant: Mutant) -> Non
 def test_mutants_are_killed_by_the_tests_of_their_scenarios(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """The sampled mutants make tests fail, and the mutant `same` does not.
+    """All mutants of the sample make tests fail.
 
-    `same` changes only white space. It shows that copying the code alone makes no test fail.
+    One more mutant adds only a space. It must survive, which means that no test fails. So the tests
+    do not fail merely because the code was copied.
     """
     sample = MUTANTS[::SAMPLE_STEP]
-    same = msgspec.structs.replace(sample[0], new=f"{sample[0].old} ")
+    only_a_space = msgspec.structs.replace(sample[0], new=f"{sample[0].old} ")
     folder = tmp_path_factory.mktemp("mutants")
-    assert survivors(folder, [*sample, same]) == [same]
+    assert survivors(folder, [*sample, only_a_space]) == [only_a_space]

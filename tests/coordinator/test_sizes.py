@@ -1,7 +1,7 @@
-"""The numbers of groups, offsets and timers that a coordinator reports to its gauges.
+"""The numbers of groups, offsets and timers that a coordinator shows in its metrics.
 
-`harness` is a coordinator with a log; `sizes()` returns the numbers. MM-66 and JC-38 are cases of
-Kafka's tests (docs/kafka/BEHAVIOUR.md 10).
+`harness` is a coordinator with a log, and `harness.coordinator.sizes()` returns its numbers. A line
+such as "MM-66: ..." says which case of Kafka's tests a test repeats (docs/kafka/BEHAVIOUR.md 10).
 """
 
 from coordinator.states import GroupState
@@ -9,12 +9,13 @@ from tests.support.builders.requests import join_group, leave_group, offset_comm
 from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
-def states(harness: CoordinatorHarness) -> dict[GroupState, int]:
+def groups_by_state(harness: CoordinatorHarness) -> dict[GroupState, int]:
+    """Return the number of groups in each state, without states in which there are none."""
     return harness.coordinator.sizes().groups
 
 
 def test_groups_are_counted_by_state() -> None:
-    """Four groups begin in Empty. Then one becomes Stable, and another goes through a rebalance.
+    """Four groups are Empty at first. Then a becomes Stable, and b goes through a rebalance.
 
     MM-66: gauges of groups by state
     JC-38: gauges of groups by state, computed anew
@@ -22,39 +23,42 @@ def test_groups_are_counted_by_state() -> None:
     harness = CoordinatorHarness()
     for name in ("a", "b", "c", "d"):
         harness.commit(offset_commit({("foo", 0): 1}, group_id=name))
-    assert states(harness) == {GroupState.EMPTY: 4}
+    assert groups_by_state(harness) == {GroupState.EMPTY: 4}
 
     ids = harness.stable_group(size=2, group_id="a")  # two members join, and get assignments
-    assert states(harness) == {GroupState.EMPTY: 3, GroupState.STABLE: 1}
+    assert groups_by_state(harness) == {GroupState.EMPTY: 3, GroupState.STABLE: 1}
 
     harness.submit(join_group(harness.new_member_id(group_id="b"), group_id="b"))
-    assert states(harness)[GroupState.PREPARING_REBALANCE] == 1
-    # The initial rebalance delay is 0, so the join phase ends at once.
-    harness.advance(10)
-    assert states(harness)[GroupState.COMPLETING_REBALANCE] == 1
-    assert GroupState.PREPARING_REBALANCE not in states(harness)
+    assert groups_by_state(harness)[GroupState.PREPARING_REBALANCE] == 1
+    harness.advance(10)  # the end of the join phase, because the initial rebalance delay is 0
+    assert groups_by_state(harness)[GroupState.COMPLETING_REBALANCE] == 1
+    assert GroupState.PREPARING_REBALANCE not in groups_by_state(harness)
 
     harness.leave(leave_group(*ids, group_id="a"))
-    # The broker no longer leads the offsets partition, so the coordinator has no groups.
-    harness.unload()
-    assert states(harness) == {}
+    harness.unload()  # the broker no longer leads the offsets partition, so it has no groups
+    assert groups_by_state(harness) == {}
 
 
 def test_offsets_and_delayed_operations_are_counted() -> None:
-    """`heartbeats` counts the timers of members and pending ids, `rebalances` the join phases.
+    """Kafka has metrics of the operations that wait for a time.
 
-    A pending id was assigned to a client that has not joined with it yet.
+    - `heartbeats` counts the timers of sessions. A member has one, and so has a pending id: one
+      that was given to a client which has not joined with it yet.
+    - `rebalances` counts the groups in their join phase.
     """
     harness = CoordinatorHarness()
     sizes = harness.coordinator.sizes()
-    assert (sizes.offsets, sizes.heartbeats, sizes.rebalances) == (0, 0, 0)
+    assert sizes.offsets == 0
+    assert sizes.heartbeats == 0
+    assert sizes.rebalances == 0
 
     harness.stable_group(size=3, group_id="a")
     harness.commit(offset_commit({("foo", 0): 1, ("foo", 1): 1}, group_id="b"))
     harness.new_member_id(group_id="c")
     sizes = harness.coordinator.sizes()
-    # Four timers: three members of a, and the pending id of c.
-    assert (sizes.offsets, sizes.heartbeats, sizes.rebalances) == (2, 4, 0)
+    assert sizes.offsets == 2
+    assert sizes.heartbeats == 3 + 1  # the members of a, and the pending id of c
+    assert sizes.rebalances == 0
 
     harness.submit(join_group(harness.new_member_id(group_id="d"), group_id="d"))
     assert harness.coordinator.sizes().rebalances == 1

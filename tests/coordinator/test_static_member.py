@@ -1,10 +1,10 @@
-"""A static member in a state that is impossible in Kafka.
+"""A static member joins in a situation that cannot arise in Kafka, but is tested there.
 
-A static member has a configured id, its `group.instance.id`, and keeps its place in the group
-through a restart. The possible states are in scenarios/static.txt.
+A static member has a `group.instance.id`, and keeps its place in the group when it restarts. The
+situations that can arise are in scenarios/static.txt.
 
-`h` is a KafkaBench: a coordinator with the constants and starting points of Kafka's
-GroupCoordinatorTest, whose cases have ids such as GC-054 (docs/kafka/BEHAVIOUR.md 10.1).
+`h` is a KafkaBench: a coordinator in the situations from which the tests of Kafka's
+GroupCoordinatorTest begin. GC-054 is one of these tests (docs/kafka/BEHAVIOUR.md 10.1).
 """
 
 import pytest
@@ -42,17 +42,16 @@ def test_static_member_that_returns_to_an_empty_group_is_a_server_error() -> Non
     GC-054: static member comes back while the group is Empty: a server error that names both
     """
     h = KafkaBench()
-    # The group is Stable, with the static members L and F. No request leads from there to an
-    # Empty group that still has members, so the test forces the states.
-    h.static_members()
+    h.static_members()  # the group is Stable, and has the static members L and F
+    # No request makes a group Empty that has members. So the test sets the state by force.
     h.force(GroupState.PREPARING_REBALANCE, GroupState.EMPTY)
 
-    # Call the handler directly to see the message of the error.
+    # Call the handler of the request directly, to see the message of the error.
     shard = Shard(h.group().partition)
     shard.groups[GROUP] = h.group()
     turn = Turn(h.coordinator._shared, h.now_us)
     body = join_group(instance="F", offers=PS, session_timeout_ms=SESSION_MS)
     with pytest.raises(UnknownServerError, match=rf"{GROUP} .* F$"):
         handle_join_group(turn, shard, RequestId(99), body, envelope(body))
-    # The answer of the coordinator to such a request has only the error code.
+    # The answer to the client has only the error code.
     assert h.join_response(h.add(instance="F")) == refused(ErrorCode.UNKNOWN_SERVER_ERROR, "")

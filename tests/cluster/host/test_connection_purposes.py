@@ -1,4 +1,8 @@
-"""The registry of purposes. A purpose says what a connection is used for, such as "fetch"."""
+"""The list of the purposes for which nodes open connections, such as "fetch".
+
+An experiment may disturb only the connections of one purpose, so the list of purposes must be
+complete, and must have none that is never used.
+"""
 
 import pytest
 
@@ -16,9 +20,9 @@ async def session_of_a_client(lab: EnsembleRun) -> None:
 
 @pytest.mark.slow
 def test_every_purpose_that_nodes_use_is_in_the_registry_and_none_besides() -> None:
-    """A fault may name a purpose. If no node used that purpose, the fault would do nothing.
+    """Two runs, one with brokers and one with ZooKeeper, use every purpose.
 
-    Two runs, one with brokers and one with ZooKeeper, use every purpose.
+    If a purpose were never used, a fault for its connections would do nothing.
     """
     # One of the groups commits offsets in transactions, which use a connection of their own.
     groups = {
@@ -35,14 +39,14 @@ def test_every_purpose_that_nodes_use_is_in_the_registry_and_none_besides() -> N
     run = play_virtual(experiment(groups=groups, producers=producers), seed=3)
 
     ensemble = run_ensemble(session_of_a_client, 3)
-    # The row of a sent request has the purpose of its connection as its cause. The administrator
-    # of the run is no part of the cluster, so it is left out.
+    # When a request is sent, the recorded event has the purpose of the connection as its cause. The
+    # administrator of the run is no part of the cluster, so it is left out.
     used = {
         row.cause
         for row in (*run.rows, *ensemble.rows)
         if row.kind == TraceKind.REQUEST_SENT and row.node != "admin-0"
     }
 
-    # These two purposes belong to Kafka clients, which exist only in real time. They are tested in
-    # tests/cluster/wire.
+    # These two are for real Kafka clients, which cannot take part in a run in virtual time. The
+    # tests in tests/cluster/wire use them.
     assert used == set(PURPOSES) - {FORWARDING, KAFKA_CLIENT}

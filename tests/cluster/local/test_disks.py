@@ -1,4 +1,8 @@
-"""Disks of nodes that share one process: a node that has ended must not write any more."""
+"""The disk of a node that shares its process with other nodes.
+
+Such a node cannot be killed like a process. Its code may still run for a moment when the node has
+ended and its successor has opened the same files. So its disk must refuse all writes from then on.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +19,9 @@ PARTITION = offsets_partition(0)
 
 
 def test_an_ended_incarnation_writes_no_more(tmp_path: Path) -> None:
-    """A write by an ended incarnation (life of a node) must raise, and must not reach the disk.
+    """A write of a node that has ended must raise, and must not reach the disk.
 
-    The system may have given the number of a closed file descriptor to another file.
+    "broker-0-0" is the first life (incarnation) of broker-0.
     """
     disk = LocalDisk(tmp_path, "broker-0-0")
     log = disk.storage.log(PARTITION)
@@ -49,7 +53,11 @@ def test_an_ended_incarnation_writes_no_more(tmp_path: Path) -> None:
 def test_no_call_reaches_the_system_after_the_end(
     tmp_path: Path, call: Callable[[MortalFiles, Path], object]
 ) -> None:
-    """Each call raises before it has an effect."""
+    """Each call raises before it has an effect.
+
+    This matters also for calls that have only the number of a file, here 0. The system may have
+    given the number to another file by now.
+    """
     files = MortalFiles("broker-0-0")
     files.end()
     with pytest.raises(HostDead):

@@ -1,9 +1,9 @@
-"""Rows of a run whose driver (the process that conducts the run) was killed.
+"""The recorded events of a run that was killed can still be read.
 
-A row is a recorded event. Normally the driver merges the files of the nodes into a trace at the end
-of the run. After a kill of the driver `salvage_trace` merges all rows that the nodes had written. A
-node's file is a sequence of frames, one for each row. A torn frame is one whose write was
-interrupted.
+During a run each node writes its events into a file of its own. At the end the driver, which is the
+process that conducts the run, merges them into one Parquet file. If the driver is killed, this does
+not happen. Then `salvage_trace` does it later. It takes what the nodes had written: the last event
+in a file may be torn, because its write was interrupted.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.support.builders.trace_rows import trace_row as row
 
 
 def write(trace_dir: Path, node: str, *times_us: int) -> Path:
-    """Write the file of a node with rows at these times, and return its path."""
+    """Write the file of a node, with events at these times, and return its path."""
     path = frames_path(trace_dir, NodeName(node), 0)
     writer = FrameTraceWriter(path)
     for seq, time_us in enumerate(times_us):
@@ -26,7 +26,7 @@ def write(trace_dir: Path, node: str, *times_us: int) -> Path:
 
 
 def test_rows_of_all_nodes_are_merged_and_a_torn_last_frame_is_left_out(tmp_path: Path) -> None:
-    """The kill may have interrupted a write, so the last frame of a file may be torn."""
+    """Of two files with two events each, the last event of the second file is torn."""
     write(tmp_path / "trace", "broker-0", 1, 5)
     torn = write(tmp_path / "trace", "broker-1", 2, 3)
     torn.write_bytes(torn.read_bytes()[:-3])
@@ -36,11 +36,11 @@ def test_rows_of_all_nodes_are_merged_and_a_torn_last_frame_is_left_out(tmp_path
 
     assert found == Salvage(rows=3, files=2, damaged=())
     assert [trace_row.time_us for trace_row in read_parquet(parquet)] == [1, 2, 5]
-    assert torn.exists()  # the files of frames stay
+    assert torn.exists()  # the files of the nodes are kept
 
 
 def test_damaged_file_is_read_up_to_its_damage_and_named(tmp_path: Path) -> None:
-    """One bad file must not make the other files unreadable."""
+    """One bad file must not make the other files useless. Its good events are kept, too."""
     write(tmp_path / "trace", "broker-0", 1, 4)
     bad = write(tmp_path / "trace", "broker-1", 2)
     bad.write_bytes(bad.read_bytes() + b"\xff" * 32)
@@ -55,6 +55,6 @@ def test_damaged_file_is_read_up_to_its_damage_and_named(tmp_path: Path) -> None
 
 
 def test_run_without_frame_files_has_nothing_to_salvage(tmp_path: Path) -> None:
-    """A run in virtual time keeps its rows in the driver's process, so they are lost with it."""
+    """A run in virtual time has no such files. Its events are lost with the driver."""
     assert salvage_trace(tmp_path / "trace", tmp_path / "events" / "x.parquet") is None
     assert not (tmp_path / "events").exists()

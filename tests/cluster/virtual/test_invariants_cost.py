@@ -1,6 +1,7 @@
-"""The stopwatch of the benchmark `invariants_cost` times the checks of a run.
+"""The stopwatch with which the benchmark `invariants_cost` measures the checks of a run.
 
-The run itself stays the same.
+`with stopwatch(OF_NODES)` wraps the methods that check nodes, so that it knows how long they take
+altogether. `OF_MESSAGES` are the methods that check messages. The run must stay the same.
 """
 
 from benchmarks.invariants_cost import OF_MESSAGES, OF_NODES, Stopwatch, stopwatch
@@ -10,7 +11,10 @@ from tests.support.worlds.planted import small
 
 
 def test_time_of_nested_functions_counts_once() -> None:
-    """The inner function runs while the outer one is timed, so it adds nothing of its own."""
+    """A check may call another check. The time of the inner one is part of that of the outer one.
+
+    So after the inner call the total is still 0.
+    """
     watch = Stopwatch()
     totals_inside = []
 
@@ -28,13 +32,17 @@ def test_time_of_nested_functions_counts_once() -> None:
 
 
 def test_timed_run_has_the_digest_of_any_run() -> None:
-    """Both stopwatches count time, and the methods are the original ones afterwards."""
+    """The digest, a hash of all events of a run, does not change. Both stopwatches measure a time.
+
+    Afterwards the methods are the original ones.
+    """
     experiment = small()
     untimed = play(experiment, seed=1, invariants_every=100)
-    methods = [vars(VirtualRuntime)[name] for name in (*OF_NODES, *OF_MESSAGES)]
+    original_methods = [vars(VirtualRuntime)[name] for name in (*OF_NODES, *OF_MESSAGES)]
     with stopwatch(OF_NODES) as of_nodes, stopwatch(OF_MESSAGES) as of_messages:
         timed = play(experiment, seed=1, invariants_every=100)
     assert timed.digest == untimed.digest
     assert of_nodes.total_s > 0
     assert of_messages.total_s > 0
-    assert [vars(VirtualRuntime)[name] for name in (*OF_NODES, *OF_MESSAGES)] == methods
+    methods = [vars(VirtualRuntime)[name] for name in (*OF_NODES, *OF_MESSAGES)]
+    assert methods == original_methods

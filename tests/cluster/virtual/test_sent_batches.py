@@ -1,8 +1,8 @@
-"""The check that an idempotent producer gives each sequence number to one record only.
+"""The check that finds producers which give one sequence number to two records.
 
-An idempotent producer numbers its records, so that a broker recognises a batch that is sent again.
-A record must keep its number, however often it is sent. Numbers count within a partition, a
-producer id and a producer epoch.
+An idempotent producer numbers its records, so that a broker recognises a batch that is sent again
+and stores it only once. If the producer gave the number of one record to another, the broker would
+drop the other record. The numbers begin anew for each partition, producer id and producer epoch.
 """
 
 import pytest
@@ -14,18 +14,17 @@ from protocol.records.batch import RecordBatch
 from tests.support.builders.client_batches import client_batch
 
 
-def sent(*batches: RecordBatch, partition: int = 0) -> SentBatches:
-    """Give the check one Produce request for each batch; the check raises at a violation."""
+def check_sent(*batches: RecordBatch, partition: int = 0) -> None:
+    """Let the check see a Produce request for each of these batches. It raises at a violation."""
     checker = SentBatches()
     for records in batches:
         data = PartitionProduceData(index=partition, records=records)
         topics = (TopicProduceData(name="orders", partition_data=(data,)),)
         checker.check(ProduceRequest(acks=-1, timeout_ms=1, topic_data=topics))
-    return checker
 
 
 def batch(*values: str, sequence: int = 0, epoch: int = 0, producer: int = 7) -> RecordBatch:
-    """Return a batch of these values; `sequence` is the number of its first record."""
+    """Return a batch of records with these values. The first of them has the number `sequence`."""
     return client_batch(*values, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
 
 
@@ -40,8 +39,8 @@ def batch(*values: str, sequence: int = 0, epoch: int = 0, producer: int = 7) ->
     ],
 )
 def test_batches_of_a_sound_producer_pass(batches: tuple[RecordBatch, ...]) -> None:
-    """The check raises nothing. A batch without a producer id has no sequence numbers."""
-    sent(*batches)
+    """The check does not raise. The last case has no producer id, and so no sequence numbers."""
+    check_sent(*batches)
 
 
 @pytest.mark.parametrize(
@@ -55,4 +54,4 @@ def test_batches_of_a_sound_producer_pass(batches: tuple[RecordBatch, ...]) -> N
 def test_sequence_number_of_two_records_is_found(batches: tuple[RecordBatch, ...]) -> None:
     """The second batch has a number that the first one gave to another record."""
     with pytest.raises(InvariantViolation, match="a sequence number belongs to one record"):
-        sent(*batches)
+        check_sent(*batches)

@@ -1,12 +1,12 @@
-"""Switch `heartbeats_wait_for_writes`: its effect on a gauge and on high watermark reports.
+"""The switch `heartbeats_wait_for_writes`: heartbeats as in Kafka's Java coordinator.
 
-Our coordinator behaves like Kafka's Scala one, unless switches replace parts of its behaviour. This
-switch is for heartbeats: Kafka's Java coordinator treats them as writes without records. So the
-answer to a heartbeat waits until the records written before it are committed, that is, until the
-high watermark (the offset below which all in-sync replicas have the records) has passed them.
+Kafka has an older coordinator, in Scala, and a newer one, in Java. Ours behaves like the older one.
+A switch replaces one part of its behaviour by that of the newer one. With this switch the answer to
+a heartbeat waits until all records that the coordinator has written before are replicated (below
+the high watermark), because the newer coordinator treats a heartbeat as a write without records.
 
-Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.4 and 6.4, the stories are in
-scenarios/heartbeats_wait.txt.
+Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.4 and 6.4. The file scenarios/heartbeats_wait.txt
+shows the answers. The tests here are about two side effects.
 """
 
 from protocol.config import JavaSwitches
@@ -17,30 +17,31 @@ JAVA = JavaSwitches(heartbeats_wait_for_writes=True)
 
 
 def test_held_heartbeat_answers_do_not_count_as_delayed_heartbeats() -> None:
-    """Kafka's gauge of delayed heartbeats counts session timers, not held answers.
+    """Kafka has a metric of delayed heartbeats, which counts the timers of sessions.
 
-    An answer is held while it waits for the high watermark. `sizes()` has the gauge.
+    Its name suggests that it counts heartbeats whose answers wait, but it does not.
     """
     h = CoordinatorHarness(java=JAVA)
     leader, follower = h.stable_group(size=2)
-    # The record of the commit is above the high watermark while appends are held.
+    # Write a record that is not replicated, so that the heartbeat has something to wait for.
     h.holds_appends = True
     h.submit(offset_commit({("foo", 0): 5}, leader, generation_id=1))
 
-    before = h.coordinator.sizes()
+    sizes_before_heartbeat = h.coordinator.sizes()  # the metric is among these numbers
     request_id = h.submit(heartbeat(follower, generation_id=1))
     assert h.response(request_id) is None
-    assert h.coordinator.sizes() == before
+    assert h.coordinator.sizes() == sizes_before_heartbeat
 
 
 def test_coordinator_registers_for_high_watermarks_only_with_a_switch_that_needs_them() -> None:
-    """A broker reports high watermarks only to a coordinator whose `follows_log` is True.
+    """With two of the four switches a coordinator must be told when the high watermark moves.
 
-    Two switches need the reports: `heartbeats_wait_for_writes` and `commits_apply_on_append`.
+    The broker tells it so only if its `follows_log` is True, because this costs time.
     """
-    # All switches except the two that need the reports.
-    others = JavaSwitches(append_errors=True, failed_load_refuses=True)
-    assert not CoordinatorHarness(java=others).coordinator.follows_log
-    assert CoordinatorHarness(java=JAVA).coordinator.follows_log
-    commits = JavaSwitches(commits_apply_on_append=True)
-    assert CoordinatorHarness(java=commits).coordinator.follows_log
+    heartbeats_wait = JavaSwitches(heartbeats_wait_for_writes=True)
+    commits_apply = JavaSwitches(commits_apply_on_append=True)
+    for java in (heartbeats_wait, commits_apply):
+        assert CoordinatorHarness(java=java).coordinator.follows_log
+
+    other_switches = JavaSwitches(append_errors=True, failed_load_refuses=True)
+    assert not CoordinatorHarness(java=other_switches).coordinator.follows_log

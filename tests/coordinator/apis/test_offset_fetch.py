@@ -1,10 +1,8 @@
 """OffsetFetch of missing groups, of several groups and of no group.
 
-The other cases are in scenarios/offset_fetch.txt.
-
-Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.7. `h` is a CoordinatorHarness: a coordinator that
-owns the only offsets partition, so every group is its own. `h.fetched` returns the answer for one
-partition.
+The file scenarios/offset_fetch.txt has the other cases. Kafka's behaviour is in
+docs/kafka/BEHAVIOUR.md 2.7. `h` is a CoordinatorHarness, a coordinator of all groups. `h.fetch`
+returns the whole answer to a request, and `h.fetched("foo", 0)` the part about foo-0.
 """
 
 from protocol.errors import ErrorCode
@@ -20,28 +18,34 @@ def test_fetch_of_a_missing_group_has_no_offsets_and_no_error() -> None:
     """The answer has -1 for each missing offset, and the fetch creates no group."""
     h = CoordinatorHarness()
     partition = h.fetched("foo", 0)
-    assert (partition.committed_offset, partition.committed_leader_epoch) == (-1, -1)
-    assert (partition.metadata, partition.error_code) == ("", ErrorCode.NONE)
+    assert partition.error_code is ErrorCode.NONE
+    assert partition.committed_offset == -1
+    assert partition.committed_leader_epoch == -1
+    assert partition.metadata == ""
+
     # A request without partitions asks for all offsets of the group.
     assert h.fetch(offset_fetch()).groups[0].topics == ()
     assert h.coordinator.groups() == ()
 
 
 def test_fetch_of_several_groups_answers_each() -> None:
-    """Version 8 of the request can name several groups, and its answer has an error for each."""
+    """Since version 8 a request can be for several groups. Its answer has an error for each.
+
+    Here one group has an offset of one topic, one has an empty id, and one does not exist. None of
+    this is an error.
+    """
     h = CoordinatorHarness()
     h.commit(offset_commit({("foo", 0): 5}, group_id="a"))
-    groups = tuple(OffsetFetchRequestGroup(group_id=g) for g in ("a", "", "missing"))
+    ids = ["a", "", "missing"]
+    groups = tuple(OffsetFetchRequestGroup(group_id=group_id) for group_id in ids)
     response = h.fetch(OffsetFetchRequest(groups=groups))
-    assert [(g.group_id, g.error_code, len(g.topics)) for g in response.groups] == [
-        ("a", ErrorCode.NONE, 1),
-        ("", ErrorCode.NONE, 0),
-        ("missing", ErrorCode.NONE, 0),
-    ]
+    assert [group.group_id for group in response.groups] == ids
+    assert [group.error_code for group in response.groups] == [ErrorCode.NONE] * 3
+    assert [len(group.topics) for group in response.groups] == [1, 0, 0]
 
 
 def test_fetch_of_no_group_is_never_answered() -> None:
-    """A real Kafka 3.9.1 does not answer (BEHAVIOUR 0.1), not even after a timeout."""
+    """A real Kafka 3.9.1 does not answer such a request, not even later (BEHAVIOUR 0.1)."""
     h = CoordinatorHarness()
     request_id = h.submit(OffsetFetchRequest(groups=()))
     h.advance(60_000)

@@ -1,6 +1,7 @@
-"""Deletion of a topic's partitions, reported to a coordinator without groups.
+"""A topic is deleted, and a coordinator without groups is told so.
 
-Deletions on coordinators with groups are in scenarios/topic_deletion.txt.
+The file scenarios/topic_deletion.txt shows what a coordinator with groups does: it removes the
+committed offsets of the topic.
 """
 
 from protocol.ids import TopicPartition
@@ -8,8 +9,9 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
 def test_deletion_on_a_broker_without_groups_changes_nothing() -> None:
-    """Every broker is told of a deletion, also one that has no groups with offsets to remove."""
+    """Every broker is told of a deletion. One that has no groups has nothing to do."""
     h = CoordinatorHarness(owned=())
     deleted = (TopicPartition("foo", 0), TopicPartition("foo", 1))
     h.execute(h.coordinator.partitions_deleted(deleted, h.now_us))
-    assert (h.log, h.trace) == ({}, [])
+    assert h.log == {}
+    assert h.trace == []

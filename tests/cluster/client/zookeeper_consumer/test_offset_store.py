@@ -1,7 +1,9 @@
-"""How often each part of a consumer on ZooKeeper tries a commit to Kafka that fails.
+"""A consumer of Kafka 0.8 commits its offsets to Kafka, and the commits fail.
 
-Three parts commit: the auto-commit thread at its interval, the step of a rebalance that stops the
-fetchers (R3), and the shutdown. ZK-65 is a rule of docs/kafka/ZOOKEEPER_CONSUMER.md.
+Such a consumer commits on three occasions: from time to time by its auto-commit thread, in a
+rebalance when it stops its fetchers (step R3 of a rebalance), and when it is shut down. How often a
+failing commit is tried depends on the occasion. ZK-65 is the rule about this in
+docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 import pytest
@@ -11,8 +13,9 @@ from protocol.config import ZooKeeperConsumerConfig
 from protocol.trace import TraceKind
 from tests.support.harness.zookeeper_group import SECOND, GroupLab, member_name
 
-# Offsets are stored in Kafka only. A commit that gets no answer fails after 0.5 s.
-KAFKA = ZooKeeperConsumerConfig(
+# The offsets are stored in Kafka only, and not in ZooKeeper. A commit without an answer fails after
+# 0.5 s.
+OFFSETS_IN_KAFKA = ZooKeeperConsumerConfig(
     auto_commit_interval_ms=20_000,
     offsets_storage="kafka",
     dual_commit_enabled=False,
@@ -26,8 +29,8 @@ def test_automatic_commit_is_tried_six_times_and_the_others_once(
 ) -> None:
     """The auto-commit thread gets 1 + `offsets.commit.max.retries` (5) tries (ZK-65).
 
-    R3 and shutdown get one; the test shows the shutdown. A cut of all OffsetCommits makes every try
-    fail.
+    R3 and shutdown get one. The test shows this for the shutdown. No OffsetCommit reaches a broker,
+    so every try fails.
     """
 
     async def scenario(lab: GroupLab) -> None:
@@ -38,7 +41,7 @@ def test_automatic_commit_is_tried_six_times_and_the_others_once(
             await lab.runtime.shut_down(member_name(0))
         await lab.runtime.sleep(35 * SECOND)  # the interval of 20 s, and six tries
 
-    lab = GroupLab(members=1, partitions=1, config=KAFKA).run(scenario)
+    lab = GroupLab(members=1, partitions=1, config=OFFSETS_IN_KAFKA).run(scenario)
 
     sent = [
         row
@@ -49,7 +52,10 @@ def test_automatic_commit_is_tried_six_times_and_the_others_once(
 
 
 def test_last_try_of_a_commit_is_not_followed_by_a_wait() -> None:
-    """The shutdown tries once, for 0.5 s; `offsets.channel.backoff.ms` (1 s) is between tries."""
+    """The wait of 1 s (`offsets.channel.backoff.ms`) is only between two tries.
+
+    The shutdown tries once, which fails after 0.5 s. So the consumer stops in less than a second.
+    """
 
     async def scenario(lab: GroupLab) -> None:
         lab.change_began_us = lab.runtime.now_us()
@@ -58,7 +64,7 @@ def test_last_try_of_a_commit_is_not_followed_by_a_wait() -> None:
         await lab.runtime.shut_down(member_name(0))
         await lab.runtime.sleep(5 * SECOND)
 
-    lab = GroupLab(members=1, partitions=1, config=KAFKA).run(scenario)
+    lab = GroupLab(members=1, partitions=1, config=OFFSETS_IN_KAFKA).run(scenario)
 
     (stopped, *_) = lab.of(
         TraceKind.NODE_STOPPED, after_us=lab.change_began_us, node=member_name(0)
