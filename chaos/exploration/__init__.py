@@ -1,9 +1,9 @@
 """The search for violations: it draws thousands of experiments at random, and runs each of them.
 
 `coordlab explore` takes a space file, which says what may vary. Each seed draws an experiment from
-it, with a plan of faults, and plays it in virtual time. If a checker reports a violation (a
-finding), the experiment is an ordinary file from then on: it can be replayed, shrunk to its
-essence, read by people, and run on Ray.
+it, with a plan of faults, and plays it in virtual time. A checker may
+report a violation in the run (a finding). The search then writes the experiment to an ordinary
+experiment file. Users can replay this file, shrink it to its essence, read it, and run it on Ray.
 
 Reading order: `space_definition`, `space_semantics`, `space`; `draw` (seeds become schedules),
 `play` (one run), `cpu_limit`, `marks`, `effort`, `signature` (equality of findings),

@@ -1,11 +1,15 @@
 """What a worker process of the search does: it plays a batch of seeds.
 
-A worker gets items. Most items are a seed, which draws an experiment from the space. Other items
-are a lineage, a tuple of seeds such as (7, 31, 95): seed 7 draws a plan of faults, seed 31 changes
-it, and seed 95 changes the result once more and is played.
+A worker gets a space, which says what may vary between experiments, and a batch of items. There are
+two kinds of items:
+
+- A seed, such as 7. It draws an experiment from the space, with a plan of faults.
+- A lineage, which is a tuple of seeds such as (7, 31, 95). Seed 7 draws a plan of faults, seed 31
+  changes this plan, and seed 95 changes the changed plan once more. Then the last plan is played.
+  The run belongs to seed 95.
 
 The result of a function depends only on its arguments. So it does not matter in which process, or
-in which batch, a seed is played.
+in which batch, an item is played.
 
 Data flow: (Space, items) -> PlayedRun of each item, as bytes.
 """
@@ -29,7 +33,8 @@ from cluster.fan_out import Item, Items
 DENSE_CHECKS_EVERY = 32
 """In the run of every 32nd seed the nodes check their invariants more often than in other runs.
 
-The benchmark `invariants_cost` measures how much time the checks of all runs take.
+The frequent checks would take too much time in every run. The benchmark `invariants_cost` measures
+this time.
 """
 
 
@@ -38,10 +43,12 @@ class OtherCode(Exception):
 
 
 def check_code(expected: str) -> None:
-    """Check that this process has the same code as the search.
+    """Check that this process runs the same code as the search, whose version is `expected`.
 
-    If the code is edited while a search goes on, a worker that starts later plays other runs. Seeds
-    that are played twice would then have two results, as if the simulation were not deterministic.
+    Somebody may edit the code while a search is running. A worker that starts after the edit would
+    give other results for the same seeds. If a seed is played twice, its two results would differ,
+    and the search would report that the simulation is not deterministic.
+
     Raises: OtherCode.
     """
     if code_version() != expected:
@@ -54,8 +61,8 @@ def check_code(expected: str) -> None:
 def play_seeds(space: Space, items: Items) -> bytes:
     """Play every item and return the encoded runs, in order.
 
-    An item is a seed to draw, or a lineage, whose last seed is played.
-    Raises: no exception of a run or a draw. Such an exception makes its run BROKEN.
+    An item is a seed to draw, or a lineage. An exception in a draw or a run is not raised. It makes
+    the run BROKEN.
     """
     runs = []
     with collecting_between_runs() as collect_if_due:
@@ -66,10 +73,11 @@ def play_seeds(space: Space, items: Items) -> bytes:
 
 
 def play_seed(space: Space, item: Item) -> PlayedRun:
-    """Play one seed; the run is BROKEN if the seed cannot even be drawn."""
+    """Play one item; the run is BROKEN if the experiment cannot even be drawn."""
     lineage = (item,) if isinstance(item, int) else item
-    # The run's own seed is the last of its lineage. In a PlayedRun the lineage is () if the plan
-    # was drawn, so that the lineage would be only the seed itself.
+    # - `seed`: the run's own seed, which is the last of the lineage.
+    # - `kept`: the lineage that is written into the PlayedRun. It is () for a single seed, because
+    #   the PlayedRun has this seed in its field `seed`.
     seed, kept = lineage[-1], lineage if len(lineage) > 1 else ()
     try:
         grown = grow(space, lineage)
@@ -87,8 +95,8 @@ def play_seed(space: Space, item: Item) -> PlayedRun:
     except RunNeverEnds as error:
         reason = f"{type(error).__name__}: {error}"
         run = PlayedRun(seed=seed, result=PlayResult.BROKEN, reasons=(reason,))
-    # `play` knows only the network seed, and a mutated run may have that of its parent. So the
-    # run's own seed is set here.
+    # `play` has set the network seed as the run's seed. If the plan was changed from an earlier
+    # plan, the run may have the network seed of the earlier run. So the run's own seed is set here.
     return msgspec.structs.replace(run, seed=seed, lineage=kept)
 
 

@@ -1,8 +1,9 @@
 """A limit on the CPU time of one explored run, so that an endless run does not block its worker.
 
-If the simulated time of a run never advances, the event loop notices this itself. But it cannot
-notice two other kinds of endless runs: one in which a step never returns, and one in which the time
-advances, but hardly. The limit here ends them. It is far above the need of any other run.
+If the simulated time of a run never advances, the event loop notices this itself. But the loop
+cannot notice two other kinds of endless runs: a run in which a step never returns, and a run whose
+time advances extremely slowly. The limit in this module ends such runs. It is far above the CPU
+time that any other run needs.
 
 The limit does not stop compiled code that never calls the interpreter, because Python runs signal
 handlers only in the interpreter.
@@ -17,7 +18,7 @@ from types import FrameType
 CPU_LIMIT_S = 300.0
 """Limit of the CPU seconds of one run. A run of the standard space needs hundreds of times less."""
 _REPEAT_S = 1.0
-"""After the limit, the exception is raised again each time after so many CPU seconds."""
+"""When the limit is exceeded, the exception is raised again each time this many seconds later."""
 
 
 class RunNeverEnds(BaseException):

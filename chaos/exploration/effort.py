@@ -9,7 +9,7 @@ from protocol.trace import TraceKind, TraceRow
 
 _Generation = tuple[str, int, str | None, int | None]
 """A generation of a group at one coordinator: (node, incarnation, group, generation)."""
-# Kinds of rows that are counted, with the names of their counts.
+# The kinds of trace rows that are counted, each with the name of its count.
 _COUNTED: dict[TraceKind | str, str] = {
     TraceKind.REBALANCE_STARTED: "rebalances",
     TraceKind.MEMBER_ADDED: "members_added",
@@ -29,7 +29,7 @@ UNUSED = "generations_unused"
 
 
 class Effort:
-    """Counts the work of one run by its trace rows."""
+    """Counts the costly events of one run. It gets every row of the run's trace."""
 
     def __init__(self) -> None:
         self._counts = dict.fromkeys((*_COUNTED.values(), UNUSED), 0)
@@ -47,6 +47,7 @@ class Effort:
 
     def counts(self) -> dict[str, int]:
         """Return all counts, zeros included."""
+        # A generation that is still in the set has never got an assignment.
         return {**self._counts, UNUSED: len(self._without_assignment)}
 
 

@@ -1,8 +1,8 @@
 """Makes the file of a finding: an experiment file whose run shows the finding.
 
-For each kind of finding a search writes one such file, from the run that is the best example. The
-experiment of this run is not stored, so it is drawn from its seed again. Users replay the file, or
-shrink it.
+A finding is a violation that a checker reported in a run of the search. For each kind of finding
+the search writes one file, from the run that is the best example. The experiment of this run was
+not stored, so it is drawn from the run's seed again. Users replay the file, or shrink it.
 
 Data flow: FindingGroup -> seed drawn again -> experiment_text -> findings/<check>-<n>.yaml.
 """
@@ -18,14 +18,18 @@ from chaos.exploration.space import Space
 
 
 def finding_text(group: FindingGroup, space: Space, commit: str | None) -> str:
-    """Return the text of a finding's file. `commit` is the commit of the code that found it."""
+    """Return the text of the file of a group's finding.
+
+    `commit` is the commit of the code with which the search found the violation.
+    """
     run, finding = group.example, group.finding
-    # A drawn run has no lineage, because its seed alone defines it.
+    # If the plan was changed from an earlier plan, `lineage` has the seeds from the first plan to
+    # this one. Otherwise the lineage is (), and the run's seed alone defines the plan.
     grown = grow(space, run.lineage or (run.seed,))
     experiment = grown.experiment
-    # The stamp at the end of the file has the seed with which `replay` plays it. This must be the
-    # seed of the network. A run whose plan was changed from an earlier one may have the network
-    # seed of that run, not its own.
+    # The stamp at the end of the file has the seed with which `replay` plays the file. This must be
+    # the seed of the network. If the plan was changed from an earlier plan, the run may have the
+    # network seed of the earlier run, which is not the same as `run.seed`.
     stamp = msgspec.structs.replace(
         stamp_of(experiment, run, finding=finding), commit=commit, seed=grown.network_seed
     )
@@ -48,5 +52,5 @@ def _comment(group: FindingGroup, space: Space) -> str:
 
 
 def name_of_run(run: PlayedRun) -> str:
-    """Return a run's seed as text; for a mutated seed, its lineage."""
+    """Return the text by which users name a run: its seed, or its lineage if it has one."""
     return lineage_text(run.lineage or (run.seed,))

@@ -5,10 +5,11 @@ runs are tried, in this order:
 
 1. The same plan of faults with other network seeds. The network seed determines the latencies of
    messages. If one of these runs passes, a race made the difference.
-2. The same seed without one of the faults, then without the last two faults, the last three, and so
-   on. If one of these runs passes, the missing faults are the cause.
+2. The same seed without one of the faults that were injected before the finding. Then the same
+   seed without the last two of these faults, without the last three, and so on. If one of these
+   runs passes, the missing faults are the cause.
 
-Everything else stays equal, so that the two traces can be compared.
+Everything else stays equal. So the traces of the failed and the passing run can be compared.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ from chaos.run.plan import plan_of
 from results_schema.manifest import Plan
 
 NEIGHBOURS = 10
-"""So many other network seeds are tried, and then so many faults are left out, one at a time."""
+"""Number of other network seeds to try, and number of faults to leave out one at a time."""
 
 AttemptObserver = Callable[[str], None]
 """Called with the description of each attempt."""
@@ -62,7 +63,8 @@ def _neighbours(experiment: Experiment, failed: PlayedRun) -> Iterator[Neighbour
     for fault in latest_first[:NEIGHBOURS]:
         rest = tuple(other for other in plan if other is not fault)
         yield Neighbour(change=f"without {fault.fault_id}", seed=failed.seed, plan=rest)
-    # The loop above left out one fault at a time, so begin with two.
+    # The loop above has left out one fault at a time, so this loop begins with the last two. It is
+    # not limited by NEIGHBOURS. In its last round no fault before the finding is left.
     for count in range(2, len(latest_first) + 1):
         left_out = latest_first[:count]
         rest = tuple(fault for fault in plan if fault not in left_out)
@@ -77,6 +79,7 @@ def _before_finding(plan: Plan, failed: PlayedRun) -> Plan:
     """
     if failed.steady_us is None or not failed.findings:
         return plan
-    # A plan counts its times from the steady state, a finding from the beginning of the run.
+    # A plan counts its times from the steady state, but the time of a finding counts from the
+    # beginning of the run. `found_us` counts from the steady state, too.
     found_us = min(finding.time_us for finding in failed.findings) - failed.steady_us
     return tuple(fault for fault in plan if fault.at_us <= found_us) or plan

@@ -1,7 +1,7 @@
 """`play`: one run of the search, in virtual time.
 
-A search plays thousands of runs, so it does not write a directory for each of them as the command
-`run` does. It keeps only a PlayedRun: whether the run passed, what was found, and some counts. The
+The command `run` writes a directory for each run. A search plays thousands of runs, so it keeps
+only a PlayedRun of each: whether the run passed, what the checkers found, and some counts. The
 runner, the faults and the checkers are the same as those of the command `run`.
 
 Data flow: (Experiment, seed) -> ExperimentRun -> Results -> PlayedRun.
@@ -32,7 +32,8 @@ from results_schema.results import Results, RunOutcome
 INVARIANTS_EVERY = 500
 """The nodes check their own invariants each time after this many events of the simulated loop.
 
-A run then makes about sixty such checks. The benchmark `invariants_cost` measures their time.
+A run of the search then makes about sixty such checks. The benchmark `invariants_cost` measures how
+much time the checks take.
 """
 INVARIANTS_DENSELY = 25
 """Number of events between two checks in a run with dense checks (`batches.DENSE_CHECKS_EVERY`)."""
@@ -41,20 +42,25 @@ INVARIANTS_DENSELY = 25
 class PlayResult(StrEnum):
     """Result of an explored run.
 
-    A fault that hits nothing does not make the run UNKNOWN here, unlike in the command `run`.
+    In the command `run`, a fault that hits nothing makes the run UNKNOWN. This is not so here,
+    because drawn faults often hit nothing.
     """
 
     PASS = "pass"
     VIOLATED = "violated"
-    UNKNOWN = "unknown"  # no steady state, or the run ended before the healing
-    BROKEN = "broken"  # the tool itself failed: never a verdict about Kafka
+    UNKNOWN = "unknown"  # no steady state, or the run ended before it could heal its faults
+    BROKEN = "broken"  # coordlab itself failed, so the run says nothing about Kafka
     INTERRUPTED = "interrupted"
 
 
 class PlayedFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """A violation that a checker has found: its kind (`signature`) and its sentence.
+    """A violation that a checker has found.
 
-    The trace rows that prove it are not kept. `time_us` is the time on the run's clock.
+    - `signature`: the kind of the violation.
+    - `summary`: the violation as a sentence.
+    - `time_us`: the time of the violation on the run's clock.
+
+    The trace rows that prove the violation are not kept.
     """
 
     signature: Signature
@@ -67,13 +73,13 @@ class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
 
     - `findings`: the earliest finding of each kind.
     - `marks`: names of the rare situations that occurred (coverage marks), sorted.
-    - `requests`: the numbers of requests that reached a live node, by API.
+    - `requests`: for each API, the number of requests that reached a live node.
     - `events`: the number of callbacks of the loop (frames, timers, steps of tasks).
-    - `excused`: how often a promise was not kept, but for a permitted reason. For example,
-      {"liveness: all members are dead": 1}.
+    - `excused`: how often a promise of Kafka's was not kept for a reason that the check permits.
+      For example, {"liveness: all members are dead": 1}.
     - `effort`: counts of work such as rebalances (see `effort.Effort`).
-    - `lineage`: the search makes new plans by changing earlier ones. If the plan of this run was
-      made in this way, these are the seeds from the first plan to this one; otherwise ().
+    - `lineage`: the search makes some plans by changing earlier plans. If the plan of this run was
+      made in this way, these are the seeds from the first plan to this plan; otherwise ().
     - `digest`: a hash over the trace's rows, to see whether two runs are equal.
     - `trail`: a few digits of this hash at regular times of the run, to see when two runs begin to
       differ (`TraceDigest`).
@@ -112,17 +118,21 @@ def play(
     plan: Plan | None = None,
     invariants_every: int | None = INVARIANTS_EVERY,
 ) -> PlayedRun:
-    """Run `experiment` in virtual time, without messages in the trace, and return its data.
+    """Run `experiment` in virtual time, and return the data to keep of the run.
+
+    The trace has no rows about messages, because this saves time.
+
 
     - `observers` get every trace row.
-    - `stop_at`: the run ends soon after the first finding that makes the same claim as this one.
-      The shrinker looks for one certain finding, and does not need the rest of the run.
-    - `time_limit_us`: the run ends at this time of its clock. If nothing was found until then, it
-      is UNKNOWN.
+    - `stop_at`: the run ends soon after the first finding that makes the same claim as this
+      signature. The shrinker looks for one certain finding, and does not need the rest of the run.
+    - `time_limit_us`: the run ends at this time of its clock. If nothing was found until then, the
+      run is UNKNOWN.
     - `on_finding` is called at the end with every finding, including its trace rows.
     - `plan` replaces the experiment's own plan.
-    - `invariants_every`: every node checks its invariants after about this many events, and at the
-      end; None means never. A violated invariant is a bug of the lab, so the run is BROKEN.
+    - `invariants_every`: every node checks its invariants each time after about this many events,
+      and at the end; None means never. A violated invariant is a bug of coordlab, so the run is
+      BROKEN.
 
     An exception in the run is not raised. The run is BROKEN, with the exception as its reason.
     """
@@ -152,9 +162,9 @@ def _play(
         to_cluster_spec(experiment),
         seed=seed,
         run_id="explore",
-        # The order matters. Marks and checkers share the state that they have collected from the
-        # rows (`suite.evidence`). The marks need this state as it was before the row, and the suite
-        # adds the row to it. So the marks come first.
+        # Each observer gets every row, in this order. The order matters for the first two, which
+        # share the state that was collected from the rows (`suite.evidence`). The marks need this
+        # state as it was before the new row, and `suite.observe` adds the new row to the state.
         observers=(marks.observe, suite.observe, digest, effort.observe, *observers),
         trace_messages=False,
         invariants_every=invariants_every,
@@ -169,9 +179,9 @@ def _play(
         stop_when=None
         if stop_at is None
         else lambda finding: signature_of(finding).claims_as(stop_at),
-        # At its end a run reads the committed offsets. For a group whose coordinator does not
-        # answer this takes a minute, and shows nothing about liveness. So a run that only looks for
-        # a finding of Liveness does not do it.
+        # At its end a run reads the committed offsets. If a group's coordinator does not answer,
+        # this takes a minute, and shows nothing about liveness. So a run that only looks for a
+        # finding of Liveness leaves this step out.
         verifies=stop_at is None or stop_at.check != Liveness.name,
     )
     results = run.execute()
@@ -190,6 +200,8 @@ def _played(
     effort: Effort,
 ) -> PlayedRun:
     """Return the data to keep of a finished run."""
+    # Each check has its findings in the order in which it made them. So the first finding of each
+    # kind, which is kept, is the earliest.
     findings: dict[Signature, PlayedFinding] = {}
     for finding in results.findings:
         signature = signature_of(finding)
@@ -226,9 +238,9 @@ def _played(
 def _result(results: Results, violated: bool) -> PlayResult:
     """Return the result of a run.
 
-    If the lab itself failed, the run is BROKEN even with a finding. Otherwise a run with a finding
-    is VIOLATED. A run without a finding proves nothing if it had no steady state, or ended before
-    the healing.
+    If coordlab itself failed, the run is BROKEN even with a finding. Otherwise a run with a finding
+    is VIOLATED. A run without a finding is UNKNOWN if it never reached the steady state, or ended
+    before its faults were healed, because then it proves nothing.
     """
     if results.outcome is RunOutcome.INTERRUPTED:
         return PlayResult.INTERRUPTED

@@ -1,8 +1,11 @@
-"""Replay files: experiment files with a stamp of one run, so that `replay` can repeat that run.
+"""Replay files: experiment files with a stamp of one run, so that `replay` can repeat this run.
 
-The stamp has the seed and the result of the run, and a hash over its trace (the digest). A replay
-must give the same digest. If it does not, the trail shows when the two runs began to differ: it has
-a few digits of the hash over the rows so far, at regular times of the run.
+The stamp has the seed and the result of the run. It also has two texts for the comparison with a
+replay:
+
+- The digest is a hash over all rows of the run's trace. The digest of a replay must be equal.
+- The trail is for the case that the digests differ. It has a few digits of the hash at each of many
+  regular times, over the rows so far. So two trails show when their runs began to differ.
 
 Data flow: (Experiment, PlayedRun) -> text of a file that `run`, `replay`, `diff` and `shrink` take.
 """
@@ -32,7 +35,7 @@ def stamp_of(
 ) -> ReplayStamp:
     """Return the stamp of `played`, a complete run that was just made by this code and Python.
 
-    If the run has several findings, `finding` is the one that the stamp names; None: the first.
+    The stamp names one finding of the run: `finding`, or the run's first finding if that is None.
     """
     subject = finding or next(iter(played.findings), None)
     return ReplayStamp(
@@ -56,8 +59,8 @@ def finding_line(finding: PlayedFinding) -> str:
 def schedule_digest(experiment: Experiment) -> str:
     """Return a digest of the parts of an experiment that determine a run.
 
-    The name, the texts, the links to web pages and the stamp have no effect on a run. So they are
-    replaced by fixed values first.
+    These parts are called its schedule here. The name, the texts, the links to web pages and the
+    stamp do not belong to the schedule, so they are replaced by fixed values first.
     """
     bare = msgspec.structs.replace(
         experiment, name="x", question="", expect="", links={}, replay=None

@@ -1,6 +1,7 @@
 """Check that an explored run did the work that its space requires.
 
-A run with too little work (few fetches, commits or faults) would pass without showing anything.
+A run with few fetches, commits or faults would pass without showing anything. So a space file says
+how many of them each run must have at least (Minimum).
 """
 
 from chaos.exploration.play import PlayedRun

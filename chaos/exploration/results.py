@@ -1,11 +1,11 @@
 """Results of an exploration: the content of its results.json, and its exit code.
 
-The totals of the search come from its Tally. This module turns them into the structs of the file,
-with findings of the same kind put together into one group.
+The totals of the search come from its Tally. This module turns them into the structs of the file.
+Findings of the same kind are put together into one group.
 
-The verdict is about the cluster alone. If the lab itself failed in some runs, or if a seed that was
-played twice gave two different results, the verdict stays the same. The exit code is then that of
-an internal error.
+The verdict says whether the cluster kept Kafka's promises in the runs of the search. It does not
+change if coordlab itself failed in some runs, or if a seed that was played twice gave two different
+results. In these cases the exit code is that of an internal error.
 """
 
 from collections import Counter
@@ -28,12 +28,14 @@ COMMAND = "python -m coordlab"
 
 
 class FoundGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Findings of the same kind, with every run that had one. One run is the example.
+    """A kind of finding, with all runs that had a finding of this kind. One run is the example.
 
     - `summary`: the finding of the example run, as a sentence.
-    - `claim`: this sentence without names and numbers, such as "GROUP lost N commits".
+    - `claim`: this sentence with placeholders for names and numbers, such as "GROUP lost N
+      commits".
     - `story`: the kinds of the trace rows that prove the finding.
-    - `seeds`: in the order in which they were found.
+    - `runs`, `seeds`: the number of the runs, and their seeds in the order in which the search
+      played them.
     - `time_us`: the time of the finding in the example run, on that run's clock.
     - `file`: the example's replay file, relative to the exploration's directory.
     - `replay`, `shrink`: the commands that replay and shrink this file.
@@ -57,8 +59,8 @@ class FoundGroup(msgspec.Struct, frozen=True, kw_only=True):
 class ReasonGroup(msgspec.Struct, frozen=True, kw_only=True):
     """All runs that prove nothing for the same reason.
 
-    `allowed` is True if the space file permits the reason (`may_be_unknown`). Runs with other
-    reasons prevent the verdict PASS.
+    `allowed` is True if the space file permits the reason (its key `may_be_unknown`). A run that is
+    UNKNOWN for another reason prevents the verdict PASS.
     """
 
     reason: str
@@ -68,7 +70,10 @@ class ReasonGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotDeterministic(msgspec.Struct, frozen=True, kw_only=True):
-    """A seed with two results; `fields` are the differing fields of PlayedRun."""
+    """A seed that was played twice and gave two different results.
+
+    `fields` has the names of the fields of PlayedRun in which the two results differ.
+    """
 
     seed: int
     digest: str
@@ -79,12 +84,12 @@ class NotDeterministic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rechecks(msgspec.Struct, frozen=True, kw_only=True):
-    """How many seeds were played twice, to see that a seed always gives the same run.
+    """Counts of the rechecks, in which a seed is played again to see whether it gives the same run.
 
     - `runs`: number of seeds that were played again.
-    - `equal`: number of those with equal results.
-    - `in_another_process`: number of those whose second play was in another process.
-    - `still_to_do`: number of chosen seeds that were not played again yet.
+    - `equal`: number of these seeds whose two results are equal.
+    - `in_another_process`: number of these seeds that another process played the second time.
+    - `still_to_do`: number of seeds that were chosen for a recheck but were not played again yet.
     - `different`: the seeds with two different results.
     """
 
@@ -96,7 +101,7 @@ class Rechecks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReachedMark(msgspec.Struct, frozen=True, kw_only=True):
-    """A coverage mark, and the number of runs that reached it."""
+    """A coverage mark (a rare situation in a run), and the number of runs that reached it."""
 
     mark: str
     meaning: str
@@ -104,7 +109,7 @@ class ReachedMark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EffortOfRuns(msgspec.Struct, frozen=True, kw_only=True):
-    """Distribution of one count over the runs: median, ninth decile, maximum, and sum."""
+    """Distribution of one count over the runs. `p50` is the median, `p90` the ninth decile."""
 
     p50: int
     p90: int
@@ -116,15 +121,17 @@ class ExplorationResults(msgspec.Struct, frozen=True, kw_only=True):
     """results.json of an exploration.
 
     - `runs`: number of runs by result, such as {"pass": 980, "violated": 3, ...}.
-    - `excused`: in how many runs a promise was not kept for a permitted reason. For example,
-      {"liveness: all members are dead": 12}.
+    - `excused`: the number of runs in which a promise was not kept for a permitted reason. For
+      example, {"liveness: all members are dead": 12}.
     - `effort`: how much work the runs did, by the name of the count, such as "rebalances".
-    - `guided`: what the search won by changing earlier plans; None if it did not.
-    - `lost`: seed that was given up because each worker that played it died -> the reason.
+    - `guided`: what the search won by changing earlier plans; None if it changed no plan.
+    - `lost`: the seeds that were given up because each worker that played them died, each with the
+      reason of the last death.
     - `lineages`: if the plan of a seed was made by changing an earlier plan, the seed alone does
       not define its run. For each such seed in these results, this is the text that `replay` takes.
-    - `virtual_us`: the sum over the runs' own clocks.
-    - `busy_s`: processor time over all sessions.
+    - `virtual_us`: the sum of the durations of all runs, each on the run's own clock.
+    - `busy_s`: the processor time of all sessions. The first session is the start of the search,
+      and each resumption is a further session.
     - `elapsed_s`, `runs_per_minute`: figures of the last session alone.
     """
 
@@ -170,7 +177,8 @@ def results_of(
     """Return the results of an exploration in `path`.
 
     - `may_be_unknown`: beginnings of reasons for which a run may be UNKNOWN (SpaceDefinition).
-    - `guidance`: the search's Guidance; None if the search mutates no seed.
+    - `guidance`: the search's Guidance, which decides about changes of earlier plans; None if the
+      search changes no plan.
     """
     unknown = _reasons(tally.unknown, may_be_unknown)
     verdict = _verdict(tally, unknown)
@@ -185,7 +193,8 @@ def results_of(
             PlayResult.PASS.value: tally.results[PlayResult.PASS],
             PlayResult.VIOLATED.value: tally.results[PlayResult.VIOLATED],
             PlayResult.UNKNOWN.value: tally.results[PlayResult.UNKNOWN],
-            # A lost seed has no run, but `seeds` counts it. Its worker died, so the lab failed.
+            # `seeds` also counts the lost seeds, which have no run. The workers that played them
+            # died, so coordlab itself failed, and each lost seed counts as a BROKEN run.
             PlayResult.BROKEN.value: tally.results[PlayResult.BROKEN] + len(tally.lost),
         },
         findings=tuple(_found(group, path) for group in tally.groups.values()),
@@ -232,7 +241,7 @@ def results_of(
 
 
 def _lineages(tally: Tally, guidance: Guidance) -> dict[str, str]:
-    """Return the lineage of each mutated seed that the results name."""
+    """Return the lineage of each seed in the results whose plan was made from an earlier plan."""
     named = [seed for group in tally.groups.values() for seed in group.seeds]
     named += [
         seed
@@ -243,7 +252,7 @@ def _lineages(tally: Tally, guidance: Guidance) -> dict[str, str]:
     return {
         str(seed): lineage_text(lineage)
         for seed in sorted(dict.fromkeys(named))
-        # The lineage of a drawn seed is only the seed itself.
+        # If the seed drew its plan, the lineage is only the seed itself.
         if len(lineage := guidance.lineage(seed)) > 1
     }
 

@@ -1,11 +1,11 @@
 """Tally: the totals of an exploration so far, which the live view and the results show.
 
-A Tally takes the records of the store one by one, and counts runs, findings and much more. When an
-exploration is resumed, its new Tally first takes the stored records of the earlier sessions, so
-that the totals include them.
+A Tally takes the records of the store one by one, and counts runs, findings and much more. Each
+record has the runs of a batch of seeds. When an exploration is resumed, its new Tally first takes
+the records that the earlier sessions have stored. So the totals include the earlier sessions.
 
-Findings are put into groups by their signature. Findings of different seeds that show the same
-problem have equal signatures.
+Findings are put into groups by their signature, which is the kind of a finding. If two seeds show
+the same problem, their findings have equal signatures.
 
 Data flow: ExplorationRecord -> Tally -> live view, results.
 """
@@ -24,8 +24,9 @@ class FindingGroup:
 
     - `number`: the group's number among the groups of its checker, from 1, in order of discovery.
     - `seeds`: the seeds of the runs, in the order in which they were played.
-    - `example`: the run with the fewest faults; among equals, the one with the earliest finding.
-    - `finding`: the example's finding.
+    - `example`: the run with the fewest faults, because it is the easiest to understand. If several
+      runs have as few, it is the run with the earliest finding.
+    - `finding`: the finding of the example.
     """
 
     signature: Signature
@@ -48,9 +49,10 @@ class FindingGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecheckDifference:
-    """A seed with two results. It shows that the lab is not deterministic.
+    """A seed that gave two different results. It shows that coordlab is not deterministic.
 
-    - `digest`, `digest_again`: the digests of the two traces.
+    - `digest`, `digest_again`: the digests of the first and the second run's trace.
+    - `worker`, `worker_again`: the workers that played the first and the second run.
     - `fields`: names of the fields in which the two runs differ.
     """
 
@@ -64,7 +66,7 @@ class RecheckDifference:
 
 @dataclass(slots=True, kw_only=True)
 class _Chosen:
-    """A run whose seed is to be played again, and the worker that played it first."""
+    """A run whose seed is to be played again, and the worker that played this first run."""
 
     run: PlayedRun
     worker: str
@@ -73,11 +75,14 @@ class _Chosen:
 class Tally:
     """Totals over explored runs.
 
-    - `done`: the seeds that were played or lost, in this order (a dict as an ordered set).
+    - `done`: the seeds that were played or lost, in the order in which this happened. The dict
+      serves as an ordered set.
     - `results`: the number of runs with each result.
-    - `unknown`, `broken`: the seeds that prove nothing, and those in which the lab itself failed,
-      both by reason. For example, {"no steady state within N s": [12, 70]}.
-    - `lost`: seeds that were given up, because each worker that played them died; with the reason.
+    - `unknown`: the seeds whose runs prove nothing, by reason. For example,
+      {"no steady state within N s": [12, 70]}.
+    - `broken`: the seeds in whose runs coordlab itself failed, by reason.
+    - `lost`: the seeds that were given up because each worker that played them died, each with the
+      reason.
     - `marks`: the number of runs that reached each coverage mark.
     - `excused`: the number of runs in which a promise was not kept for a permitted reason, such as
       {"liveness: all members are dead": 3}.
@@ -85,7 +90,8 @@ class Tally:
       means that forty runs had two rebalances, and five had three.
     - `to_recheck`: the seeds that must be played again, with the worker that played them first.
     - `rechecked`: number of seeds that were played again.
-    - `rechecked_elsewhere`: number of those that another process played.
+    - `rechecked_elsewhere`: number of these seeds that another process played the second time.
+    - `differences`: the seeds whose two results differ.
     """
 
     def __init__(self, recheck_percent: float) -> None:
@@ -119,9 +125,9 @@ class Tally:
 
     @property
     def broken_runs(self) -> int:
-        """Number of seeds that prove nothing, because the lab failed.
+        """Number of seeds that prove nothing, because coordlab itself failed.
 
-        Their run is BROKEN, or their workers died, or their two plays differ.
+        The run of such a seed is BROKEN, or the seed is lost, or its two results differ.
         """
         return sum(map(len, self.broken.values())) + len(self.lost) + len(self.differences)
 
@@ -169,8 +175,9 @@ class Tally:
                 changed = self._found(run)
             case PlayResult.PASS | PlayResult.INTERRUPTED:
                 pass
-        # A run that is the first of a new group (the group has only this seed) is played again,
-        # too, because a finding that is reported must be repeatable.
+        # A share of all seeds is played again. So is each seed whose run is the first of a group,
+        # because a finding that is reported must be repeatable. In this case the group has only one
+        # seed.
         if is_chosen(run.seed, self._recheck_percent) or any(
             len(group.seeds) == 1 for group in changed.values()
         ):
@@ -179,7 +186,7 @@ class Tally:
         return changed
 
     def _found(self, run: PlayedRun) -> dict[Signature, FindingGroup]:
-        """Add a run's findings to their groups; return the groups that have it as example now."""
+        """Add a run's findings to their groups; return the groups whose example is this run now."""
         changed = {}
         # A run has at most one finding of each signature, so no group counts it twice.
         for finding in run.findings:
@@ -192,7 +199,8 @@ class Tally:
                     signature=signature, number=number, example=run, finding=finding
                 )
                 self.groups[signature] = group
-            # A new group has the run as its example already, but not yet in its `seeds`.
+            # This call is also needed for a new group. Its `example` is the run already, but its
+            # `seeds` do not have the run's seed yet.
             group.take(run, finding)
             if group.example is run:
                 changed[signature] = group
@@ -205,7 +213,7 @@ class Tally:
         if chosen is None:
             return  # this seed was compared before
         self.rechecked += 1
-        # True counts as 1, so this adds 1 if another worker has played the seed now.
+        # True counts as 1. So this adds 1 if the second run is another worker's than the first.
         self.rechecked_elsewhere += worker != chosen.worker
         if again != chosen.run:
             self.differences.append(
@@ -227,24 +235,29 @@ class Tally:
 def is_chosen(seed: int, percent: float) -> bool:
     """Return True if `seed` belongs to the `percent` of seeds that are played twice.
 
-    With 25 percent these are the seeds 3, 7, 11 and so on. The choice depends only on the seed, so
-    that batches, workers and interruptions do not change it.
+    With 25 percent these are the seeds 3, 7, 11 and so on. The choice depends only on the seed. So
+    it is the same for all batches and workers, and after an interruption.
     """
-    # Of the first n seeds, n * percent // 100 are chosen. So this seed is chosen if that number is
-    # larger when the seed is counted, too.
+    # Of the first n seeds, n * percent // 100 are chosen. The seeds before this one are the first
+    # `seed` seeds, because the seeds count from 0. So this seed is chosen if the number for the
+    # first `seed + 1` seeds is larger than the number for the first `seed` seeds.
     return int((seed + 1) * percent // 100) > int(seed * percent // 100)
 
 
 def _add_reason(reasons: dict[str, list[int]], run: PlayedRun) -> None:
-    """Add a run's seed under its reasons, which are one text without names and numbers."""
+    """Add a run's seed to the seeds with the same reasons.
+
+    The key of `reasons` is a text with all reasons of the run, in which placeholders stand for
+    names and numbers.
+    """
     reason = normalized("; ".join(run.reasons) or "no reason was given")
     reasons.setdefault(reason, []).append(run.seed)
 
 
 def _rank(run: PlayedRun, finding: PlayedFinding) -> tuple[int, int, int]:
-    """Return a sort key for the runs of a group; the run with the smallest is the best example.
+    """Return a sort key for the runs of a group. The run with the smallest key is the best example.
 
-    That is the run with the fewest faults, and among these the one with the earliest finding. The
-    seed decides last, so that the example does not depend on which run ended first.
+    The number of faults counts first, and the time of the finding second. The seed decides last, so
+    that the example does not depend on which run ended first.
     """
     return (run.faults_hit + run.faults_missed, finding.time_us, run.seed)

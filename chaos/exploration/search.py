@@ -1,12 +1,14 @@
 """Search: gives seeds to workers, collects their results, and decides when the search ends.
 
-Each seed stands for one run. The search gives the seeds in batches to worker processes, stores the
-results of each finished batch, and adds them to its totals (the Tally).
+A seed is a number that stands for one run. The search gives the seeds in batches to worker
+processes, which play the runs. It stores the results of each finished batch, and adds them to its
+totals (the Tally).
 
-- Most seeds draw a new plan of faults at random. Others mutate (change) the plan of an earlier run,
-  as `guidance` decides. Such a seed must wait until the results of the earlier seeds are known.
-- Some seeds are played a second time by another worker (a recheck), to see that a seed always gives
-  the same run.
+- Most seeds draw a new plan of faults at random. The other seeds mutate (change) the plan of an
+  earlier run. The Guidance decides which seeds these are. Such a seed must wait until the results
+  of the earlier seeds are known.
+- Some seeds are played a second time by another worker. Such a recheck shows whether a seed always
+  gives the same run.
 
 This module must not depend on Ray, the terminal or a clock, so that tests can replace them. So the
 workers, the observer and the clock are arguments of the search.
@@ -27,17 +29,20 @@ from chaos.exploration.store import ExplorationRecord, Lost, PlayedAgain, Played
 from cluster.fan_out import Died, Finished, Items, WorkerName, Workers, number_of
 
 POLL_S = 0.25
-"""Longest wait for a worker between two checks of clock, display and Ctrl-C."""
+"""Longest wait for the workers.
+
+After each wait the search looks at its clock, updates the live view, and checks for Ctrl-C.
+"""
 BATCH_S = 1.0
 """Target duration of a batch.
 
-A much shorter batch would cost more for the transfer of its results than for its runs. With a much
-longer one the search would end late, because at a time limit it waits for its last batches.
+If a batch were much shorter, the transfer of its results would cost more than its runs. If it were
+much longer, the search would end late: after a time limit it still waits for the last batches.
 """
 MAX_BATCH = 500
-"""A batch never has more seeds than this."""
+"""Maximum number of seeds in a batch."""
 MAX_BROKEN = 50
-"""A search ends after so many runs in which the lab itself has failed: it would prove nothing."""
+"""Number of failures of coordlab itself after which a search ends, because it proves nothing."""
 
 
 class Stop(StrEnum):
@@ -56,11 +61,11 @@ class Limits:
 
     - `first_seed`, `count`: the search plays `count` seeds, the first of which is `first_seed`. If
       `count` is None, the seeds have no end.
-    - `time_limit_s`: the time after which the search ends, on its clock, from its beginning in this
-      process.
+    - `time_limit_s`: the time after which the search ends. If a search is resumed in a new process,
+      the time counts from its beginning in this process.
     - `stop_after`: the number of different findings at which the search ends.
-    - `batch`: the number of seeds in a batch. If it is None, a batch has as many seeds as are
-      played in about BATCH_S.
+    - `batch`: the number of seeds in a batch. If `batch` is None, a batch has as many seeds as a
+      worker plays in about BATCH_S.
     """
 
     first_seed: int = 0
@@ -72,8 +77,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchProgress:
-    """State of a search, for a live view. Units: seconds of the search's clock in this process.
+    """State of a search, for a live view.
 
+    - `workers`: number of worker processes.
+    - `elapsed_s`: time since the search began in this process.
     - `runs_here`: number of runs in this process. The tally also counts the runs of earlier
       sessions.
     - `runs_wanted`: number of runs at which the search ends, including the runs of earlier
@@ -96,7 +103,10 @@ class SearchProgress:
 
 
 class Search:
-    """One search, perhaps resumed: seeds that are in `tally` are not played again."""
+    """One search for findings. It may continue an earlier search.
+
+    Seeds that are already counted in `tally` are not played for the first time again.
+    """
 
     def __init__(
         self,
@@ -114,10 +124,11 @@ class Search:
         """Prepare a search.
 
         - `write`: stores a record.
-        - `stop_requested`: called between two steps; True ends the search.
-        - `on_group`: called with each finding that is new or has a better example.
-        - `guidance`: chooses the seeds that mutate a plan. If it is None, every seed draws its
-          plan. The guidance must have taken the same records as `tally`.
+        - `stop_requested`: called between two steps. If it returns True, the search ends.
+        - `observer`: called with the state of the search in each round.
+        - `on_group`: called with each kind of finding that is new or has a better example.
+        - `guidance`: decides which seeds mutate an earlier plan. If it is None, every seed draws
+          its plan. The guidance must have taken the same records as `tally`.
         """
         self._tally = tally
         self._workers = workers
@@ -127,7 +138,7 @@ class Search:
         self._stop_requested = stop_requested
         self._observer = observer
         self._on_group = on_group
-        self._guidance = guidance or Guidance(0.0)  # with this share no seed mutates a plan
+        self._guidance = guidance or Guidance(0.0)  # a share of 0: no seed mutates a plan
         self._began = clock()
         self._runs_before = tally.runs
         self._seeds = self._seeds_to_play()
@@ -137,21 +148,22 @@ class Search:
         self._playing: dict[WorkerName, dict[int, None]] = {}
         self._replaying: dict[WorkerName, dict[int, None]] = {}
         self._alone: list[int] = []  # seeds of a worker that died; each becomes a batch of its own
-        self._unfinished: list[int] = []  # seeds whose runs were interrupted
+        self._unfinished: list[int] = []  # seeds whose first runs were interrupted
         self._suspects: dict[int, None] = {}  # seeds that may be the cause of a worker's death
         self._recheck_failed: dict[int, None] = {}  # seeds that are not given for a recheck again
         self._stop: Stop | None = None
 
     def run(self) -> Stop:
-        """Search until a limit is reached, and return the reason of the end.
+        """Search until there is a reason to stop, and return this reason.
 
-        Raises: WorkersFailed, and exceptions of `write`; stored records are kept.
+        Raises: WorkersFailed if no worker is left, and exceptions of `write`. The records that were
+        stored before are kept.
         """
         while True:
             self._stop = self._reason_to_stop()
             self._observer(self.progress())
-            # After Ctrl-C the search does not wait for the batches that workers have. If it is
-            # resumed, their seeds are played then.
+            # After Ctrl-C the search does not wait for the batches that workers have. The seeds of
+            # these batches are played if the search is resumed.
             if self._stop is Stop.INTERRUPTED:
                 return self._stop
             # Even after a reason to stop, the search waits for batches that workers have, and for
@@ -208,8 +220,8 @@ class Search:
         stop_after = self._limits.stop_after
         if stop_after is not None and len(self._tally.groups) >= stop_after:
             return Stop.FINDINGS
-        # While a worker plays seeds, the count is not complete. If the worker dies, the seeds go to
-        # `_alone`.
+        # The count is not complete while a worker plays seeds. If this worker dies, its seeds go to
+        # `_alone` and must be played again.
         if self._next is None and not self._alone and not any(self._playing.values()):
             return Stop.COUNT
         return None
@@ -228,16 +240,16 @@ class Search:
                 self._workers.give(worker, self._items(seeds))
         if any(self._playing.values()) or any(self._replaying.values()):
             return True
-        # All workers are idle now. Perhaps some rechecks still wait, but each idle worker has
-        # played these seeds itself, so it may not recheck them. A worker that is still starting
-        # may.
+        # All workers are idle now. If seeds still wait for a recheck, the idle workers may not play
+        # them, because they have played these seeds themselves. But a worker that is still starting
+        # may play them.
         return bool(self._waiting_to_be_played_again() and self._workers.coming())
 
     def _waiting_to_be_played_again(self) -> dict[int, str]:
         """Return the seeds to recheck that no worker has yet, each with its first worker."""
         if self._stop in {Stop.TIME_LIMIT, Stop.TOOL_FAILED}:
-            # After the time limit there is no time for rechecks. After too many failures of the lab
-            # they prove nothing.
+            # After the time limit there is no time for rechecks. After too many failures of
+            # coordlab, rechecks prove nothing.
             return {}
         given = {seed for seeds in self._replaying.values() for seed in seeds}
         return {
@@ -249,9 +261,8 @@ class Search:
     def _seeds_to_play_again(self, worker: WorkerName) -> tuple[int, ...]:
         """Return a batch of seeds for `worker` to recheck.
 
-        These are seeds that another worker has played first, because a worker whose process is
-        faulty could give the same wrong result twice. Only if there is no other worker, it rechecks
-        its own seeds.
+        Another worker must have played these seeds first, because a faulty process could give the
+        same wrong result twice. Only if there is no other worker, `worker` rechecks its own seeds.
         """
         waiting = self._waiting_to_be_played_again()
         seeds = [seed for seed, first in waiting.items() if first != worker]
@@ -275,10 +286,11 @@ class Search:
     def _next_batch(self) -> tuple[int, ...]:
         """Return the seeds to play next.
 
-        The result is empty while the next seed's plan depends on results that are not known yet.
+        The result is empty while the next seed must change an earlier plan, and results on which
+        the choice of this plan depends are not known yet.
         """
-        # A seed whose worker has died gets a batch of its own. If this worker dies, too, there is
-        # no doubt that the seed is the cause.
+        # If a worker has died, each of its seeds gets a batch of its own. If the worker that plays
+        # this batch dies, too, there is no doubt that the seed is the cause.
         if self._alone:
             return (self._alone.pop(),)
         seeds: list[int] = []
@@ -290,8 +302,8 @@ class Search:
             seeds.append(self._next)
             self._next = next(self._seeds, None)
         if not seeds and self._next is not None and not any(self._playing.values()):
-            # The next seed waits for results of earlier seeds, but no worker plays any. So the runs
-            # of these earlier seeds were interrupted. They are played again now.
+            # The next seed waits for the results of earlier seeds, but no worker plays any seed. So
+            # the runs of these earlier seeds were interrupted. They are played again now.
             seeds, self._unfinished = self._unfinished, []
         return tuple(seeds)
 
@@ -313,7 +325,7 @@ class Search:
 
     def _take(self, event: Finished | Died) -> None:
         """Record the results of a worker's batch, or handle the worker's death."""
-        # A worker has one batch, either of rechecks or of first plays.
+        # A worker has only one batch at a time, either of rechecks or of first plays.
         again = bool(self._replaying.get(event.worker))
         given = (self._replaying if again else self._playing).get(event.worker, {})
         if isinstance(event, Died):
@@ -325,8 +337,8 @@ class Search:
         for item in event.items:
             given.pop(number_of(item), None)
 
-        # Ctrl-C reaches the workers, too. A run that was interrupted is dropped, and its seed is
-        # played again.
+        # Ctrl-C reaches the workers, too. So a batch may have interrupted runs. These runs are
+        # dropped, and their seeds are played again.
         runs = tuple(
             run for run in decode_runs(event.answer) if run.result is not PlayResult.INTERRUPTED
         )
@@ -346,8 +358,9 @@ class Search:
         if self._stop_requested():
             return  # Ctrl-C ends workers, too
         if again:
-            # The first run of each seed is known, so no seed is lost. A recheck is given up if its
-            # seed was alone in the batch, or was a suspect before. Otherwise it is tried again.
+            # The worker rechecked the seeds. Their first runs are known, so no seed is lost. The
+            # recheck of a seed is given up if the seed was alone in the batch, or was a suspect
+            # before. Otherwise the recheck is tried again.
             for seed in seeds:
                 if len(seeds) == 1 or seed in self._suspects:
                     self._recheck_failed[seed] = None
@@ -362,7 +375,10 @@ class Search:
             self._record(Lost(seeds=lost, why=why))
 
     def _record(self, record: ExplorationRecord) -> None:
-        """Store a record first, so that nothing is reported that a crash would lose."""
+        """Store a record, and then count and report it.
+
+        It is stored first, because the search must not report what a crash could still lose.
+        """
         self._write(record)
         self._guidance.take(record)
         for group in self._tally.take(record):

@@ -1,13 +1,16 @@
 """Signatures: findings of different seeds that show the same problem have equal signatures.
 
-The search finds the same problem in many seeds, and must report it once. But the findings of two
-seeds differ in names and numbers. So a signature has placeholders for them: the findings
+The search finds the same problem in many seeds, and must report the problem once. But the findings
+of two seeds differ in names and numbers. So a signature has placeholders for names and numbers. For
+example, the findings
 
     orders-readers lost the commit of offset 17 on broker-2
     billing lost the commit of offset 204 on broker-0
 
-have the same claim, "GROUP lost the commit of offset N on BROKER". In addition a signature has the
-name of the checker, and the story: the kinds of the trace rows that prove the finding.
+have the same claim, "GROUP lost the commit of offset N on BROKER".
+
+A signature has two more parts: the name of the checker, and the story. The story is made of the
+kinds of the trace rows that prove the finding.
 """
 
 import re
@@ -19,9 +22,9 @@ from protocol.trace import TraceRow
 from results_schema.results import Finding
 
 MAX_STEPS = 12
-"""A story has only so many steps, its first ones.
+"""Maximum number of steps of a story; later steps are left out.
 
-Findings of the same kind begin with the same rows. How many further rows follow is chance.
+Findings of the same kind begin with the same rows. It is chance how many further rows follow.
 """
 
 # A member id is a name followed by a UUID.
@@ -41,9 +44,11 @@ _PLURAL = (
 class Signature(msgspec.Struct, frozen=True, kw_only=True, order=True):
     """The kind of a finding.
 
+    - `check`: the name of the checker.
     - `claim`: the finding's sentence, with placeholders for names and numbers.
-    - `story`: the kinds of the rows that prove it, with their error or cause, in time order and
-      without repetitions. For example, ("fault_injected (crash-N)", "commit_stored").
+    - `story`: the kinds of the rows that prove the finding, in time order and without repetitions.
+      A row's error or cause follows in parentheses. For example, ("fault_injected (crash-N)",
+      "commit_stored").
     """
 
     check: str
@@ -51,7 +56,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, order=True):
     story: tuple[str, ...] = ()
 
     def claims_as(self, other: "Signature") -> bool:
-        """Return True if both make the same claim about the cluster, perhaps with another story."""
+        """Return True if both signatures have the same claim; their stories may differ."""
         return (self.check, self.claim) == (other.check, other.claim)
 
 
@@ -71,12 +76,12 @@ def signature_of(finding: Finding) -> Signature:
 
 
 def normalized(text: str) -> str:
-    """Return a text with placeholders for seed-dependent nodes, ids and numbers."""
+    """Return a text with placeholders for names of nodes, ids of members, and numbers."""
     return _without_names(text, {})
 
 
 def _names_in(finding: Finding) -> dict[str, str]:
-    """Return the placeholder of each seed-dependent name."""
+    """Return the names in a finding that differ between seeds, each with its placeholder."""
     names: dict[str, str] = {}
     _add_names(names, group=finding.group, partition=finding.partition)
     for row in finding.evidence:
@@ -86,7 +91,10 @@ def _names_in(finding: Finding) -> dict[str, str]:
 
 
 def _add_names(names: dict[str, str], *, group: str | None, partition: str | None) -> None:
-    """Add a group and a topic; the names of Kafka's own topics stay in the text."""
+    """Add the placeholders of a group and of a partition's topic.
+
+    Kafka's own topics get no placeholder, because they have the same names in all seeds.
+    """
     if group:
         names.setdefault(group, "GROUP")
     if partition:
@@ -101,12 +109,12 @@ def _add_members(names: dict[str, str], row: TraceRow) -> None:
 
 
 def _without_names(text: str, names: dict[str, str]) -> str:
-    """Return a text with placeholders for ids, nodes, `names` and numbers, in the singular."""
-    # Ids and nodes come first, because they contain names of groups.
+    """Return a text in the singular, with placeholders for ids, nodes, `names` and numbers."""
+    # Ids and nodes are replaced first, because they contain names of groups.
     text = _MEMBER_ID.sub("MEMBER", text)
     text = _NODE.sub(lambda node: node[1].upper(), text)
     if names:
-        # The longest names come first, so that in `orders-readers` not only `orders` is replaced.
+        # The longest names come first, so that of `orders-readers` not only `orders` is replaced.
         longest_first = sorted(names, key=lambda name: (-len(name), name))
         known = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, longest_first))})(?![\w.])")
         text = known.sub(lambda name: names[name[0]], text)
@@ -119,8 +127,8 @@ def _without_names(text: str, names: dict[str, str]) -> str:
 def _without_list_order(claim: str) -> str:
     """Return a claim with the list after its colon sorted, and without repetitions.
 
-    "N are lost: TOPIC b; TOPIC a; TOPIC b" -> "N are lost: TOPIC a; TOPIC b", because it is chance
-    how many entries a run finds, and in which order.
+    For example, "N are lost: TOPIC b; TOPIC a; TOPIC b" becomes "N are lost: TOPIC a; TOPIC b". It
+    is chance how often a run finds an entry, and in which order it finds them.
     """
     head, colon, tail = claim.partition(": ")
     parts = sorted(dict.fromkeys(tail.split("; ")))

@@ -1,15 +1,18 @@
 """Reads a space file, from which an exploration draws its experiments.
 
-A space has an experiment without faults (the base), and says what may vary. For example, its file
-may have `cluster.brokers: [3, 5]` among its settings. Each seed then draws one of the options 3 and
-5 for this choice, and so on for all choices, and at last it draws faults.
+An exploration is a search for violations in thousands of experiments. A space has an experiment
+without faults (the base), and says what may vary. For example, its file may have the line
+`cluster.brokers: [3, 5]` among its settings. This line is a choice with two options. Each seed
+draws an option of every choice, here 3 or 5 brokers, and then it draws faults.
 
 `load_space` reads and checks a file in these steps:
 
-1. Read the YAML. Each value keeps its line (an Item), so that messages can name it.
-2. Check the shape of the file: known keys, right types (`space_definition`).
-3. Apply the overrides of the command line (`--var key=value`) to the base experiment, and check it.
-4. Find the places in the base experiment that the choices mean (`draw.choices`).
+1. Read the YAML. Each value keeps the number of its line (an Item), so that messages can name it.
+2. Check the shape of the file: its keys must be known, and their values must have the right types
+   (`space_definition`).
+3. Apply the overrides of the command line (`--var key=value`) to the base experiment, and check
+   this experiment.
+4. Find the places in the base experiment to which the choices write (`draw.choices`).
 5. Check that every option gives a valid experiment (`space_semantics`).
 """
 
@@ -44,23 +47,26 @@ from chaos.exploration.space_definition import (
 from chaos.exploration.space_semantics import space_errors
 
 EXPLORATIONS = "explorations"
-"""Name of the folders with spaces: in the current directory, and of this installation."""
+"""Name of the folder with spaces. The current directory may have one, and so does coordlab."""
 _STUB = {"version": 1, "name": "space", "question": "?", "expect": "?"}
-"""Placeholders for keys that every experiment must have, but the experiment of a space has not.
+"""Placeholders for the keys that every experiment must have, but a space's base does not have.
 
-With them the base can be checked like any experiment. Every draw replaces them.
+With these placeholders the base can be checked like any experiment. Every draw replaces them.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """A space that was read and checked. SpaceDefinition explains the undocumented fields."""
+    """A space that was read and checked.
+
+    The fields without a text have the same meaning as those of SpaceDefinition.
+    """
 
     name: str
     question: str
     path: Path
     base: Item = field(repr=False)
-    """Document of the experiment without faults. All draws share it, so copy it before a change."""
+    """Document of the experiment without faults. All draws share it, so each must change a copy."""
     choices: tuple[Choice, ...] = field(repr=False)
     faults: FaultSpace
     minimum: Minimum
@@ -71,9 +77,11 @@ class Space:
 
 
 def load_space(name_or_path: str, overrides: Sequence[str] = ()) -> Space:
-    """Return the space with this name in `explorations/`, or in this file, with `overrides`.
+    """Return the space of the file `name_or_path`, with `overrides` applied to its base.
 
-    Each override is `key=value` with a dotted path into the space's experiment.
+    A name without a path is looked for in the folders `explorations`. Each override has the form
+    `key=value`, in which the key is a dotted path into the space's experiment.
+
     Raises: ExperimentError with all problems.
     """
     path = find_file(name_or_path, EXPLORATIONS, "exploration")
@@ -86,11 +94,13 @@ def load_space(name_or_path: str, overrides: Sequence[str] = ()) -> Space:
         raise ExperimentError(problems)
 
     base = _with_stub(root.child("experiment"))
-    # The experiment is checked only if every override could be applied. Otherwise the user would
-    # also read problems that the missing override would have solved.
+    # `apply_overrides` returns a problem for each override that it cannot apply. The experiment is
+    # checked only if there is no such problem. Otherwise the check could report problems that the
+    # missing override would have solved.
     problems = apply_overrides(base, overrides) or [
-        # A problem without a line is about a value of an override, so it is shown as a problem of
-        # `--var`. A user writes the key of an override without the prefix `experiment.`.
+        # Values of the file have a line, but values of overrides have none. So a problem without a
+        # line is shown as a problem of `--var`. Its path loses the prefix `experiment.`, because
+        # the keys of overrides are written without it.
         replace(base_problem, file="--var", path=base_problem.path.removeprefix("experiment."))
         if overrides and base_problem.line is None
         else base_problem
@@ -156,7 +166,8 @@ def _drawn_problems(override: str, base: Item, choices: Sequence[Choice]) -> lis
     if isinstance(steps, Problem):
         # The path of the override is wrong. `apply_overrides` has reported this.
         return []
-    # The places that a draw writes: each as named in the space file, and as steps in the document.
+    # The places to which a draw writes. Each has its name in the space file, and its steps: the
+    # keys and indexes that lead to it in the document of the experiment.
     drawn: list[tuple[str, Steps]] = [(f"experiment.{key}", (key,)) for key in KEYS_SET_BY_DRAW]
     drawn += [
         (choice.at(0), place)
@@ -166,7 +177,8 @@ def _drawn_problems(override: str, base: Item, choices: Sequence[Choice]) -> lis
         if not _is_always_kept(choice, place, tuple(steps), base)
     ]
     for where, place in drawn:
-        # If one place contains the other, writing to one also replaces the value at the other.
+        # If one of the two places contains the other, their common steps are equal. The draw would
+        # then replace the value of the override, or a part of it.
         common = min(len(place), len(steps))
         if tuple(steps[:common]) == tuple(place[:common]):
             return [
@@ -182,17 +194,17 @@ def _drawn_problems(override: str, base: Item, choices: Sequence[Choice]) -> lis
 
 
 def _is_always_kept(choice: Choice, place: Steps, steps: Steps, base: Item) -> bool:
-    """Return True if the override of `steps` is about an item that every draw keeps.
+    """Return True if `steps`, the place of an override, is in an item that every draw keeps.
 
-    A choice may be about the number of items. With `groups: [1, 2]` a draw keeps the first group,
-    or the first two. So the first group is in every draw, and an override may change it; an
-    override of the second would sometimes be lost.
+    Some choices are about the number of items in a list or mapping. With `groups: [1, 2]` a draw
+    keeps the first group, or the first two. So the first group is in every draw, and an override
+    may change it. But an override of the second group would sometimes be lost.
     """
     counts = [
         value.count for option in choice.options for value in option if isinstance(value, FirstOf)
     ]
-    # `steps` must lead into an item of the list or mapping at `place`. An override of the whole
-    # list would be lost.
+    # `steps` must lead into an item of the list or mapping at `place`. If they lead to the whole
+    # list or mapping, the override would be lost.
     if not counts or len(steps) <= len(place) or steps[: len(place)] != place:
         return False
     container = base

@@ -1,7 +1,9 @@
 """Structs of a space file: all its keys, with their defaults.
 
-A space file says from what an exploration draws its experiments. Each seed draws the settings of
-its experiment, and a plan of faults. The times of the plan count from the steady state.
+A space file is the input of an exploration, which is a search for violations. Each seed of the
+exploration draws an experiment: its settings, and a plan of faults. The file says which settings
+and faults the seeds may draw. The times of a plan count from the steady state, which is the moment
+when the cluster and its clients work normally.
 
 This module must not depend on YAML, or on how values are drawn.
 """
@@ -13,12 +15,13 @@ from msgspec import Meta
 
 from chaos.experiment.structs import FORMAT_VERSION, Duration, Name
 
-# Types of values, with their bounds. A name with weight 2 is drawn twice as often as one with 1.
+# Types of values, with their bounds. Weights compare the names from which a seed draws one: a name
+# with weight 2 is drawn twice as often as a name with weight 1.
 Share = Annotated[float, Meta(ge=0, le=1)]
 Weight = Annotated[int, Meta(ge=1, le=1_000)]
 Factor = Annotated[float, Meta(gt=0, le=100)]
 KEYS_SET_BY_DRAW = ("version", "name", "question", "expect", "faults", "replay")
-"""Keys of an experiment that every draw sets; a space's own `experiment` must not have them."""
+"""Keys that every draw sets in its experiment. So a space's `experiment` must not have them."""
 
 
 class FaultSpace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,10 +1,12 @@
 """Semantic checks of a space: every experiment that is drawn from it must be valid.
 
-A space has a base experiment, and choices such as `cluster.brokers: [3, 5]`. It would take too long
-to check every combination of all options. So the checks put each option alone into the experiment,
-and then each pair of options of two choices. This finds nearly all errors, because they are usually
-about two settings that contradict each other. If only three options together do, this is found when
-a seed draws them, because `draw` checks its experiment.
+A space has a base experiment, and choices such as `cluster.brokers: [3, 5]`, which has two options.
+It would take too long to check every combination of all options. So the checks put each option
+alone into the base experiment. Then they do the same with each pair of options of two choices.
+
+This finds nearly all errors, because an error is usually a contradiction between two settings. An
+error that only three options together cause is found later: when a seed draws these options, `draw`
+checks its experiment.
 """
 
 from collections.abc import Iterator
@@ -31,13 +33,19 @@ from chaos.faults.processes import NodeLoss
 from chaos.faults.registry import FAULT_KINDS
 
 MAX_PAIRS = 20
-"""The check of pairs stops after so many problems; one bad option may be bad in all its pairs."""
+"""Number of problems after which the check of pairs stops.
+
+One bad option may cause a problem in each of its pairs, and nobody would read all of them.
+"""
 
 
 def space_errors(
     definition: SpaceDefinition, base: Item, choices: tuple[Choice, ...]
 ) -> Iterator[Problem]:
-    """Yield the problems of a well-formed space; their paths are places in the space's file."""
+    """Yield the problems of a space whose file has the right shape.
+
+    The path of each problem is a place in the space's file.
+    """
     yield from _fault_errors(definition.faults)
     malformed = [
         option_problem
@@ -49,8 +57,8 @@ def space_errors(
     if malformed:
         return  # the next checks need documents that can become an Experiment
     invalid_alone = list(_misfits_alone(base, choices))
-    # An option that is invalid alone is invalid in all its pairs. So pairs are checked only if all
-    # options are valid alone.
+    # An option that is invalid alone is also invalid in all its pairs. So the pairs are checked
+    # only if no option is invalid alone.
     yield from invalid_alone or _misfits_in_pairs(base, choices)
 
 
@@ -77,14 +85,14 @@ def _fault_errors(faults: FaultSpace) -> Iterator[Problem]:
         for index, length in enumerate(getattr(faults, name)):
             path = f"faults.{name}[{index}]"
             yield from too_long(length, path)
-            if microseconds(length) < 1_000:  # draws are in whole milliseconds
+            if microseconds(length) < 1_000:  # a draw needs at least one whole millisecond
                 yield problem(
                     path, "is not allowed", expected="at least `1ms`", found=f"`{length}`"
                 )
 
 
 def _misfits_alone(base: Item, choices: tuple[Choice, ...]) -> Iterator[Problem]:
-    """For each option: put it alone into the experiment, and yield the errors that it causes."""
+    """Put each option alone into the base experiment, and yield the errors that this causes."""
     for choice in choices:
         for index in range(len(choice.options)):
             for error in _errors_with(base, (choice, index)):
@@ -97,7 +105,7 @@ def _misfits_alone(base: Item, choices: tuple[Choice, ...]) -> Iterator[Problem]
 
 
 def _misfits_in_pairs(base: Item, choices: tuple[Choice, ...]) -> Iterator[Problem]:
-    """For each pair of options of two choices: put both into the experiment, yield the errors."""
+    """Put each pair of options of two choices into the base experiment, and yield the errors."""
     reported = 0
     distinct = [(choice, _distinct_options(choice)) for choice in choices]
     for (first, first_indexes), (second, second_indexes) in combinations(distinct, 2):
@@ -119,7 +127,8 @@ def _misfits_in_pairs(base: Item, choices: tuple[Choice, ...]) -> Iterator[Probl
 def _distinct_options(choice: Choice) -> list[int]:
     """Return the indexes of a choice's options, without repetitions.
 
-    A space may repeat an option to have it drawn more often: [3, 3, 5] -> indexes 0 and 2.
+    A space may repeat an option so that it is drawn more often. For example, the options [3, 3, 5]
+    give the indexes 0 and 2.
     """
     return [
         index
@@ -129,7 +138,10 @@ def _distinct_options(choice: Choice) -> list[int]:
 
 
 def _errors_with(base: Item, *options: tuple[Choice, int]) -> Iterator[Problem]:
-    """Yield the errors of the experiment with some options, each given by choice and index."""
+    """Yield the errors of the base experiment with some options.
+
+    Each of `options` is a choice, and the index of one of its options.
+    """
     changed = copy_of(base)
     for choice, index in options:
         put_option(changed, choice, index)

@@ -1,8 +1,8 @@
 """The directory of an exploration, from which `explore --resume` can continue it.
 
-An exploration is a search for violations: it plays many seeds, each of which draws an experiment
-from a space file, or changes an earlier one. Its directory is
-`runs/explorations/<space>/<timestamp>/`, with these files:
+An exploration is a search for violations. It plays many seeds, and each seed stands for the run of
+one experiment, which is drawn from a space file, or made by a change of an earlier experiment. The
+directory of the exploration is `runs/explorations/<space>/<timestamp>/`, with these files:
 
     manifest.json     how the exploration was started
     space.yaml        a copy of the space file
@@ -10,16 +10,17 @@ from a space file, or changes an earlier one. Its directory is
     findings/*.yaml   for each kind of violation, an experiment that shows it
     results.json      the totals
 
-A batch is the seeds that a worker process gets together. Each line of batches.jsonl is one record,
-of one of three types:
+A batch consists of the seeds that a worker process gets together. Each line of batches.jsonl is one
+record. There are three types of records:
 
-- PlayedSeeds: the runs of a finished batch;
-- PlayedAgain: the runs of seeds that were played a second time, to see that a seed always gives the
-  same run;
+- PlayedSeeds: the runs of a finished batch.
+- PlayedAgain: the runs of seeds that were played a second time, to see whether a seed always gives
+  the same run.
 - Lost: seeds that were given up.
 
-A line is appended when its batch is finished, so Ctrl-C or `kill -9` loses only unfinished batches.
-If the process dies while it writes, the last line is incomplete and is dropped.
+A record is appended as soon as its batch is finished, so Ctrl-C or `kill -9` loses only unfinished
+batches. If the process dies while it writes a line, this line is incomplete, and a later session
+drops it.
 """
 
 import shutil
@@ -49,13 +50,13 @@ from results_schema.forms import READ_FORMS, refusal
 
 EXPLORATIONS_ROOT = DEFAULT_ROOT / EXPLORATIONS
 FORMAT = READ_FORMS["exploration"][-1]
-"""Version of the format of these files: the newest one that this code reads."""
+"""Version of the format in which these files are written: the newest that this code can read."""
 SPACE_FILE = "space.yaml"
 FINDINGS = "findings"
 
 
 class NotAnExploration(Exception):
-    """A path has no readable exploration; the message has the reason."""
+    """A path has no readable exploration, or none can be created there. The message says why."""
 
 
 class CannotResume(Exception):
@@ -65,14 +66,15 @@ class CannotResume(Exception):
 class ExplorationManifest(msgspec.Struct, frozen=True, kw_only=True):
     """The content of manifest.json: the input of an exploration. It is written once.
 
+    - `exploration`: the name of the space and of the directory, as `<space>/<timestamp>`.
     - `space_file`: the path of the file from which space.yaml was copied.
-    - `count`: number of seeds; None if the exploration plays as many as the time allows.
+    - `count`: number of seeds; None if the exploration plays as many seeds as the time allows.
     - `recheck_percent`: percentage of seeds that are played a second time.
-    - `mutated_percent`: percentage of seeds that mutate the plan of an earlier run.
-    - `overrides`: the values of `--var`.
+    - `mutated_percent`: percentage of seeds that mutate (change) the plan of an earlier run.
+    - `overrides`: the values of the option `--var`, such as `cluster.brokers=5`.
     - `code`: digest of the code that determines a run (`replay_stamp.code_version`).
-    - `python`: minor version of Python.
-    - `started_at`: ISO 8601 in UTC.
+    - `python`: version of Python, such as "3.12".
+    - `started_at`: time of the start, in ISO 8601 and UTC.
     """
 
     format: int = FORMAT
@@ -95,8 +97,8 @@ class ExplorationManifest(msgspec.Struct, frozen=True, kw_only=True):
 class PlayedSeeds(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="played"):
     """Seeds that were played in one batch.
 
-    - `worker`: the worker process that played them.
-    - `busy_s`: the processor time that this took, in seconds.
+    - `worker`: the worker process that played the batch.
+    - `busy_s`: the processor time that the batch took, in seconds.
     """
 
     worker: str
@@ -139,7 +141,7 @@ class ExplorationStore:
         self._batches = path / "batches.jsonl"
 
     def append(self, record: ExplorationRecord) -> None:
-        """Append one record. It then survives the end of this process.
+        """Append one record. The record then survives the end of this process.
 
         Raises: NotRecorded if the file cannot be written.
         """
@@ -159,7 +161,7 @@ class ExplorationStore:
         with self._batches.open("rb") as file:
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
-                    return  # an incomplete line: the process died while it wrote
+                    return  # an incomplete line: the process died while it wrote the line
                 try:
                     yield _Batches.decode(line)
                 except msgspec.MsgspecError as error:
@@ -193,7 +195,7 @@ class ExplorationStore:
         return path
 
     def _replace(self, path: Path, content: bytes) -> None:
-        """Write a whole file in one step. Raises: NotRecorded."""
+        """Write a file atomically. Raises: NotRecorded."""
         try:
             replace_file(path, content)
         except OSError as error:
@@ -224,7 +226,7 @@ def create_exploration(
 ) -> ExplorationStore:
     """Create the directory of a new exploration, and make the link `latest` point to it.
 
-    `overrides` are those with which `space` was loaded.
+    `overrides` are the overrides with which `space` was loaded.
 
     Raises: NotAnExploration if the directory or one of its files cannot be written.
     """
@@ -268,7 +270,7 @@ def open_exploration(path: Path) -> ExplorationStore:
 
     If `path` is the folder of a space, return the space's latest exploration.
 
-    Raises: NotAnExploration if there is none.
+    Raises: NotAnExploration if there is no exploration, or if its manifest cannot be read.
     """
     if not (path / "manifest.json").exists() and (path / LATEST).is_symlink():
         path = path / LATEST
@@ -278,8 +280,8 @@ def open_exploration(path: Path) -> ExplorationStore:
     file = path / "manifest.json"
     try:
         content = file.read_bytes()
-        # A manifest of another version is refused by its number, before it is decoded, because its
-        # fields may have another meaning.
+        # In another version of the format, the fields may have another meaning. So such a manifest
+        # is refused because of its version's number, before it is decoded.
         refusal_text = refusal(content, "exploration")
         if refusal_text is not None:
             raise NotAnExploration(f"{file} {refusal_text}")
@@ -292,9 +294,9 @@ def open_exploration(path: Path) -> ExplorationStore:
 
 
 def check_resumable(store: ExplorationStore) -> None:
-    """Check that code, Python and space are those with which the exploration began.
+    """Check that code, Python and space have not changed since the exploration began.
 
-    Only then a seed gives the same run now as it gave then.
+    Only then does a seed give the same run as it gave in the first session.
 
     Raises: CannotResume with all changes.
     """
@@ -321,5 +323,5 @@ def check_resumable(store: ExplorationStore) -> None:
 
 
 def _content(path: Path) -> object:
-    """Return the content of a YAML file as data, in which comments and formatting do not count."""
+    """Return the data of a YAML file, so that comments and formatting do not count as changes."""
     return yaml.safe_load(path.read_text(encoding="utf-8"))

@@ -6,9 +6,12 @@ A space file may contain this:
       cluster.brokers: [3, 5]
       groups.*.config.session.timeout.ms: [10000, 45000]
 
-The first line is a choice with two options. A seed draws 3 or 5, and writes it into the document of
-the base experiment, at the place `cluster.brokers`. In the second line the star stands for every
-group, and the seed draws an option for each of them. There are three sections of choices:
+The first line of `settings` is a choice with two options. A seed draws 3 or 5. The number is
+written into a copy of the base experiment (the space's experiment without faults), at the place
+`cluster.brokers`. In the second line the star stands for every group. The seed draws an option for
+each group.
+
+The space file has three sections of choices:
 
 - `settings`, as above.
 - `counts`: how many items of a list or mapping are kept, such as `groups: [1, 2]`.
@@ -31,16 +34,16 @@ from chaos.exploration.space_definition import SpaceDefinition
 STAR = "*"
 
 Steps = tuple[str | int, ...]
-"""The way to a place in a document: keys of mappings, and indexes of lists."""
+"""The keys of mappings and the indexes of lists that lead to a place in a document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
-    """A path of the space, and the steps through the document that it means.
+    """A path in a space file, and the steps to its place in the document of the experiment.
 
-    `star`: the index of the star among the steps; None if the path has none. For the path
-    `groups.*.members` the steps are ("groups", "orders", "members"), and `star` is 1. The name of
-    the first group stands in place of the star.
+    A path may have one star, such as `groups.*.members`. In the steps of this path the name of the
+    first group takes the place of the star: ("groups", "orders", "members"). `star` is the index of
+    this name among the steps, here 1. If the path has no star, `star` is None.
     """
 
     path: str
@@ -48,7 +51,10 @@ class Spot:
     star: int | None = None
 
     def places(self, root: Item) -> Iterator[Steps]:
-        """Yield the place of the spot in `root`; with a star, a place for each key or element."""
+        """Yield the places in `root` to which the path leads.
+
+        With a star there is one place for each key or element for which the star stands.
+        """
         if self.star is None:
             yield self.steps
             return
@@ -60,20 +66,24 @@ class Spot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstOf:
-    """The value of an option of `counts`: only the first `count` items are kept."""
+    """A value of an option in the section `counts`: only the first `count` items are kept."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One choice of a seed. If its spots have a star, the seed chooses once for each key there.
+    """A choice of a space. Each seed chooses one of its options.
 
-    - `where`: the choice's place in the space's file, for messages. `{}` stands for the index of an
-      option: "settings.cluster.brokers[{}]".
-    - `spots`: the places that get a value. Only a choice of `together` has several.
-    - `options`: each is a tuple with one value for each spot. The options of `cluster.brokers`
-      above are ((3,), (5,)). If a value is None, the experiment is left without this key.
+    If the spots have a star, the seed chooses anew for each key for which the star stands.
+
+    - `where`: the choice's place in the space's file, for messages. For the example at the top of
+      this file it is "settings.cluster.brokers[{}]", in which `{}` stands for the index of an
+      option.
+    - `spots`: the places to which an option is written. A choice of `together` may have several
+      spots, and all other choices have one.
+    - `options`: the options, each as a tuple with one value for each spot. In the example these are
+      ((3,), (5,)). If a value is None, the experiment is left without this key.
     """
 
     where: str
@@ -86,14 +96,15 @@ class Choice:
 
 
 def choices_of(definition: SpaceDefinition, base: Item) -> tuple[tuple[Choice, ...], list[Problem]]:
-    """Return all choices of a space, in the order in which a draw makes them, and all problems.
+    """Return all choices of a space, and all problems that were found.
 
-    The paths of the problems are places in the space's file.
+    The choices have the order in which a draw makes them. The path of each problem is a place in
+    the space's file.
     """
     choices: list[Choice] = []
     problems: list[Problem] = []
-    # Counts come first, because the stars of later choices must stand only for the items that are
-    # kept.
+    # The counts come first, because they may remove items. The stars of later choices must stand
+    # only for the items that are left.
     for path, counts in definition.counts.items():
         here = f"counts.{path}"
         spot = _spot(path, base, here)
@@ -127,19 +138,21 @@ def choices_of(definition: SpaceDefinition, base: Item) -> tuple[tuple[Choice, .
 def put_option(root: Item, choice: Choice, index: int, *, key: str | int | None = None) -> None:
     """Write the option with this index into the document.
 
-    With a star, it is written at every place, or only at that of `key` if a key is given.
+    If the spots have a star, the option is written at the place of every key for which the star
+    stands. With `key`, it is written only at the place of this key.
     """
     for spot, value in zip(choice.spots, choice.options[index], strict=True):
-        # A tuple, because `places` iterates over keys of the document, which `_put` changes.
+        # `places` iterates over the keys of the document, and `_put` changes the document. So all
+        # places are put into a tuple before the first change.
         for steps in tuple(spot.places(root)):
             if key is None or spot.star is None or steps[spot.star] == key:
                 _put(root, steps, value)
 
 
 def keys_of(choice: Choice, root: Item) -> tuple[str | int | None, ...]:
-    """Return the keys of the choice's star in `root`; a seed draws an option for each key.
+    """Return the keys in `root` for which the choice's star stands.
 
-    A choice without a star has the single key None.
+    A seed draws an option for each of these keys. A choice without a star has the single key None.
     """
     spot = choice.spots[0]  # all spots of a choice have the same star
     if spot.star is None:
@@ -149,8 +162,8 @@ def keys_of(choice: Choice, root: Item) -> tuple[str | int | None, ...]:
 
 def copy_of(item: Item) -> Item:
     """Return a deep copy of a document, so that a draw can change every part of it."""
-    # Item's constructor is called directly, because `dataclasses.replace` takes five times as
-    # long, and the checks of a space copy its document thousands of times.
+    # The checks of a space copy its document thousands of times. So the constructor of Item is
+    # called directly, because `dataclasses.replace` would take five times as long.
     value = item.value
     if isinstance(value, dict):
         return Item(
@@ -166,13 +179,16 @@ def copy_of(item: Item) -> Item:
 def _choice_of_sets(
     name: str, sets: tuple[dict[str, object], ...], base: Item, problems: list[Problem]
 ) -> Choice | None:
-    """Return the choice of one entry of `together`.
+    """Return the choice that one entry of the section `together` describes.
 
-    Such an entry is a list of mappings. Each of them is an option, which sets all its paths:
+    Such an entry is a list of mappings from paths to values:
 
         quick: [{a.b: 1, a.c: 2}, {a.b: 5, a.c: 9}]
 
-    If the entry is wrong, its problem is added to `problems`, and the result is of no use.
+    Each mapping is an option. All mappings must have the same paths.
+
+    If the entry is wrong, its problems are added to `problems`. The caller must not use the result
+    then.
     """
     here = f"together.{name}"
     paths = list(dict.fromkeys(path for values in sets for path in values))
@@ -184,8 +200,9 @@ def _choice_of_sets(
             return None
         spots.append(spot)
 
-    # With a star, a seed draws an option for each key, and writes it at this key in all paths. So
-    # the star must have the same place in all of them.
+    # If the paths have a star, a seed draws an option for each key for which the star stands. It
+    # writes the option to all paths, with this key in place of the star. So the star must have the
+    # same place in all paths.
     star_places = {None if spot.star is None else spot.steps[: spot.star] for spot in spots}
     if len(star_places) > 1:
         problems.append(
@@ -205,16 +222,17 @@ def _choice_of_sets(
             problems.append(
                 problem(f"{here}[{index}].{missing[0]}", "is missing: another set of it has it")
             )
-        # `get` returns None for a missing path. This has no effect, because the problem that was
-        # added above makes the space invalid.
+        # `get` returns None for a missing path. This None is never used, because the space is
+        # refused with the problem that was added above.
         options.append(tuple(values.get(path) for path in paths))
     return Choice(where=here + "[{}]", spots=tuple(spots), options=tuple(options))
 
 
 def _spot(path: str, base: Item, here: str) -> Spot | Problem:
-    """Find a path of the space in the experiment's document; return its steps, or a problem.
+    """Return the spot of `path` in the experiment's document, or the problem of a wrong path.
 
-    `here` is the path's place in the space's file, which a problem names.
+    `here` is the place in the space's file at which the path is written. A problem names this
+    place.
     """
     head, star, tail = path.partition(f".{STAR}")
     if not star:
@@ -227,7 +245,8 @@ def _spot(path: str, base: Item, here: str) -> Spot | Problem:
     if isinstance(prefix, Problem):
         return replace(prefix, file="", path=here)
     within = _at(base, tuple(prefix))
-    # To resolve the rest of the path, the first key or index takes the place of the star.
+    # To resolve the rest of the path, the first key takes the place of the star. In a list this is
+    # the index 0.
     first = next(iter(within.value), None) if isinstance(within.value, dict) else "0"
     if first is None or not within.children():
         return problem(
@@ -240,9 +259,13 @@ def _spot(path: str, base: Item, here: str) -> Spot | Problem:
 
 
 def _count_problems(within: Item, counts: tuple[int, ...], here: str) -> Iterator[Problem]:
-    """Yield a problem for each count that is too small, or larger than the present number."""
+    """Yield a problem for each count that is too small or too large.
+
+    A count must not be larger than the number of items in the list or mapping `within`.
+    """
     parts = len(within.children())
-    # Every draw of a fault first draws a group, so at least one group must be kept.
+    # Every draw of a fault first draws a group. So at least one group must be left, but any other
+    # list or mapping may become empty.
     least = 1 if here == "counts.groups" else 0
     for index, count in enumerate(counts):
         if not least <= count <= parts:
@@ -263,7 +286,10 @@ def option_problems(base: Item, choice: Choice, index: int) -> Iterator[Problem]
 
 
 def value_shown(choice: Choice, index: int) -> str:
-    """Return an option as text for people."""
+    """Return an option as text for people: its value, or its place in the file.
+
+    An option with several values is shown by its place, because its values would be too long.
+    """
     option = choice.options[index]
     if len(option) > 1:
         return choice.at(index)
@@ -272,6 +298,7 @@ def value_shown(choice: Choice, index: int) -> str:
 
 
 def _at(root: Item, steps: Steps) -> Item:
+    """Return the item to which `steps` lead from `root`."""
     for step in steps:
         if isinstance(root.value, list) and isinstance(step, int):
             root = root.value[step]
@@ -287,7 +314,8 @@ def _put(root: Item, steps: Steps, value: object) -> None:
         if isinstance(root.value, list) and isinstance(step, int):
             root = root.value[step]
             continue
-        # A key of the file without a value (`config:`) is None here, and becomes a mapping.
+        # If the file has a key without a value, such as `config:`, the value is None here. Then it
+        # becomes a mapping.
         if not isinstance(root.value, dict):
             root.value = {}
         root = root.value.setdefault(str(step), Item(value={}))

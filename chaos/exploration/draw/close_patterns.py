@@ -1,12 +1,17 @@
-"""Patterns whose faults coincide: restarts, lost responses, lags, two faults of one role.
+"""Patterns whose faults come close to each other in time.
 
 A pattern draws several faults together. Faults that are drawn one by one seldom come close to each
-other: only once in thousands of runs does a second fault hit a broker a few milliseconds after the
-first. Here the gap between two faults may be anything from a round trip to a timeout.
+other. For example, only once in thousands of runs does a second fault hit a broker a few
+milliseconds after the first fault. In the patterns of this module, the gap between two faults may
+be as short as the round trip of a message, or as long as one of Kafka's timeouts.
 
-The argument `draw` of each function draws targets and times (see `patterns`); `after_ms` counts
-from the beginning of the pattern. `draw.target((role,))` is a target with this role, such as
-`follower-of(orders-3)`, or None if the experiment has no such node.
+Each function draws the faults of one pattern. Its argument `draw` is a FaultDraw, which draws
+targets and times:
+
+- `draw.target((role,))` draws a target with this role, such as `follower-of(orders-3)`. It returns
+  None if the experiment has no such node.
+- `draw.rng(purpose)` is a random generator. Each purpose has its own.
+- `after_ms` is the time of a fault, counted from the beginning of the pattern.
 """
 
 from chaos.experiment.structs import FaultDefinition
@@ -15,9 +20,10 @@ from chaos.exploration.draw.response_losses import draw_response_loss, loss_in_a
 from cluster.host import connection_purposes
 from protocol.api import Api
 
-# A role or a fault that occurs twice in a tuple is drawn twice as often.
+# Roles of the nodes that a pattern hits. A role that occurs twice in a tuple is drawn twice as
+# often. The same holds for the tuples in the functions below.
 _RESTARTED = ("coordinator-of", "coordinator-of", "follower-of", "broker", "member", "controller")
-_DISKLESS = ("member", "leader-member-of", "controller")  # roles without a disk to empty
+_DISKLESS = ("member", "leader-member-of", "controller")  # roles without a disk to lose
 _ON_ONE_ROLE = ("coordinator-of", "coordinator-of", "leader-of", "follower-of", "member")
 _MOST_SLOW_MS = 10_000
 """Longest delay of a slow follower's fetches."""
@@ -26,13 +32,15 @@ _MOST_SLOW_MS = 10_000
 def quick_restart(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     """Kill a process and start it again soon, up to three times.
 
-    In three of ten draws the process, if it has a disk to lose, starts on an empty one.
+    In three of ten draws a broker also loses its disk, so its new process starts with an empty
+    disk.
     """
     rng = draw.rng("restarts")
     role = rng.choice(_RESTARTED)
-    target = draw.target((role,)) or draw.coordinator()  # the experiment may lack the role
-    # A target such as `member(orders, 0)` begins with its role. A node without a disk can neither
-    # lose it nor be hit by a power loss.
+    # If the experiment has no node with the role, a coordinator is hit.
+    target = draw.target((role,)) or draw.coordinator()
+    # A target such as `member(orders, 0)` begins with its role. A member has no disk, and the only
+    # controller must not lose its disk. These nodes crash, and never lose power.
     keeps_disk = target.startswith(_DISKLESS) or rng.random() < 0.7
     kind = "crash" if target.startswith(_DISKLESS) else rng.choice(("crash", "power_loss"))
     faults, after_ms = [], 0
@@ -52,12 +60,15 @@ def quick_restart(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
 
 
 def twice_on_one_role(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
-    """Hit the holder of one role with two faults, between a round trip and a timeout apart."""
+    """Hit the holder of one role with two faults.
+
+    The second fault comes at most about a session timeout after the first.
+    """
     rng = draw.rng("twice")
     role = rng.choice(_ON_ONE_ROLE)
     target = draw.target((role,)) or draw.coordinator()
     timeout = "session.timeout.ms" if role == "member" else "broker.session.timeout.ms"
-    # The longest gap is a little longer than the timeout.
+    # The gap is at most a little longer than the timeout (1.1 times).
     gap_ms = draw.gap_ms("gap", draw.around_ms(timeout, 1.1))
     kinds: tuple[str, ...] = ("crash", "pause")
     if role != "member":
@@ -92,16 +103,20 @@ def twice_on_one_role(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
 
 
 def static_restart_in_a_rebalance(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
-    """Restart a member while its group waits for the assignment; a static member if there is any.
+    """Restart a member while its group waits for the assignment of partitions.
 
-    A static member has a `group.instance.id`, with which it keeps its place through a restart. The
-    join phase is the first half of a rebalance: members send JoinGroup. Then they send SyncGroup,
-    to get their assignment.
+    A rebalance has two halves. In the join phase, all members send JoinGroup. Then they send
+    SyncGroup, to get their assignment. The faults of this pattern are:
 
-    1. SyncGroup is slow, so that time passes between the join phase and the assignment.
-    2. An administrator removes all members. Each learns of its removal with its next heartbeat, and
-       joins again.
-    3. The member dies, and its new process joins before the old process's assignment is stored.
+    1. Messages of SyncGroup are slow, so that time passes between the join phase and the
+       assignment.
+    2. An administrator removes all members. Each member learns of its removal with its next
+       heartbeat, and joins again.
+    3. One member dies and restarts. Its new process joins before the assignment of the old process
+       is stored.
+
+    The pattern prefers groups with static members. A static member has a `group.instance.id`, with
+    which it keeps its place in the group when it restarts.
     """
     rng = draw.rng("static")
     groups = draw.experiment.groups
@@ -110,15 +125,15 @@ def static_restart_in_a_rebalance(draw: FaultDraw) -> tuple[FaultDefinition, ...
     group = rng.choice(static or several or list(groups))
     coordinator, total = f"coordinator-of({group})", groups[group].members
     delay_ms = rng.choice((500, 1_500, 4_000))
-    # The time until the join phase ends is the sum of a heartbeat interval, in which the last
-    # member learns of its removal, and the delay with which a coordinator begins the rebalance of
-    # an empty group.
+    # The time until the join phase ends is the sum of two times. Within a heartbeat interval all
+    # members learn of their removal. And in a group that has become empty, the coordinator waits
+    # for `group.initial.rebalance.delay.ms` before it begins the rebalance.
     joined_ms = (
         draw.around_ms("heartbeat.interval.ms", 1.0, group)
         + draw.experiment.cluster.config.group_initial_rebalance_delay_ms
     )
-    # Up to three restarts follow, each at most about one delay after the restart before it.
-    # SyncGroup must be slow until the last one.
+    # Up to three restarts follow. Each comes at most about one delay after the restart before it.
+    # SyncGroup must be slow until the last restart.
     slow = draw.link_fault(
         "slow",
         coordinator,
@@ -127,7 +142,7 @@ def static_restart_in_a_rebalance(draw: FaultDraw) -> tuple[FaultDefinition, ...
         args={"delay": f"{delay_ms}ms", "apis": [Api.SYNC_GROUP.label]},
     )
     faults = [slow, draw.fault("remove_members", coordinator, after_ms=20)]
-    # The member restarts one to three times.
+    # The member restarts one to three times. A group may also start without members.
     if total:
         member = f"member({group}, {rng.randrange(total)})"
         after_ms = joined_ms
@@ -140,20 +155,21 @@ def static_restart_in_a_rebalance(draw: FaultDraw) -> tuple[FaultDefinition, ...
 
 
 def slow_follower(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
-    """Delay a coordinator's follower by about the limit of the ISR, and make one more change.
+    """Make a follower of a coordinator lag, and make one more change during the lag.
 
-    A follower that lags for longer than `replica.lag.time.max.ms` leaves the ISR. During the lag
-    one of these changes comes:
+    A follower that lags for longer than `replica.lag.time.max.ms` leaves the ISR (the set of
+    in-sync replicas). Here the lag is about as long as this limit. One of these changes comes
+    during it:
 
     - Another follower is cut off.
     - The coordinator dies, moves once, or moves to and fro.
-    - Responses to AlterPartition, with which a leader changes the ISR, are lost.
+    - Responses to AlterPartition are lost. With this request a leader changes the ISR.
     """
     rng = draw.rng("lag")
     delay_ms = draw.around_ms("replica.lag.time.max.ms", rng.choice((0.1, 0.3, 0.6, 1.1)))
     lasts_ms = 1_000 + draw.length_ms()
-    # `draw.broker` may draw the coordinator itself. Then there is no link, and the fault hits
-    # nothing.
+    # `draw.broker` may draw the coordinator itself. A node has no link to itself, so the fault hits
+    # nothing then.
     slow = draw.link_fault(
         "slow",
         draw.coordinator(),
@@ -194,7 +210,7 @@ def slow_follower(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
                 for place in range(rng.randint(2, 4))
             )
             return (slow, *moves)
-        case _:  # "response": responses are lost for as long as the follower is slow
+        case _:  # "response": the loss lasts for as long as the follower is slow
             isr_change = draw.link_fault(
                 "response_loss",
                 "brokers",
@@ -208,11 +224,12 @@ def slow_follower(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
 def fenced_while_it_serves(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     """Lose a broker's heartbeats for about `broker.session.timeout.ms`.
 
-    The broker's other connections work.
+    All other messages of the broker arrive. When the timeout has passed, the controller fences the
+    broker: it counts the broker as dead. Other brokers become leaders of the broker's partitions,
+    and the ISRs shrink. But the broker still fetches and answers. When its heartbeats arrive again,
+    the controller unfences it.
 
-    The controller fences the broker (counts it as dead), and later unfences it. In between, other
-    brokers become leaders of its partitions and the ISRs shrink, while the broker still fetches and
-    answers. In half of the draws the broker also learns late of these decisions.
+    In half of the draws the broker also learns late of the controller's decisions.
     """
     rng = draw.rng("fenced")
     broker = rng.choice((draw.coordinator(), draw.broker()))
@@ -240,7 +257,11 @@ def fenced_while_it_serves(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
 
 
 def response_lost_in_a_rebalance(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
-    """Lose one response that a member needs, and have the group rebalance."""
+    """Lose responses that a member needs, while its group rebalances.
+
+    The rebalance has one of three causes: an administrator removes all members, the coordinator
+    moves, or a member dies.
+    """
     rng = draw.rng("rebalance")
     loss = loss_in_a_rebalance(draw)
     member = draw.member()
@@ -252,7 +273,7 @@ def response_lost_in_a_rebalance(draw: FaultDraw) -> tuple[FaultDefinition, ...]
 
 
 def response_lost_in_a_failover(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
-    """Lose one response of any API while a coordinator dies or moves."""
+    """Lose responses of one API while a coordinator dies or moves."""
     rng = draw.rng("failover")
     after_ms = draw.gap_ms("after", 3_000)
     loss = draw_response_loss(draw)

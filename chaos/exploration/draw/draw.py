@@ -1,9 +1,11 @@
 """`draw`: makes the experiment of a seed.
 
-1. The document of the space's base experiment is copied.
-2. The seed draws an option of each choice of the space, which is written into the copy
+A space has an experiment without faults (the base), and choices such as `cluster.brokers: [3, 5]`.
+
+1. The document of the base experiment is copied.
+2. The seed draws an option of each choice. The options are written into the copy
    (`draw.choices`).
-3. The seed draws a plan of faults.
+3. The seed draws a plan of faults (`draw.drawn_faults`).
 
 The result is an experiment like one from a file, and must pass the same checks.
 """
@@ -24,16 +26,21 @@ from chaos.exploration.space import Space
 from cluster.host.randomness import stream
 
 OptionKey = tuple[str, str | int | None]
-"""Names one draw: the `where` of a choice, and the key for which its star stands (or None)."""
+"""Name of one draw of an option: the `where` of the choice, and a key in place of its star.
+
+The path of a choice may have a star, such as `groups.*.members`. A seed then draws an option for
+each key that the star stands for. The key is None if the path has no star.
+"""
 
 
 def draw(space: Space, seed: int) -> Experiment:
-    """Return the experiment of `seed` in `space`. It is the same in every process.
+    """Return the experiment of `seed` in `space`. Every process draws the same experiment.
 
     Raises: ExperimentError if the experiment is invalid. This is rare: `load_space` has checked
     every option and every pair of options, so only a combination of three or more can be invalid.
     """
-    # `taken` says where each drawn value comes from, so that a problem can name the space's file.
+    # `taken` says which place in the space's file each drawn value comes from. So a problem can
+    # name this place.
     experiment, taken = draw_cluster(space, seed)
     experiment = msgspec.structs.replace(
         experiment, faults=draw_faults(space.faults, experiment, seed)
@@ -63,12 +70,12 @@ def draw_cluster(
 ) -> tuple[Experiment, dict[str, str]]:
     """Return the experiment of a seed without its faults, and the origin of each drawn value.
 
-    The origins are places in the space's file: {"cluster.brokers": "settings.cluster.brokers[1]"}.
-    The experiment is not checked.
+    The origin is a place in the space's file. For example, {"cluster.brokers":
+    "settings.cluster.brokers[1]"} means that the number of brokers is the second option of this
+    setting. The experiment is not checked.
 
-    - `options`: draws whose result is fixed. Instead of a drawn option, the option with this index
-      is used.
-    - `name_seed`: the number at the end of the experiment's name; None: `seed`.
+    - `options`: choices that are not drawn, each with the index of the option to use instead.
+    - `name_seed`: the number at the end of the experiment's name; by default it is `seed`.
     """
     document = copy_of(space.base)
     taken = _choose(space, document, seed, options)
@@ -80,18 +87,18 @@ def draw_cluster(
 def _choose(
     space: Space, document: Item, seed: int, options: Mapping[OptionKey, int]
 ) -> dict[str, str]:
-    """Write the drawn values into `document`; return the origin of each, see `draw_cluster`."""
+    """Write the drawn values into `document`; return the origin of each (see `draw_cluster`)."""
     taken = {}
     for choice in space.choices:
         for key in keys_of(choice, document):
             index = options.get((choice.where, key))
             if index is None:
-                # Each choice and key has its own random stream, so that a change of one choice does
-                # not change the others.
+                # Each choice and key has its own random stream. So if somebody changes one choice
+                # of a space, a seed still draws the same options of all other choices.
                 rng = stream(seed, "choice", choice.where, *(() if key is None else (key,)))
                 index = rng.randrange(len(choice.options))
             put_option(document, choice, index, key=key)
-            # The path in the experiment has the key in place of the star.
+            # `taken` has the path in the experiment, with the key in place of the star.
             for spot in choice.spots:
                 taken[spot.path if key is None else spot.path.replace("*", str(key), 1)] = (
                     choice.at(index)
@@ -101,7 +108,8 @@ def _choose(
 
 def _place_of(path: str, taken: dict[str, str]) -> str:
     """Return the place in the space's file from which the value at an experiment's path comes."""
-    # Drawn values that are, or contain, the value at `path`. The longest path is the nearest one.
+    # Several drawn values may contain the value at `path`. The one with the longest path was drawn
+    # last, so the value comes from it. If there is none, the value comes from the base experiment.
     drawn_above = [drawn for drawn in taken if path.startswith(drawn)]
     return taken[max(drawn_above, key=len)] if drawn_above else f"experiment.{path}"
 

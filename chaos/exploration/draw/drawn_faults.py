@@ -1,14 +1,15 @@
 """`draw_faults`: draws the plan of a seed.
 
-1. From the kinds of faults that the space allows, the seed keeps some by chance.
-2. It draws one fault after the other, each some time after the one before, until the window (the
-   period in which faults may begin) is over. Instead of a single fault it may draw a pattern, which
-   is a combination of several (`patterns`).
-3. For each fault it draws what the kind needs: a target such as `broker(0)`, a duration, arguments.
-   A fault of links, such as a cut, has two ends instead of a target.
+1. A space lists kinds of faults, and patterns, which are combinations of faults (`patterns`). The
+   seed keeps some of them by chance.
+2. The seed draws one kind or pattern after the other. Each begins some time after the one before.
+   This ends with the window, which is the period in which faults may begin.
+3. For each fault the seed draws what its kind needs: a target such as `broker(0)`, a duration,
+   arguments. A fault of links, such as a cut, has two ends instead of a target.
 
-Each thing is drawn from a random generator of its own (`fault_draw`), so another duration of one
-fault does not change the others. Every drawn fault is valid in an experiment file.
+Each of these values is drawn from a random generator of its own (`fault_draw`). So if a change of
+the code gives one fault another duration, the other faults stay the same. Every drawn fault is
+valid in an experiment file.
 """
 
 from collections.abc import Sequence
@@ -46,26 +47,30 @@ from protocol.api import Api
 
 _Word = TypeVar("_Word")
 MAX_FAULTS = 200
-"""A seed draws no more faults than this, even in a space with a long window and short gaps."""
+"""Number of faults at which a draw ends, even if the window of the space is longer."""
 ONE_WAY = 0.3
-"""Share of the link faults that affect one direction only."""
+"""Share of the faults of links that affect only one direction."""
 SOME_PURPOSES = 0.2
-"""Share of the link faults that affect only connections with one or two purposes."""
+"""Share of the faults of links that affect only connections with one or two purposes."""
 SOME_APIS = 0.15
-"""Share of the link faults not limited to purposes that affect only one or two APIs."""
+"""Share of the faults of links, among those for all purposes, that affect only one or two APIs."""
 BETWEEN_ZOOKEEPERS = 0.25
-"""Share of the link faults between two ZooKeeper servers, if there is an ensemble."""
+"""Share of the faults of links that are between two ZooKeeper servers, if there are such servers."""
 TO_ZOOKEEPER = 0.4
-"""Share of the link faults between a ZooKeeper server and clients, if there is an ensemble."""
+"""Share of the faults of links that are between ZooKeeper servers and clients."""
 _NEW_TOPICS = ("new-0", "new-1")
-"""Topics of `create_topic` that no experiment defines."""
+"""Names of topics that the fault `create_topic` creates, and that no experiment defines."""
 _NEW_PARTITIONS = (None, None, 0, 1, 2, 5, 9)
-"""Numbers of partitions of `create_topic`; None leaves the number out, and 0 is refused."""
-# The delays of the fault `slow`, and its jitters (limits of an additional random delay).
+"""Numbers of partitions that the fault `create_topic` requests.
+
+None leaves the number out. A broker refuses a topic with 0 partitions.
+"""
+# The delays of the fault `slow`, and its jitters. A jitter is the maximum of an additional random
+# delay.
 _DELAYS = ("2ms", "20ms", "200ms", "1s", "3s")
 _JITTERS = ("0s", "5ms", "500ms")
-# A link fault may be limited to some connections (by purpose) or to some requests (by API). Each
-# constant below has the purposes and the APIs that exist between two kinds of nodes.
+# A fault of links may be limited to the connections with some purposes, or to the requests of some
+# APIs. Each constant below has the purposes and the APIs that exist between two kinds of nodes.
 _CONTROLLER_LINKS = (
     (
         connection_purposes.BROKER_HEARTBEAT,
@@ -130,7 +135,7 @@ def draw_faults(
 
 
 def draw_one(draw: FaultDraw, weights: dict[str, int]) -> tuple[FaultDefinition, ...]:
-    """Draw a kind of fault or a pattern by their weights; return its faults."""
+    """Draw a kind of fault or a pattern by the weights of their names; return its faults."""
     name = draw.rng("kind").choices(list(weights), list(weights.values()))[0]
     if name in PATTERNS:
         return PATTERNS[name].draw(draw)
@@ -140,9 +145,9 @@ def draw_one(draw: FaultDraw, weights: dict[str, int]) -> tuple[FaultDefinition,
 def _kept(space: FaultSpace, seed: int) -> dict[str, int]:
     """Return the faults and patterns that this seed keeps, with their weights.
 
-    A seed keeps only a part of the space's kinds, so that it draws each of these often. Whether a
-    name is kept does not depend on the other names, so a new name in the space changes nothing for
-    them. If by chance no name is kept, one is drawn.
+    A seed keeps only some of the space's names, so that it draws each of these often. Whether a
+    name is kept does not depend on the other names. So if the space gets a new name, each seed
+    keeps the same old names as before. If a seed would keep no name at all, it draws one.
     """
     weights = {**space.kinds, **space.patterns}
     kept = {
@@ -150,7 +155,7 @@ def _kept(space: FaultSpace, seed: int) -> dict[str, int]:
         for name, weight in weights.items()
         if stream(seed, "kept", name).random() < space.kept
     }
-    # If `kept` is empty, the second mapping is returned: one drawn name with its weight.
+    # If `kept` is empty, the mapping after `or` is returned: one drawn name with its weight.
     return kept or {(only := stream(seed, "kept").choice(list(weights))): weights[only]}
 
 
@@ -184,10 +189,11 @@ def _single(draw: FaultDraw, kind: FaultKind) -> tuple[FaultDefinition, ...]:
 def _topic_creation(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     """Draw the creation of a topic; no fault if a group would read the new topic.
 
-    In half of the draws it is a topic that the experiment defines but nobody uses, if there is one.
-    It exists already, unless another fault has deleted it.
+    If the experiment defines topics that nobody uses, half of the draws name such a topic. It
+    exists already, so the creation is refused, unless another fault has deleted the topic.
     """
     experiment = draw.experiment
+    # A group with a black list reads all topics that are not on the list, and so the new one, too.
     if any(group.topic_filter == "black_list" for group in experiment.groups.values()):
         return ()
     rng = draw.rng("topic")
@@ -195,7 +201,7 @@ def _topic_creation(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     existing = [topic for topic in experiment.topics if topic not in used]
     names = existing if existing and rng.random() < 0.5 else _NEW_TOPICS
     args: dict[str, Any] = {"topic": rng.choice(names)}
-    # Arguments that are left out have the brokers' defaults.
+    # If an argument is left out, the brokers take their default.
     partitions = draw.rng("partitions").choice(_NEW_PARTITIONS)
     if partitions is not None:
         args["partitions"] = partitions
@@ -229,7 +235,8 @@ def _args(draw: FaultDraw, kind: FaultKind, target: str) -> dict[str, Any]:
         return draw.disk()
     if kind.args_type is MachineCutArgs and draw.chance("one_way", ONE_WAY):
         return {"direction": "one_way"}
-    # A new leader can be named only for a single partition, because it must be a replica of it.
+    # The new leader must be a replica of the partition. So it is named only if the target is a
+    # single partition, and not a coordinator or all partitions.
     if kind.args_type is MoveArgs and role == "leader-of" and draw.chance("to", 0.3):
         partition = parse_partition(argument)
         if partition is not None:
@@ -241,7 +248,7 @@ def _args(draw: FaultDraw, kind: FaultKind, target: str) -> dict[str, Any]:
 
 
 def _offsets_args(draw: FaultDraw, kind: FaultKind, group: str) -> dict[str, Any]:
-    """Draw the arguments of an order about a group's offsets: a topic, and a reset's new offset."""
+    """Draw the arguments of an administrator's order to delete or to reset a group's offsets."""
     args: dict[str, Any] = {}
     if draw.chance("one topic", 0.3):
         args["topic"] = draw.rng("topic").choice(draw.experiment.groups[group].topics)
@@ -258,7 +265,8 @@ def _offsets_args(draw: FaultDraw, kind: FaultKind, group: str) -> dict[str, Any
 def _link_fault(draw: FaultDraw, kind: FaultKind) -> FaultDefinition:
     """Draw a fault of links: its ends, its duration and its arguments."""
     from_, to, links = _ends(draw)
-    # In a fault that affects only one direction, the order of the ends matters.
+    # The ends are swapped in half of the draws, because a fault may affect only the direction from
+    # the first end to the second.
     if draw.chance("swapped", 0.5):
         from_, to = to, from_
     return FaultDefinition(
@@ -272,11 +280,11 @@ def _link_fault(draw: FaultDraw, kind: FaultKind) -> FaultDefinition:
 
 
 _Links = tuple[tuple[str, ...], tuple[Api, ...]]
-"""Purposes of connections, and APIs of requests."""
+"""The purposes of the connections between two nodes, and the APIs of their requests."""
 
 
 def _ends(draw: FaultDraw) -> tuple[str, str, _Links]:
-    """Draw two ends of a link; return them with the purposes and requests between them."""
+    """Draw two ends of links; return them, with the purposes and APIs that exist between them."""
     rng = draw.rng("ends")
     if zookeeper_ids(draw.experiment):
         ends = _ends_at_zookeeper(draw)
@@ -308,23 +316,26 @@ def _ends(draw: FaultDraw) -> tuple[str, str, _Links]:
 def _ends_at_zookeeper(draw: FaultDraw) -> tuple[str, str, _Links] | None:
     """Draw two ends, one of which is a ZooKeeper server or all ZooKeeper servers.
 
-    Return None by chance in some of the draws. The caller then draws a link between other nodes.
+    Some of the draws return None. The caller then draws a link between other nodes.
     """
     rng = draw.rng("ensemble")
-    # One number from 0 to 1 decides. In the first BETWEEN_ZOOKEEPERS of this range the link is
-    # between two servers, in the next TO_ZOOKEEPER it is to clients, above that it is another link.
+    # One random number between 0 and 1 decides about the link. If it is below BETWEEN_ZOOKEEPERS,
+    # the link is between two servers. In the next part of the range, which has the length
+    # TO_ZOOKEEPER, the link is to clients. In the rest of the range the result is None.
     drawn = rng.random()
-    # The caller has checked that there is an ensemble. The fallbacks are for the type checker.
+    # The caller has checked that there are ZooKeeper servers. So the draws of a server never return
+    # None, and each `or "zookeepers"` is only for the type checker.
     server = rng.choice(("zookeeper-leader", draw.zookeeper_server() or "zookeepers"))
     if drawn < BETWEEN_ZOOKEEPERS:
         other = rng.choice(("zookeepers", draw.zookeeper_server("other server") or "zookeepers"))
-        # If the two ends are equal or there is only one server, a link to clients is drawn below.
+        # If both ends are the same, or there is only one server, the code below draws a link to
+        # clients instead.
         if other != server and len(zookeeper_ids(draw.experiment)) > 1:
             return server, other, _ENSEMBLE_LINKS
     if drawn < BETWEEN_ZOOKEEPERS + TO_ZOOKEEPER:
         group = draw.zookeeper_group()
         member = draw.zookeeper_member("to")
-        # A single member is drawn three times as often as all clients or all members.
+        # A single member is drawn three times as often as all clients, or all members of the group.
         clients = ["clients", f"members({group})", *([] if member is None else [member] * 3)]
         return rng.choice((server, "zookeepers")), rng.choice(clients), _ZOOKEEPER_LINKS
     return None

@@ -1,10 +1,12 @@
 """FaultDraw: draws what a fault needs, such as its target and its duration.
 
-Each thing is drawn from a random generator of its own, which is seeded with the seed, the number of
-the fault and a word for the purpose ("target", "length"). So if the code draws one more thing for
-one purpose, the values of all other purposes stay as they were.
+Each value is drawn from a random generator of its own. The state of this generator depends on three
+things: the seed, the number of the fault, and a word for the purpose, such as "target" or "length".
+So if a change of the code draws one more value for one purpose, the values for all other purposes
+stay the same.
 
-A target is written as in an experiment file: `leader-of(orders-3)`.
+A target is written as in an experiment file. For example, `leader-of(orders-3)` is the broker that
+leads partition 3 of the topic `orders`.
 """
 
 from collections.abc import Sequence
@@ -45,17 +47,22 @@ _ROLES = {
     "machine": 2,
     "machine-of": 3,
 }
-"""How often each role is drawn as a target, compared with the other roles that a fault accepts."""
+"""Weight of each role in the draw of a target. A fault accepts only some of the roles.
+
+The names of the roles are those of an experiment file.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultDraw:
-    """The draws of one fault, or of all faults of one pattern, in a seed.
+    """Draws the values of one fault, or of all faults of one pattern (a combination of faults).
 
-    - `index`: the number of this fault or pattern in the seed.
-    - `at_ms`: its time after the steady state. In the methods, `after_ms` counts from this time.
+    - `index`: the number of this fault or pattern among those of the seed.
+    - `at_ms`: the time of this fault or pattern, counted from the steady state. In the methods,
+      `after_ms` counts from `at_ms`.
 
-    Every call with the same purpose draws the same value: `group()` always returns the same group.
+    Every call of a method with the same purpose returns the same value. For example, `group()`
+    always returns the same group.
     """
 
     experiment: Experiment
@@ -65,7 +72,7 @@ class FaultDraw:
     at_ms: int
 
     def rng(self, purpose: str) -> Random:
-        """Return the stream of one purpose."""
+        """Return the random generator of one purpose, in the state before its first value."""
         return stream(self.seed, "fault", self.index, purpose)
 
     def chance(self, purpose: str, share: float) -> bool:
@@ -86,8 +93,8 @@ class FaultDraw:
     def coordinator(self) -> str:
         """Return the coordinator of the fault's group as a target.
 
-        A group on ZooKeeper has no coordinator. Then the method draws another group that has one,
-        and if no group has one, a broker.
+        A group on ZooKeeper has no coordinator. If the fault's group is such a group, the method
+        draws another group. If no group of the experiment has a coordinator, it draws a broker.
         """
         group, coordinated = self.group(), coordinated_groups(self.experiment)
         if group not in coordinated:
@@ -97,7 +104,7 @@ class FaultDraw:
         return f"coordinator-of({group})"
 
     def member(self, purpose: str = "member") -> str | None:
-        """Draw a member of the fault's group; None if that group has no members."""
+        """Draw a member of the fault's group; None if this group has no members."""
         total = self.experiment.groups[self.group()].members_total
         return f"member({self.group()}, {self.rng(purpose).randrange(total)})" if total else None
 
@@ -107,13 +114,16 @@ class FaultDraw:
         return self.rng("ZooKeeper group").choice(groups) if groups else None
 
     def zookeeper_member(self, purpose: str = "member") -> str | None:
-        """Draw a member of `zookeeper_group`; None if there is no such group or member."""
+        """Draw a member of the group that `zookeeper_group` draws.
+
+        Return None if there is no group on ZooKeeper, or if the group has no members.
+        """
         group = self.zookeeper_group()
         total = 0 if group is None else self.experiment.groups[group].members_total
         return f"member({group}, {self.rng(purpose).randrange(total)})" if total else None
 
     def zookeeper_server(self, purpose: str = "server") -> str | None:
-        """Draw a server of the ensemble; None if there is no ensemble."""
+        """Draw a ZooKeeper server; None if the experiment has no such servers."""
         servers = zookeeper_ids(self.experiment)
         return f"zookeeper({self.rng(purpose).choice(servers)})" if servers else None
 
@@ -122,17 +132,18 @@ class FaultDraw:
         return f"broker({self.rng(purpose).choice(self.broker_ids)})"
 
     def partition(self) -> str:
-        """Draw a partition; in half of the draws it is one of `__consumer_offsets`."""
+        """Draw a partition. In half of the draws it is a partition of `__consumer_offsets`."""
         rng = self.rng("partition")
         sizes = {name: topic.partitions for name, topic in self.experiment.topics.items()}
         internal = internal_topics(self.experiment)
         if TRANSACTION_STATE in internal:
-            # The value of an internal topic is (number of partitions, replication factor).
+            # Each value of `internal` is a tuple (number of partitions, replication factor).
             sizes[TRANSACTION_STATE] = internal[TRANSACTION_STATE][0]
         offsets = internal[CONSUMER_OFFSETS][0]
-        # In half of the draws, or always if there is no other topic.
+        # `sizes` has all topics but `__consumer_offsets`. If it is empty, `__consumer_offsets` is
+        # drawn in any case.
         drawn = CONSUMER_OFFSETS if rng.random() < 0.5 or not sizes else rng.choice(list(sizes))
-        # `sizes` lacks `__consumer_offsets`, because it has a share of its own (above).
+        # `offsets`, the number of partitions of `__consumer_offsets`, is the default of `get`.
         return f"{drawn}-{rng.randrange(sizes.get(drawn, offsets))}"
 
     def target(self, roles: Sequence[str], purpose: str = "target") -> str | None:
@@ -159,7 +170,8 @@ class FaultDraw:
         if server is not None:
             known |= {"zookeeper": server, "zookeeper-leader": "zookeeper-leader"}
         if self.group() in zookeeper_groups(self.experiment):
-            # The fault's group has no coordinator, so the drawn one is that of another group.
+            # The fault's group is on ZooKeeper and has no coordinator, so `coordinator()` has drawn
+            # the coordinator of another group, or a broker.
             del known["coordinator-of"]
         if self.replicas_of(partition) > 1:
             known["follower-of"] = f"follower-of({partition})"
@@ -177,7 +189,7 @@ class FaultDraw:
         return known
 
     def layout(self) -> MachineLayout | None:
-        """Return the layout, the nodes of each machine; None if the experiment has no machines."""
+        """Return which nodes run on each machine; None if the experiment has no machines."""
         return machine_layout(self.experiment)
 
     def replicas_of(self, partition: str) -> int:
@@ -202,25 +214,29 @@ class FaultDraw:
     def around_ms(self, timeout: str, factor: float, group: str | None = None) -> int:
         """Return `factor` times a timeout of the experiment, but at most the space's `longest`.
 
-        `group`: the group whose consumers have the timeout; default: the fault's group.
+        - `timeout`: the timeout's name in Kafka, such as "session.timeout.ms".
+        - `group`: the group whose consumers have this timeout; by default the fault's group.
         """
         around_ms = int(timeout_ms(timeout, self.experiment, group or self.group()) * factor)
         return max(1, min(around_ms, microseconds(self.space.longest) // MS))
 
     def gap_ms(self, purpose: str, longest_ms: int) -> int:
-        """Draw a gap from 1 ms to `longest_ms`; each power of two is equally likely."""
+        """Draw a gap from 1 ms to `longest_ms`. Short gaps are as likely as long ones.
+
+        More precisely, a gap from 1 to 2 ms is as likely as one from 2 to 4 ms, or 4 to 8 ms.
+        """
         rng = self.rng(purpose)
-        # First a power of two is drawn, such as 16, then a value from it up to the next one: 16 to
-        # 31.
+        # First a power of two is drawn, such as 16. Then a value is drawn from this power up to the
+        # next power, such as 16 to 31.
         exponent = rng.randrange(max(1, longest_ms).bit_length())
         return min(longest_ms, rng.randrange(1 << exponent, 2 << exponent))
 
     def restart_ms(self, purpose: str = "restart") -> int:
-        """Draw the time from a kill to the restart, if the restart is quick: 100 ms to 3 s."""
+        """Draw the time from a kill to a quick restart: 100 ms to 3 s."""
         return self.rng(purpose).choice((100, 300, 1_000, 3_000))
 
     def disk(self, purpose: str = "disk") -> dict[str, Any]:
-        """Draw whether a killed broker loses its disk; return this as arguments of the fault."""
+        """Draw whether a killed broker loses its disk; return the fault's arguments for this."""
         return {"disk": "empty"} if self.chance(purpose, self.space.empty_disks) else {}
 
     def duration(self) -> str | None:

@@ -1,8 +1,8 @@
 """Draws which nodes die in a run and never restart.
 
 Such a loss must not make a run fail by itself. So each group keeps at least one of the members that
-start with the cluster. A broker is lost only if every partition has a replica to spare: more
-replicas than its `min.insync.replicas`.
+start with the cluster. And a broker is lost only if every partition can do without one replica,
+because it has more replicas than its `min.insync.replicas`.
 """
 
 from chaos.experiment.structs import Experiment, FaultDefinition, internal_topics, microseconds
@@ -12,13 +12,13 @@ from cluster.host.randomness import stream
 from protocol.ids import TRANSACTION_STATE
 
 _LOST_ROLES = ("a broker", "members", "both")
-"""What a seed with losses loses; each is equally likely."""
+"""The nodes that a seed with losses loses: a broker, some members, or both. Each is as likely."""
 
 
 def draw_losses(
     space: FaultSpace, experiment: Experiment, seed: int
 ) -> tuple[FaultDefinition, ...]:
-    """Return a `node_loss` for each node that a seed loses; most seeds lose none."""
+    """Return a fault `node_loss` for each node that a seed loses; most seeds lose no node."""
     rng = stream(seed, "lost")
     if rng.random() >= space.lost:
         return ()
@@ -44,7 +44,7 @@ def draw_losses(
 def may_lose_a_broker(experiment: Experiment) -> bool:
     """Return True if every partition keeps enough in-sync replicas after the loss of a broker."""
     config = experiment.cluster.config
-    # For each topic: how many of its replicas it can do without.
+    # `spare` has one number for each topic: how many replicas the topic can do without.
     spare = []
     for name, (_, replicas) in internal_topics(experiment).items():
         is_transaction_state = name == TRANSACTION_STATE
@@ -55,6 +55,7 @@ def may_lose_a_broker(experiment: Experiment) -> bool:
         )
         spare.append(replicas - min_isr)
     for topic in experiment.topics.values():
+        # A topic without a setting of its own has the setting of the cluster.
         topic_min_isr = topic.config.min_insync_replicas
         min_isr = config.min_insync_replicas if topic_min_isr is None else topic_min_isr
         spare.append(topic.replication_factor - min_isr)

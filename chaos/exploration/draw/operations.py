@@ -1,12 +1,13 @@
 """Operations: drawn rollouts and scalings of a group.
 
-A rollout replaces each member of a group by a successor, as a deploy of a new version does. A
-scaling changes the number of members. Most arguments have names known from Kubernetes:
-`max_surge`, for example, is how many successors may run in addition to all members.
+A rollout replaces each member of a group by a successor, as the deploy of a new version does. A
+scaling changes the number of members. Most arguments of these operations have their names from
+Kubernetes. For example, `max_surge` is the number of successors that may run in addition to all
+members.
 
-The start-up time of a successor is drawn around the session timeout. It makes a difference whether
-the successor joins before or after the session of its predecessor has ended. All times are so short
-that the operation ends within the run.
+The start-up time of a successor is often near the session timeout, because it makes a difference
+whether the successor joins before or after the session of its predecessor has ended. All times are
+so short that the operation ends within the run.
 """
 
 from random import Random
@@ -19,11 +20,11 @@ from chaos.faults.registry import FAULT_KINDS
 from chaos.faults.rollouts import RolloutFault, ScaleFault
 
 _QUICK_MS = (100, 500, 1_000, 3_000)
-"""Times that a successor takes to start, well below a session timeout."""
+"""Start-up times of a successor that are far shorter than a session timeout."""
 _SESSIONS = (0.5, 0.9, 1.1, 1.5)
-"""Start-up times as multiples of the session timeout."""
+"""Start-up times of a successor near the session timeout, as multiples of this timeout."""
 _GRACE_MS = (1, 200, 2_000, 30_000)
-"""Grace periods: times from the stop of a member to its kill."""
+"""Grace periods. A member is asked to stop, and is killed if it still runs after this time."""
 _READY_AFTER_MS = (0, 0, 1_000, 5_000)
 """Times from a successor's start until it counts as available; 0 is drawn half of the time."""
 _EVERY_MS = (1, 500, 3_000)
@@ -31,19 +32,22 @@ _EVERY_MS = (1, 500, 3_000)
 RANGE = 0.3
 """Share of rollouts whose start-up time is a range."""
 KILLS = 0.3
-"""Share of operations that kill members instead of stopping them within a grace period."""
+"""Share of operations that kill members at once, instead of stopping them."""
 BATCHES = 0.3
 """Share of rollouts that replace members in batches."""
 STARTED = 0.3
 """Share of rollouts that go on when a successor has started, without waiting for its join."""
 PARTIAL = 0.2
-"""Share of rollouts that replace only the members from some index on (StatefulSet: `partition`)."""
-BROKEN = 0.15
-"""Share of rollouts in which, from some successor on, the new version does not start."""
-_DEADLINES_MS = (3_000, 10_000)
-"""If the new version does not start, the rollout fails after so long without progress.
+"""Share of rollouts that replace only the members from some index on.
 
-The times are short, so that it fails within the run.
+In a StatefulSet of Kubernetes the setting `partition` has this effect.
+"""
+BROKEN = 0.15
+"""Share of rollouts in which the new version does not start, from some successor on."""
+_DEADLINES_MS = (3_000, 10_000)
+"""Times without progress after which a rollout fails whose new version does not start.
+
+These times are short, so that the rollout fails within the run.
 """
 
 
@@ -88,7 +92,8 @@ def _rollout(draw: FaultDraw) -> dict[str, Any]:
     group = draw.experiment.groups[draw.group()]
     surge = rng.randint(0, group.spare_members)
     args: dict[str, Any] = {
-        # 0 is drawn only with a surge, because without a surge no member could be replaced.
+        # The number of members that may be missing at a time. 0 is drawn only with a surge, because
+        # with neither of them no member could be replaced.
         "max_unavailable": rng.choice((1, 1, 2, "50%", "100%", 0) if surge else (1, 1, 2, "100%")),
         "start_up": _start_up(draw, rng),
     }
@@ -104,8 +109,8 @@ def _rollout(draw: FaultDraw) -> dict[str, Any]:
     ready_after_ms = rng.choice(_READY_AFTER_MS)
     if ready_after_ms:
         args["ready_after"] = length_text(ready_after_ms)
-    # A rollout fails if it makes no progress for this time. `at_deadline` decides what it does
-    # then.
+    # A rollout fails if it makes no progress for this time. Then `at_deadline` decides whether the
+    # rollout stops where it is, or replaces the successors by the old version.
     args["progress_deadline"] = "30s"
     if rng.random() < BROKEN:
         args["broken_from"] = rng.randrange(group.members_total)
@@ -127,6 +132,7 @@ def _start_up(draw: FaultDraw, rng: Random) -> str | list[str]:
         start_up_ms = rng.choice(_QUICK_MS)
     else:
         start_up_ms = draw.around_ms("session.timeout.ms", rng.choice(_SESSIONS))
+    # In a range, the fault draws the start-up time of each successor between the two times.
     if rng.random() < RANGE:
         return [length_text(start_up_ms), length_text(2 * start_up_ms)]
     return length_text(start_up_ms)

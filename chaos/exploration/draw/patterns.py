@@ -1,12 +1,14 @@
 """Patterns: combinations of faults that would come together only rarely if drawn one by one.
 
-For example, `move_during_rebalance` kills a member, and moves the coordinator of its group during
-the rebalance that follows. Each function below draws the faults of one pattern, and `PATTERNS`
-lists them; a new pattern needs one of each.
+For example, the pattern `move_during_rebalance` kills a member of a group, and moves the group's
+coordinator during the rebalance that follows.
 
-What a function needs it draws from `draw`, a FaultDraw: a coordinator, a member, a length of time.
-`draw.rng(purpose)` is a random generator for one purpose. In all times `after_ms` counts from the
-beginning of the pattern.
+Each function below draws the faults of one pattern. PATTERNS has an entry with the name and the
+meaning of each pattern. So a new pattern needs a function and an entry.
+
+The argument `draw` of each function is a FaultDraw. It draws what the function needs, such as a
+coordinator, a member or a length of time. `draw.rng(purpose)` is a random generator for one
+purpose. `after_ms` is the time of a fault, counted from the beginning of the pattern.
 """
 
 from collections.abc import Callable
@@ -40,15 +42,19 @@ Faults = tuple[FaultDefinition, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """A named combination of faults. `doc` is its meaning in a few words."""
+    """A named combination of faults.
+
+    - `doc`: the meaning of the pattern, in a few words.
+    - `draw`: the function that draws its faults.
+    """
 
     name: str
     doc: str
     draw: Callable[[FaultDraw], Faults]
 
 
-# Each function below draws the faults of the pattern of the same name. `doc` in PATTERNS says what
-# the pattern is. A docstring here only adds to that.
+# Each function below draws the faults of the pattern of the same name. The pattern's entry in
+# PATTERNS says in `doc` what the pattern is. A docstring here only adds to this text.
 
 
 def _isolated_coordinator(draw: FaultDraw) -> Faults:
@@ -59,8 +65,8 @@ def _isolated_coordinator(draw: FaultDraw) -> Faults:
 
 
 def _coordinator_without_controller(draw: FaultDraw) -> Faults:
-    # "hears" seeds the random generator of this draw. It no longer fits, but with another word the
-    # plans of all seeds would change.
+    # The random generator of this draw is seeded with the word "hears". The word no longer fits
+    # what is drawn, but with another word the plans of all seeds would change.
     cuts_to_coordinator = draw.chance("hears", 0.5)
     ends = (
         ("controller", draw.coordinator())
@@ -71,7 +77,8 @@ def _coordinator_without_controller(draw: FaultDraw) -> Faults:
 
 
 def _coordinator_without_clients(draw: FaultDraw) -> Faults:
-    # The move is drawn as half of another length, so that it mostly comes before the cut ends.
+    # The time of the move is half of another drawn length. So the move mostly comes before the cut
+    # ends.
     return (
         draw.link_fault("cut", draw.coordinator(), "clients", lasts_ms=draw.length_ms()),
         draw.fault("leadership_move", draw.coordinator(), after_ms=draw.length_ms("move") // 2),
@@ -93,15 +100,19 @@ def _rolling_restart(draw: FaultDraw) -> Faults:
 
 
 def _swizzle_clog(draw: FaultDraw) -> Faults:
-    """Clog brokers one by one (all their messages wait), and unclog them in another order."""
+    """Clog brokers one by one, and unclog them in another order.
+
+    While a broker is clogged, all messages from and to this broker wait.
+    """
     rng = draw.rng("swizzle")
     nodes = [f"broker({broker})" for broker in draw.broker_ids]
     nodes = rng.sample(nodes, rng.randint(1, len(nodes)))
-    # Each half of the span needs at least one millisecond, from which `randrange` can draw.
+    # `randrange` needs at least one millisecond in each half of the span to draw from.
     span_ms = max(2, draw.length_ms())
     faults = []
     for node in nodes:
-        # All clogs begin in the first half of the span and end in the second, so that they overlap.
+        # Each clog begins in the first half of the span and ends in the second half. So all clogs
+        # overlap.
         begin_ms = rng.randrange(span_ms // 2)
         end_ms = rng.randrange(span_ms // 2, span_ms) + 1
         faults.append(
@@ -125,12 +136,15 @@ def _paused_past_a_timeout(draw: FaultDraw) -> Faults:
 
 
 def _next_coordinator_too(draw: FaultDraw) -> Faults:
-    """Hit the coordinator, and then its successor, about as soon as one can be elected."""
+    """Hit the coordinator, and then its successor about as soon as it can have been elected.
+
+    The controller elects a successor when the session of the first broker has ended.
+    """
     later_ms = draw.around_ms("broker.session.timeout.ms", draw.rng("later").choice((1.0, 1.2)))
     kind = draw.rng("kind").choice(("crash", "pause"))
     lasts_ms = draw.length_ms()
-    # Both faults have the target `coordinator-of(GROUP)`. The second one hits the broker that is
-    # coordinator by then.
+    # Both faults have the target `coordinator-of(GROUP)`. The second fault hits the broker that is
+    # the coordinator at the time of this fault.
     return tuple(
         draw.fault(kind, draw.coordinator(), after_ms=place * later_ms, lasts_ms=lasts_ms)
         for place in range(2)
@@ -150,11 +164,12 @@ def _move_during_rebalance(draw: FaultDraw) -> Faults:
     """Kill a member, and move the coordinator during the rebalance that this causes."""
     rng = draw.rng("move")
     member = draw.member()
-    if member is None:
+    if member is None:  # the group has no members, so only the coordinator can be moved
         return (draw.fault("leadership_move", draw.coordinator()),)
     down_ms = draw.length_ms()
-    # The group rebalances when the dead member restarts, or when its session ends if that is
-    # earlier.
+    # The group rebalances when the dead member restarts, or when its session ends, whichever comes
+    # first. In half of the draws the move comes after the restart, in the other half at about the
+    # end of the session.
     after_ms = down_ms + rng.choice((5, 30, 150, 1_000))
     if rng.random() < 0.5:
         after_ms = draw.around_ms("session.timeout.ms", rng.choice((0.95, 1.0, 1.05)))
@@ -179,13 +194,15 @@ def _members_one_by_one(draw: FaultDraw) -> Faults:
 def _orders_for_an_empty_group(draw: FaultDraw) -> Faults:
     """Empty a group, then let an administrator reset or delete its offsets, or delete the group.
 
-    Dead members stay in the group for a session, unless the administrator removes them.
+    To empty the group, all its members are killed. The coordinator removes dead members only when
+    their sessions end. In half of the draws, the administrator removes them before.
     """
     rng = draw.rng("empty")
     group = draw.group()
     removed_by_admin = rng.random() < 0.5
     empty_ms = 1_000 if removed_by_admin else draw.around_ms("session.timeout.ms", 1.2, group)
-    # The members restart 3 s after the first order. A second order comes 0.5 s after the first.
+    # The members restart 3 s after the administrator's first order. If there is a second order, it
+    # comes 0.5 s after the first order.
     removal = tuple(
         draw.fault("crash", f"member({group}, {index})", lasts_ms=empty_ms + 3_000)
         for index in range(draw.experiment.groups[group].members_total)
@@ -210,9 +227,10 @@ def _orders_for_an_empty_group(draw: FaultDraw) -> Faults:
 def _expired_group(draw: FaultDraw) -> Faults:
     """Keep all members down until the group's offsets have expired, and a little longer.
 
-    The retention time begins when the sessions of all members have ended. If the experiment keeps
-    offsets for more than a minute, they do not expire within a run. Then the faults of
-    `_orders_for_an_empty_group` are drawn instead.
+    The offsets expire when the group has been empty for a retention time. The group is empty when
+    the sessions of all members have ended. If the experiment keeps offsets for more than a minute,
+    they do not expire within a run. The offsets of a group on ZooKeeper never expire. In these
+    cases the faults of `_orders_for_an_empty_group` are drawn instead.
     """
     config = draw.experiment.cluster.config
     group = draw.group()
@@ -220,8 +238,9 @@ def _expired_group(draw: FaultDraw) -> Faults:
         return _orders_for_an_empty_group(draw)
     session_ms = draw.experiment.groups[group].config.session_timeout_ms
     check_ms = config.offsets_retention_check_interval_ms
-    # The members stay down for a session and for the retention of one minute (60_000). In one of
-    # three draws they return at about the time of the expiry, in the others later (`late_ms`).
+    # The members stay down for a session, and then for the retention time of one minute (60_000
+    # ms). In one of three draws they return at about the time of the expiry. In the others they
+    # return later, after one or two of the coordinator's checks for expired offsets.
     late_ms = draw.rng("expiry").choice((0, check_ms, 2 * check_ms + 1_000))
     return tuple(
         draw.fault("crash", f"member({group}, {index})", lasts_ms=session_ms + 60_000 + late_ms)
@@ -232,16 +251,17 @@ def _expired_group(draw: FaultDraw) -> Faults:
 def _asleep_in_a_rebalance(draw: FaultDraw) -> Faults:
     """Pause a member during a rebalance, and resume it before its own session ends.
 
-    The faults are two:
+    There are two faults:
 
-    1. A member crashes. This causes a rebalance: if the member is static, when its session ends,
-       otherwise when it restarts.
-    2. Another member is paused a little longer than `max.poll.interval.ms`. That is how long the
-       rebalance waits for it.
+    1. A member crashes. If it is a static member (with a `group.instance.id`), its group rebalances
+       when its session ends. Otherwise the group rebalances when the member restarts.
+    2. Another member is paused during this rebalance. The rebalance waits for a member for as long
+       as `max.poll.interval.ms`, and the pause is a little longer.
 
-    In a group with a third member this rebalance can complete during the pause, so such groups are
-    preferred. Among them static groups are preferred, and among those groups that commit in
-    transactions.
+    Groups with at least three members are preferred, because the rebalance can complete with the
+    third member alone during the pause. Among these groups, those with static members are
+    preferred. Among the groups with static members, those that commit in transactions are
+    preferred.
     """
     rng = draw.rng("sleeper")
     groups = draw.experiment.groups
@@ -261,8 +281,9 @@ def _asleep_in_a_rebalance(draw: FaultDraw) -> Faults:
         # `session_ms - heartbeat_ms` and `session_ms` after the crash.
         session_ms = draw.around_ms("session.timeout.ms", 1.0, group)
         heartbeat_ms = draw.around_ms("heartbeat.interval.ms", 1.0, group)
-        # The pause begins at the earliest end of the session, so it must last longer by this range.
-        # The crashed member restarts long after its session has ended.
+        # The pause begins at the earliest possible end of the session. So that it also covers the
+        # rebalance if the session ends later, it is longer by one heartbeat interval. The crashed
+        # member restarts long after its session has ended.
         sleeps_ms += heartbeat_ms
         asleep_ms, down_ms = max(0, session_ms - heartbeat_ms), 3 * session_ms
     return (
@@ -295,7 +316,8 @@ def _follower_behind(draw: FaultDraw) -> Faults:
     rng = draw.rng("follower")
     lasts_ms = draw.length_ms()
     after_ms = rng.randrange(lasts_ms) if lasts_ms > 1 else 0
-    # If this draws the coordinator itself, the cut has no effect.
+    # `broker` may draw the coordinator itself. Then the cut has no effect, because a node has no
+    # link to itself.
     other = draw.broker()
     second_fault = rng.choice(("crash", "leadership_move"))
     return (

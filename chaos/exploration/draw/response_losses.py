@@ -1,10 +1,11 @@
 """Drawn losses of responses: the APIs, the errors, and the two ends of the link.
 
-A server has carried out a request, but its response is lost on the way. The client does not know
-this and sends the request again, which now meets the effect of the first one. This is interesting
-for requests that change the server's state, so nearly all APIs here are of this kind.
+If a response is lost on its way, the server has carried out the request, but the client does not
+know this. The client sends the request again, and the server carries it out on a state that the
+first request has changed. This is interesting only if the request changes the server's state. So
+nearly all APIs in this module are of this kind.
 
-For an API either all responses are lost, or only those with certain errors.
+A fault loses either all responses of an API, or only the responses with certain errors.
 """
 
 from typing import Any
@@ -17,7 +18,10 @@ from protocol.errors import ErrorCode
 _NONE = ErrorCode.NONE.name
 _MEMBER_ID_REQUIRED = ErrorCode.MEMBER_ID_REQUIRED.name
 _Response = tuple[Api, tuple[str, ...]]
-"""An API, and the errors of the responses that are lost; without errors all responses are lost."""
+"""An API, and the errors of the responses to lose. If there are no errors, all responses are lost.
+
+The error NONE stands for a success.
+"""
 # A response that occurs twice in a tuple is drawn twice as often.
 _OF_A_REBALANCE: tuple[_Response, ...] = (
     (Api.JOIN_GROUP, (_MEMBER_ID_REQUIRED,)),
@@ -25,7 +29,7 @@ _OF_A_REBALANCE: tuple[_Response, ...] = (
     (Api.SYNC_GROUP, (_NONE,)),
     (Api.SYNC_GROUP, (_NONE,)),
 )
-# Responses to the members of a group, in a rebalance and otherwise.
+# Responses to the members of a group, during a rebalance and at other times.
 _OF_MEMBERS: tuple[_Response, ...] = (
     *_OF_A_REBALANCE,
     (Api.OFFSET_COMMIT, ()),
@@ -50,7 +54,7 @@ _OF_BROKERS: tuple[_Response, ...] = ((Api.FETCH, ()), (Api.WRITE_TXN_MARKERS, (
 _COUNTS = (1, 1, 1, 2, 5)
 """Numbers of responses that one fault loses."""
 _LEAST_MS = 2_000
-"""Shortest duration of a loss. A shorter one might end before any request of the API is sent."""
+"""Shortest duration of a loss. A shorter loss might end before any request of the API is sent."""
 _REBALANCE_MS = 10_000
 """Shortest duration of a loss in a rebalance, whose requests are sent some seconds apart."""
 
@@ -58,7 +62,7 @@ _REBALANCE_MS = 10_000
 def draw_response_loss(draw: FaultDraw) -> FaultDefinition:
     """Return the loss of a response between clients, brokers and the controller."""
     rng = draw.rng("response")
-    # The three words have the weights 5, 3 and 1.
+    # The three words have the weights 5, 3 and 1, because members send most kinds of requests.
     between = rng.choices(("members", "controller", "brokers"), (5, 3, 1))[0]
     if between == "controller":
         return _loss(draw, rng.choice(_OF_THE_CONTROLLER), "brokers", "controller")
@@ -84,7 +88,10 @@ def loss_in_a_rebalance(draw: FaultDraw) -> FaultDefinition:
 def _loss(
     draw: FaultDraw, response: _Response, from_: str, to: str, *, least_ms: int = _LEAST_MS
 ) -> FaultDefinition:
-    """Return a loss of responses that `from_` sends to `to`; the number of responses is drawn."""
+    """Return a fault that loses responses between the nodes `from_` and `to`.
+
+    The number of lost responses is drawn.
+    """
     api, errors = response
     args: dict[str, Any] = {"apis": [api.label]}
     if errors:

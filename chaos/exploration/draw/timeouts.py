@@ -1,13 +1,13 @@
 """Kafka's timeouts, near which durations of faults are drawn.
 
-A fault that lasts a little less than a timeout has other effects than one that lasts a little more,
-and many bugs show only near that border.
+If a fault ends a little before a timeout, it has other effects than if it ends a little after. Many
+bugs show only near this border.
 """
 
 from chaos.experiment.structs import Experiment
 from protocol.config import BrokerConfig, ConsumerConfig, ZooKeeperConsumerConfig
 
-# Fields of BrokerConfig and of ConsumerConfig that have a timeout.
+# The names of the fields of BrokerConfig that have a timeout, and then those of ConsumerConfig.
 _BROKER = (
     "broker_session_timeout_ms",
     "broker_heartbeat_interval_ms",
@@ -33,7 +33,7 @@ TIMEOUTS: dict[str, tuple[_Owner, str]] = {
     "zookeeper.session.timeout.ms": (ZooKeeperConsumerConfig, "zookeeper_session_timeout_ms"),
     "rebalance.backoff.ms": (ZooKeeperConsumerConfig, "backoff_ms"),
 }
-"""The class of settings and the field of each timeout, by Kafka's name of it.
+"""Each timeout by its name in Kafka, with the class of settings and the field that have its value.
 
 For example, "session.timeout.ms" -> (ConsumerConfig, "session_timeout_ms").
 """
@@ -42,7 +42,8 @@ For example, "session.timeout.ms" -> (ConsumerConfig, "session_timeout_ms").
 def timeout_ms(name: str, experiment: Experiment, group_id: str) -> int:
     """Return the experiment's value of a timeout.
 
-    `group_id` names the group whose configuration counts for a consumer's timeout.
+    Each group has its own values of the consumers' timeouts. `group_id` names the group whose value
+    is returned.
     """
     owner, field = TIMEOUTS[name]
     config: BrokerConfig | ConsumerConfig | ZooKeeperConsumerConfig = experiment.cluster.config

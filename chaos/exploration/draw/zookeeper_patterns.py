@@ -1,14 +1,15 @@
 """Patterns for groups on ZooKeeper: faults of sessions, of their connections and of the ensemble.
 
-In a group on ZooKeeper each member computes its own share of the partitions. The ensemble (the
-ZooKeeper servers) keeps a session for each member. The session ends if the member is silent.
+In a group on ZooKeeper each member computes its own share of the partitions. The ensemble (all
+ZooKeeper servers) keeps a session for each member. The session ends if the member is silent for the
+session timeout.
 
-A pattern draws several faults together (see `patterns`). If there is no group on ZooKeeper, it
-draws none. Most patterns also restart a member of the group at about the same time, because most
+A pattern draws several faults together (see `patterns`). If the experiment has no group on
+ZooKeeper, a pattern draws no faults. Most patterns also restart a member of the group, because most
 races need a change of the group's members. A value that occurs twice in a tuple is drawn twice as
 often.
 
-Ids in brackets, such as ZK-58, are those of the rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+An id in parentheses, such as ZK-58, names a rule in docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from chaos.experiment.structs import FaultDefinition, zookeeper_ids
@@ -23,7 +24,7 @@ _ONE_WAY = {"direction": "one_way"}
 
 
 def cut_from_zookeeper(draw: FaultDraw) -> Faults:
-    """Cut a member off from the ensemble only, for 0.5 to 3 session timeouts (ZK-58)."""
+    """Cut a member off from the ensemble alone, for 0.5 to 3 session timeouts (ZK-58)."""
     member = draw.zookeeper_member()
     if member is None:
         return ()
@@ -54,6 +55,7 @@ def lost_connections(draw: FaultDraw) -> Faults:
 def lagging_server(draw: FaultDraw) -> Faults:
     """Delay the leader's messages to another server while the group changes (ZK-71)."""
     server = draw.zookeeper_server()
+    # A single server is the leader itself, so there is no other server.
     if server is None or len(zookeeper_ids(draw.experiment)) == 1:
         return ()
     lasts_ms = max(3_000, draw.length_ms())
@@ -73,7 +75,7 @@ def lagging_server(draw: FaultDraw) -> Faults:
 
 
 def slow_then_cut(draw: FaultDraw) -> Faults:
-    """Delay the ensemble's answers to a member, and cut the member off during that (ZK-74)."""
+    """Delay the ensemble's answers to a member; often cut the member off meanwhile, too (ZK-74)."""
     member = draw.zookeeper_member()
     if member is None:
         return ()
@@ -88,7 +90,7 @@ def slow_then_cut(draw: FaultDraw) -> Faults:
     )
     change = _change_of_members(draw, 500)
     if rng.random() < 0.3:
-        return (slow, *change)  # in three of ten draws there is no cut
+        return (slow, *change)  # three of ten draws have no cut
     factor = rng.choice((0.5, 1.5, 3.0))
     cut = draw.link_fault(
         "cut",
@@ -121,7 +123,7 @@ def paused_past_a_session(draw: FaultDraw) -> Faults:
     rng = draw.rng("pauses")
     group = draw.zookeeper_group()
     lasts_ms = draw.around_ms(SESSION, rng.choice((0.8, 1.3, 1.6, 3.0)), group)
-    # The second member may be the first one again; then only one pause is drawn.
+    # `other` may be the same member again. Then only one pause is drawn.
     other = draw.zookeeper_member("other")
     faults = [draw.fault("pause", member, lasts_ms=lasts_ms)]
     if other is not None and other != member and rng.random() < 0.4:
@@ -137,12 +139,13 @@ def ensemble_in_trouble(draw: FaultDraw) -> Faults:
     rng = draw.rng("servers")
     faults, after_ms = [], 0
     for place in range(rng.choice((1, 1, 2, 3))):
-        # There is an ensemble here, so the fallback is only for the type checker.
+        # The experiment has servers, so `zookeeper_server` does not return None, and `or ""` is
+        # only for the type checker.
         target = rng.choice(("zookeeper-leader", draw.zookeeper_server(f"server {place}") or ""))
         down_ms = rng.choice((300, 1_000, 3_000, 8_000))
         kind = rng.choice(("crash", "pause", "power_loss"))
         faults.append(draw.fault(kind, target, after_ms=after_ms, lasts_ms=down_ms))
-        # With `down_ms`, the next server goes down at the moment when this one comes back.
+        # If the choice is `down_ms`, the next server goes down when this server comes back.
         after_ms += rng.choice((100, 1_000, down_ms))
     return (*faults, *_change_of_members(draw, 1_000))
 
@@ -157,7 +160,7 @@ def members_at_once(draw: FaultDraw) -> Faults:
         return ()
     rng = draw.rng("herd")
     total = draw.experiment.groups[group].members_total
-    # `randint` needs at least one member. A group may start with none.
+    # A group may have no members at all. `randint` would then raise an exception.
     killed = rng.sample(range(total), rng.randint(1, total)) if total else []
     down_ms = rng.choice((200, 1_000, 9_000))
     return tuple(
@@ -174,7 +177,7 @@ def members_at_once(draw: FaultDraw) -> Faults:
 def _change_of_members(draw: FaultDraw, within_ms: int) -> Faults:
     """Return the restart of a member in 65 of 100 draws, and otherwise nothing.
 
-    The member may be the one that the pattern itself hits.
+    By chance it may be the member that the pattern itself hits.
     """
     other = draw.zookeeper_member("changes")
     if other is None or not draw.chance("changes", 0.65):
