@@ -55,7 +55,7 @@ SOME_PURPOSES = 0.2
 SOME_APIS = 0.15
 """Share of the faults of links, among those for all purposes, that affect only one or two APIs."""
 BETWEEN_ZOOKEEPERS = 0.25
-"""Share of the faults of links that are between two ZooKeeper servers, if there are such servers."""
+"""Share of the faults of links that are between ZooKeeper servers, if there are such servers."""
 TO_ZOOKEEPER = 0.4
 """Share of the faults of links that are between ZooKeeper servers and clients."""
 _NEW_TOPICS = ("new-0", "new-1")

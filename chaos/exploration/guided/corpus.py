@@ -1,9 +1,11 @@
 """The corpus: for each mark and each pair of marks, the smallest plans that reached it.
 
-A guided search mutates plans that have reached rare situations (marks), or rare combinations of two
-situations in one run (pairs). The corpus keeps these plans, and chooses one of them for each seed
-that is to mutate a plan. It stores not the plan itself, but its lineage: the seeds from which the
-plan can be made again.
+A guided search mutates (changes) plans that have reached rare situations, which are called marks.
+It also mutates plans that have reached a rare pair, which is two marks in the same run. The corpus
+keeps these plans. For each seed that is to mutate a plan, it chooses one of the kept plans.
+
+The corpus does not store the plans themselves. It stores their lineages, which are the seeds from
+which a plan can be made again.
 """
 
 from dataclasses import dataclass
@@ -14,26 +16,31 @@ from chaos.exploration.guided.lineage import MAX_GENERATIONS, Lineage
 from cluster.host.randomness import stream
 
 PLANS_EACH = 3
-"""Number of plans that are kept for each mark or pair. With several, a bad one does no harm."""
-RARE_MARK_SHARE = 0.1
-"""Parents are chosen for marks that at most this share of the runs reached."""
-RAREST_MARKS = 10
-"""Parents are chosen for so many marks at most: the rarest of those below RARE_MARK_SHARE.
+"""Number of plans that are kept for each mark or pair.
 
-There are two limits, because spaces differ. In some no mark is very rare, so RARE_MARK_SHARE is
-large. In others very many marks are below that share, so their number is limited, too.
+If there are several plans, it does no harm that one of them is a bad start.
+"""
+RARE_MARK_SHARE = 0.1
+"""A mark counts as rare here if at most this share of the runs reached it."""
+RAREST_MARKS = 10
+"""Number of marks for which plans are mutated: the rarest of the rare marks.
+
+There are two limits for marks, because spaces differ. In some spaces no mark is very rare, so
+RARE_MARK_SHARE is large. In other spaces very many marks are below this share, so their number is
+limited, too.
 """
 RAREST_PAIRS = 100
-"""Number of pairs of marks for which parents are chosen: the rarest by `Coverage.rare_pairs`."""
+"""Number of pairs for which plans are mutated: the first pairs of `Coverage.rare_pairs`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSeen:
-    """Data of a run that the corpus needs.
+    """The data of a run that the corpus needs.
 
-    - `lineage`: ends with the run's own seed.
+    - `lineage`: the seeds from which the run's plan can be made. The last is the run's own seed.
     - `marks`: the reached marks, sorted.
     - `faults`: the number of faults in the run's plan.
+    - `passed`: True if the run had no finding, and proves that all promises were kept.
     """
 
     lineage: Lineage
@@ -43,14 +50,15 @@ class RunSeen:
 
     @property
     def is_mutated(self) -> bool:
-        """True if the run's plan was mutated, not drawn."""
+        """True if the run's plan was made from an earlier plan."""
         return len(self.lineage) > 1
 
 
 class Corpus:
-    """Plans by the marks and pairs of marks that they reached.
+    """Keeps plans, by the marks and pairs of marks that they reached.
 
-    Only plans of runs that passed are kept. The plan of a run with a finding has a file of its own.
+    Only plans of runs that passed are kept. If a run has a finding, its plan is written to a file
+    of its own instead.
     """
 
     def __init__(self) -> None:
@@ -60,7 +68,8 @@ class Corpus:
     def take(self, run: RunSeen) -> None:
         """Add the next run, in the order of seeds.
 
-        The coverage counts every run. Plans are kept of runs that passed and may be mutated again.
+        The coverage counts every run. But the plan is kept only if the run passed, and if the plan
+        may be mutated once more.
         """
         self.coverage.take(run.marks, mutated=run.is_mutated)
         if not run.passed or len(run.lineage) > MAX_GENERATIONS:
@@ -71,8 +80,8 @@ class Corpus:
             if len(plans) < PLANS_EACH:
                 plans.append(run)
             elif run.faults < (largest := max(plans, key=_size)).faults:
-                # The mark or pair has PLANS_EACH plans already. A smaller plan replaces the
-                # largest.
+                # The mark or pair has PLANS_EACH plans already. The new plan is smaller than the
+                # largest of these plans, and replaces it.
                 plans[plans.index(largest)] = run
 
     def rare(self) -> tuple[list[str], list[Pair]]:
@@ -104,5 +113,5 @@ class Corpus:
 
 
 def _size(run: RunSeen) -> tuple[int, int]:
-    """Return the number of a plan's faults; among equal plans the later seed counts as larger."""
+    """Return a sort key of plans: the number of faults, and then the run's seed."""
     return (run.faults, run.lineage[-1])

@@ -1,8 +1,10 @@
 """Coverage: the numbers of runs that reached each mark, and each pair of marks.
 
-A mark is the name of a situation, such as "two_owners". A pair is two marks that the same run has
-reached, at any times. A pair can be rare although both of its marks are common. Runs whose plan was
-made by changing an earlier plan (mutated runs) are also counted separately, to see what they win.
+A mark is the name of a situation, such as "two_owners". A pair consists of two marks that the same
+run has reached, at any times. A pair can be rare although both of its marks are common.
+
+Some runs have a plan that was made by a change of an earlier plan (mutated runs). These runs are
+also counted separately, to see what the changes of plans win.
 """
 
 from collections import Counter
@@ -15,7 +17,7 @@ RARE_SHARE = 0.01
 
 
 def rare_at_most(runs: int, share: float = RARE_SHARE) -> int:
-    """Return the largest number of runs, out of `runs`, that may reach a rare mark or pair.
+    """Return the number of runs, out of `runs`, up to which a reached mark or pair is rare.
 
     The number is at least 1. So even in a small search, a mark that a single run reached is rare.
     """
@@ -23,7 +25,10 @@ def rare_at_most(runs: int, share: float = RARE_SHARE) -> int:
 
 
 class Coverage:
-    """Counts of runs by mark and by pair, for all runs and for the mutated runs alone."""
+    """Counts of the runs that reached each mark and each pair.
+
+    There is a count for all runs, and another for the mutated runs alone.
+    """
 
     def __init__(self) -> None:
         self.runs = 0
@@ -35,7 +40,7 @@ class Coverage:
 
     def take(self, marks: tuple[str, ...], *, mutated: bool) -> None:
         """Count a run. `marks` are sorted."""
-        pairs = tuple(combinations(marks, 2))  # since marks are sorted, each is a Pair
+        pairs = tuple(combinations(marks, 2))  # the marks are sorted, and so are those of each pair
         self.runs += 1
         self.marks.update(marks)
         self.pairs.update(pairs)
@@ -53,10 +58,12 @@ class Coverage:
     def rare_pairs(self) -> list[Pair]:
         """Return the rare pairs of two marks that are not rare themselves, rarest first.
 
-        A pair of two seldom marks is seldom, too, and this is no surprise. So the order is not by
-        the count alone, but by the count divided by what would be expected if the two marks had
-        nothing to do with each other. Of 1,000 runs let mark A have 100, mark B 200, and both
-        together 2: 20 would be expected, so the quotient is 0.1.
+        A pair of two rather rare marks is rare, too, and this is no surprise. So the pairs are not
+        sorted by their counts. They are sorted by the count divided by the expected count, which is
+        the count that a pair would have if its two marks had nothing to do with each other.
+
+        For example, of 1,000 runs 100 reached mark A, 200 reached mark B, and 2 reached both.
+        The expected count is 1,000 * 0.1 * 0.2 = 20, so the quotient is 2 / 20 = 0.1.
         """
         most = rare_at_most(self.runs)
         rare = [

@@ -1,8 +1,8 @@
 """Genome: all that defines one run of a search, in a form that can be changed.
 
-A seed alone defines a run: it draws the options of all settings, the faults, and the latencies of
-the network. A mutation must be able to change one of these and keep the others. So a genome has
-them apart. The experiment of a changed genome may be invalid.
+Normally a seed alone defines a run: the seed draws the options of all settings, the faults, and the
+latencies of the network. But a mutation changes only one of these three things, and keeps the
+others. So a genome has a field for each of them. The experiment of a changed genome may be invalid.
 """
 
 from dataclasses import dataclass, field, replace
@@ -19,10 +19,11 @@ from chaos.exploration.space import Space
 class Genome:
     """Definition of an experiment and of the seed of its run.
 
-    - `seed`: draws the settings of the experiment (the options of the space's choices).
-    - `options`: settings that a mutation has changed; each is the index of an option.
-    - `faults`: the plan.
-    - `network_seed`: the seed with which the run is played; it determines the latencies of
+    - `seed`: the seed that draws the settings of the experiment (the options of the space's
+      choices).
+    - `options`: the choices that a mutation has changed, each with the index of its new option.
+    - `faults`: the plan of faults.
+    - `network_seed`: the seed with which the run is played. It determines the latencies of
       messages.
     """
 
@@ -37,12 +38,15 @@ class Genome:
 
 
 def drawn_genome(space: Space, seed: int) -> Genome:
-    """Return the genome that `seed` draws. Raises: ExperimentError, see `draw`."""
+    """Return the genome that `seed` draws.
+
+    Raises: ExperimentError if the drawn experiment is invalid.
+    """
     return Genome(seed=seed, faults=draw(space, seed).faults, network_seed=seed)
 
 
 def experiment_of(space: Space, genome: Genome, name_seed: int) -> Experiment:
-    """Return a genome's experiment, named after `name_seed`; the experiment may be invalid."""
+    """Return the experiment of a genome, named after `name_seed`. It may be invalid."""
     cluster, _ = draw_cluster(space, genome.seed, genome.options, name_seed=name_seed)
     return msgspec.structs.replace(cluster, faults=genome.faults)
 

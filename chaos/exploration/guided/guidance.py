@@ -1,9 +1,12 @@
-"""Guidance: decides which seeds of a search mutate an earlier plan, and which plan (the parent).
+"""Guidance: decides which seeds of a search mutate (change) an earlier plan of faults, and which.
 
-The choice depends on the results of earlier runs, because a parent has reached something rare. But
-it must not depend on which worker was faster, or a search could not be repeated. So seeds are
-divided into blocks of 100, and the parents for block N are chosen from the whole blocks up to
-N - 2. Not N - 1, so that some workers can begin block N while others still play block N - 1.
+The earlier plan is called the parent. It must have reached something rare, so the choice of parents
+depends on the results of earlier runs. But the choice must not depend on the speed of workers,
+because then a search could not be repeated. So seeds are divided into blocks of 100, and the
+parents for a block are chosen only after whole earlier blocks are finished.
+
+The parents for block N are chosen from the blocks up to N - 2. So some workers can begin block N
+while other workers still play block N - 1.
 """
 
 from chaos.exploration.guided.corpus import Corpus, RunSeen
@@ -20,13 +23,15 @@ With many workers, blocks must be large, so that no worker has to wait. In a sho
 must be small, so that mutations begin early.
 """
 LAG = 2
-"""The parents for the seeds of block N come from the blocks up to N - LAG."""
+"""Distance between blocks: the parents for block N come from the blocks up to N - LAG."""
 
 
 class Guidance:
-    """Chooses the seeds to mutate in one exploration, which begins with `first_seed`.
+    """Chooses the seeds that mutate a plan in one exploration, and their parents.
 
-    `share`: the share of seeds that mutate a plan, 0 to 1, as soon as there are plans to mutate.
+    - `share`: the share of seeds that mutate a plan, from 0 to 1. It counts as soon as there are
+      plans that can be mutated.
+    - `first_seed`: the first seed of the exploration.
     """
 
     def __init__(self, share: float, first_seed: int = 0, *, block: int = BLOCK) -> None:
@@ -34,12 +39,13 @@ class Guidance:
         self._first_seed = first_seed
         self._block = block
         self._runs: dict[int, RunSeen | None] = {}  # by seed; None for a lost seed
-        # Block -> number of its unfinished seeds. If a block is missing, no seed of it is finished.
+        # The number of unfinished seeds of each block. If a block is missing here, none of its
+        # seeds is finished.
         self._unfinished: dict[int, int] = {}
         self._corpus = Corpus()
         self._blocks_in_corpus = 0  # number of blocks whose runs are in the corpus
-        self._blocks_chosen = 0  # number of blocks whose seeds have their lineages
-        self._lineages: dict[int, Lineage] = {}  # of mutated seeds only
+        self._blocks_chosen = 0  # number of blocks whose lineages were chosen
+        self._lineages: dict[int, Lineage] = {}  # has only the seeds that mutate a plan
 
     def take(self, record: ExplorationRecord) -> None:
         """Add played runs, in any order."""
@@ -59,21 +65,23 @@ class Guidance:
             return True  # no seed mutates a plan, so none depends on results
         return all(
             self._unfinished.get(block, self._block) == 0
-            # The blocks that are not in the corpus yet, up to the last one that may have parents.
+            # These are the blocks that are not in the corpus yet, up to the last block from which a
+            # parent of `seed` may come.
             for block in range(self._blocks_in_corpus, self._block_of(seed) - LAG + 1)
         )
 
     def item(self, seed: int) -> Item:
-        """Return a worker's item for a seed that is ready: the seed, or its lineage."""
+        """Return what a worker gets for a seed that is ready: the seed itself, or its lineage."""
         if not self._share:
             return seed
+        # The lineages of all earlier blocks must be chosen first.
         while self._blocks_chosen <= self._block_of(seed):
             self._choose_lineages(self._blocks_chosen)
             self._blocks_chosen += 1
         return self._lineages.get(seed, seed)
 
     def lineage(self, seed: int) -> Lineage:
-        """Return the lineage of a seed that was given out."""
+        """Return the lineage of a seed for which `item` was called."""
         return self._lineages.get(seed, (seed,))
 
     def runs(self) -> list[RunSeen]:
@@ -88,20 +96,21 @@ class Guidance:
         return range(first, first + self._block)
 
     def _finish_seed(self, seed: int, run: RunSeen | None) -> None:
-        """Note the result of a seed; None if it was lost."""
+        """Note the result of a seed. `run` is None if the seed was lost."""
         if seed in self._runs:
             return  # `_unfinished` must count a seed only once
         self._runs[seed] = run
         block = self._block_of(seed)
         self._unfinished[block] = self._unfinished.get(block, self._block) - 1
         if run is not None and run.is_mutated:
-            # After a resume the lineages of earlier seeds are known only from the stored records.
+            # If the exploration was resumed, the lineages of earlier seeds are known only from the
+            # stored runs.
             self._lineages[seed] = run.lineage
 
     def _choose_lineages(self, block: int) -> None:
         """Choose the lineages of a block's seeds. All earlier blocks have their lineages."""
-        # All seeds of these blocks are finished, because a caller asks only for ready seeds
-        # (`is_ready`).
+        # Add the blocks from which parents may come to the corpus. All their seeds are finished,
+        # because callers ask only for seeds that are ready (`is_ready`).
         while self._blocks_in_corpus <= block - LAG:
             for seed in self._seeds_of(self._blocks_in_corpus):
                 run = self._runs[seed]
@@ -119,8 +128,9 @@ class Guidance:
 
 
 def _view_of(run: PlayedRun) -> RunSeen:
+    """Return the data of a run that the corpus needs."""
     return RunSeen(
-        lineage=run.lineage or (run.seed,),  # PlayedRun has a lineage only for a mutated seed
+        lineage=run.lineage or (run.seed,),  # a run that drew its plan has the lineage ()
         marks=run.marks,
         faults=run.faults_hit + run.faults_missed,  # the sum is the size of the plan
         passed=run.result is PlayResult.PASS,

@@ -14,22 +14,25 @@ from chaos.exploration.guided.mutation import mutate
 from chaos.exploration.space import Space
 
 Lineage = tuple[int, ...]
-"""Seeds, oldest first; the last is the run's own."""
+"""The seeds of a lineage, oldest first. The last one is the run's own seed."""
 MAX_GENERATIONS = 8
-"""A plan is not mutated more often than this, because each mutation costs some milliseconds."""
+"""Maximum number of mutations from the drawn plan to the last plan.
+
+To make the last plan, all mutations are done again, and each costs some milliseconds.
+"""
 _WRITTEN = re.compile(r"\d+(-\d+)*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grown:
-    """An experiment, and the seed of its run."""
+    """An experiment, and the seed that determines the latencies of the network in its run."""
 
     experiment: Experiment
     network_seed: int
 
 
 def grow(space: Space, lineage: Lineage) -> Grown:
-    """Return the experiment of a lineage in `space`; it is the same in every process.
+    """Return the experiment of a lineage in `space`. Every process gets the same experiment.
 
     Raises: ExperimentError if the lineage's first seed draws an invalid experiment.
     """
@@ -44,12 +47,12 @@ def grow(space: Space, lineage: Lineage) -> Grown:
 
 
 def lineage_text(lineage: Lineage) -> str:
-    """Return a lineage in the form of the command line."""
+    """Return a lineage as users write it, such as `12-400-4711`."""
     return "-".join(map(str, lineage))
 
 
 def lineage_of_text(text: str) -> Lineage | None:
-    """Return the lineage written as `text`; None for another form."""
+    """Return the lineage that is written as `text`; None if the text has another form."""
     if _WRITTEN.fullmatch(text) is None:
         return None
     return tuple(map(int, text.split("-")))

@@ -1,10 +1,11 @@
 """`mutate`: makes a new plan of faults from an earlier one by a few small changes.
 
-For example, it moves one fault by two seconds and adds another. The result (the mutant) keeps most
-of the plan of its parent. So its run probably reaches the rare situations of the parent again, and
-perhaps new ones after that. Seldom a setting of the experiment is changed, too.
+For example, `mutate` moves one fault by two seconds, and adds another fault. The earlier plan is
+called the parent, and the new plan the mutant. The mutant keeps most faults of its parent. So the
+run of the mutant probably reaches the rare situations of the parent again, and perhaps new
+situations after them. Seldom a setting of the experiment is changed, too.
 
-All draws come from the mutant's own seed.
+All random values come from the mutant's own seed.
 """
 
 from collections.abc import Callable
@@ -23,30 +24,33 @@ from chaos.faults.processes import NodeLoss
 from cluster.host.randomness import stream
 
 ATTEMPTS = 8
-"""If a mutation gives an invalid experiment, another one is tried, up to so many.
+"""Number of mutations that are tried until one gives a valid experiment.
 
-If all are invalid, the parent is played with another network seed.
+If all of them are invalid, the plan of the parent is played with another network seed.
 """
 STEPS = (1, 1, 2, 3, 5)
-"""A mutant draws one of these as its number of changes; 1 is listed twice, so drawn more often."""
+"""Numbers of changes in a mutant. 1 is listed twice, so it is drawn twice as often."""
 SAME_NETWORK = 0.5
 """Share of mutants with the network seed of the parent.
 
 The runs of such a mutant and of its parent are equal up to the first change.
 """
 MOST_SHIFTED_MS = 5_000
-"""Longest shift of one fault, and longest gap between a fault and its repetition."""
+"""Longest time by which one fault is moved, and longest gap between a fault and its repetition."""
 MOST_APART_MS = 3_000
-"""Longest gap between a moved or added fault, and the fault near which it was put."""
+"""Longest gap between two faults, if one of them was moved or added near the other."""
 _FIRST_ADDED = 1_000
-"""Index of the first FaultDraw of a mutation. The indexes of a drawn plan are smaller."""
+"""Index of the first FaultDraw of a mutation.
+
+A FaultDraw with another index draws other values. The indexes in a drawn plan are all smaller.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """What one change of a genome needs.
+    """Data for one change of a genome.
 
-    `number` is different in all steps of all attempts of one mutant, so that each draws other
+    `number` is different in each step of each attempt of one mutant. So each step draws other
     values.
     """
 
@@ -57,7 +61,7 @@ class _Step:
     rng: Random
 
     def fault_draw(self, at_ms: int) -> FaultDraw:
-        """Return the random draws of a fault at `at_ms`."""
+        """Return the FaultDraw of a fault at `at_ms`. It draws the fault's target, duration etc."""
         return FaultDraw(
             experiment=self.experiment,
             space=self.space.faults,
@@ -67,12 +71,12 @@ class _Step:
         )
 
     def gap_ms(self, longest_ms: int) -> int:
-        """Draw a gap, from 1 ms to `longest_ms` or the same with a minus sign (earlier)."""
+        """Draw a gap from 1 ms to `longest_ms`; in half of the draws it is negative (earlier)."""
         gap_ms = self.fault_draw(0).gap_ms("mutation", longest_ms)
         return gap_ms if self.rng.random() < 0.5 else -gap_ms
 
     def within_window(self, at_ms: int) -> int:
-        """Return the nearest time at which a fault may begin."""
+        """Return the time nearest to `at_ms` at which a fault may begin."""
         return max(1, min(at_ms, microseconds(self.space.faults.window) // MS - 1))
 
 
@@ -81,7 +85,7 @@ _Change = Callable[[_Step, Genome], Genome]
 
 
 def mutate(space: Space, parent: Genome, seed: int) -> Genome:
-    """Return the genome that `seed` makes of its parent; its experiment is valid."""
+    """Return the genome that `seed` makes of its parent. The genome's experiment is valid."""
     mutant_rng = stream(seed, "mutant")
     network_seed = parent.network_seed if mutant_rng.random() < SAME_NETWORK else seed
     for attempt in range(ATTEMPTS):
@@ -92,13 +96,14 @@ def mutate(space: Space, parent: Genome, seed: int) -> Genome:
                 space=space,
                 experiment=experiment_of(space, genome, seed),
                 seed=seed,
-                # Each attempt has ten numbers of its own, and at most five steps.
+                # Each attempt has ten numbers of its own (twice the length of STEPS), which is
+                # enough for at most five steps.
                 number=attempt * len(STEPS) * 2 + number,
                 rng=rng,
             )
             genome = rng.choices(_CHANGES, _WEIGHTS)[0](step, genome)
-        # A genome that equals its parent is no mutant. In this case there was nothing to change, or
-        # the changes undid each other.
+        # The genome may be equal to its parent, if there was nothing to change, or if the changes
+        # undid each other. Such a genome is no mutant.
         if genome != parent and can_be_run(experiment_of(space, genome, seed)):
             return genome
     return replace(parent, network_seed=seed)
@@ -116,7 +121,7 @@ def _shift(step: _Step, genome: Genome) -> Genome:
 
 
 def _meet(step: _Step, genome: Genome) -> Genome:
-    """Move one fault near the beginning or the end of another."""
+    """Move one fault near the beginning or the end of another fault."""
     faults = list(genome.faults)
     if len(faults) < 2:
         return genome
@@ -130,15 +135,15 @@ def _meet(step: _Step, genome: Genome) -> Genome:
 
 
 def _lengthen(step: _Step, genome: Genome) -> Genome:
-    """Change the duration of one fault that has one."""
+    """Change the duration of one fault, among those that have a duration."""
     faults = list(genome.faults)
     lasting = [place for place, fault in enumerate(faults) if fault.duration is not None]
     if not lasting:
         return genome
     place = step.rng.choice(lasting)
-    draw = step.fault_draw(0)  # a length does not depend on the fault's time
-    # The space's own lengths may all be longer than a quick restart. So some lengths are drawn as
-    # for a quick restart.
+    draw = step.fault_draw(0)  # any time will do, because a length does not depend on the time
+    # All durations of the space may be longer than a quick restart. So some of the lengths are
+    # drawn as for a quick restart.
     length_ms = draw.restart_ms() if step.rng.random() < 0.3 else draw.length_ms()
     faults[place] = replace_struct(faults[place], duration=length_text(length_ms))
     return genome.with_faults(faults)
@@ -155,7 +160,7 @@ def _drop(step: _Step, genome: Genome) -> Genome:
 def _repeat(step: _Step, genome: Genome) -> Genome:
     """Repeat one fault."""
     faults = list(genome.faults)
-    # The limit of a drawn plan holds for a mutated one, too.
+    # A mutated plan has the same limit as a drawn plan.
     if not faults or len(faults) >= MAX_FAULTS:
         return genome
     fault = step.rng.choice(faults)
@@ -171,21 +176,24 @@ def _add(step: _Step, genome: Genome) -> Genome:
     near_ms = _at_ms(step.rng.choice(faults)) if faults else 0
     at_ms = step.within_window(near_ms + step.gap_ms(MOST_APART_MS))
     space = step.space.faults
-    # All kinds of the space are drawn, also those that the parent's seed did not keep.
+    # A seed that draws its plan keeps only some of the kinds and patterns of the space. Here all of
+    # them may be drawn.
     more = draw_one(step.fault_draw(at_ms), {**space.kinds, **space.patterns})
     return genome.with_faults(_sorted([*faults, *more]))
 
 
 def _set(step: _Step, genome: Genome) -> Genome:
-    """Draw the option of one choice again, unless the plan loses nodes for good.
+    """Draw the option of one choice of the space again.
 
-    The draw of such losses has checked that the cluster can do without the lost nodes. With another
-    option this may no longer be true.
+    This is not done if a node of the plan is lost for good. Before such a loss was drawn, it was
+    checked that the cluster can do without the node. With another option this may no longer be
+    true.
     """
     if any(fault.fault == NodeLoss.name for fault in genome.faults):
         return genome
-    # Choices of counts (FirstOf keeps the first items of a list) are left out, because a fault of
-    # the plan may name a node that a smaller count removes.
+    # A choice of a count has values of the type FirstOf, each of which keeps the first items of a
+    # list. Such choices are left out, because a smaller count may remove a node that a fault of the
+    # plan names.
     choices = [
         choice
         for choice in step.space.choices
@@ -208,7 +216,7 @@ _CHANGES_WITH_WEIGHTS: tuple[tuple[_Change, int], ...] = (
     (_add, 3),
     (_set, 2),
 )
-# Two lists, because `Random.choices` takes values and weights apart.
+# These are two lists, because `Random.choices` takes the values and the weights separately.
 _CHANGES = [change for change, _ in _CHANGES_WITH_WEIGHTS]
 _WEIGHTS = [weight for _, weight in _CHANGES_WITH_WEIGHTS]
 

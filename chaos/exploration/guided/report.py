@@ -1,8 +1,8 @@
 """Figures of the guided part of a search, for results.json and the summary.
 
-They answer one question: is it worth it to mutate earlier plans instead of drawing new ones? So
-they compare which rare situations (marks), and which rare pairs of them, the two kinds of runs have
-reached.
+A guided search has two kinds of runs: runs whose plan was drawn, and runs whose plan was made by a
+mutation of an earlier plan. The figures show whether the mutations are worth it. They compare which
+rare situations (marks), and which rare pairs of two marks, each kind of run has reached.
 """
 
 from itertools import combinations
@@ -14,11 +14,14 @@ from chaos.exploration.guided.coverage import Coverage, Pair
 from chaos.exploration.guided.guidance import Guidance
 
 MAX_PAIRS = 50
-"""Number of rare pairs in results.json, rarest first."""
+"""Maximum number of rare pairs in results.json. The rarest pairs come first."""
 
 
 class RareMark(msgspec.Struct, frozen=True, kw_only=True):
-    """A mark that few runs reached. `runs` counts these runs, `mutated_runs` the mutated ones."""
+    """A mark that few runs reached.
+
+    `runs` is the number of these runs, and `mutated_runs` the number of mutated runs among them.
+    """
 
     mark: str
     runs: int
@@ -26,7 +29,7 @@ class RareMark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RarePair(msgspec.Struct, frozen=True, kw_only=True):
-    """Two marks that are not rare, but that few runs reached together."""
+    """Two marks that few runs reached together, although neither of them is rare."""
 
     marks: tuple[str, str]
     runs: int
@@ -38,16 +41,18 @@ class GuidedSearch(msgspec.Struct, frozen=True, kw_only=True):
 
     - `parents`: number of plans that were mutated.
     - `plans`: number of plans that could be mutated next.
-    - `pairs_reached`: number of reached pairs of marks.
-    - `rare_pairs_in_all`: number of rare pairs; `rare_pairs` lists at most MAX_PAIRS of them.
+    - `pairs_reached`: number of pairs of marks that a run has reached.
+    - `rare_pairs_in_all`: number of rare pairs. `rare_pairs` lists at most MAX_PAIRS of them.
+    - `marks_by_mutation_alone`: the marks that only mutated runs reached.
 
-    The next figures compare the two kinds of runs. Only runs from the first mutated seed on count,
-    because before that there were no mutated runs to compare with:
-    - `drawn_runs_since` counts drawn runs.
-    - `first_by_drawn_runs` and `first_by_mutated_runs` count the marks and pairs that a run of this
-      kind was the first to reach, in the order of seeds.
-    - `rare_in_drawn_runs` and `rare_in_mutated_runs` count rare marks and pairs, once for each run
-      that reached them.
+    The next figures compare the two kinds of runs. They count only runs from the first mutated run
+    on, because there were no mutated runs before it:
+
+    - `drawn_runs_since`: number of drawn runs.
+    - `first_by_drawn_runs`, `first_by_mutated_runs`: number of marks and pairs that a run of this
+      kind reached before all other runs, in the order of seeds.
+    - `rare_in_drawn_runs`, `rare_in_mutated_runs`: number of rare marks and pairs in runs of this
+      kind. A mark or pair counts once for each run that reached it.
     """
 
     drawn_runs: int
@@ -69,7 +74,7 @@ class GuidedSearch(msgspec.Struct, frozen=True, kw_only=True):
 def guided_search(guidance: Guidance) -> GuidedSearch:
     """Return the figures of an exploration's runs."""
     # In the search, runs ended in any order. `guidance.runs` sorts them by seed. A new corpus takes
-    # them in this order, so that the figures do not depend on the speed of workers.
+    # the runs in this order. So the figures do not depend on the speed of workers.
     runs = guidance.runs()
     corpus = Corpus()
 
@@ -93,7 +98,8 @@ def guided_search(guidance: Guidance) -> GuidedSearch:
         drawn_runs=coverage.runs - coverage.mutated_runs,
         mutated_runs=coverage.mutated_runs,
         plans=len(corpus.plans()),
-        # A run's lineage without its last seed, the run's own, is the lineage of its parent.
+        # The last seed of a lineage is the run's own seed. The seeds before it are the lineage of
+        # the run's parent.
         parents=len({run.lineage[:-1] for run in runs if run.is_mutated}),
         pairs_reached=len(coverage.pairs),
         rare_pairs_in_all=len(pairs),
@@ -126,10 +132,10 @@ def _take_run(corpus: Corpus, run: RunSeen) -> int:
 
 
 def _count_rare(runs: list[RunSeen], rare: set[str | Pair]) -> int:
-    """Return the number of rare marks and pairs in the runs, counted once per run."""
+    """Return the number of rare marks and pairs, counted once for each run that reached them."""
     number = 0
     for run in runs:
-        pairs = combinations(run.marks, 2)  # sorted like a Pair, since `run.marks` are sorted
+        pairs = combinations(run.marks, 2)  # each is a Pair, because `run.marks` are sorted
         number += sum(reached in rare for reached in (*run.marks, *pairs))
     return number
 

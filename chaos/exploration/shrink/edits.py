@@ -1,8 +1,9 @@
 """Edits of an experiment for shrinking: functions that return a changed experiment.
 
-The edits keep the smaller experiment valid. For example, if a broker is removed, faults with this
-broker as target are removed, too. `is_sound` decides whether a smaller experiment may be tried at
-all, and `sizes_of` says how large it is.
+The shrinker makes an experiment that shows a violation smaller. The edits keep the smaller
+experiment valid. For example, if a broker is removed, faults with this broker as target are
+removed, too. `is_sound` decides whether the shrinker may try a smaller experiment at all, and
+`sizes_of` says how large an experiment is.
 
 This module must not depend on runs (`shrink`), or on the order of edits (`passes`).
 """
@@ -33,17 +34,17 @@ from protocol.ids import broker_name
 T = TypeVar("T")
 
 _ABOUT_THE_PLAN = ("faults", "run.")
-"""Beginnings of the paths of warnings that say: a fault may have no effect.
+"""Warnings whose path begins in one of these ways say that a fault may have no effect.
 
-These warnings are ignored, because the run of a candidate shows whether its faults have an effect.
+They are ignored, because the run of a smaller experiment shows whether its faults have an effect.
 """
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     """Size of an experiment.
 
-    `horizon_us`: the time from the steady state (the cluster is up, its groups are stable) to the
-    healing of all faults.
+    `horizon_us` is the time from the steady state to the healing of all faults. In the steady state
+    the cluster is up, and its groups are stable.
     """
 
     faults: int
@@ -58,7 +59,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 def sizes_of(experiment: Experiment) -> Sizes:
     """Return the size of `experiment`.
 
-    Each repetition of a fault counts. Partitions of `__consumer_offsets` do not count.
+    Each repetition counts as a fault. Partitions of `__consumer_offsets` do not count.
     """
     return Sizes(
         faults=len(plan_of(experiment)),
@@ -94,9 +95,9 @@ def with_wait(experiment: Experiment, bound: str) -> Experiment:
 def is_sound(candidate: Experiment, original: Experiment) -> bool:
     """Return True if `candidate` is valid and has no warning that `original` lacks.
 
-    With some settings, such as one replica or acks=1, Kafka itself may lose acknowledged data. If
-    such a smaller experiment fails, this shows no bug. The loader warns of these settings, so a
-    smaller experiment must not have a warning that the original did not have.
+    With some settings, such as one replica or acks=1, Kafka itself may lose acknowledged data. If a
+    smaller experiment fails only because of such a setting, this shows no bug. The loader warns of
+    these settings. So a smaller experiment must not have a warning that the original does not have.
     """
     return (
         _has_shape(candidate)
@@ -108,7 +109,7 @@ def is_sound(candidate: Experiment, original: Experiment) -> bool:
 def _has_shape(experiment: Experiment) -> bool:
     """Return True if an experiment file can contain the experiment.
 
-    For example, it cannot if an edit has removed the last item of a list that needs at least one.
+    This is not so if, for example, an edit has removed the last item of a list that needs an item.
     """
     try:
         msgspec.convert(msgspec.to_builtins(experiment), Experiment)
@@ -119,8 +120,8 @@ def _has_shape(experiment: Experiment) -> bool:
 
 def _warning_kinds(experiment: Experiment) -> set[str]:
     """Return the kinds of warnings about the cluster and its clients."""
-    # Two messages are of the same kind if they begin in the same way. A message is cut before its
-    # first value (in backticks) or its reason (after a colon).
+    # Two messages are of the same kind if they begin in the same way. So each message is cut before
+    # its first value, which is in backticks, and before its reason, which follows a colon.
     return {
         problem.message.split("`", maxsplit=1)[0].split(":", maxsplit=1)[0]
         for problem in warnings(experiment)
@@ -131,10 +132,11 @@ def _warning_kinds(experiment: Experiment) -> set[str]:
 def without_dangling_references(experiment: Experiment) -> Experiment:
     """Return `experiment` without references to absent groups, members, brokers and topics.
 
-    A topic that no group reads, no producer writes and no fault creates or deletes is removed, too.
-    A replication factor that is larger than the number of brokers is reduced to that number.
-    min.insync.replicas stays, because a smaller value would promise less durability. It says how
-    many replicas must have a record before the record is acknowledged.
+    - A topic is also removed if no group reads it, no producer writes to it, and no fault creates
+      or deletes it.
+    - A replication factor that is larger than the number of brokers is reduced to this number.
+    - `min.insync.replicas` stays. It says how many replicas must have a record before the record is
+      acknowledged, so a smaller value would promise less durability.
     """
     brokers = experiment.cluster.brokers
     config = experiment.cluster.config
@@ -156,7 +158,8 @@ def without_dangling_references(experiment: Experiment) -> Experiment:
         if name in used_topics
     }
 
-    # The minimum ISR of the transaction log must not exceed its factor, so it is reduced with it.
+    # The transaction log has a minimum number of in-sync replicas, which must not be larger than
+    # its replication factor. So both numbers are reduced.
     state_factor = min(config.transaction_state_log_replication_factor, brokers)
     fitting = replace(
         config,
@@ -172,8 +175,7 @@ def without_dangling_references(experiment: Experiment) -> Experiment:
         producers=producers,
         offsets_log=tuple(log for log in experiment.offsets_log if log.group in groups),
     )
-    # The faults come last, because it depends on the smaller experiment whether their targets
-    # exist.
+    # The faults come last, because the smaller experiment is needed to see which targets exist.
     return replace(smaller, faults=tuple(_present(smaller.faults, smaller)))
 
 
@@ -182,7 +184,8 @@ def _group_of(group: GroupDefinition, experiment: Experiment) -> GroupDefinition
     brokers = experiment.cluster.brokers
     return replace(
         group,
-        # A group without any remaining topic keeps its list, so that the edit is invalid.
+        # If none of the topics is left, the group keeps its list. The smaller experiment is then
+        # invalid, and `is_sound` refuses it.
         topics=tuple(topic for topic in group.topics if topic in experiment.topics) or group.topics,
         config=replace(
             group.config, bootstrap_servers=_servers(group.config.bootstrap_servers, brokers)
@@ -208,34 +211,42 @@ def _producer_of(producer: ProducerDefinition, brokers: int) -> ProducerDefiniti
 
 
 def _servers(servers: Sequence[str], brokers: int) -> tuple[str, ...]:
-    """Return the bootstrap servers (`broker-0:9092`) of brokers that exist; ids count from 0."""
+    """Return the bootstrap servers, such as `broker-0:9092`, whose broker exists."""
     names = {str(broker_name(broker_id)) for broker_id in range(brokers)}
-    # If no server is left, the empty list stands for all brokers.
+    # The ids of brokers count from 0. If no server is left, the result is empty, and in a setting
+    # an empty list stands for all brokers.
     return tuple(server for server in servers if server.partition(":")[0] in names)
 
 
 def _present(
     faults: Iterable[FaultDefinition], experiment: Experiment
 ) -> Iterable[FaultDefinition]:
-    """Yield the faults whose target, or both of whose ends, exist in `experiment`."""
+    """Yield the faults that can still hit something in `experiment`.
+
+    The target of the fault must exist. If the fault is one of links, both ends must exist.
+    """
     for fault in faults:
         if fault.target is not None and check_target(fault.target, experiment) is not None:
             continue  # the target does not exist
         from_, to = _ends(fault.from_, experiment), _ends(fault.to, experiment)
-        # If an end had targets and none of them is left, the fault is dropped.
+        # A fault without ends has None here before and after the edit. If an end had targets, and
+        # none of them is left, the end is None only now, and the fault is dropped.
         if (from_ is None) != (fault.from_ is None) or (to is None) != (fault.to is None):
             continue
         yield replace(fault, from_=from_, to=to)
 
 
 def _ends(end: OneOrMany | None, experiment: Experiment) -> OneOrMany | None:
-    """Return an end of links with the targets that exist; None if there are none."""
+    """Return an end of links with only the targets that exist; None if none of them exists."""
     remaining = tuple(target for target in ends_of(end) if check_target(target, experiment) is None)
     return written_end(remaining)
 
 
 def written_end(targets: Sequence[str]) -> OneOrMany | None:
-    """Return an end of links as a file has it, where a single target has no list around it."""
+    """Return an end of links as an experiment file has it.
+
+    Several targets are a list, but a single target has no list around it.
+    """
     if not targets:
         return None
     return targets[0] if len(targets) == 1 else tuple(targets)
@@ -274,7 +285,7 @@ def moved(experiment: Experiment, earlier_us: int, indices: Sequence[int]) -> Ex
 
 
 def with_brokers(experiment: Experiment, brokers: int) -> Experiment:
-    """Return `experiment` with `brokers` brokers, without references to the others."""
+    """Return `experiment` with only `brokers` brokers, and without references to other brokers."""
     return without_dangling_references(
         replace(experiment, cluster=replace(experiment.cluster, brokers=brokers))
     )

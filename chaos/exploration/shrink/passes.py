@@ -1,18 +1,20 @@
 """The passes of shrinking, and their order.
 
+Shrinking makes an experiment smaller, as long as it still fails (its run has the same violation).
 A pass is a generator that makes an experiment smaller in one way, for example with fewer brokers.
-It yields a smaller experiment (a candidate). The shrinker plays it, and sends True if it still
-fails; then the pass continues from there:
+It yields a smaller experiment (a candidate). The shrinker plays the candidate, and sends True if
+the candidate still fails. The pass then continues with the smaller experiment:
 
     candidate = with_fault(current, index, gentler)
     if (yield candidate):
         current = candidate
 
 Most passes are built from three generators of `steps`: `fewer` leaves out items of a list, `least`
-looks for the smallest number that still fails, and `least_with_room` adds a reserve to it.
+looks for the smallest number with which the experiment fails, and `least_with_room` adds a reserve
+to this number.
 
-Large steps come first, because each candidate costs one run, whether half of the plan is left out
-or a single fault.
+Large steps come first. A candidate without half of the plan costs one run, and so does a candidate
+without a single fault.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -55,11 +57,11 @@ from chaos.targets.registry import split_target
 T = TypeVar("T")
 
 FIRST_AT_US = 1_000_000
-"""No plan begins earlier, so that a run shows the undisturbed cluster for a second."""
+"""Earliest time at which a plan begins. So a run shows the undisturbed cluster for a second."""
 MANY_FAULTS = 24
-"""In a plan with more faults, large parts are left out first."""
+"""If a plan has more faults than this, large parts of the plan are left out first."""
 PARTS = 8
-"""A plan of more than MANY_FAULTS is divided into so many parts, which are left out one by one."""
+"""Number of parts into which a plan with more than MANY_FAULTS is divided to leave them out."""
 ROUND_US = (1_000_000, 500_000, 100_000)
 """Steps to which times are rounded, coarsest first."""
 
@@ -68,8 +70,8 @@ ROUND_US = (1_000_000, 500_000, 100_000)
 class ShrinkPass:
     """One way to make an experiment smaller.
 
-    - `does`: a description for the display.
-    - `steps`: takes an experiment, and returns a generator of smaller candidates.
+    - `does`: a description, for the live display.
+    - `steps`: a function that takes an experiment, and returns the generator of its candidates.
     """
 
     does: str
@@ -80,7 +82,7 @@ class ShrinkPass:
 
 
 def cut_off(after_us: int) -> ShrinkPass:
-    """Return the pass that leaves out all faults injected after the violation."""
+    """Return the pass that leaves out all faults that are injected later than `after_us`."""
 
     def steps(current: Experiment) -> Steps:
         faults = tuple(fault for fault in current.faults if microseconds(fault.at) <= after_us)
@@ -100,7 +102,8 @@ def _far_fewer_faults(current: Experiment) -> Steps:
 def _fewer_faults(current: Experiment) -> Steps:
     """Leave out faults, and repetitions of the faults that remain."""
     current = yield from fewer(current, current.faults, _with_faults)
-    # Here and below: `current` is replaced within the loop, but its faults keep their indexes.
+    # The loop replaces `current` by experiments with the same number of faults. So each fault keeps
+    # its index. This is so in the loops of later passes, too.
     for index, fault in enumerate(current.faults):
         if fault.repeat is None or fault.repeat == 1:
             continue
@@ -117,7 +120,7 @@ def _with_faults(current: Experiment, faults: tuple[FaultDefinition, ...]) -> Ex
 
 
 def _fewer_groups(current: Experiment) -> Steps:
-    """Leave out groups, then producers, then preloads of `__consumer_offsets`."""
+    """Leave out groups, then producers, then the records that `__consumer_offsets` has at first."""
     current = yield from fewer(
         current,
         tuple(current.groups),
@@ -134,17 +137,17 @@ def _fewer_groups(current: Experiment) -> Steps:
 
 
 def _fewer_members_of_many(current: Experiment) -> Steps:
-    """Leave out members before single faults, if the plan is still long.
+    """If the plan is still long, leave out members before single faults.
 
-    Each of the many faults costs a run, and these runs are cheaper with fewer members. If the plan
-    is short, this does not matter, and the members come later.
+    To leave out single faults costs a run for each fault. These runs are cheaper with fewer
+    members. If the plan is short, this does not matter, and the members are left out later.
     """
     if len(current.faults) > 2 * PARTS:
         yield from _fewer_members(current)
 
 
 def _fewer_members(current: Experiment) -> Steps:
-    """Leave out members and topics of each group."""
+    """Leave out members of each group, and topics that it reads."""
     for name in current.groups:
         late_members = current.groups[name].late_members
         current = yield from fewer(current, late_members, group_field(name, "late_members"))
@@ -183,12 +186,13 @@ def _with_offsets_partitions(current: Experiment, count: int) -> Experiment:
 
 
 def _by_role(current: Experiment) -> Steps:
-    """Replace targets such as `broker(2)` by `coordinator-of(GROUP)`, which tells more."""
+    """Replace targets such as `broker(2)` by `coordinator-of(GROUP)`, which tells people more."""
     for index, fault in enumerate(current.faults):
         for group_id in current.groups:
             aimed = _aimed_at(fault, f"coordinator-of({group_id})")
             candidate = with_fault(current, index, aimed)
-            # A fault without a single broker as target stays as it is, and needs no run.
+            # If no target of the fault is a single broker, the fault does not change, and a run is
+            # not necessary.
             if aimed != fault and (yield candidate):
                 current = candidate
                 break
@@ -197,11 +201,12 @@ def _by_role(current: Experiment) -> Steps:
 def _aimed_at(fault: FaultDefinition, target_role: str) -> FaultDefinition:
     """Return `fault` with `target_role` in place of each target that is a single broker.
 
-    Only the fault's target, or its `from` end, is changed.
+    This changes the target of the fault. In a fault of links it changes the end `from`, but not the
+    end `to`.
     """
 
     def change(target: str) -> str:
-        # The fallback is only for the type checker: a valid experiment has no other form.
+        # `or ("", "")` is only for the type checker: in a valid experiment every target has a role.
         role = (split_target(target) or ("", ""))[0]
         is_one_broker = role in {"broker", "any-broker", "leader-of", "follower-of"}
         return target_role if is_one_broker else target
@@ -209,13 +214,16 @@ def _aimed_at(fault: FaultDefinition, target_role: str) -> FaultDefinition:
     return replace(
         fault,
         target=None if fault.target is None else change(fault.target),
-        # Several brokers may become the same role, so repetitions are dropped.
+        # Several brokers may be replaced by the same role, so repetitions are dropped.
         from_=written_end(tuple(dict.fromkeys(map(change, ends_of(fault.from_))))),
     )
 
 
 def _sooner(current: Experiment) -> Steps:
-    """Move the whole plan to its beginning, then close its gaps one after another."""
+    """Let the whole plan begin earlier, and then make the gaps between its faults shorter.
+
+    At last, let the late members of each group start earlier.
+    """
     order = sorted(
         range(len(current.faults)), key=lambda index: microseconds(current.faults[index].at)
     )
@@ -234,9 +242,9 @@ def _sooner(current: Experiment) -> Steps:
 
 
 def _beginning_at(order: Sequence[int]) -> Callable[[Experiment, int], Experiment]:
-    """Return the edit that lets the whole plan begin at another time; all gaps stay.
+    """Return the edit that lets the whole plan begin at another time, and keeps all gaps.
 
-    `order`: the indexes of the faults, in the order of time.
+    `order` has the indexes of the faults, in the order of time.
     """
     return lambda now, at_us: moved(now, microseconds(now.faults[order[0]].at) - at_us, order)
 
@@ -246,12 +254,18 @@ def _gap_us(current: Experiment, first: int, second: int) -> int:
 
 
 def _gap_before(first: int, later: Sequence[int]) -> Callable[[Experiment, int], Experiment]:
-    """Return the edit that changes the gap between the fault `first` and the `later` ones."""
+    """Return the edit that changes the gap between the fault `first` and the first of `later`.
+
+    All faults of `later` are moved together.
+    """
     return lambda now, gap_us: moved(now, _gap_us(now, first, later[0]) - gap_us, later)
 
 
 def _shorter(current: Experiment) -> Steps:
-    """Shorten durations, and the time after the faults, to the minimum plus a reserve."""
+    """Shorten the durations of faults, and the time after the last fault.
+
+    Each is shortened to the shortest time with which the experiment fails, plus a reserve.
+    """
     for index, fault in enumerate(current.faults):
         if fault.duration is not None:
             edit = fault_field(index, "duration", duration_of)
@@ -264,14 +278,14 @@ def _shorter(current: Experiment) -> Steps:
 def _shorter_operations(current: Experiment) -> Steps:
     """Shorten the lengths of time among the arguments of rollouts and scalings.
 
-    An argument may be a range, such as `start_up: [1s, 2s]`. First only its shortest length is
-    tried.
+    An argument may be a range, such as `start_up: [1s, 2s]`. This is first replaced by its shortest
+    length, here 1s.
     """
     for index, fault in enumerate(current.faults):
         if fault.fault not in FAULT_KINDS or not FAULT_KINDS[fault.fault].is_gradual:
             continue
         for name, written in fault.args.items():
-            if isinstance(written, list | tuple):  # a range: try its shortest length alone
+            if isinstance(written, list | tuple):  # a range
                 candidate = _with_argument(index, name)(current, microseconds(written[0]))
                 if (yield candidate):
                     current = candidate
@@ -283,7 +297,7 @@ def _shorter_operations(current: Experiment) -> Steps:
 
 
 def _length_us(written: object) -> int | None:
-    """Return the value of an argument that is a length of time; None for another argument."""
+    """Return the microseconds of an argument that is a length of time; None for others."""
     if isinstance(written, str):
         with suppress(ValueError):  # the text is no length, such as `hang`
             return microseconds(written)
@@ -312,8 +326,9 @@ def _settings(base: Experiment | None) -> ShrinkPass:
     """
 
     def steps(current: Experiment) -> Steps:
-        # An edit gets the settings that are to keep their values (`kept`), and resets all other
-        # unusual settings of the present experiment (`now`).
+        # The edits below get the experiment (`now`), and the settings that are to keep their values
+        # (`kept`). They change all other settings. The settings are looked up in `now` anew,
+        # because an earlier candidate may have changed some of them.
         current = yield from fewer(
             current,
             unusual_settings(current),
@@ -336,7 +351,7 @@ def _removed(places: Sequence[T], kept: Sequence[T]) -> tuple[T, ...]:
 
 
 def _weaker(current: Experiment) -> Steps:
-    """Try fewer targets at an end, a gentler fault, fewer arguments."""
+    """Try to weaken each fault: by fewer targets at its ends, a gentler kind, fewer arguments."""
     for index in range(len(current.faults)):
         for end in ("from_", "to"):
             several = ends_of(getattr(current.faults[index], end))
@@ -354,11 +369,12 @@ def _weaker(current: Experiment) -> Steps:
 
 
 def _only(args: dict[str, T]) -> Callable[[Sequence[str]], dict[str, T]]:
+    """Return a function that takes the names of the arguments to keep, and returns these."""
     return lambda kept: subset(args, kept)
 
 
 _GENTLER = {"node_loss": ("crash",), "power_loss": ("crash",), "lost_disk": ("power_loss", "crash")}
-"""For some kinds of faults, the kinds that do less to a node, the gentlest last."""
+"""For some kinds of faults, the kinds that do less to a node. The gentlest kind is the last."""
 
 
 def _gentler(fault: FaultDefinition, experiment: Experiment) -> Iterator[FaultDefinition]:
@@ -374,11 +390,12 @@ def _gentler(fault: FaultDefinition, experiment: Experiment) -> Iterator[FaultDe
 def _narrower_ends(targets: Sequence[str], experiment: Experiment) -> Iterator[str]:
     """Yield smaller targets that can replace an end of links.
 
-    If the end is the target `brokers`, these are the single brokers. If it is all members of a
-    group, these are the single members. If it is `clients`, these are the members of each group.
+    - For the target `brokers` these are the single brokers.
+    - For all members of a group these are the single members.
+    - For `clients` these are the members of each group.
     """
-    # Only an end with a single target can become narrower here. For all others the role is "", and
-    # nothing is yielded.
+    # Only an end with a single target can become narrower here. For any other end the role is "",
+    # and the function yields nothing.
     role, group_id = (split_target(targets[0]) if len(targets) == 1 else None) or ("", "")
     if role == "brokers":
         yield from (f"broker({broker})" for broker in range(experiment.cluster.brokers))
@@ -390,7 +407,10 @@ def _narrower_ends(targets: Sequence[str], experiment: Experiment) -> Iterator[s
 
 
 def _rounder(current: Experiment) -> Steps:
-    """Round times and durations to seconds, half seconds, tenths; sort the faults by time."""
+    """Sort the faults by time, and round their times and durations.
+
+    They are rounded to seconds, or else to half seconds, or else to tenths of a second.
+    """
     in_order = tuple(sorted(current.faults, key=lambda fault: microseconds(fault.at)))
     if in_order != current.faults:
         candidate = replace(current, faults=in_order)
@@ -410,7 +430,10 @@ def _rounder(current: Experiment) -> Steps:
 
 
 def _roundings(time_us: int) -> Iterator[str]:
-    """Yield, for each step of ROUND_US, the multiples below and above a time, the nearer first."""
+    """Yield the roundings of a time, the best first.
+
+    For each step of ROUND_US these are the multiples below and above the time, the nearer first.
+    """
     for step_us in ROUND_US:
         if time_us % step_us == 0:
             return  # the time is a multiple of this step already, so finer steps would not help
@@ -435,17 +458,17 @@ STRUCTURE = (
 )
 """Passes that leave parts out.
 
-Groups and producers come before faults, and so do members if there are many faults, because these
-passes cost few runs and make all later runs shorter. They come again when the plan is smaller,
-because then fewer faults have groups and members as targets. The shrinker does not run the same
-candidate twice, so the repetition costs little.
+Groups and producers are left out before faults. If there are many faults, members are, too. These
+passes cost few runs, and make all later runs shorter. They are repeated when the plan is smaller.
+Then fewer faults have groups and members as targets, so perhaps more of them can be left out. The
+repetition costs little, because the shrinker does not run the same candidate twice.
 """
 
 
 def wording(base: Experiment | None) -> tuple[ShrinkPass, ...]:
     """Return the passes that simplify without leaving parts out.
 
-    `base` is the experiment of the space from which the plan was drawn, if it is known.
+    `base` is the experiment of the space from which the plan was drawn; None if it is not known.
     """
     return (
         ShrinkPass(does="aiming at roles", steps=_by_role),

@@ -1,8 +1,9 @@
-"""Settings of an experiment that differ from Kafka's defaults, and their reset.
+"""Settings of an experiment that differ from their defaults, and their reset.
 
-An experiment with fewer settings is easier to read. So the shrinker resets each setting to its
-default if the experiment still fails after that. A setting is named by its place in the experiment,
-such as `("groups", "readers", "config", "session_timeout_ms")`.
+An experiment with fewer settings is easier to read. So when the shrinker has an experiment that
+fails, it resets each setting to its default, and keeps the reset if the experiment still fails. A
+setting is named by its place in the experiment, such as
+`("groups", "readers", "config", "session_timeout_ms")`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,8 +26,8 @@ from protocol.config import (
 
 NEVER = frozenset(
     {
-        # Kafka's defaults of these settings promise less: a fault may then lose acknowledged data,
-        # and the reported loss would be no bug.
+        # With Kafka's defaults of these settings, a fault may lose acknowledged data. This would be
+        # no bug, so a shrunk experiment that shows such a loss would be of no use.
         "min_insync_replicas",
         "offsets_topic_replication_factor",
         "default_replication_factor",
@@ -35,15 +36,16 @@ NEVER = frozenset(
         "log_flush_interval_messages",
         "log_flush_interval_ms",
         "log_flush_scheduler_interval_ms",
-        # Another pass reduces this size, and the default is larger.
+        # The shrinker reduces this number of partitions elsewhere (`passes`), and the default is
+        # larger.
         "offsets_topic_num_partitions",
-        # Another pass reduces this time.
+        # The shrinker reduces this time elsewhere (`passes`).
         "after_faults",
     }
 )
 """Settings that are never reset to their defaults."""
-# Structs whose fields are settings. The first line has structs with settings of Kafka, the second
-# line has structs with settings of this project.
+# The structs whose fields are settings. The structs in the first line have settings of Kafka, and
+# those in the second line have settings of coordlab.
 _WITH_SETTINGS = (
     *(Guards, JavaSwitches, BrokerConfig, TopicConfig, ConsumerConfig, ProducerConfig),
     *(LinkModel, CostModel, StorageModel, GroupDefinition, RunDefinition),
@@ -51,7 +53,7 @@ _WITH_SETTINGS = (
 
 
 def unusual_settings(experiment: Experiment) -> tuple[Place, ...]:
-    """Return the places whose values differ from Kafka's, or this tool's, defaults."""
+    """Return the places of the settings that differ from Kafka's, or coordlab's, defaults."""
     return tuple(
         place
         for outer, struct in structs_in(experiment)
@@ -62,10 +64,10 @@ def unusual_settings(experiment: Experiment) -> tuple[Place, ...]:
 
 
 def with_defaults(experiment: Experiment, places: Sequence[Place]) -> Experiment:
-    """Return `experiment` with the defaults at `places`, a result of `unusual_settings`."""
+    """Return `experiment` with the defaults at `places`, which `unusual_settings` has returned."""
     for place in places:
         holder: msgspec.Struct = at(experiment, place[:-1])
-        # `unusual_settings` returns no place of a required field, which would have no default.
+        # A required field has no default, but `unusual_settings` returns no place of such a field.
         default = next(
             field.default for field in fields_of(type(holder)) if field.name == place[-1]
         )
@@ -89,14 +91,14 @@ def differing_settings(experiment: Experiment, other: Experiment) -> tuple[Place
         try:
             other_value = at(other, place)
         except (KeyError, IndexError, AttributeError):
-            continue  # `other` has no such group, topic or list item
+            continue  # `other` lacks the group, the topic or the list item of this place
         if other_value != at(experiment, place):
             differing.append(place)
     return tuple(differing)
 
 
 def at(value: Any, place: Place) -> Any:  # noqa: ANN401 - a setting is of any type
-    """Return what `value` has at `place`.
+    """Return the part of `value` that is at `place`.
 
     Raises: KeyError, IndexError or AttributeError if `value` has no such place.
     """
@@ -128,9 +130,11 @@ def _unusual(struct: msgspec.Struct, place: Place) -> Iterator[Place]:
     """
     for field in fields_of(type(struct)):
         value = getattr(struct, field.name)
-        # Three sorts of fields are left out. A required field has no default. A field with a struct
-        # is no setting itself: `structs_in` yields the struct, whose fields are the settings. The
-        # same holds for `late_members`, a tuple of structs.
+        # Three sorts of fields are left out:
+        # - A required field has no default.
+        # - A field with a struct is no setting itself, but the fields of this struct are settings.
+        #   `structs_in` yields such a struct, too.
+        # - The same holds for `late_members`, which is a tuple of structs.
         if field.required or field.name == "late_members" or isinstance(value, msgspec.Struct):
             continue
         if not field.is_default(value):

@@ -1,17 +1,19 @@
 """Shrinker: makes an experiment that shows a violation as small as possible.
 
-A search may find a violation in a run with five brokers and twenty faults. For a person it is
-easier to understand with two brokers and one fault. So the shrinker tries smaller and smaller
-experiments (candidates), plays each of them, and keeps those that still fail.
+A search may find a violation in a run with five brokers and twenty faults. The violation is easier
+to understand in a run with two brokers and one fault. So the shrinker tries smaller and smaller
+experiments (candidates). It plays each candidate, and continues with those that still fail.
 
 1. The passes of STRUCTURE leave out parts: faults, groups, members, brokers.
 2. The passes of `wording` make the rest simpler: rounder times, default settings, weaker faults.
 3. Both are repeated until nothing smaller fails.
 
 A candidate must fail in the same way: the same checker must make the same claim, apart from names
-and numbers. Whether it fails may also depend on the network seed, which determines the latencies of
-messages and so the outcome of races. If a candidate fails only with another network seed, the
-shrinker continues with that seed.
+and numbers. Whether a candidate fails may also depend on the network seed, which determines the
+latencies of messages and so the outcome of races. If a candidate fails only with another network
+seed, the shrinker continues with that seed.
+
+A schedule is an experiment together with its faults.
 
 The shrinker has no clock of its own and draws no random numbers. So equal input gives equal
 results, unless time runs out.
@@ -29,31 +31,36 @@ from chaos.exploration.shrink.passes import FAULTS, STRUCTURE, ShrinkPass, cut_o
 from chaos.exploration.signature import Signature
 
 NETWORK_SEEDS = 12
-"""If a candidate of STRUCTURE does not fail, so many other network seeds are tried."""
+"""Number of other network seeds to try if a candidate of STRUCTURE does not fail."""
 FEW_SEEDS = 4
-"""The same number for the first round, where only its last pass uses it (see `_run_rounds`)."""
+"""Number of other network seeds to try in the last pass of the first round (`_run_rounds`)."""
 SHIFTS_US = (350_000, 750_000, 1_100_000, 1_600_000)
-"""A plan is also tried with all its faults later by one of these times, to see how robust it is.
+"""Delays of a plan. The plan is also tried with all its faults later by one of these times.
 
 In virtual time the members of every run send their heartbeats at the same moments, counted from the
 steady state. On a real cluster these moments differ from run to run. So a plan is of little use if
-it fails only when its fault comes just before a heartbeat. If a plan fails with some of the delays,
-its simplified form must fail with the same delays. Each delay has a network seed of its own.
+it fails only when its fault comes just before a heartbeat.
+
+Before a plan is simplified, it is tried with each of the delays, and a network seed for each of
+them. The simplified plan must fail with all delays with which the plan has failed.
 """
 SHORTER_WAITS = ("20s", "40s")
-"""Liveness timeouts to try instead of the experiment's own, if that is longer.
+"""Liveness timeouts to try in place of the experiment's own, if this is longer.
 
-A run waits so long for its groups to recover after the healing. If a group never recovers, nearly
-all time of the run is spent on this wait, so a shorter one saves much. At the end the result is
-confirmed with the full timeout.
+A run waits this long for its groups to recover after the healing of all faults. If a group never
+recovers, nearly all time of the run is spent on this wait, so a shorter timeout saves much. Later
+the result is confirmed with the full timeout.
 """
 MAX_RUNS = 600
-"""Without another limit, the shrinking ends after so many runs."""
+"""Number of runs after which the shrinking ends, if the caller does not set another limit."""
 MAX_ROUNDS = 6
 """Number of rounds, each with all passes, after which the shrinking ends."""
 
 Play = Callable[[Experiment, int, Signature], PlayedRun]
-"""Runs an experiment with a network seed. The run may end at the first finding of this kind."""
+"""Function that plays an experiment with a network seed.
+
+The run may end at the first finding with the claim of this signature.
+"""
 
 
 class ShrinkEnd(StrEnum):
@@ -71,8 +78,9 @@ class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
     - `experiment`, `seed`: the smaller experiment, and the network seed with which it fails.
     - `signature`: the kind of violation that was looked for.
     - `finding`: the violation in the run of `experiment`.
-    - `before`, `after`: the sizes of the original and of `experiment`.
-    - `runs`: how many runs this took.
+    - `before`, `after`: the sizes of the original experiment and of `experiment`.
+    - `runs`: the number of runs that the shrinking took.
+    - `end`: the reason for the end of the shrinking.
     """
 
     experiment: Experiment
@@ -86,14 +94,18 @@ class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Robustness(msgspec.Struct, frozen=True, kw_only=True):
-    """With how many other network seeds a plan fails (`fails`), of those that were tried."""
+    """Robustness of a schedule: it fails with `fails` of the `tried` other network seeds."""
 
     fails: int
     tried: int
 
 
 class ShrinkProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """State of the shrinking after a run, for the display."""
+    """State of the shrinking after a run, for the live display.
+
+    - `does`: what the shrinking does now.
+    - `before`, `after`: the sizes of the original and of the best experiment so far.
+    """
 
     does: str
     runs: int
@@ -114,14 +126,16 @@ class _Enough(Exception):
 
 
 class Shrinker:
-    """Shrinks one schedule. `shrink` may be called once, `robustness` after it.
+    """Shrinks one schedule. Call `shrink` once, and perhaps `robustness` after it.
 
+    - `play`: plays a run.
     - `now_s`: any clock in seconds.
     - `deadline_s`: the time of this clock at which the shrinking ends with the best schedule so
-      far. A KeyboardInterrupt ends it in the same way.
+      far. A KeyboardInterrupt ends the shrinking in the same way.
     - `last_s`: the time of this clock at which `robustness` ends.
-    - `stop_requested`: called before each run; True ends the shrinking.
-    - `base`: the experiment of the space from which the schedule was drawn, if it is known.
+    - `stop_requested`: called before each run. If it returns True, the shrinking ends.
+    - `base`: the experiment of the space from which the schedule was drawn; None if it is not
+      known.
     """
 
     def __init__(
@@ -143,12 +157,12 @@ class Shrinker:
         self._max_runs = max_runs
         self._stop_requested = stop_requested
         self._progress = progress
-        self._base = base  # a setting with the same value as in `base` need not be reset
+        self._base = base
         self._runs = 0
         self._activity = ""
         self._tried: dict[bytes, int] = {}  # candidate that did not fail -> number of seeds tried
         self._waits: tuple[str, ...] = ()
-        """Shorter liveness timeouts, the one in use first. If empty, it is not shortened."""
+        """Shorter liveness timeouts. The first is in use. If empty, the full timeout is in use."""
 
     def shrink(self, experiment: Experiment, seed: int, signature: Signature) -> Shrunk:
         """Return the smallest schedule found that fails as `experiment` does with `seed`.
@@ -169,7 +183,7 @@ class Shrinker:
         if finding is None:
             raise DoesNotFail(played_text(played))
         self._finding = finding
-        # The last schedule that failed with the full liveness timeout.
+        # The last schedule that failed with the full liveness timeout, with its seed and finding.
         self._confirmed = (experiment, seed, finding)
         # Pairs (network seed, delay of the plan) with which each further candidate must fail, too.
         self._required_failures: tuple[tuple[int, int], ...] = ()
@@ -184,8 +198,9 @@ class Shrinker:
             end = enough.end
         except KeyboardInterrupt:
             end = ShrinkEnd.INTERRUPTED
-        # After a regular end this call changes nothing, because the last pass has confirmed the
-        # best schedule.
+        # If the shrinking was cut short, perhaps the best schedule has failed only with a shorter
+        # timeout. After a regular end this call changes nothing, because the last pass has
+        # confirmed the best schedule.
         self._return_to_confirmed(may_run=end is not ShrinkEnd.INTERRUPTED)
 
         return Shrunk(
@@ -200,7 +215,7 @@ class Shrinker:
         )
 
     def robustness(self, shrunk: Shrunk, count: int) -> Robustness:
-        """Return the number of failures of `shrunk` with `count` other network seeds.
+        """Play `shrunk` with `count` other network seeds; return with how many of them it fails.
 
         Fewer seeds are tried if time runs out, or after a Ctrl-C.
         """
@@ -210,7 +225,8 @@ class Shrinker:
             for seed in _other_seeds(shrunk.seed, count):
                 if self._stop_requested() or self._now_s() >= self._last_s:
                     break
-                # `_judge` would end at `deadline_s` and `max_runs`, which are for the shrinking.
+                # `_judge` is not called here, because it observes the limits of the shrinking:
+                # `deadline_s` and `max_runs`.
                 failed = self._finding_of(shrunk.experiment, seed) is not None
                 tried += 1
                 fails += failed
@@ -223,9 +239,9 @@ class Shrinker:
     def _run_rounds(self) -> None:
         """Leave out parts, then simplify, and repeat this until a round changes nothing.
 
-        The first round has very many candidates, and most bugs do not depend on a race. So it tries
-        each candidate only with the present network seed. Only its last pass, which leaves out
-        single faults, tries a few other seeds as well.
+        The first round has very many candidates, and most bugs do not depend on a race. So each
+        candidate of this round is tried only with the present network seed. The exception is the
+        last pass of the round, which leaves out single faults: it also tries a few other seeds.
         """
         simplifications = wording(self._base)
         for number in range(MAX_ROUNDS):
@@ -244,10 +260,10 @@ class Shrinker:
             self._required_failures = ()
 
     def _find_required_failures(self) -> None:
-        """Find the delays (SHIFTS_US) and seeds with which the best schedule fails.
+        """Find the delays (SHIFTS_US) and network seeds with which the best schedule fails.
 
-        A simplification must not make the plan fail less often. So the simplified plan must fail
-        with each delay and seed that is found here.
+        Later simplifications must not make the plan fail less often. So the simplified plan must
+        fail with each delay and seed that is found here.
         """
         self._activity = "trying it a little later"
         seeds = _other_seeds(self._seed, len(SHIFTS_US))
@@ -258,7 +274,7 @@ class Shrinker:
         )
 
     def _run_pass(self, shrink_pass: ShrinkPass, *, seeds: int) -> None:
-        """Play the candidates of a pass, each with up to `seeds` seeds; confirm the result."""
+        """Play the candidates of a pass, each with at most `seeds` seeds; confirm the result."""
         self._activity = shrink_pass.does
         steps = shrink_pass.steps(self._best)
         # `next` and `send` raise StopIteration when the pass has no more candidates.
@@ -274,8 +290,8 @@ class Shrinker:
     def _shorten_wait(self, played: PlayedRun) -> None:
         """Use a shorter liveness timeout from now on.
 
-        Does nothing if the run `played` did not wait long, or if the schedule does not fail with a
-        shorter timeout.
+        The full timeout stays in use if the run `played` did not wait long, or if the schedule does
+        not fail with a shorter timeout.
         """
         bound_us = microseconds(self._original.run.liveness_timeout)
         waits = [wait for wait in SHORTER_WAITS if microseconds(wait) < bound_us]
@@ -286,16 +302,16 @@ class Shrinker:
         self._activity = "waiting less long"
         for number, wait in enumerate(waits):
             if self._judge(with_wait(self._best, wait), self._seed) is not None:
-                # `_confirm` changes to the longer ones if this one is too short.
+                # If this timeout proves to be too short, `_confirm` changes to the longer ones.
                 self._waits = tuple(waits[number:])
                 return
 
     def _confirm(self) -> None:
         """Confirm that the best schedule fails with the full liveness timeout, too.
 
-        If it does not, a group needs longer than the shorter timeout to recover, but not longer
-        than the full one. Then the search continues from the last confirmed schedule, with a longer
-        timeout.
+        If the schedule does not fail with the full timeout, a group recovers after the shorter
+        timeout, but before the full timeout. This is no violation. The shrinking then continues
+        from the last confirmed schedule, with a longer timeout.
         """
         if self._best == self._confirmed[0]:
             return
@@ -309,9 +325,9 @@ class Shrinker:
         self._confirmed = (self._best, self._seed, self._finding)
 
     def _return_to_confirmed(self, *, may_run: bool) -> None:
-        """Return to the last confirmed schedule, unless one more run confirms the best one."""
+        """Return to the last confirmed schedule, unless one more run confirms the best schedule."""
         if self._waits and may_run and self._best != self._confirmed[0]:
-            # `_judge` would raise, because the time or the runs are used up.
+            # `_judge` would raise _Enough here, because the time or the runs are used up.
             finding = self._finding_of(self._best, self._seed, full_timeout=True)
             if finding is not None:
                 self._confirmed = (self._best, self._seed, finding)
@@ -322,7 +338,10 @@ class Shrinker:
     # -- verdict of a run --
 
     def _accepts(self, candidate: Experiment, seeds: int) -> bool:
-        """Return True, and make `candidate` the best, if it fails with one of `seeds` seeds."""
+        """Return True, and make `candidate` the best, if it fails with one of `seeds` seeds.
+
+        The first of these seeds is the present network seed.
+        """
         if candidate == self._best:
             return True  # the edit changed nothing, and the best schedule is known to fail
         key = msgspec.msgpack.encode(candidate)
@@ -333,14 +352,14 @@ class Shrinker:
             if finding is None:
                 continue
             if not self._fails_as_required(candidate):
-                break  # other seeds would not help, because the requirement does not depend on them
+                break  # the requirements have seeds of their own, so another seed would not help
             self._best, self._seed, self._finding = candidate, seed, finding
             return True
         self._tried[key] = seeds
         return False
 
     def _fails_as_required(self, candidate: Experiment) -> bool:
-        """Return True if a candidate also fails with each delay and seed of the requirement."""
+        """Return True if a candidate also fails with each required delay and seed."""
         return all(
             self._judge(_delayed(candidate, shift_us), seed) is not None
             for seed, shift_us in self._required_failures
@@ -349,7 +368,10 @@ class Shrinker:
     def _judge(
         self, candidate: Experiment, seed: int, *, full_timeout: bool = False
     ) -> PlayedFinding | None:
-        """Return the finding with the signature, or None. Raises: _Enough, KeyboardInterrupt."""
+        """Play a schedule if no limit is reached; return its finding with the signature, or None.
+
+        Raises: _Enough, KeyboardInterrupt.
+        """
         if self._stop_requested():
             raise _Enough(ShrinkEnd.INTERRUPTED)
         if self._runs >= self._max_runs:
@@ -403,6 +425,7 @@ def _delayed(experiment: Experiment, shift_us: int) -> Experiment:
 
 def _other_seeds(seed: int, count: int) -> Iterator[int]:
     """Yield the `count` smallest seeds other than `seed`."""
-    # If `seed` itself is among the first `count` numbers, it is left out, and one number more is
-    # needed. A comparison that is True counts as 1.
+    # The numbers 0 to `count` - 1 are the `count` smallest. If `seed` is at most `count`, one
+    # number more is drawn on, because `seed` may be left out. A comparison that is True counts as
+    # 1.
     return (other for other in range(count + (seed <= count)) if other != seed)

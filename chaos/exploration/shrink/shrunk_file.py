@@ -1,8 +1,11 @@
-"""Makes the file of a shrunk experiment: for people to read, and to run in virtual time or on Ray.
+"""Makes the file of a shrunk experiment: an experiment that was made as small as possible.
 
-At the top of the file a comment tells what the experiment shows: the violation, how much smaller
-the experiment has become, with how many other network seeds it also fails, and the rows of the
-trace that prove the violation, one sentence for each.
+People read the file, and run it in virtual time or on Ray. A comment at the top of the file says:
+
+- which violation the experiment shows,
+- how much smaller the experiment has become,
+- with how many other network seeds it also fails,
+- which rows of the trace prove the violation, with one sentence for each row.
 
 Data flow: Shrunk -> one complete run -> its finding as a story -> text of an experiment file.
 """
@@ -23,16 +26,18 @@ from chaos.exploration.signature import signature_of
 from results_schema.evidence_text import describe_row, seconds
 from results_schema.results import Finding
 
-SUFFIX = "-shrunk"  # of a shrunk experiment's name
-_WIDTH = 96  # of the comment's lines, without the `# ` before each
-_NAME_LENGTH = 100  # limit of an experiment's name, with the suffix
+SUFFIX = "-shrunk"  # end of a shrunk experiment's name
+_WIDTH = 96  # width of the comment's lines, without the `# ` before each line
+_NAME_LENGTH = 100  # longest name of an experiment, including the suffix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShrunkFile:
-    """The file's text, and the summary and story of its finding.
+    """The file's text, and the violation (finding) that its experiment shows.
 
-    `story`: empty if a complete run of the schedule does not show the violation.
+    - `summary`: the finding as a sentence.
+    - `story`: a sentence for each row of the trace that proves the finding. It is empty if a
+      complete run of the experiment does not show the violation.
     """
 
     text: str
@@ -43,14 +48,16 @@ class ShrunkFile:
 def shrunk_file(
     shrunk: Shrunk, *, origin: str, path: str, robustness: Robustness | None
 ) -> ShrunkFile:
-    """Return the file of a shrunk schedule.
+    """Return the file of a shrunk experiment.
 
-    - `origin`: words for the schedule from which it was shrunk.
-    - `path`: where the file will be stored, for the commands in it.
+    - `origin`: words for the experiment that was shrunk.
+    - `path`: the path at which the file will be stored. The commands in the file contain it.
+    - `robustness`: the number of network seeds with which the experiment fails; None if this was
+      not measured.
     """
     findings: list[Finding] = []
-    # The runs of the shrinker ended at the violation. The file has a hash over the trace of a
-    # complete run, so one is played here.
+    # The runs of the shrinker ended at the violation. But the file needs a hash over the trace of a
+    # complete run. So a complete run is played here.
     played = play(shrunk.experiment, shrunk.seed, on_finding=findings.append)
     same_claim = [
         finding for finding in findings if signature_of(finding).claims_as(shrunk.signature)
@@ -103,7 +110,10 @@ def _earlier_events(finding: Finding | None) -> Iterable[str]:
 
 
 def sizes_text(shrunk: Shrunk) -> str:
-    """Return both sizes as text: "14 faults -> 1, 5 -> 3 brokers, 6 -> 1 members, 60 -> 12 s"."""
+    """Return the sizes before and after the shrinking as text.
+
+    For example: "14 faults -> 1, 5 -> 3 brokers, 6 -> 1 members, 60 -> 12 s (80 runs)".
+    """
     before, after = shrunk.before, shrunk.after
     parts = [f"{before.faults} faults -> {after.faults}"]
     parts += [
@@ -131,14 +141,14 @@ def horizon_text(sizes: Sizes) -> str:
 
 
 def robustness_text(robustness: Robustness) -> str:
-    """Return a phrase that says under how many network seeds the schedule fails."""
+    """Return a phrase that says under how many network seeds the experiment fails."""
     return f"fails under {robustness.fails} of {robustness.tried} network seeds"
 
 
 def _robustness(robustness: Robustness | None) -> str:
     """Return a sentence about the robustness; "" if it was not measured.
 
-    A schedule that fails with less than half of the seeds shows a race: the violation depends on
+    If the experiment fails with less than half of the seeds, the violation depends on a race: on
     the order in which messages arrive.
     """
     if robustness is None or robustness.tried == 0:
@@ -151,7 +161,7 @@ def _robustness(robustness: Robustness | None) -> str:
 def _caution(experiment: Experiment) -> str:
     """Return a caution about times that a real cluster cannot reproduce; "" without such times.
 
-    Such a time is not a multiple of the smallest step of ROUND_US, a tenth of a second.
+    Such a time is not a multiple of a tenth of a second, which is the smallest step of ROUND_US.
     """
     unrounded = [
         written

@@ -1,12 +1,13 @@
 """Building blocks of shrink passes: leave out some of several items, find the least value.
 
-Each block is a generator. It yields smaller experiments (candidates), and the caller sends back
-True for each one that still fails. At its end the block returns the smallest experiment that fails:
+Shrinking makes an experiment smaller, as long as it still fails (its run has the same violation).
+Each building block is a generator. It yields smaller experiments (candidates). The caller plays
+each candidate, and sends True if it still fails. At its end the generator returns the smallest
+experiment that fails. For example, this tries to get along with fewer than five brokers:
 
     current = yield from least(current, range(1, 5), with_brokers)
 
-tries to get along with fewer than five brokers. The last argument is an `Edit`: it makes the
-experiment with a given number of brokers.
+The last argument is an Edit, a function that makes the experiment with a given number of brokers.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -19,11 +20,11 @@ from chaos.exploration.shrink.edits import with_fault, with_group, with_topic
 
 T = TypeVar("T")
 Steps = Generator[Experiment, bool, None]
-"""The generator of a pass. It yields candidates, and gets True for each one that still fails."""
+"""Generator of a pass. It yields candidates, and gets True for each candidate that still fails."""
 Reduction = Generator[Experiment, bool, Experiment]
-"""The generator of a building block, which also returns the smallest failing experiment."""
+"""Generator of a building block. It does the same, and returns the smallest failing experiment."""
 Edit = Callable[[Experiment, T], Experiment]
-"""Returns an experiment with the given value at the edit's place."""
+"""Function that returns the experiment with another value at one place, such as a duration."""
 
 LADDER_US = tuple(
     round(seconds * 1_000_000)
@@ -31,17 +32,21 @@ LADDER_US = tuple(
 )
 """Durations and times to try: round numbers that are easy to remember.
 
-The shortest is 0.1 s. On a real cluster the injection of a fault takes some ten milliseconds, so a
-shorter time would have the same effect as no time.
+The shortest duration is 0.1 s. On a real cluster the injection of a fault takes some ten
+milliseconds, so there a shorter duration would have the same effect as none.
 """
 
 
 def fewer(
     current: Experiment, items: Sequence[T], edit: Edit[tuple[T, ...]], *, at_once: int = 1
 ) -> Reduction:
-    """Try to leave out all `items`, then halves, quarters ... down to `at_once` items at a time."""
-    # `current` always fails, and has the items in `needed`. In each round, the items before `start`
-    # have been tried.
+    """Leave out as many of `items` as possible.
+
+    First all items are left out together, then each half of them, each quarter, and so on, down to
+    `at_once` items at a time.
+    """
+    # `current` is always an experiment that fails, and its items are `needed`. In each round of the
+    # outer loop, the items before `start` have been tried.
     needed = tuple(items)
     size = len(needed)
     while size >= at_once:
@@ -53,8 +58,8 @@ def fewer(
                 needed, current, left_out = remaining, candidate, True
             else:
                 start += size
-        # The last size (`at_once`) is repeated as long as items are left out. An item that was
-        # needed together with another item may be unnecessary when the other item is gone.
+        # The last size (`at_once`) is repeated until no more item is left out. It may be that an
+        # item was needed only together with another item, which has been left out after it.
         if not (size == at_once and left_out):
             size //= 2
     return current
@@ -67,8 +72,9 @@ def least(current: Experiment, values: Sequence[int], edit: Edit[int]) -> Reduct
     first. Then a binary search follows, because an experiment that fails with one value mostly
     fails with larger values, too.
     """
-    # The experiment does not fail with the values before index `low`, and fails with the value at
-    # index `high`. At first `high` is behind the last value, which stands for the present one.
+    # The experiment does not fail with the values before index `low`, and it fails with the value
+    # at index `high`. At first `high` is the index after the last value, which stands for the
+    # present value of the experiment.
     low, high = 0, len(values)
     best, position = current, 0
     while low < high:
@@ -82,19 +88,21 @@ def least(current: Experiment, values: Sequence[int], edit: Edit[int]) -> Reduct
 
 
 def least_with_room(current: Experiment, time_us: int, edit: Edit[int]) -> Reduction:
-    """Find the shortest time that still fails, and return about 1.5 times that time.
+    """Find the shortest time with which the experiment fails, and add a reserve to it.
 
-    A time that is just enough in virtual time would often be too short on a real cluster. If the
-    experiment does not fail with the reserve, the shortest time itself is returned.
+    With the reserve, the time is about 1.5 times as long. A time that is just enough in virtual
+    time would often be too short on a real cluster. If the experiment does not fail with the longer
+    time, it keeps the shortest time.
 
-    `time_us` is the present time. A time is tried only if it is below the present one even with its
-    reserve. Otherwise shrinking an experiment a second time would change the time again.
+    `time_us` is the present time. A shorter time is tried only if it is below the present time even
+    with its reserve. Otherwise the time would change again each time an experiment is shrunk.
     """
     durations = tuple(duration for duration in LADDER_US if room_for(duration) < time_us)
     shortest = yield from least(current, durations, edit)
     for duration in durations:
-        # Find the duration with which `shortest` was made. If no shorter time fails, `shortest`
-        # equals `current`. Then the second comparison is False for every duration.
+        # Find the duration with which `shortest` was made. If the experiment fails with no shorter
+        # time, `shortest` is equal to `current`, and the second comparison is False for every
+        # duration.
         if edit(current, duration) == shortest != current:
             with_reserve = edit(current, room_for(duration))
             if (yield with_reserve):
