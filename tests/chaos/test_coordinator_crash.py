@@ -1,15 +1,17 @@
-"""`coordinator_crash` in virtual time: the events it must have, and planted bugs it must find.
+"""The experiment `coordinator_crash` in virtual time, with and without bugs in our code.
 
 The experiment kills the broker that coordinates a group of 12 members. Another broker becomes
 leader of the group's partition of `__consumer_offsets`, and loads the group from the log. If all is
 well, no acknowledged commit is lost, and the members need not rebalance.
 
-Then the tests break something, to see that a check finds it. Some tests switch off a guard, which
-is a safety check that Kafka always makes. Here it is `high_watermark_gate`: a broker acknowledges
-an append only when every in-sync replica has it. Other tests plant a bug: they replace a method of
-our code by a wrong one.
+The first test plays a run in which all is well. Most other tests break something, to see that one
+of the run's checks finds it. Some tests switch off a guard, which is a safety check that Kafka
+always makes. Here the guard is `high_watermark_gate`: a broker acknowledges an append only when
+every in-sync replica has the record. Other tests plant a bug: they replace a method of our code by
+a wrong one.
 
-A run in virtual time has a simulated clock. Citations name a file of docs/kafka and a section.
+A run in virtual time has a simulated clock. References such as (BEHAVIOUR 6.6 f) name a file of
+docs/kafka and a section of this file.
 """
 
 from collections.abc import Callable
@@ -38,11 +40,14 @@ SMALL = (
     "producers[0].records_per_second=20",
 )
 COMMITTED_US = 12_000_000
-"""Time by which each member has committed something."""
+"""By this time of a run each member has committed something."""
 
 
 class Played:
-    """One run of the experiment in virtual time, with its rows and results."""
+    """One run of the experiment in virtual time, with its trace and its checks.
+
+    `rows` has all rows of the trace. If a test sets `on_row`, it is called with each new row.
+    """
 
     def __init__(self, *overrides: str, seed: int = 7) -> None:
         self.experiment = load_experiment("coordinator_crash", overrides).experiment
@@ -77,7 +82,7 @@ class Played:
 def kill_at_the_first_acknowledgement(played: Played) -> list[str]:
     """Kill the first broker that acknowledges an append after COMMITTED_US.
 
-    The returned list is empty, and gets the name of the broker when it is killed.
+    The returned list is empty at first. When the broker is killed, its name is added to the list.
     """
     killed: list[str] = []
 
@@ -97,15 +102,18 @@ def report_of(results: Results, check: str) -> CheckReport:
 
 @pytest.mark.slow
 def test_coordinator_crash_with_seed_7_passes_and_judges_every_check_that_applies() -> None:
-    """A kill is detected after 7 to 9 s, without a rebalance or a loss (MEASURED_FAILOVER kill)."""
+    """The kill is detected after 7 to 9 s (MEASURED_FAILOVER kill).
+
+    It leads to no rebalance, and no commit is lost.
+    """
     played = Played()
 
     results = played.play()
 
     assert (results.verdict, results.exit_code, results.reasons) == (Verdict.PASS, 0, ())
-    # Three checks had nothing to judge, which is no doubt about the verdict:
+    # Three checks had nothing to judge. This casts no doubt on the verdict:
     # - fencing: the old leader is dead, so it appends nothing in an ended epoch;
-    # - recovery: all replicas are in sync before healing;
+    # - recovery: all replicas are in sync before the faults are healed;
     # - administration: no administrator gives an order.
     assert {
         report.check for report in results.checks if report.outcome is not CheckOutcome.PASS
@@ -118,17 +126,17 @@ def test_coordinator_crash_with_seed_7_passes_and_judges_every_check_that_applie
     # when the broker was killed.
     assert 7_000_000 <= fenced.time_us - fired_us <= 9_500_000
     assert played.of_kind(TraceKind.REBALANCE_STARTED, fired_us) == []
-    # Fencing did compare the acknowledged appends with the log of the next leader.
+    # But fencing has compared the acknowledged appends with the log of the next leader.
     assert report_of(results, "fencing").seen["acknowledged_before_a_later_epoch"] > 50
     # At its end the run fetches the committed offset of each of the 12 partitions.
     assert report_of(results, "durable_commits").seen["fetches_judged"] >= 12
 
 
 def test_acknowledgement_before_replication_is_found_by_fencing() -> None:
-    """Without the guard the leader acknowledges a record that only its own log has, then dies.
+    """Without the guard a leader acknowledges a record that only its own log has, and then dies.
 
-    The test kills the leader itself, at the trace row of an acknowledgement. So the experiment has
-    no faults of its own.
+    The test kills the leader when it writes the row of an acknowledgement. So the experiment has no
+    faults of its own (`faults=[]`).
     """
     played = Played(*SMALL, "cluster.guards.high_watermark_gate=false", "faults=[]")
     killed = kill_at_the_first_acknowledgement(played)
@@ -144,7 +152,10 @@ def test_acknowledgement_before_replication_is_found_by_fencing() -> None:
 
 
 def test_death_at_the_acknowledgement_loses_nothing_with_the_guard() -> None:
-    """The same kill as above, but with the guard on: a follower has the record, too."""
+    """The leader is killed as in the test above.
+
+    But with the guard a follower has the record, too.
+    """
     played = Played(*SMALL, "faults=[]")
     killed = kill_at_the_first_acknowledgement(played)
 
@@ -182,8 +193,9 @@ def test_acknowledged_commit_that_is_forgotten_is_found(monkeypatch: pytest.Monk
 def test_load_without_records_is_found_by_two_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: the new coordinator reads nothing from the log (BEHAVIOUR 6.6 f).
 
-    It does not know the members, so they must rejoin, which the check `needless_rebalance` finds.
-    Nor does it know their committed offsets, which `durable_commits` finds.
+    So the coordinator does not know the members. They must rejoin, which the check
+    `needless_rebalance` finds. Nor does it know their committed offsets, which the check
+    `durable_commits` finds.
     """
 
     def load_nothing(
@@ -202,7 +214,10 @@ def test_load_without_records_is_found_by_two_checks(monkeypatch: pytest.MonkeyP
 
 
 def test_group_without_members_ends_unknown() -> None:
-    """Without a steady state no fault is injected, and the run proves nothing (exit code 2)."""
+    """A group without members never becomes steady, and faults are injected into a steady cluster.
+
+    So no fault is injected, and the run proves nothing. Exit code 2 means this.
+    """
     played = Played(
         "groups.orders-readers.members=0",
         "run.steady_state_timeout=5s",

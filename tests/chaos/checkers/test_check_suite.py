@@ -1,9 +1,10 @@
 """CheckSuite runs all checkers on the trace of one run.
 
 Each checker watches over one promise of Kafka, for example that a partition has one owner
-("ownership"), and reports a finding when the promise is broken. The run gives each row of its trace
-to the suite, and the suite passes it on to the checkers. What is right depends on the experiment,
-for example on the session timeout, so `context_of` tells the checkers the facts that they need.
+("ownership"), and reports a finding when the promise is broken. A run records what happens as the
+rows of a trace. The run gives each row to the suite, and the suite passes the row on to the
+checkers. What is right depends on the experiment, for example on the session timeout. So
+`context_of` returns the facts of an experiment that the checkers need.
 
 `experiment()` has three brokers, the topic `orders` with two partitions, and the group `readers`
 with two members.
@@ -24,8 +25,8 @@ READER = "consumer-readers-0"
 
 
 def observe_two_owners(suite: CheckSuite) -> Rows:
-    """Let two members own the same partition from 2 s to 5 s."""
-    rows = Rows(suite.observe)  # passes each row to the suite as soon as it is added
+    """Let two members own the same partition from 2 s to 5 s, and return the rows."""
+    rows = Rows(suite.observe)  # the suite observes each row as soon as it is added
     rows.assigned(1, READER, "readers")
     rows.assigned(2, "consumer-readers-1", "readers")
     rows.add(
@@ -41,7 +42,11 @@ def observe_two_owners(suite: CheckSuite) -> Rows:
 
 
 def test_twelve_checkers_are_in_every_suite() -> None:
-    """A suite that lacked a checker would pass runs that break the checker's promise."""
+    """A suite that lacked a checker would pass runs in which the checker's promise is broken.
+
+    Four more checkers exist. They judge groups on ZooKeeper, and properties that a group must
+    demand.
+    """
     suite = CheckSuite(context_of(experiment()))
 
     assert [checker.name for checker in suite.checkers] == [
@@ -85,8 +90,8 @@ def test_topic_of_transactions_is_checked_for_transactional_members_only() -> No
 def test_finding_is_reported_when_it_is_made() -> None:
     """A finding is passed to the run at once, and not only when the run ends.
 
-    The run then writes a VIOLATION row into the trace. The suite observes this row, too, and must
-    not take it for another violation.
+    The run then writes a row VIOLATION into the trace, as `trace_finding` does here. The suite
+    observes this row, too, and must not take it for another violation.
     """
     reported: list[Finding] = []
     suite = CheckSuite(context_of(experiment()))
@@ -125,7 +130,7 @@ def test_figures_are_available_during_the_run_and_in_the_reports() -> None:
 
 
 def test_report_without_figures_can_be_read() -> None:
-    """An earlier version of coordlab wrote no `measured` into results.json."""
+    """Earlier versions of coordlab wrote no `measured` into results.json, which has the reports."""
     old_report = b'{"check":"fencing","outcome":"pass","seen":{"appends_failed":0}}'
 
     assert msgspec.json.decode(old_report, type=CheckReport).measured == {}
@@ -163,7 +168,7 @@ def test_expectations_come_from_the_consumers_settings() -> None:
         },
     }
 
-    # The times of Kafka's defaults, and a poll of 50 ms, the default of `poll_timeout_ms`.
+    # Without settings: Kafka's defaults, and 50 ms, the lab's default of `poll_timeout_ms`.
     assert expected_times_us(experiment()) == {
         "session": 45_000_000,
         "heartbeat": 3_000_000,
@@ -192,7 +197,7 @@ def test_bound_of_the_start_applies_only_in_virtual_time() -> None:
     """In virtual time a cluster must become steady within `start_bound_us`.
 
     There is no bound in real time, because a machine may be slow. There is no bound either if a
-    partition of the offsets topic cannot be loaded.
+    partition of the offsets topic cannot be loaded, because the cluster then never becomes steady.
     """
     ordinary = experiment()
     bound_us = context_of(ordinary, in_virtual_time=True).start_bound_us
@@ -201,11 +206,12 @@ def test_bound_of_the_start_applies_only_in_virtual_time() -> None:
     assert 20_000_000 < bound_us < 60_000_000
     assert context_of(ordinary).start_bound_us is None
 
-    # The bound assumes that one broker loads all partitions, here for 1 s each. The offsets topic
-    # has 50 by default, so the bound grows by more than 50 s.
+    # The bound assumes that one broker loads all partitions of the offsets topic. Here each load
+    # takes 1 s, and the topic has 50 partitions by default. So the bound grows by more than 50 s.
     slow = experiment(cluster={"costs": {"load_fixed_us": 1_000_000}})
     assert (context_of(slow, in_virtual_time=True).start_bound_us or 0) > bound_us + 50_000_000
 
+    # The log of the readers' partition ends with a record that no coordinator can read.
     unreadable = experiment(
         offsets_log=[{"group": "readers", "commit_records": 1, "unreadable": True}]
     )
@@ -215,8 +221,8 @@ def test_bound_of_the_start_applies_only_in_virtual_time() -> None:
 def report_of_a_lost_record(suite: CheckSuite) -> CheckReport:
     """Return the report of the checker `processing` about a record that a new leader lacks.
 
-    One machine writes that the record 10 was acknowledged at 5.9 s. Another machine, with another
-    clock, writes that broker-1 leads from 6 s on with a log that ends at 10.
+    By the clock of one machine the record 10 was acknowledged at 5.9 s. By the clock of another
+    machine broker-1 leads from 6 s on. Its log ends before the record 10.
     """
     rows = Rows(suite.observe)
     producer = "producer-0"
@@ -229,7 +235,7 @@ def report_of_a_lost_record(suite: CheckSuite) -> CheckReport:
 
 
 def test_clock_error_reaches_evidence_that_was_made_before() -> None:
-    """The suite exists before the clock error is known, and has to tell its checkers later.
+    """The suite exists before the clock error is known, and tells it to its checkers later.
 
     With an error of 200 ms nobody can tell whether the acknowledgement at 5.9 s really came before
     the new leader at 6 s. So only the suite with exact clocks reports a finding.
@@ -248,7 +254,8 @@ def test_clock_error_cannot_change_once_rows_are_judged() -> None:
     """The suite would have to judge the earlier rows anew with the new clock error."""
     suite = CheckSuite(context_of(experiment()))
     observe_two_owners(suite)
-    # The same value is allowed, because a run in virtual time sets it after the first rows.
+    # The clock error is 0 at first. To set 0 again is allowed at any time: a run in virtual time
+    # does so after the first rows.
     suite.allow_clock_error(0)
 
     with pytest.raises(RuntimeError, match="clock error of 0 us; it cannot become 5 us now"):

@@ -1,9 +1,9 @@
 """The readers checker finds partitions without a reader although a member could read.
 
-A partition has a reader while a member owns it whose process runs. After a member has died it takes
-a while until its session ends and a rebalance gives its partitions to others, so the checker allows
-a partition to be without a reader for BOUND_S. A reader must also make progress: if records wait,
-it must process one within READING_S.
+A partition has a reader while a member owns the partition, and the process of this member runs.
+After a member has died, its session must end, and a rebalance must give its partitions to other
+members. This takes a while, so the checker allows a partition to be without a reader for BOUND_S. A
+reader must also make progress: if records wait, the reader must process one within READING_S.
 
 Each test writes the trace of a small group by hand. The members are C0 and C1, the partitions are
 t-0 and t-1. Where a docstring says "Planted bug", it describes a bug of a coordinator or a consumer
@@ -17,7 +17,8 @@ from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows
 
 C0, C1 = "consumer-g-0", "consumer-g-1"
-# The times are those of the group in `checker`; the slack is SLACK_US of the checker.
+# These times are settings of the group in the function `checker` below, in seconds. Only the slack,
+# which allows for all other delays, is a constant of the checker (SLACK_US).
 SESSION_S, REQUEST_S, HEARTBEAT_S, POLL_S, SLACK_S = 10, 5, 3, 1, 10
 BOUND_S = 2 * SESSION_S + REQUEST_S + 2 * (HEARTBEAT_S + POLL_S) + SLACK_S
 """Longest allowed time without a reader: 43 s."""
@@ -28,8 +29,8 @@ READING_S = 2 * REQUEST_S + POLL_S + SLACK_S
 def checker(*, transaction_partitions: tuple[str, ...] = ()) -> Readers:
     """Return a checker of group g.
 
-    `transaction_partitions` are the partitions of `__transaction_state` with the transactions of
-    the members. By default the members use no transactions.
+    `transaction_partitions` are the partitions of the topic `__transaction_state` in which the
+    transactions of the members are stored. By default the members use no transactions.
     """
     return Readers(
         CheckContext(
@@ -54,6 +55,7 @@ def checker(*, transaction_partitions: tuple[str, ...] = ()) -> Readers:
 
 
 def check(rows: Rows) -> CheckReport:
+    """Return the checker's report of a group without transactions."""
     readers = checker()
     for row in rows.rows:
         readers.observe(row)
@@ -79,7 +81,7 @@ def kill(rows: Rows, time_s: float, node: str) -> None:
 
 
 def produce(rows: Rows, time_s: float, offset: int) -> None:
-    """Let a producer learn that its record is in t-0 at `offset`."""
+    """Add the row of a producer that learns that its record is stored in t-0 at `offset`."""
     rows.add(
         time_s,
         "producer-0",
@@ -97,7 +99,7 @@ def ended(rows: Rows, time_s: float) -> Rows:
 
 
 def test_partitions_of_a_dead_member_get_another_reader() -> None:
-    """C1 dies. At the end of its session a rebalance gives its partition to C0."""
+    """C1 dies at 20 s. Its session ends, and a rebalance gives its partition t-1 to C0 at 32 s."""
     rows = group()
     kill(rows, 20, C1)
     rows.revoked(31, C0)
@@ -106,7 +108,8 @@ def test_partitions_of_a_dead_member_get_another_reader() -> None:
     report = check(ended(rows, 300))
 
     assert report.outcome is CheckOutcome.PASS
-    assert report.seen["longest_undisturbed_us"] == 12_000_000  # t-1, from 20 to 32 s
+    # The longest time without a reader is that of t-1, from 20 to 32 s.
+    assert report.seen["longest_undisturbed_us"] == 12_000_000
 
 
 def test_partitions_that_stay_with_a_dead_member_are_found() -> None:
@@ -133,7 +136,7 @@ def test_time_within_the_bound_is_not_judged() -> None:
 
 
 def test_gap_that_ended_too_late_is_found_at_the_next_change() -> None:
-    """C1 starts again 5 s after the end of the bound. This does not excuse the time before."""
+    """C1 starts again 5 s after the end of the bound. The violation before that stays one."""
     rows = group()
     kill(rows, 20, C1)
     rows.add(20 + BOUND_S + 5, C1, TraceKind.NODE_STARTED, incarnation=1, detail={})
@@ -142,9 +145,9 @@ def test_gap_that_ended_too_late_is_found_at_the_next_change() -> None:
 
 
 def test_fault_of_the_cluster_restarts_the_bound() -> None:
-    """A broker is cut off from 40 s to 120 s.
+    """A broker is cut off from 40 s to 120 s, which excuses the group until 120 s.
 
-    The group is excused until 120 s, and then has the whole BOUND_S again.
+    After this fault, t-1 may be without a reader for the whole BOUND_S again.
     """
     rows = group()
     kill(rows, 20, C1)
@@ -183,7 +186,7 @@ def test_reader_without_progress_is_found() -> None:
 
     report = check(ended(rows, 20 + READING_S + 1))
 
-    # 22 s is READING_S + 1.
+    # 22 s is READING_S + 1. "From 0" is the offset of the record that waits.
     assert "t-0: no member of g has read on from 0 for 22 s" in report.findings[0].summary
 
 
@@ -198,7 +201,8 @@ def check_transactional(rows: Rows) -> CheckReport:
 def lost_offsets() -> Rows:
     """Return rows in which the offsets partition loses data.
 
-    broker-0 is alone in the ISR. Its disk is emptied, and then broker-0 is elected again.
+    broker-0 is alone in the ISR. Its disk is emptied, and then broker-0 is elected again. No other
+    broker has the data, so the data is lost.
     """
     rows = Rows()
     rows.elected(1, "broker-0", isr=[0])
@@ -219,8 +223,8 @@ def then_without_progress(rows: Rows, *, fetched_at_s: int | None = None) -> Row
     if fetched_at_s is not None:
         rows.fetched(fetched_at_s, C0, offset=0)
     produce(rows, 20, offset=0)
-    # A reader may wait for an open transaction, which first has to time out (10 s). The coordinator
-    # notices this in a cleanup, within two intervals of 5 s.
+    # A reader may have to wait for an open transaction. The transaction times out after 10 s. The
+    # coordinator looks for such transactions every 5 s, and may need two of these intervals.
     longest_transaction_s = 10 + 2 * 5
     return ended(rows, 20 + READING_S + longest_transaction_s + 1)
 
@@ -228,8 +232,9 @@ def then_without_progress(rows: Rows, *, fetched_at_s: int | None = None) -> Row
 def test_reader_that_waits_for_a_lost_transaction_is_excused() -> None:
     """A reader must know its committed offset before it can read.
 
-    The coordinator does not tell the offset while a transaction may still change it. Here the
-    record that ends this transaction is lost, so the reader waits for ever.
+    The coordinator does not tell the reader its offset while an open transaction may still change
+    this offset. Here the record that ended the transaction is lost, so the transaction stays open,
+    and the reader waits for ever.
     """
     report = check_transactional(then_without_progress(lost_offsets()))
 
@@ -238,10 +243,10 @@ def test_reader_that_waits_for_a_lost_transaction_is_excused() -> None:
 
 
 def test_excuse_needs_lost_data_and_a_missing_offset() -> None:
-    """The excuse of the test above needs both: lost data, and a reader without its offset.
+    """The excuse of the test above needs two things: lost data, and a reader without its offset.
 
-    A reader that got its committed offset can read, so it must. Without lost data no transaction
-    stays open, so every reader must read.
+    - A reader that got its committed offset can read, so it must read.
+    - Without lost data no transaction stays open for ever, so every reader must read.
     """
     got_its_offset = check_transactional(then_without_progress(lost_offsets(), fetched_at_s=11))
     nothing_lost = check_transactional(then_without_progress(Rows()))
@@ -254,23 +259,24 @@ def test_excuse_needs_lost_data_and_a_missing_offset() -> None:
 def test_reader_with_progress_passes() -> None:
     """The time without progress counts from the last processed record, and only if records wait.
 
-    After 50 s no record waits, so the reader may do nothing until the end of the run.
+    After 50 s no record waits, so C0 may do nothing until the end of the run.
     """
     rows = group()
     produce(rows, 20, offset=0)
     produce(rows, 21, offset=1)
     rows.consumed(35, C0, first=0, last=0)
-    # This is 29 s after the record was produced, but only 15 s after the last progress.
+    # The second record is processed 29 s after it was produced, but only 15 s after the first one.
     rows.consumed(50, C0, first=1, last=1)
 
     assert check(ended(rows, 200)).outcome is CheckOutcome.PASS
 
 
 def test_run_waits_for_a_reader_and_its_first_step() -> None:
-    """A run with a `recovery_timeout` goes on after the faults while `unsettled` names partitions.
+    """After all faults are healed, a run goes on while `unsettled` says what it has to wait for.
 
-    Such a partition has no reader, or has not been read since the faults were healed. Once its
-    bound is over the run need not wait any longer, because the checker has its finding.
+    `unsettled` has a sentence for each partition that has no reader, or that has not been read
+    since the faults were healed. When the bound of a partition is over, the run need not wait for
+    this partition any longer, because the checker has a finding by then.
     """
     rows = group()
     rows.revoked(30, C1)

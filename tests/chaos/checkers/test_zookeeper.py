@@ -1,12 +1,13 @@
 """The check *zookeeper* judges whether a ZooKeeper ensemble keeps its promises to its clients.
 
 For example, all servers must apply the same transactions in the same order. A transaction is one
-write, and its number is its zxid. The consumers of old Kafka versions rely on this: a consumer
-claims a partition by the creation of an ephemeral znode, the owner node, which the end of its
-session removes.
+write, and its number is its zxid. The consumers of old Kafka versions rely on these promises: a
+consumer claims a partition by the creation of a znode, the owner node. This znode is ephemeral,
+which means that the end of the consumer's session removes it.
 
-The tests write their traces by hand. They cite rules such as ZK-02, which are those of
-docs/kafka/ZOOKEEPER_CONSUMER.md, and quote their words.
+The tests write their traces by hand: the rows that servers and clients would have recorded. Ids
+such as ZK-02 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md, and the tests quote the words of these
+rules.
 """
 
 import pytest
@@ -44,8 +45,8 @@ class EnsembleRows:
     def apply_txn(self, server: str, op: str, path: str | None = None, *, zxid: int) -> None:
         """Let a server apply the transaction `zxid`, a write of the session 0x1.
 
-        `op` is the kind of the write, such as "create". A created node is the owner node of the
-        consumer old_x-0.
+        `op` is the kind of the write, such as "create". The node that is written is the owner node
+        of the consumer old_x-0, so this name is its data.
         """
         detail: dict[str, object] = {"session": "0x1", "op": op}
         if path is not None:
@@ -65,7 +66,7 @@ class EnsembleRows:
         self.add(C0, TraceKind.ZOOKEEPER_CLIENT_STATE, peer=server, offset=zxid, detail=detail)
 
     def fire_watch(self, server: str, zxid: int) -> None:
-        """Let the server fire C0's watch because of the transaction `zxid`."""
+        """Let the server notify C0 that the transaction `zxid` has changed what C0 watches."""
         detail: dict[str, object] = {"type": "NodeChildrenChanged", "path": "/consumers/old/ids"}
         self.add(server, TraceKind.ZOOKEEPER_WATCH_FIRED, peer=C0, offset=zxid, detail=detail)
 
@@ -78,9 +79,10 @@ class EnsembleRows:
         self.add(C0, TraceKind.ZOOKEEPER_EVENT_RECEIVED, peer=server, offset=zxid, detail=detail)
 
     def meet_owner(self, owner: str | None, zxid: int) -> None:
-        """Let C0 fail to claim orders-0, because its owner node exists.
+        """Let C0 fail to claim orders-0, because the partition has an owner node already.
 
-        C0 then reads the node to learn its owner. None: the node was gone by then.
+        C0 then reads this node to learn the owner. `owner` is None if the node is gone by then.
+        `zxid` is that of the newest transaction that C0 has seen.
         """
         self.add(
             C0,
@@ -93,6 +95,7 @@ class EnsembleRows:
         )
 
     def finish(self) -> CheckReport:
+        """Return the report of the checker."""
         return self.checker.finish()
 
 
@@ -119,7 +122,8 @@ def test_ensemble_that_keeps_its_order_passes() -> None:
     1. C0 gets the event of transaction 0x3 before an answer that shows 0x3.
     2. C0 fails to claim a partition. The owner node exists, but is gone when C0 reads it. A second
        claim fails, too, and C0 reads the owner.
-    3. S2 has not applied as much as S1. It restarts, and applies everything again.
+    3. S2 has not applied as much as S1. S2 restarts, and applies all transactions from the first
+       one on.
     """
     rows = opened()
     # 1. C0 has seen nothing newer than 0x2 when the event comes.
@@ -147,7 +151,11 @@ def test_ensemble_that_keeps_its_order_passes() -> None:
 
 
 def test_server_that_applies_another_transaction_than_the_first_is_found() -> None:
-    """ZK-02: each server applies commits in zxid order, so 0x3 is the same transaction on both."""
+    """ZK-02: each server applies commits in zxid order.
+
+    So transaction 0x3 must be the same on both servers. Here it is a delete on S1, and a write on
+    S2.
+    """
     rows = opened()
     rows.apply_txn(S1, "delete", OWNER, zxid=3)
     rows.apply_txn(S2, "setData", OWNER, zxid=3)
@@ -156,7 +164,10 @@ def test_server_that_applies_another_transaction_than_the_first_is_found() -> No
 
 
 def test_server_that_skips_a_transaction_is_found() -> None:
-    """ZK-02: each server applies commits in zxid order, and S2 has not applied 0x3 before 0x4."""
+    """ZK-02: each server applies commits in zxid order.
+
+    Here S2 applies 0x4, but not 0x3 before it.
+    """
     rows = opened()
     rows.apply_txn(S1, "delete", OWNER, zxid=3)
     rows.apply_txn(S1, "create", OWNER, zxid=4)
@@ -178,7 +189,8 @@ def test_transaction_that_contradicts_the_existing_nodes_is_found(
 ) -> None:
     """ZK-45: a claim is exclusive as long as the holder's session lives.
 
-    So no server may apply the creation of an existing node, or a write to a missing node.
+    So no server may apply the creation of a node that exists (OWNER), or a write to a node that
+    does not exist (here OWNER with another digit at its end).
     """
     rows = opened()
     rows.apply_txn(S1, op, path, zxid=3)
@@ -200,7 +212,11 @@ def test_write_of_an_ended_session_is_found() -> None:
 
 
 def test_owner_node_that_outlives_its_session_is_found() -> None:
-    """ZK-12: applying the end of a session removes all its ephemerals."""
+    """ZK-12: applying the end of a session removes all its ephemerals.
+
+    The session that claimed orders-0 ends with 0x3. Nevertheless C0, which has seen 0x3, meets the
+    owner node of this session.
+    """
     rows = opened()
     rows.apply_txn(S1, "closeSession", zxid=3)
     rows.meet_owner(owner="old_x-0", zxid=3)
@@ -216,8 +232,8 @@ def test_owner_node_that_outlives_its_session_is_found() -> None:
 def test_client_that_reads_an_older_state_is_found(in_virtual_time: bool) -> None:
     """ZK-05: a server which has applied less refuses the session.
 
-    The client has seen 0x3. S2 accepts its session, although it applies 0x3 only 0.1 s later. In
-    real time the clocks of two machines may differ by 20 ms, which cannot explain 0.1 s.
+    C0 has seen 0x3. S2 accepts the session of C0, although S2 applies 0x3 only 0.1 s later. In real
+    time the clocks of two machines may differ by 20 ms, but this cannot explain 0.1 s.
     """
     rows = opened(
         CheckContext(
@@ -251,7 +267,7 @@ def test_server_that_is_late_within_the_clock_error_is_not_judged() -> None:
 def test_event_after_the_answer_that_shows_its_change_is_found() -> None:
     """ZK-19: the event is delivered before any answer that shows the change.
 
-    When C0 gets the event of 0x3, it has seen 0x3 in an answer already.
+    When C0 gets the event of 0x3, C0 has seen 0x3 in an answer already.
     """
     rows = opened()
     rows.apply_txn(S1, "delete", OWNER, zxid=3)
@@ -272,8 +288,9 @@ def test_event_of_a_closed_connection_is_not_awaited() -> None:
     # The event of 0x2 is lost with the connection.
     rows.fire_watch(S1, zxid=2)
     rows.change_state("Disconnected", server=None, zxid=4)
-    # On the next connection C0 gets the event of 0x5, when it has seen 0x4. A write that fails
-    # ("error") has a zxid, too.
+    # On the next connection C0 gets the event of 0x5. At that time the newest transaction that C0
+    # has seen is 0x4, as it should be. What has changed does not matter: even a write that failed
+    # ("error") is a transaction with a zxid.
     rows.apply_txn(S1, "delete", OWNER, zxid=3)
     rows.apply_txn(S1, "error", zxid=4)
     rows.change_state("SyncConnected", S1, zxid=4)
@@ -287,8 +304,9 @@ def test_event_of_a_closed_connection_is_not_awaited() -> None:
 def test_runs_without_an_ensemble_have_none_of_its_checks() -> None:
     """A run has all checks only if it has an ensemble.
 
-    Two checks are about the ensemble itself. Two others run also without an ensemble if a group
-    demands them by `must_hold`, so four are left out here.
+    Four checks are left out if a run has no ensemble. Two of them are about the ensemble itself. A
+    group may demand each of the other two by `must_hold`, and then this check runs also without an
+    ensemble.
     """
     group = GroupExpectation(consumers=(), offsets_partition=OFFSETS_0, commits=False)
     without_ensemble = CheckSuite(CheckContext(groups={"g": group}))

@@ -10,8 +10,9 @@ the partitions, in a sequence of steps that is called an attempt here:
 
 When the members change, ZooKeeper notifies each consumer, which then begins the next attempt.
 
-The tests write their traces by hand. They cite rules such as ZK-43, which are those of
-docs/kafka/ZOOKEEPER_CONSUMER.md, and quote their words.
+The tests write their traces by hand: the rows that consumers and servers would have recorded. Ids
+such as ZK-43 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md, and the tests quote the words of these
+rules. In the rules the steps of an attempt have numbers such as R5.
 """
 
 from chaos.checkers.context import CheckContext, ZooKeeperGroupExpectation
@@ -30,15 +31,15 @@ SERVER, C0, C1 = "zookeeper-1", "consumer-old-0", "consumer-old-1"
 IDS = "/consumers/old/ids"
 """Path below which the members of the group `old` register, for example /consumers/old/ids/m0."""
 ALLOWED_S = NOTICE_US / 1e6 + 6
-"""Longest time until a consumer must have heard of a change: NOTICE_US and a session of 6 s."""
+"""Longest time until a consumer must have heard of a change: NOTICE_US, and its session of 6 s."""
 
 
 class GroupRows:
     """Rows of a group of two consumers; the checker observes each row when it is added.
 
     C0 has session 0x1 and is registered as the member m0. C1 has session 0x2, and is not registered
-    at first. A test that needs a change of the members lets C1 register as m1. Each row comes 0.1 s
-    after the row before it.
+    at first. A test that needs a change of the members lets C1 register as m1. All of them are
+    connected to the same server, SERVER. Each row comes 0.1 s after the row before it.
     """
 
     def __init__(self) -> None:
@@ -71,14 +72,14 @@ class GroupRows:
         self.add(SERVER, TraceKind.ZOOKEEPER_TXN_APPLIED, offset=self.zxid, detail=detail)
 
     def add_step(self, kind: TraceKind, offset: int | None = None, **detail: object) -> None:
-        """Add a row of C0 as the member m0."""
+        """Add a row of C0, which says that the member m0 takes a step."""
         common: Columns = {"group": "old", "member": "m0", "offset": offset}
         self.add(C0, kind, **common, detail=detail)
 
     def begin_attempt(self, attempt: int = 0) -> None:
-        """Begin an attempt of C0, which has seen every transaction so far.
+        """Begin an attempt of C0. By now C0 has seen every transaction that there is.
 
-        `attempt` is the number of the attempt: 0 after a notification, and 1 for the first retry.
+        `attempt` is 0 for the first attempt after a notification, and 1 for its first retry.
         """
         self.add_step(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, self.zxid, attempt=attempt)
 
@@ -115,8 +116,9 @@ class GroupRows:
     def forget_claim(self) -> None:
         """Let C0 claim orders-0, and forget this claim in its next attempt.
 
-        A consumer keeps a list of the partitions that it has claimed, the registry. A new session
-        empties this list.
+        A consumer keeps a list of the partitions that it has claimed. When a new session begins,
+        the list is emptied, although the owner nodes of these partitions still exist. The row
+        PARTITIONS_LOST says so.
         """
         self.begin_attempt()
         self.compute_from("m0")
@@ -131,6 +133,7 @@ class GroupRows:
         self.add("driver", TraceKind.RUN_STAGE, detail={"stage": "stopping"})
 
     def finish(self) -> CheckReport:
+        """Return the report of the checker."""
         return self.checker.finish()
 
 
@@ -142,10 +145,10 @@ def summaries(rows: GroupRows) -> list[str]:
 def test_consumer_that_reads_releases_and_is_notified_passes() -> None:
     """C0 makes two legal attempts.
 
-    1. m1 registers during the first attempt, so C0 may read its view before or after that. This
-       view lacks m1.
-    2. The second attempt begins after that, so its view must have m1. Before, C0 must release
-       orders-0.
+    1. During the first attempt, C1 registers as m1. C0 may read its view before or after this
+       registration, so its view may lack m1, as it does here.
+    2. The second attempt begins after the registration, so its view must have m1. Before C0 reads
+       this view, it must release orders-0.
     """
     rows = GroupRows()
     # The first attempt.
@@ -186,8 +189,8 @@ def test_retry_that_uses_members_of_an_earlier_attempt_is_found() -> None:
 def test_new_session_may_see_an_older_state_than_the_last_one() -> None:
     """Within one session a client never reads an older state than before (ZK-05).
 
-    A new session may read an older state. Here the view of C0 has m0, although the end of C0's
-    first session has removed m0.
+    A new session may read an older state than the session before it. Here C0 computes from a view
+    with m0 in its new session 0x3, although the end of C0's first session has removed m0.
     """
     rows = GroupRows()
     rows.apply_txn("0x2", "create", f"{IDS}/m1")
@@ -204,7 +207,8 @@ def test_new_session_may_see_an_older_state_than_the_last_one() -> None:
 def test_consumer_that_computes_before_its_release_is_found() -> None:
     """ZK-41: everything is given up in R5 before anything is known.
 
-    R5 is the release. The second attempt computes a share without a release before it.
+    R5 is the release of the old partitions. The second attempt computes a share, but has not
+    released orders-0.
     """
     rows = GroupRows()
     rows.begin_attempt()
@@ -221,8 +225,9 @@ def test_consumer_that_computes_before_its_release_is_found() -> None:
 def test_owner_nodes_that_a_new_session_forgot_are_not_released() -> None:
     """ZK-32: nor does `resetState` take the lock: what it forgets, no release deletes.
 
-    `resetState` runs when a new session begins, and empties the consumer's list of its partitions.
-    So the consumer may compute a new share while its old owner node still exists.
+    `resetState` is the method of the old consumer that empties its list of claimed partitions when
+    a new session begins. Afterwards the consumer cannot release these partitions. So it may compute
+    a new share while its old owner node still exists.
     """
     rows = GroupRows()
     rows.forget_claim()
@@ -238,10 +243,10 @@ def test_forgotten_owner_node_is_no_part_of_the_next_release() -> None:
     """
     rows = GroupRows()
     rows.forget_claim()
-    # The attempt goes on, and claims orders-1.
+    # The attempt after the loss goes on, and claims orders-1.
     rows.apply_txn("0x1", "create", "/consumers/old/owners/orders/1")
     rows.add_step(TraceKind.PARTITIONS_ASSIGNED, partitions=("orders-1",))
-    # The next attempt.
+    # The next attempt releases orders-1 only, and computes.
     rows.begin_attempt()
     rows.apply_txn("0x1", "delete", "/consumers/old/owners/orders/1")
     rows.compute_from("m0")
@@ -262,14 +267,14 @@ def test_member_that_is_never_notified_of_a_change_is_found() -> None:
     rows.heal_and_wait()
 
     (summary,) = summaries(rows)
-    # "1" is the first digit of ALLOWED_S, which is 16 s.
+    # The sentence ends with ALLOWED_S, which is 16 s. Only its first digit is compared.
     assert summary.startswith("consumer-old-0 never heard of the last change of old, within 1")
 
 
 def test_unregistered_member_needs_no_notification() -> None:
     """ZK-56: fetchers run on without registration, for ever.
 
-    C0's registration, m0, is deleted, so C0 need not begin an attempt.
+    C0's registration as m0 is deleted. Without a registration C0 need not hear of m1.
     """
     rows = GroupRows()
     rows.begin_attempt()
@@ -285,8 +290,9 @@ def test_unregistered_member_needs_no_notification() -> None:
 def test_commit_of_an_expired_session_is_found_unless_it_was_begun_before() -> None:
     """ZK-55: after the expiry nothing is committed.
 
-    ZK-66: a commit that waited is carried out in the new session. So the first commit here, which
-    began before the expiry, is legal. The second one began after it, and is found.
+    ZK-66: a commit that waited is carried out in the new session. So the first commit here is
+    legal, because it began before the session of C0 expired. The second commit began after the
+    expiry, and is a finding.
     """
     rows = GroupRows()
     rows.begin_attempt()

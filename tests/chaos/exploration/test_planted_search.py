@@ -1,9 +1,10 @@
 """Does a search find bugs? We plant bugs in our own code, and search for them.
 
 A planted bug replaces a method of our code by a wrong one, for the time of a `with` block. `hunt`
-plays seed after seed with the bug planted, until a check finds something. Then it shrinks the plan
-of this run: it removes faults from it as long as the finding stays. This shows what a person would
-have to look at.
+plays a run for seed after seed with the bug planted, until a check finds something. The plan of a
+run is a list of faults, which the seed determines. `hunt` then shrinks the plan of the run with the
+finding: it removes faults from the plan as long as the finding stays. The few faults that are left
+are what a person would have to look at.
 
 `make soak PART=mutants` hunts all planted bugs. These tests hunt only a few of them. The first one
 is the "canary", the bug that is easiest to find.
@@ -34,7 +35,7 @@ from tests.support.determinism import drawn_schedule
 
 CANARY = "reply_before_high_watermark"
 SEEDS = 60
-"""Number of seeds within which each bug is found; at present it takes a few."""
+"""Each bug must be found within this number of seeds. At present a few seeds are enough."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,9 @@ def space() -> Space:
 def test_canary_is_found_and_shrunk(space: Space) -> None:
     """The canary is a coordinator that acknowledges commits before the high watermark passes them.
 
-    Two faults are enough to lose such a commit.
+    Two faults are enough to lose such a commit. So a plan with at most FAULTS_MAX faults must
+    remain after the shrinking. Without the bug this plan must pass, which shows that the bug is the
+    cause. `other_seeds` would be seeds with which the shrunk plan is tried as well.
     """
     hunted = hunt(BUGS[CANARY], space, seeds=SEEDS, other_seeds=0)
 
@@ -73,7 +76,8 @@ def test_bug_is_found(space: Space, bug: str, check: str) -> None:
 
     - `keeps_lost_partitions`: a consumer keeps partitions that it has lost.
     - `load_drops_tombstones`: when a new coordinator loads the log, it skips the tombstones.
-    - `unload_without_epoch`: a coordinator drops groups although the order to do so is an old one.
+    - `unload_without_epoch`: a coordinator drops groups because of an outdated order, although it
+      has become their coordinator again since.
     """
     hunted = hunt(BUGS[bug], space, seeds=SEEDS, shrinks=False)
 
@@ -105,17 +109,19 @@ def test_shortest_schedules_of_the_first_few_are_shrunk(
 ) -> None:
     """A short plan is quicker to shrink than a long one.
 
-    So the hunt does not shrink the first failing plan. It plays some more seeds, until a plan has
-    at most 10 faults (FEW_FAULTS) or until it has seen a few failing plans, and shrinks the
-    shortest. If this does not get short, it tries the next one.
+    So the hunt does not shrink the first failing plan. It plays some more seeds, until a failing
+    plan has at most 10 faults (FEW_FAULTS), or until it has seen a few failing plans. Then it
+    shrinks the shortest of them. If this plan stays too long, the hunt shrinks the next one.
 
-    The test replaces draws, runs and shrinking.
+    The test replaces the functions that draw a plan, play a run, and shrink a plan.
     """
-    # The finding is later than all faults, because only earlier faults count for a plan's length.
+    # Only faults before the finding count for a plan's length. So the finding is later than all
+    # faults.
     finding = PlayedFinding(
         signature=Signature(check="fencing", claim="?"), summary="", time_us=10**9
     )
     drawn = failing_experiment()
+    # Has an element while the bug is planted.
     planted: list[bool] = []
 
     def drawn_with(_: Space, seed: int) -> Experiment:
@@ -157,7 +163,7 @@ def test_shortest_schedules_of_the_first_few_are_shrunk(
     monkeypatch.setattr(hunting, "shrink_bug", shrunk_bug)
     hunted = hunt(replace_bug(BUGS[CANARY], plant=plant), space, seeds=20, play_without_bug=played)
 
-    # Seed 3 is the first that fails, after the seeds 0 to 2.
+    # Seed 3 is the first that fails, so four seeds were tried: 0 to 3.
     assert (hunted.seed, hunted.seeds_tried) == (3, 4)
     assert (hunted.shrunk_seed, hunted.tries) == (kept_seed, tries)
     assert hunted.shrunk is not None
@@ -168,7 +174,8 @@ def test_shortest_schedules_of_the_first_few_are_shrunk(
 def test_bug_is_planted_within_the_block_and_removed_after_it(bug: PlantedBug) -> None:
     """A bug that stays would spoil every later run of this process.
 
-    The test looks only at two of the methods that bugs replace.
+    The test looks only at two of the methods that bugs replace: after the block they must be the
+    original ones again.
     """
     methods_before = (GroupCoordinator.unload, CoordinatorAppends._await)
     with bug.planted():
@@ -178,7 +185,10 @@ def test_bug_is_planted_within_the_block_and_removed_after_it(bug: PlantedBug) -
 
 @pytest.mark.slow
 def test_run_after_a_planted_bug_has_the_digest_of_the_run_before() -> None:
-    """The original code is restored: equal digests mean equal runs, row by row."""
+    """After the block the original code is restored.
+
+    The digest of a run is that of all rows of its trace. So equal digests mean equal runs.
+    """
     experiment = drawn_schedule("three_groups_through_cuts_pauses_and_shutdowns")
     before = play(experiment, seed=3).digest
     with BUGS[CANARY].planted():
@@ -189,10 +199,11 @@ def test_run_after_a_planted_bug_has_the_digest_of_the_run_before() -> None:
 
 @pytest.mark.slow
 def test_a_group_that_never_recovers_in_a_long_plan_is_shrunk_in_few_runs() -> None:
-    """The finding is that a group never recovers. Each run waits for it, up to `liveness_timeout`.
+    """The finding is that a group never recovers after the faults.
 
-    The whole plan of 74 faults needs this wait of two minutes. The shrinker plays smaller plans
-    with a shorter wait. So after only 60 runs at most 5 faults are left. Seed 614 drew the plan.
+    To find this, a run of the whole plan of 74 faults waits for the group for two minutes
+    (`liveness_timeout`). The shrinker plays smaller plans with a shorter wait. So at most 5 faults
+    are left after only 60 runs. The plan was drawn with seed 614, so the runs have this seed.
     """
     experiment = drawn_schedule("seventy_four_faults")
     bug = BUGS["unfence_elects_nobody"]
@@ -203,21 +214,24 @@ def test_a_group_that_never_recovers_in_a_long_plan_is_shrunk_in_few_runs() -> N
             runs.append(play(candidate, seed, stop_at=signature, invariants_every=None))
         return runs[-1]
 
-    anything = Signature(check="liveness", claim="")  # no finding has it, so the run is not stopped
-    findings = play_with_bug(experiment, 614, anything).findings
+    # No finding has this signature, so the first run is not stopped at a finding.
+    of_no_finding = Signature(check="liveness", claim="")
+    findings = play_with_bug(experiment, 614, of_no_finding).findings
     first_finding = min(findings, key=lambda finding: finding.time_us)
+    # The clock stands still, so only the number of runs limits the shrinker.
     shrinker = Shrinker(play_with_bug, now_s=lambda: 0.0, deadline_s=1.0, last_s=1.0, max_runs=60)
     shrunk = shrinker.shrink(experiment, 614, first_finding.signature)
 
     assert (shrunk.before.faults, shrunk.end) == (74, ShrinkEnd.RUNS)
     assert shrunk.after.faults <= 5
+    # The shrunk experiment still has the full wait of the file.
     assert shrunk.experiment.run == experiment.run
-    # With the file's full wait a run would take 110 s of virtual time on average.
+    # If every run had the full wait, a run would take 110 s of virtual time on average.
     assert sum(run.virtual_us for run in runs) < 80_000_000 * len(runs)
 
 
 def test_list_of_bugs_is_the_preregistered_one() -> None:
-    """The README listed the bugs before the first search, so that none was chosen by its result.
+    """The README listed the bugs before the first search, so that no bug was chosen by its result.
 
     Twelve bugs are hunted in the standard space, seven in the space of groups on ZooKeeper.
     """

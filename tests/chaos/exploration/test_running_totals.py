@@ -1,11 +1,11 @@
 """What a search knows at any time: how many runs passed, which findings there are, and so on.
 
-A search plays one run for each seed. Its Tally adds up the results as they come in, and at the end
-`results_of` makes the summary of the search from it.
+A search plays one run for each seed. The Tally of the search adds up the results as they come in.
+At the end `results_of` makes the summary of the search from its Tally.
 
-Many seeds show the same bug, so findings are put into groups: findings of the same check with the
-same claim, which is the sentence of the finding without names and numbers. `fencing-1` is the first
-group of the check `fencing`.
+Many seeds show the same bug, so findings are put into groups. The findings of a group are of the
+same check, and have the same claim, which is the sentence of a finding without names and numbers.
+`fencing-1` is the first group of the check `fencing`.
 
 A share of the seeds is played twice ("rechecked"), to see that the same seed gives the same run.
 """
@@ -23,12 +23,14 @@ from chaos.exploration.store import Lost, PlayedAgain, PlayedSeeds
 from tests.support.harness.fan_out import inconclusive, passed, violated
 
 MARK = next(iter(MARKS))
+"""A mark is the name of a rare situation. It does not matter which mark the tests use."""
 
 
 def tally_of(*runs: PlayedRun, again: tuple[PlayedRun, ...] = (), percent: float = 0.0) -> Tally:
-    """Return the totals of a search in which one worker plays `runs`, and another one `again`.
+    """Return the Tally of a search in which one worker plays `runs`, and another worker `again`.
 
-    `again` are second runs of the same seeds. `percent` of all seeds are to be played twice.
+    `again` are second runs of the same seeds. `percent` is the share of the seeds that are to be
+    played twice.
     """
     tally = Tally(percent)
     tally.take(PlayedSeeds(worker="here:1", busy_s=1.0, runs=runs))
@@ -39,14 +41,20 @@ def tally_of(*runs: PlayedRun, again: tuple[PlayedRun, ...] = (), percent: float
 
 @pytest.mark.parametrize("percent", [0, 1, 5, 12.5, 33, 50, 100])
 def test_rechecked_seeds_are_a_constant_share_from_any_start(percent: float) -> None:
-    """A search may begin with any seed. Of 1,000 seeds in a row, 5 % means that 50 are chosen."""
+    """A search may begin with any seed.
+
+    If 5 % are to be rechecked, 50 of any 1,000 seeds are chosen.
+    """
     for first in (0, 5_000, 999_999):
         chosen = sum(is_chosen(seed, percent) for seed in range(first, first + 1_000))
-        assert chosen == pytest.approx(10 * percent, abs=1)
+        assert chosen == pytest.approx(percent / 100 * 1_000, abs=1)
 
 
 def test_findings_are_grouped_by_check_and_claim_and_numbered_by_check() -> None:
-    """Seeds 1 and 4 have the same check and claim, and so probably the same bug."""
+    """By default a finding is of the check `fencing`, and its claim is "it broke".
+
+    Seeds 1 and 4 have the same check and claim, and so probably the same bug.
+    """
     tally = tally_of(
         violated(1),
         violated(2, check="liveness"),
@@ -63,8 +71,9 @@ def test_findings_are_grouped_by_check_and_claim_and_numbered_by_check() -> None
 def test_example_is_the_run_with_the_fewest_faults_then_the_soonest() -> None:
     """The example of a group is the run that a person should look at first.
 
-    Few faults count most, then an early violation, then a small seed, which decides between 3 and 4
-    here. The order in which workers report does not matter.
+    This is the run with the fewest faults. Among runs with equally many faults it is the one with
+    the earliest violation, and then the one with the smallest seed. Here the seed decides between 3
+    and 4. The order in which workers report does not matter.
     """
     runs = (
         violated(1, faults=9, time_us=1),
@@ -147,18 +156,19 @@ def test_inconclusive_runs_are_listed_by_their_reasons() -> None:
 def test_verdict_outcome_and_exit_code(
     tally: Tally, stop: Stop, verdict: str, outcome: str, code: int
 ) -> None:
-    """The exit code is 255 with any verdict if the lab has failed.
+    """`outcome` says how the search ended, and `verdict` what it says about Kafka.
 
-    It has failed if a run is broken, or if a seed gives two different runs.
+    If the lab itself has failed, the exit code is 255, whatever the verdict is. The lab has failed
+    if a run is broken, or if a seed gives two different runs.
     """
     results = results_of(tally, stop, Path("x"), elapsed_s=1.0, runs_per_minute=1.0, workers=1)
     assert (results.verdict, results.outcome, results.exit_code) == (verdict, outcome, code)
 
 
 def test_results_have_the_file_of_each_finding_and_the_count_of_each_mark() -> None:
-    """A mark is the name of a rare situation. The results say which ones the search has reached.
+    """The results name the file of each finding, and say which marks the search has reached.
 
-    Seed 9 is lost, because it killed its worker. It counts as a broken run.
+    Seed 9 is lost, because it killed its worker. A lost seed counts as a broken run.
     """
     reached = PlayedRun(seed=2, result=PlayResult.PASS, marks=(MARK,))
     tally = tally_of(violated(1), reached)
@@ -173,6 +183,7 @@ def test_results_have_the_file_of_each_finding_and_the_count_of_each_mark() -> N
 
     assert {mark.mark: mark.runs for mark in results.marks}[MARK] == 1
     assert MARK not in results.marks_unreached
+    # `expected_marks` has all marks that this search should reach.
     assert set(results.marks_unreached) == set(expected_marks([MARK])) - {MARK}
 
     assert results.runs == {"pass": 1, "violated": 1, "unknown": 0, "broken": 1}
@@ -183,7 +194,7 @@ def test_results_have_the_file_of_each_finding_and_the_count_of_each_mark() -> N
 def test_excuses_are_counted_by_the_runs_in_which_they_applied() -> None:
     """An excuse is a reason for which a check does not judge something.
 
-    In the run of seed 1 the same excuse applied three times. The run still counts once.
+    In the run of seed 1 the same excuse applied three times, but this run is counted once.
     """
     never_stored = "liveness: member id that was never stored"
     all_dead = "liveness: all members are dead"
@@ -211,9 +222,10 @@ def test_inconclusive_run_passes_only_where_the_space_allows_its_reason(
 ) -> None:
     """A space lists the reasons for which its runs may be inconclusive (`may_be_unknown`).
 
-    The reason of a run is compared without names and numbers: "no steady state within Ns: BROKER is
-    fenced". It is allowed if it begins like one of the list. In the last case it begins otherwise,
-    "BROKER has no".
+    The reason of a run is compared without names and numbers. Here it is "no steady state within
+    Ns: BROKER is fenced". A reason is allowed if a text of the list is the beginning of this
+    reason. In the last case the first text of the list goes on with "BROKER has no", so it is no
+    such beginning.
     """
     reason = "no steady state within 60s: broker-1 is fenced"
     results = results_of(
@@ -231,7 +243,7 @@ def test_inconclusive_run_passes_only_where_the_space_allows_its_reason(
 
 
 def test_violation_outweighs_an_inconclusive_run() -> None:
-    """The results list the inconclusive run beside the violation."""
+    """The verdict is that of the violation. The results still list the inconclusive run."""
     tally = tally_of(violated(1), inconclusive(2, PlayResult.UNKNOWN, "no steady state"))
     results = results_of(
         tally, Stop.COUNT, Path("x"), elapsed_s=1.0, runs_per_minute=1.0, workers=1

@@ -3,14 +3,15 @@
 A search draws one experiment for each seed from a space. The file of a space has:
 
 - `experiment`: what all drawn experiments have in common;
-- `settings`: lists of values to draw from (`*` stands for each group, or each topic);
-- `counts`: how many of the groups are drawn;
-- `together`: lists of sets of settings that fit together. Of each list one set is drawn as a whole,
-  such as a session timeout with its heartbeat interval;
+- `settings`: for each setting, the list of values of which one is drawn. In the path of a setting
+  `*` stands for each group, or for each topic;
+- `counts`: the list of numbers of groups, of which one is drawn;
+- `together`: lists whose elements are sets of settings that fit together, such as a session timeout
+  with its heartbeat interval. Of each list one set is drawn as a whole;
 - `faults`: the kinds of faults to draw, with their weights.
 
-A problem of a file says where it is and what is expected there. If a word is mistyped, its
-`near_miss` is the known word that is meant.
+A problem says where in the file the mistake is, and what is expected there. If a word is mistyped,
+the `near_miss` of the problem is the known word that was probably meant.
 """
 
 from pathlib import Path
@@ -71,7 +72,10 @@ def problems_of(path: str) -> tuple[Problem, ...]:
 
 
 def test_own_space_is_read_from_its_path(tmp_path: Path) -> None:
-    """Name and question are those of the file. A drawn experiment is named by space and seed."""
+    """The space has the name and the question of its file.
+
+    The name of a drawn experiment consists of the name of the space and the seed.
+    """
     space = load_space(written(tmp_path))
 
     assert (space.name, space.question) == ("small", "Is anything broken?")
@@ -79,7 +83,10 @@ def test_own_space_is_read_from_its_path(tmp_path: Path) -> None:
 
 
 def test_space_lists_the_reasons_for_which_a_run_may_be_inconclusive(tmp_path: Path) -> None:
-    """A search with an inconclusive run passes only if the space allows the run's reason."""
+    """A search with an inconclusive run passes only if the space lists the reason of this run.
+
+    By default the list is empty.
+    """
     reasons = "may_be_unknown: [no steady state within Ns]\ncounts:"
     assert load_space(written(tmp_path)).may_be_unknown == ()
     assert load_space(written(tmp_path, ("counts:", reasons))).may_be_unknown == (
@@ -88,13 +95,13 @@ def test_space_lists_the_reasons_for_which_a_run_may_be_inconclusive(tmp_path: P
 
 
 def test_shipped_spaces_are_found_by_their_names() -> None:
-    """A name is enough for a space that is a part of coordlab; a path is needed for another one."""
+    """The spaces that are shipped with coordlab have names. Any other space needs its path."""
     assert {"reference", "standard"} <= set(list_spaces())
     assert load_space("reference").name == "reference"
 
 
 def test_unknown_name_is_reported_with_a_suggestion() -> None:
-    """The user has asked for the exploration `standart`, so the message uses this word."""
+    """A search is called an exploration in messages. The user has asked for `standart`."""
     (problem,) = problems_of("standart")
 
     assert problem.message == "there is no exploration of this name"
@@ -187,7 +194,11 @@ def test_unknown_name_is_reported_with_a_suggestion() -> None:
 def test_problem_of_a_space_is_reported_with_its_place(
     tmp_path: Path, old: str, new: str, message: str
 ) -> None:
-    """A problem has a line, a path in the file, the expected and the given value."""
+    """A problem has a line and a path in the file, and says what is wrong.
+
+    Each case replaces the text `old` of VALID by `new`. A replacement that removes a key, such as
+    `kinds`, gives `faults` another key in its place.
+    """
     problems = problems_of(written(tmp_path, (old, new)))
     messages = "\n".join(str(problem) for problem in problems)
 
@@ -204,21 +215,23 @@ def test_misspelt_word_has_a_near_miss(tmp_path: Path) -> None:
 
 def test_value_with_which_no_cluster_can_run_names_its_setting(tmp_path: Path) -> None:
     """Three replicas of `orders` do not fit on two brokers, so the value 2 is refused."""
-    (problem, *others) = problems_of(
+    problems = problems_of(
         written(tmp_path, ("  cluster.brokers: [3, 4]", "  cluster.brokers: [3, 2]"))
     )
 
-    assert problem.path == "settings.cluster.brokers[1]"
-    # The line of the setting, counted from 1.
-    assert problem.line == VALID[: VALID.index("cluster.brokers: [3, 4]")].count("\n") + 1
-    assert "no experiment could be run with it" in problem.message
-    assert all(other.path == problem.path for other in others)
+    # Lines are counted from 1.
+    line_of_setting = VALID[: VALID.index("cluster.brokers: [3, 4]")].count("\n") + 1
+    assert problems[0].line == line_of_setting
+    assert "no experiment could be run with it" in problems[0].message
+    # The replicas of the offsets topic do not fit either. This problem names the same value.
+    assert {problem.path for problem in problems} == {"settings.cluster.brokers[1]"}
 
 
 def test_two_contradicting_values_name_both_settings(tmp_path: Path) -> None:
-    """Each value is valid alone, but some pairs of values are not. So each pair is tried.
+    """Each value is valid alone, but some pairs of values are not. So the loader tries each pair.
 
-    Otherwise such a mistake would show only when a seed draws both values. Here there are two:
+    If it did not, such a mistake would show only when a seed draws both values. This space has two
+    contradicting pairs:
 
     - a session of 47 s, while the brokers allow 46 s at most;
     - a session of 2 s, while the brokers demand 45 s at least.
@@ -234,11 +247,16 @@ def test_two_contradicting_values_name_both_settings(tmp_path: Path) -> None:
         ("ms: 9000,", "ms: 47000,"),
     )
 
-    messages = [problem for problem in problems_of(path) if "does not go with" in problem.message]
+    contradictions = [
+        problem for problem in problems_of(path) if "does not go with" in problem.message
+    ]
 
-    assert {problem.path for problem in messages} == {"together.session[0]", "together.session[1]"}
+    assert {problem.path for problem in contradictions} == {
+        "together.session[0]",
+        "together.session[1]",
+    }
     assert any(
         "does not go with 46000 (int) of "
         "`settings.cluster.config.group.max.session.timeout.ms[1]`" in problem.message
-        for problem in messages
+        for problem in contradictions
     )

@@ -1,11 +1,13 @@
 """The directory of a search, from which the search can be resumed after any interruption.
 
-`explore` searches for bugs: it plays many runs, whose faults are drawn from a space. (A space is a
-file that says what may vary.) Such a search is called an exploration. Its directory has a manifest,
-a copy of the space, and the file `batches.jsonl`, to which each batch of finished runs adds a line.
+The command `explore` searches for bugs: it plays many runs, whose faults are drawn from a space. (A
+space is a file that says what may vary.) Such a search is called an exploration. The directory of
+an exploration has a manifest, a copy of the space, and the file `batches.jsonl`, to which each
+batch of finished runs adds a line.
 
-`explore --resume` reads this file, and plays only what is missing. So no finished run may be lost,
-and runs of other code must not be mixed with new ones.
+`explore --resume` reads `batches.jsonl`, and plays only the seeds that are missing there. So no
+finished run may be lost, and runs of an earlier version of the code must not be mixed with new
+runs.
 
 The runs in these tests are made up: `passed(0)` is a run of seed 0 that passed.
 """
@@ -61,15 +63,15 @@ def store(tmp_path: Path, space: Space) -> ExplorationStore:
 
 
 def test_records_are_read_back_as_they_were_written(store: ExplorationStore) -> None:
-    """A record is a batch of played seeds, of rechecked seeds, or of lost ones."""
+    """RECORDS has a record of each kind: of played seeds, of rechecked seeds, and of lost seeds."""
     assert tuple(open_exploration(store.path).records()) == RECORDS
     assert open_exploration(store.path).manifest == store.manifest
 
 
 def test_torn_last_line_is_dropped_at_every_length(store: ExplorationStore) -> None:
-    """`kill -9` may interrupt a write after any byte, and leave half a line at the end of the file.
+    """`kill -9` may interrupt a write after any byte, so the file may end with a part of a line.
 
-    The half line is dropped. The records before it are kept, and new ones are appended after them.
+    This part is dropped. The records before it are kept, and new records are appended to them.
     """
     batches = store.path / "batches.jsonl"
     whole = batches.read_bytes()
@@ -84,9 +86,10 @@ def test_torn_last_line_is_dropped_at_every_length(store: ExplorationStore) -> N
 
 
 def test_unreadable_line_is_named(store: ExplorationStore) -> None:
-    """A kill can only tear the last line, so this file is damaged.
+    """The second of three lines is unreadable. A kill can only tear the last line.
 
-    Skipping the line would silently drop its seeds.
+    So the file is damaged in some other way. If the line were skipped, its seeds would be dropped
+    silently.
     """
     batches = store.path / "batches.jsonl"
     lines = batches.read_bytes().splitlines(keepends=True)
@@ -98,23 +101,24 @@ def test_unreadable_line_is_named(store: ExplorationStore) -> None:
 def test_folder_of_a_space_stands_for_its_latest_exploration(
     tmp_path: Path, store: ExplorationStore
 ) -> None:
-    """The directories of explorations of `standard` are in `runs/explorations/standard`.
+    """The explorations of the space `standard` are in the folder `runs/explorations/standard`.
 
-    A user may give this folder, or its link `latest`, instead of a directory with a time stamp.
+    The folder has a directory for each of them. The names of the directories are time stamps.
+    Instead of such a directory a user may give the folder of the space, or its link `latest`.
     """
     assert open_exploration(store.path.parent).path == store.path
     assert open_exploration(store.path.parent / "latest").path == store.path
 
 
 def test_path_without_an_exploration_is_refused(tmp_path: Path) -> None:
-    """The folder is empty, or does not exist."""
+    """The first folder is empty, and the second one does not exist."""
     for path in (tmp_path, tmp_path / "none"):
         with pytest.raises(NotAnExploration, match="holds no exploration"):
             open_exploration(path)
 
 
 def test_unchanged_exploration_is_continued(store: ExplorationStore) -> None:
-    """`check_resumable` raises no exception."""
+    """The check passes: `check_resumable` raises no exception."""
     check_resumable(open_exploration(store.path))
 
 
@@ -137,7 +141,10 @@ def test_exploration_of_other_code_or_python_is_refused(
 def test_exploration_of_a_space_that_changed_is_refused(
     store: ExplorationStore, space: Space
 ) -> None:
-    """If the space changes, a seed may mean other faults. A new comment changes nothing."""
+    """If the space changes, a seed may mean other faults.
+
+    So only changes of comments are allowed.
+    """
     text = space.path.read_text()
     space.path.write_text("# a comment changes nothing\n" + text)
     check_resumable(store)
@@ -151,7 +158,7 @@ def test_exploration_of_a_space_that_changed_is_refused(
 def test_space_that_was_removed_is_played_from_its_copy(
     store: ExplorationStore, space: Space
 ) -> None:
-    """The exploration's directory has a copy of its space."""
+    """The file of the space is gone, but the exploration's directory has a copy of it."""
     space.path.unlink()
     check_resumable(store)
     assert store.space().name == space.name
@@ -160,10 +167,10 @@ def test_space_that_was_removed_is_played_from_its_copy(
 def test_explorations_are_no_runs_and_no_experiment_has_their_name(
     tmp_path: Path, space: Space
 ) -> None:
-    """Beside `explorations`, the folder `runs` has a folder for the runs of each experiment.
+    """Explorations are in the folder `runs`, beside a folder for the runs of each experiment.
 
-    `list` must not take explorations for unreadable runs. And no experiment may be named
-    `explorations`.
+    The command `list` must not take the folder `explorations` for one with unreadable runs. And no
+    experiment may be named `explorations`, because its runs would be in the same folder.
     """
     runs = tmp_path / "runs"
     create_exploration(runs / EXPLORATIONS, space, first_seed=0, count=None, recheck_percent=5.0)
@@ -182,12 +189,13 @@ def test_explorations_are_no_runs_and_no_experiment_has_their_name(
 def test_batch_that_cannot_be_written_names_path_error_and_the_kept_seeds(
     store: ExplorationStore,
 ) -> None:
-    """A full disk ends a search; a resumed search reads the earlier results.
+    """If a batch cannot be written, for example to a full disk, the search ends with a message.
 
-    A folder in place of the file stands for the full disk.
+    Here the batch cannot be written because a folder is in the place of the file. Later the file is
+    in its place again, and has the earlier records.
     """
     batches = store.path / "batches.jsonl"
-    kept = batches.rename(store.path / "kept")
+    moved_away = batches.rename(store.path / "moved_away")
     batches.mkdir()
     with pytest.raises(NotRecorded) as failed:
         store.append(RECORDS[0])
@@ -197,14 +205,15 @@ def test_batch_that_cannot_be_written_names_path_error_and_the_kept_seeds(
         "continues the search"
     )
     batches.rmdir()
-    kept.rename(batches)
+    moved_away.rename(batches)
     assert tuple(open_exploration(store.path).records()) == RECORDS
 
 
 def test_overrides_of_an_exploration_are_restored_with_its_space(tmp_path: Path) -> None:
-    """A resumed search must draw with the same overrides.
+    """An override (`--var`) replaces a value in each experiment that is drawn from the space.
 
-    The overrides are in the manifest, because the copy of the space does not have them.
+    A resumed search must draw with the same overrides. They are in the manifest, because the copy
+    of the space does not have them.
     """
     override = "cluster.config.unclean.leader.election.enable=true"
     changed = load_space("reference", (override,))
@@ -225,9 +234,9 @@ def test_overrides_of_an_exploration_are_restored_with_its_space(tmp_path: Path)
     ],
 )
 def test_override_that_no_draw_would_keep_is_refused(override: str, message: str) -> None:
-    """An override (`--var`) replaces a value in each experiment that is drawn from the space.
+    """An override that would have no effect must be refused, and not silently ignored.
 
-    One that would have no effect must be refused, and not silently ignored.
+    The three overrides have an unknown key, a key that each draw sets anew, and a wrong value.
     """
     with pytest.raises(ExperimentError) as refused:
         load_space("reference", (override,))

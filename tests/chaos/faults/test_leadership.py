@@ -1,7 +1,8 @@
 """Faults that move the leadership of a partition to another broker.
 
-`leadership_move` moves it to a broker that the file names, or to the next one that can lead.
-`preferred_leader_election` moves it to the preferred leader, the first of the replicas.
+The fault `leadership_move` moves the leadership to a broker that the experiment file names, or else
+to the next broker that can lead. The fault `preferred_leader_election` moves it to the preferred
+leader, which is the first of the partition's replicas.
 
 The tests need no cluster. `Injecting(fault)` injects the fault into a runtime without nodes. There
 broker 0 leads every partition, and the replicas 0, 1 and 2 are in sync. A test that needs something
@@ -46,8 +47,8 @@ def led_by(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> Part
 def test_leadership_moves_to_the_next_in_sync_replica_that_is_up() -> None:
     """The injector goes through the replicas 0, 1 and 2 in a circle, starting after the leader 1.
 
-    The next is 2, which is paused, and so 0 is chosen. Nothing is drawn at random, so that a
-    plan always means the same.
+    The next replica is 2, which is paused. So replica 0 is chosen. Nothing is drawn at random, so
+    that a plan always means the same.
     """
     run = Injecting(move("leader-of(orders-1)"))
     run.runtime.partitions[TopicPartition("orders", 1)] = led_by(
@@ -63,7 +64,10 @@ def test_leadership_moves_to_the_next_in_sync_replica_that_is_up() -> None:
 
 
 def test_leadership_moves_to_the_replica_of_the_file() -> None:
-    """The file asks for broker 2; without `to` the next replica, broker 1, would be chosen."""
+    """The file asks for broker 2.
+
+    Without its `to` the next replica, on broker 1, would be chosen.
+    """
     run = Injecting(move(to="broker(2)"))
 
     run.inject()
@@ -74,8 +78,8 @@ def test_leadership_moves_to_the_replica_of_the_file() -> None:
 def test_moved_leadership_is_momentary_and_affects_only_its_partition() -> None:
     """The fault is over as soon as the leadership has moved, so there is nothing to heal.
 
-    Checkers may excuse a rebalance by a fault. So `groups` names only the group whose partition
-    moved, and no other group that broker-0 coordinates.
+    Checkers may excuse a rebalance of a group because of a fault that names the group. So `groups`
+    has only the group whose partition moved, and no other group that broker-0 coordinates.
     """
     run = Injecting(move())
 
@@ -120,10 +124,9 @@ def test_moved_leadership_is_momentary_and_affects_only_its_partition() -> None:
 def test_leadership_that_cannot_move_is_a_miss(
     status: PartitionStatus, to: int | None, reason: str
 ) -> None:
-    """The injector sees it in the status of the partition, and sends no request.
+    """The injector sees in the status of the partition that nothing can move, and sends no request.
 
-    `to` is the broker that the file asks for. If it is None, the file leaves the choice to the
-    injector.
+    `to` is the broker that the file asks for. None: the file leaves the choice to the injector.
     """
     if to is None:
         fault = move("leader-of(orders-1)")
@@ -152,7 +155,7 @@ def test_election_without_a_controller_is_a_miss_at_once(fault: dict[str, Any]) 
 def test_election_that_the_cluster_refuses_is_a_miss(error: Exception) -> None:
     """The cluster may refuse because the leadership moved just before, or it may not answer.
 
-    The lab has done its work in both cases, so the outcome is MISSED and not FAILED.
+    In both cases the lab itself has not failed, so the outcome is MISSED and not FAILED.
     """
     run = Injecting(move())
     run.runtime.admin_answer = error
@@ -166,8 +169,8 @@ def test_election_that_the_cluster_refuses_is_a_miss(error: Exception) -> None:
 def test_preferred_election_of_all_names_every_leadership_that_moves() -> None:
     """The first of the replicas is the preferred leader: 2 for orders-0, and 1 for orders-1.
 
-    At present 0 and 2 lead them, so both partitions are hit. The partitions of `__consumer_offsets`
-    have their preferred leader already.
+    Before the fault, orders-0 is led by 0, and orders-1 by 2. So the fault hits both partitions.
+    The partitions of `__consumer_offsets` have their preferred leaders already.
     """
     run = Injecting(elect("all-topic-partitions"))
     run.runtime.partitions[TopicPartition("orders", 0)] = led_by(
@@ -182,7 +185,7 @@ def test_preferred_election_of_all_names_every_leadership_that_moves() -> None:
     # "None" instead of a list of partitions stands for all of them.
     assert run.runtime.acts == ["elect_preferred_leaders None"]
     assert entry.hit == "orders-0: 0 to 2, orders-1: 2 to 1"
-    assert entry.nodes == ("broker-0", "broker-2")
+    assert entry.nodes == ("broker-0", "broker-2")  # the old leaders
     assert entry.blast_radius.partitions == ("orders-0", "orders-1")
     assert entry.blast_radius.groups == ()
 
@@ -210,7 +213,7 @@ def test_preferred_election_of_one_partition_requests_that_one() -> None:
     ],
 )
 def test_preferred_election_with_nothing_to_elect_is_a_miss(target: str, reason: str) -> None:
-    """Kafka would answer ELECTION_NOT_NEEDED, and the run would go on as if without a fault."""
+    """Kafka would answer ELECTION_NOT_NEEDED, and nothing would happen, so no request is sent."""
     run = Injecting(elect(target))
 
     assert reason in (run.inject().error or "")

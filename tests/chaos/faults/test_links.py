@@ -1,13 +1,15 @@
 """Faults of links cut, slow down or disturb the network between two sets of nodes.
 
 An experiment file names the two sets as `from` and `to`, the two ends of the fault. The fault gives
-the network one rule for each direction. A rule says which messages it is about (its selector), and
-what happens to them (its effect). The rule `cut-0:there` is about messages from the end `from` to
-the end `to`, and `cut-0:back` is about the other direction.
+the network one rule for each direction. A rule says which messages are affected (its selector), and
+what happens to these messages (its effect). The rule `cut-0:there` is about messages from the end
+`from` to the end `to`, and `cut-0:back` is about the other direction. The 0 is the fault's place in
+the file.
 
 `Injecting` plays single faults of an experiment on a runtime that only writes down what it is asked
-to do: `run.runtime.acts` has the calls as text, and `run.runtime.rules` the rules in force. In its
-cluster broker 0 leads every partition, and coordinates the group readers, which has two members.
+to do: `run.runtime.acts` has the calls as text, and `run.runtime.rules` the rules in force. In the
+cluster of this runtime broker 0 leads every partition, and coordinates the group readers, which has
+two members. Unless a test names a fault, `run.inject()` injects the first fault.
 """
 
 from typing import Any
@@ -34,9 +36,10 @@ from tests.support.builders.injecting import Injecting
 
 
 def fault(kind: str, source: object, destination: object, **args: object) -> dict[str, Any]:
-    """Return a fault as an experiment file has it; `source` and `destination` are its two ends.
+    """Return a fault as an experiment file has it.
 
-    Both are targets such as "broker(1)", or lists of targets.
+    `source` and `destination` are the two ends of the fault. Each is a target such as "broker(1)",
+    or a list of targets.
     """
     return {"at": "1s", "fault": kind, "from": source, "to": destination, "args": args}
 
@@ -46,7 +49,10 @@ def names(*nodes: str) -> tuple[NodeName, ...]:
 
 
 def test_coordinator_is_cut_from_the_controller_and_all_other_brokers() -> None:
-    """The coordinator is broker-0. It is not cut from itself, so `brokers` means the other two."""
+    """The coordinator is broker-0.
+
+    A node is not cut from itself, so `brokers` means the other two.
+    """
     run = Injecting(fault("cut", "coordinator-of(readers)", ["controller", "brokers"]))
 
     entry = run.inject()
@@ -68,8 +74,8 @@ def test_coordinator_is_cut_from_the_controller_and_all_other_brokers() -> None:
 def test_one_way_cut_has_one_rule() -> None:
     """The rule is about messages from broker-1 to the controller, but not about the answers.
 
-    Two nodes have a separate connection for each purpose. This rule cuts only the connection for
-    heartbeats.
+    Two nodes have a separate connection for each purpose, such as heartbeats. Here `purposes`
+    limits the rule to the connection for heartbeats.
     """
     run = Injecting(
         fault("cut", "broker(1)", "controller", direction="one_way", purposes=["heartbeat"])
@@ -97,7 +103,7 @@ def test_rule_holds_or_delays_frames_as_the_fault_asks(
 ) -> None:
     """The rules of both directions have the effect that the fault asks for.
 
-    Here `apis` limits them to Fetch requests.
+    The argument `apis` limits both rules to Fetch requests.
     """
     run = Injecting(fault(kind, "broker(1)", "broker(2)", apis=["Fetch"], **args))
 
@@ -108,11 +114,10 @@ def test_rule_holds_or_delays_frames_as_the_fault_asks(
 
 
 def test_rules_of_several_faults_apply_together_in_order_of_injection() -> None:
-    """The network asks its rules in their order, so the order must be the same in each run.
+    """The network applies the rules in their order, so the order must be the same in each run.
 
-    The number in the name of a rule is the fault's place in the file: 0 is the slow link, and 1 is
-    the cut. The cut is injected first, so its rule comes first. Healing a fault removes only the
-    rules of this fault.
+    Fault 0 of the file is the slow link, and fault 1 is the cut. The cut is injected first, so its
+    rule comes first. When a fault is healed, only the rules of this fault are removed.
     """
     run = Injecting(
         fault("slow", "broker(1)", "broker(2)", delay="1s"),
@@ -135,7 +140,8 @@ def test_rules_of_several_faults_apply_together_in_order_of_injection() -> None:
 def test_reset_closes_connections_of_the_named_purposes_and_is_momentary() -> None:
     """A reset closes connections once and leaves no rule, so there is nothing to heal.
 
-    Here it closes the connections of both members to broker-0 that they use for the coordinator.
+    Here the reset closes the connections through which both members talk to their coordinator,
+    broker-0.
     """
     run = Injecting(
         {
@@ -154,15 +160,17 @@ def test_reset_closes_connections_of_the_named_purposes_and_is_momentary() -> No
         "reset consumer-readers-0 consumer-readers-1 - broker-0 (coordinator)"
     ]
     assert entry.outcome is FaultOutcome.HIT
-    assert entry.resolved["connections"] == 3  # the runtime without nodes always reports three
+    # The runtime has no real connections. It always reports that it has closed three.
+    assert entry.resolved["connections"] == 3
     assert [kind for kind, _, _ in run.traced()] == [TraceKind.FAULT_INJECTED]
 
 
 def test_reset_of_no_connection_is_a_miss() -> None:
     """A fault that hits nothing is a miss, because a run without a fault proves nothing.
 
-    The row FAULT_INJECTED is written before the fault is carried out. Only then it turns out that
-    there is no connection, and a second row, FAULT_MISSED, takes the first one back.
+    The row FAULT_INJECTED is written before the fault is carried out. When the fault is carried
+    out, it turns out that there is no connection. So a second row, FAULT_MISSED, takes the first
+    row back.
     """
     run = Injecting({"at": "1s", "fault": "reset", "from": "broker(0)", "to": "broker(1)"})
     run.runtime.open_connections = 0
@@ -187,7 +195,7 @@ def test_cut_between_a_node_and_itself_is_a_miss() -> None:
 
 
 def test_end_without_a_live_node_is_a_miss() -> None:
-    """broker-1 is the only node of the end `from`. It is down, so it has no links."""
+    """broker-1 is the only node of the end `from`. broker-1 is down, so it has no links."""
     run = Injecting(fault("cut", "broker(1)", "controller"))
     run.runtime.nodes[broker_name(1)] = NodeState.DOWN
 
@@ -195,7 +203,10 @@ def test_end_without_a_live_node_is_a_miss() -> None:
 
 
 def test_end_with_a_live_node_includes_its_dead_and_late_nodes() -> None:
-    """The rule names the dead broker and the late member, so it applies once they start."""
+    """The rule names also the dead broker, and the member that joins only at 9 s.
+
+    So the rule applies to these two nodes as soon as they start.
+    """
     made = experiment(
         groups={
             "readers": {
@@ -231,7 +242,8 @@ def test_members_survive_unless_a_link_of_theirs_is_affected(
 ) -> None:
     """`members_survive` in the row of the fault is True if the fault leaves all members connected.
 
-    After such a fault a rebalance would be needless, and a check looks for one.
+    After such a fault a rebalance is needless. A check looks for needless rebalances, and relies on
+    this value.
     """
     run = Injecting(fault("cut", source, destination))
 
@@ -243,7 +255,7 @@ def test_members_survive_unless_a_link_of_theirs_is_affected(
 def test_blast_radius_is_that_of_the_isolated_end() -> None:
     """The blast radius of a fault are the groups and partitions that it may affect.
 
-    A cut isolates the end `from`. This is member 1 of readers here, which owns orders-1.
+    A cut isolates the end `from`. Here this end is member 1 of readers, which owns orders-1.
     """
     run = Injecting(fault("cut", "member(readers, 1)", "brokers"))
 
@@ -251,14 +263,14 @@ def test_blast_radius_is_that_of_the_isolated_end() -> None:
 
 
 def test_blast_radius_of_a_broker_that_leads_nothing_is_empty() -> None:
-    """broker-2 leads no partition and coordinates no group, so its loss affects nobody."""
+    """broker-2 leads no partition and coordinates no group, so cutting it off affects nobody."""
     run = Injecting(fault("cut", "broker(2)", ["controller", "brokers", "clients"]))
 
     assert run.inject().blast_radius == BlastRadius()
 
 
 def test_blast_radius_of_a_controller_is_that_of_the_other_end() -> None:
-    """The controller leads no partition itself, but the nodes cut off from it may be affected."""
+    """The controller leads no partition itself, but broker-0 at the other end leads all of them."""
     run = Injecting(fault("cut", "controller", "broker(0)"))
 
     radius = run.inject().blast_radius
@@ -313,7 +325,10 @@ def test_response_loss_is_a_rule_for_each_direction() -> None:
 def test_response_loss_of_an_unknown_api_or_error_is_refused(
     args: dict[str, Any], path: str, message: str
 ) -> None:
-    """A misspelt name would match no response, so the run would go on without its fault."""
+    """No response has a misspelt API or error. So no response would be lost, and nobody would know.
+
+    A list of no APIs would not match any response either.
+    """
     definition = FaultDefinition(
         at="1s",
         fault="response_loss",

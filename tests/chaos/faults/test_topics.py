@@ -1,10 +1,12 @@
 """The faults `create_topic` and `delete_topic`, which ask the controller as an administrator does.
 
-We call such a request an order. Its topic must have no clients, because they would wait for it in
-vain. If the controller refuses the order, the fault has hit nothing, and is called a miss.
+We call such a request an order. The topic of an order must have no clients, because its clients
+would wait in vain while the topic does not exist. If the controller refuses the order, the fault
+has hit nothing, and is called a miss.
 
 Most tests need no cluster. `Injecting(own_experiment=...)` injects the faults of an experiment into
-a runtime without nodes, and `run.runtime.acts` lists what they did to the cluster, as text.
+a runtime without nodes, and `run.runtime.acts` lists the calls to this runtime, as text.
+`run.inject(1)` injects the second fault; without a number it is the first.
 """
 
 from typing import Any
@@ -45,10 +47,10 @@ def creation(topic: str = "new", **args: int) -> dict[str, Any]:
 
 
 def test_created_topic_is_in_the_row_of_the_order() -> None:
-    """The row of the fault shows the partitions and replicas that were ordered.
+    """The row of the fault in the trace shows the partitions and replicas that were ordered.
 
     If the file leaves out a number, the order has -1, and the cluster takes the number from the
-    settings of the brokers.
+    settings of the brokers, which is 1 for both.
     """
     for order, act, partitions, replicas in (
         (creation(), "create_topic new -1 -1", ["new-0"], 1),
@@ -70,7 +72,7 @@ def test_created_topic_is_in_the_row_of_the_order() -> None:
         detail = run.detail_of(TraceKind.FAULT_INJECTED)
         assert (detail["groups"], detail["partitions"]) == ([], partitions)
         assert (detail["topic"], detail["replication_factor"]) == ("new", replicas)
-        assert run.injector.deleted_topics == ()
+        assert run.injector.deleted_topics == ()  # a creation deletes nothing
 
 
 @pytest.mark.parametrize(
@@ -115,7 +117,10 @@ def test_refused_creation_is_a_miss(
     ],
 )
 def test_topic_that_no_order_may_create_is_refused(fault: dict[str, Any], message: str) -> None:
-    """The loader refuses illegal names, Kafka's own topics, and topics of clients."""
+    """The loader refuses illegal names, Kafka's own topics, and topics that clients use.
+
+    Kafka also refuses two topics whose names differ only in `.` and `_`.
+    """
     topics = TOPICS | {"old_archive": {"partitions": 1, "replication.factor": 3}}
 
     (problem,) = errors(experiment(topics=topics, faults=[fault]))
@@ -137,7 +142,8 @@ def test_topic_that_exists_or_that_a_fault_creates_may_be_in_both_orders() -> No
 def test_deletion_of_a_created_topic_concerns_the_partitions_that_the_cluster_has() -> None:
     """The file does not define the partitions of `new`, so the fault asks the cluster for them.
 
-    Only the second fault, the deletion, is injected here. So the cluster has no such partition.
+    Only the second fault, the deletion, is injected here. `new` was never created, so the cluster
+    has no partition of it.
     """
     run = Injecting(own_experiment=experiment(topics=TOPICS, faults=[creation(), deletion("new")]))
 
@@ -148,9 +154,10 @@ def test_deletion_of_a_created_topic_concerns_the_partitions_that_the_cluster_ha
 
 
 def test_deleted_topic_is_no_longer_expected() -> None:
-    """The fault is about the partitions of the topic, and about no group.
+    """The row of the fault names the partitions of the topic, but no group.
 
-    The run looks up `deleted_topics`, and does not wait for leaders of these topics.
+    The topic is in `deleted_topics` of the injector, so the run does not wait for leaders of its
+    partitions any more.
     """
     run = Injecting(own_experiment=experiment(topics=TOPICS, faults=[deletion()]))
 
@@ -165,10 +172,11 @@ def test_deleted_topic_is_no_longer_expected() -> None:
 
 
 def test_refused_deletion_is_a_miss() -> None:
-    """The controller does not know the topic, and the run no longer expects it.
+    """The controller refuses the deletion, because it does not know the topic.
 
-    The topic may be gone because of the order itself: its first request deleted the topic, the
-    answer was lost, and the second request was refused.
+    The run expects the topic no longer, although the order was refused. The order itself may have
+    deleted the topic: its first request did, the answer was lost, and the second request was
+    refused.
     """
     run = Injecting(own_experiment=experiment(topics=TOPICS, faults=[deletion()]))
     error = "UNKNOWN_TOPIC_OR_PARTITION"
@@ -200,16 +208,19 @@ def test_refused_deletion_is_a_miss() -> None:
     ],
 )
 def test_topic_with_clients_is_refused(changes: dict[str, Any], message: str) -> None:
-    """Before the run, the author is told which client would wait for the topic."""
+    """Before the run, the author of the file is told which client would wait for the topic.
+
+    The first case is a mistyped topic, which is refused as well.
+    """
     (problem,) = errors(experiment(topics=TOPICS, **changes))
 
     assert (problem.path, problem.message) == ("faults[0].args.topic", message)
 
 
 def test_run_with_a_deleted_topic_passes() -> None:
-    """The run waits for no leader of the topic, and no broker keeps a log of it.
+    """The run waits for no leader of the topic `archive`, and no broker keeps a log of this topic.
 
-    A broker that is down during the deletion removes its log when it starts again.
+    broker-2 is down during the deletion, so it removes its log when it starts again.
     """
     crash = {"at": "500ms", "fault": "crash", "target": "broker(2)", "duration": "4s"}
     rows: list[TraceRow] = []
@@ -225,9 +236,9 @@ def test_run_with_a_deleted_topic_passes() -> None:
 
 
 def test_run_with_created_topics_passes() -> None:
-    """Two orders are refused: `archive` exists at first, and `large` wants too many replicas.
+    """Two of the orders are refused: `archive` exists, and 3 brokers cannot hold 4 replicas.
 
-    The others create `new`, create `archive` again after its deletion, and delete `new`.
+    The other orders create `new`, delete `archive` and create it again, and delete `new`.
     """
     faults = [
         {"at": "500ms", "fault": "crash", "target": "broker(2)", "duration": "8s"},
@@ -238,6 +249,7 @@ def test_run_with_created_topics_passes() -> None:
         creation("large", replication_factor=4),
         deletion("new"),
     ]
+    # The six orders come one after the other, at 1 s, 2 s and so on.
     for second, fault in enumerate(faults[1:], start=1):
         fault["at"] = f"{second}s"
     rows: list[TraceRow] = []
@@ -255,5 +267,6 @@ def test_run_with_created_topics_passes() -> None:
         for row in rows
         if row.kind == TraceKind.LEADER_ELECTED and detail_of(row)["reason"] == TOPIC_CREATED
     ]
+    # The last seven, because the topics of the start are in the list, too.
     assert created[-7:] == [f"new-{i}" for i in range(3)] + [f"archive-{i}" for i in range(4)]
     assert [row.kind for row in rows].count(TraceKind.TOPIC_DELETED) == 2

@@ -1,12 +1,12 @@
 """What a run does if the disk is full: it undoes its faults, stops, and can still be read.
 
-1. A run first allocates a reserve, a file of 4 MB. If there is no room for it, no run begins, and
-   the exit code is 254.
-2. During the run the trace is written to a file with the suffix `.unfinished`, which gets its final
-   name at the end.
+1. A run first allocates a reserve, a file of 4 MB. If there is no room for the reserve, no run
+   begins, and the exit code is 254.
+2. During the run the trace (a row for each event) is written to a Parquet file with the suffix
+   `.unfinished`. At the end of the run this file gets its final name.
 3. If the disk is full before the end, the run deletes the reserve. This makes room for the last
    rows of the trace and for the small files: manifest, journal, log and results. The exit code is
-   255: the tool failed, so the run says nothing about Kafka.
+   255, because the tool failed, and so the run says nothing about Kafka.
 """
 
 import errno
@@ -34,18 +34,21 @@ RUN = (
     *("run", "coordinator_crash", "--runtime", "virtual", "--no-analyze"),
     *("--var", "groups.orders-readers.members=3", "--var", "topics.orders.partitions=3"),
 )
-"""A small run, which takes little time."""
+"""Command line of a small run, which takes little time."""
 
 
 class SmallDisk:
-    """A disk that has room for `room` bytes, and for `reserve` more when the reserve is deleted."""
+    """A disk with room for `room` bytes.
+
+    When the reserve is deleted, it has room for `reserve` more.
+    """
 
     def __init__(self, room: int, reserve: int) -> None:
         self._room = room
         self._reserve = reserve
 
     def write(self, file: int, content: memoryview) -> int:
-        """Write as much as fits.
+        """Write as much as fits on the disk, and return the number of written bytes.
 
         Raises: OSError if nothing fits.
         """
@@ -56,23 +59,23 @@ class SmallDisk:
         return done
 
     def free_reserve(self) -> bool:
-        """Free the reserve, as RunDisk does; return False if it was free already."""
+        """Do what RunDisk does: free the reserve, and return False if it was free already."""
         freed, self._reserve = self._reserve, 0
         self._room += freed
         return freed > 0
 
 
 def write_trace_in_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a run write its trace every 1,000 rows, so that the disk fills while it goes on."""
+    """Let a run write its trace every 1,000 rows, so that the disk fills during the run."""
     in_small_chunks = partialmethod(ParquetTraceWriter.__init__, rows_per_chunk=1_000)
     monkeypatch.setattr(ParquetTraceWriter, "__init__", in_small_chunks)
 
 
 class PlayOn(Protocol):
-    """Plays RUN on a SmallDisk, and returns the exit code and the run."""
+    """A function that plays RUN on a SmallDisk, and returns the exit code and the run."""
 
     def __call__(self, *, room: int, reserve: int) -> tuple[int, PastRun]:
-        """Play the run; `room` and `reserve` are those of SmallDisk, in bytes."""
+        """Play the run. `room` and `reserve` are the parameters of SmallDisk, in bytes."""
         ...
 
 
@@ -96,7 +99,8 @@ def check_reported_as_unknown(
     past: PastRun, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Check that no fault is in force, and that results and `list` show an unknown verdict."""
-    assert [entry.fault_id for entry in past.journal() if entry.in_force] == []
+    faults_in_force = [entry.fault_id for entry in past.journal() if entry.in_force]
+    assert faults_in_force == []
     assert past.manifest.status is RunStatus.FAILED
     results = past.results()
     assert results is not None
@@ -110,7 +114,10 @@ def check_reported_as_unknown(
 def test_disk_that_fills_ends_the_run_with_255_and_leaves_a_trace(
     play_on: PlayOn, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The disk has room for 60 kB, so it fills early. The reserve has room for the last rows."""
+    """The disk has room for 60 kB, so it fills early.
+
+    The reserve is large enough for the last rows.
+    """
     code, past = play_on(room=60_000, reserve=10_000_000)
 
     output = capsys.readouterr()
@@ -123,7 +130,8 @@ def test_disk_that_fills_ends_the_run_with_255_and_leaves_a_trace(
     assert f"kept in {past.path}: manifest.json, journal.json, log.txt, results.json" in sentence
     rows = list(read_parquet(past.events / EVENTS_FILE))
     assert f"{len(rows):,} rows of the trace" in sentence
-    # The run ended at its next status query after the failed write; a whole run takes longer.
+    # The run ended soon after the failed write, at its next query of the cluster's status. A whole
+    # run takes longer than 40 s.
     assert rows[-1].time_us < 40_000_000
     check_reported_as_unknown(past, tmp_path, capsys)
 
@@ -150,8 +158,8 @@ def test_disk_that_is_full_from_the_start_begins_no_run(
 ) -> None:
     """The reserve cannot be allocated, so no run begins.
 
-    The directory of the new run is removed again, and the link `latest` still leads to the run
-    before it. The three errors mean: no space left, quota exceeded, file too large.
+    The directory of the new run is removed again, and the link `latest` still leads to the first
+    run. The three errors mean: no space left, quota exceeded, file too large.
     """
 
     def refuse_to_allocate(_file: int, _offset: int, _size: int) -> None:
@@ -177,10 +185,11 @@ def test_disk_that_is_full_from_the_start_begins_no_run(
 def test_file_or_folder_in_the_way_begins_no_run(
     in_the_way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The run cannot write its directory, because something else has this name.
+    """The run cannot make its directory, because a name that it needs is taken.
 
     Either a file has the name of the experiment's folder, or a folder has the name of the link
-    `latest`. (Missing permissions would not stop root, who may run the tests.)
+    `latest`. (The test does not take away permissions, because root, who may run the tests, could
+    write all the same.)
     """
     path = tmp_path / in_the_way
     if path.name == "latest":
@@ -199,7 +208,10 @@ def test_file_or_folder_in_the_way_begins_no_run(
 
 @pytest.fixture
 def small_tmpfs(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Return a function that mounts a tmpfs of a size; it skips the test if it may not mount."""
+    """Return a function that mounts a tmpfs of a given size.
+
+    The function skips the test if this process is not allowed to mount.
+    """
     with ExitStack() as mounted:
         yield lambda size: mounted.enter_context(small_disk(tmp_path / f"tmpfs-{size}", size))
 
@@ -207,7 +219,7 @@ def small_tmpfs(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 def test_read_only_folder_begins_no_run(
     small_tmpfs: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The volume is mounted read-only, which stops root, too."""
+    """The volume is mounted read-only, so that even root cannot write."""
     folder = small_tmpfs("1m,ro")
     code = run_cli([*RUN, "--runs", str(folder)])
     output = capsys.readouterr()

@@ -1,8 +1,8 @@
 """The injector injects the faults of a plan, records them, and undoes ("heals") them in any case.
 
-It writes down what it does in two places: rows of the trace, and the journal, which has one entry
-for each fault of the plan. A fault has an id such as `cut-0`, which is its kind and its place in
-the experiment file.
+The injector writes down what it does in two places: the trace, which has a row for each event of a
+run, and the journal, which has one entry for each fault of the plan. A fault has an id such as
+`cut-0`, which is its kind and its place in the experiment file.
 
 The tests inject faults on a FakeRuntime, which has no nodes. It only remembers how it was called:
 `run.runtime.acts` is a list of texts such as `pause broker-1` and `resume broker-1`.
@@ -98,9 +98,9 @@ def test_every_row_of_a_fault_has_its_id_and_one_peer() -> None:
 def test_members_survive_faults_of_servers_only(
     fault: dict[str, object], members_survive: bool
 ) -> None:
-    """The entry says whether members survive: if so, their group needs no rebalance.
+    """The entry in the journal says whether members survive: if so, their group needs no rebalance.
 
-    The check `needless_rebalance` relies on this.
+    The check `needless_rebalance` relies on this value, which is in the trace as well.
     """
     run = Injecting(fault)
 
@@ -130,7 +130,7 @@ def test_journal_of_every_kind_of_hit_is_read_back_as_it_was_written() -> None:
 
 
 def test_random_target_depends_on_the_seed_and_the_fault_only() -> None:
-    """Another fault that is injected before must not change which broker is drawn."""
+    """If another fault is injected first, `any-broker` must still stand for the same broker."""
     alone = Injecting({**CRASH, "target": "any-broker"})
     after_another = Injecting({**CRASH, "target": "any-broker"}, PAUSE)
     after_another.inject(1)
@@ -140,7 +140,10 @@ def test_random_target_depends_on_the_seed_and_the_fault_only() -> None:
 
 
 def test_all_faults_in_force_are_healed_links_first() -> None:
-    """Rules of links are removed before a node is restarted, because it must reach the others."""
+    """Rules of links are removed first, because a restarted node must reach the other nodes.
+
+    The nodes are healed in the reverse order of the injection.
+    """
     run = Injecting(PAUSE, CRASH, CUT)
     for index in range(3):
         run.inject(index)
@@ -150,7 +153,7 @@ def test_all_faults_in_force_are_healed_links_first() -> None:
 
     assert run.runtime.acts == ["rules none", "restart broker-2", "resume broker-1"]
     assert [entry.healed_by for entry in run.journal.entries] == ["end", "end", "end"]
-    assert not run.injector.may_need_healing
+    assert not run.injector.may_need_healing  # no fault is in force any more
 
 
 def test_healed_fault_is_not_healed_again() -> None:
@@ -166,7 +169,7 @@ def test_healed_fault_is_not_healed_again() -> None:
 
 
 class InterruptedRuntime(FakeRuntime):
-    """A runtime in which the user presses Ctrl-C after each act, before the act has returned."""
+    """A runtime in which the user presses Ctrl-C when an act is done, but has not returned yet."""
 
     interrupts_link_rules = True
     """Whether Ctrl-C is also pressed when link rules are set or removed."""
@@ -198,8 +201,8 @@ def test_half_injected_fault_is_undone_by_the_state_of_its_nodes(
 ) -> None:
     """The user interrupts the injection, so the injector cannot know whether it has worked.
 
-    To heal the fault, the injector reads the states of the nodes: it resumes a paused one and
-    restarts a dead one. Rules of links are removed in any case.
+    To heal the fault, the injector reads the states of the nodes. It resumes a node that is paused,
+    and restarts a node that is down. Rules of links are removed in any case.
     """
     own_experiment = experiment(faults=[fault])
     runtime = InterruptedRuntime(own_experiment)
@@ -208,7 +211,7 @@ def test_half_injected_fault_is_undone_by_the_state_of_its_nodes(
         run.inject()
     assert run.injector.may_need_healing
     runtime.acts.clear()
-    runtime.interrupts_link_rules = False
+    runtime.interrupts_link_rules = False  # the healing is not interrupted
 
     run.heal_everything()
 
@@ -250,15 +253,16 @@ class StubbornLinks(FakeRuntime):
 
     async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
         self.calls += 1
-        if self.calls == 2:
+        if self.calls == 2:  # the healing of the cut
             raise OSError("no answer")
         await super().set_link_rules(rules)
 
 
 def test_rules_are_removed_even_if_a_fault_of_links_could_not_be_healed() -> None:
-    """No rule may outlive the run, so its end makes another attempt to remove them.
+    """No rule may outlive the run. So at the end of the run the injector tries once more.
 
-    The failure of the first attempt is reported nevertheless. The pause is healed as well.
+    The second attempt removes the rules. The failure of the first attempt is reported nevertheless.
+    The pause is healed as well.
     """
     own_experiment = experiment(faults=[CUT, PAUSE])
     run = Injecting(own_experiment=own_experiment, runtime=StubbornLinks(own_experiment))

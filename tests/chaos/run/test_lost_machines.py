@@ -1,13 +1,14 @@
 """A machine that is lost by accident makes a run inconclusive, and is never taken for a bug.
 
-A run on Ray uses several machines. Any of them may really fail while the run goes on: it is lost,
-or it is "disturbed", which means out of reach for some time. No fault of the plan did this, so the
-run must neither accuse Kafka (verdict VIOLATED) nor report that coordlab itself has failed
-(INTERNAL_ERROR). It ends with the verdict UNKNOWN instead.
+A run on Ray uses several machines. Any of these machines may really fail during the run. This is an
+accident: no fault of the plan did it. The machine is lost, or it is "disturbed", which means out of
+reach for some time. After an accident the run must neither accuse Kafka (verdict VIOLATED) nor
+report that coordlab itself has failed (INTERNAL_ERROR). Its verdict is UNKNOWN instead.
 
-The tests play a plan with one fault, a crash, on a FakeRuntime, which has no nodes. Two of its
-attributes make the accident: `machines_away` has the accidents that it reports, and
-`crash_fails_with` is the exception that the injection of the crash raises.
+Most tests play a plan with one fault, a crash, on a FakeRuntime, which has no nodes. Two attributes
+of the FakeRuntime make the accident: `machines_away` has the accidents that it reports, and
+`crash_fails_with` is the exception that the injection of the crash raises. The other tests look at
+how the reports of the checks are changed after an accident.
 """
 
 from pathlib import Path
@@ -37,13 +38,13 @@ from tests.support.harness.fake_runtime import FakeRuntime
 
 SECOND_US = 1_000_000
 NODES = (NodeName("broker-2"), NodeName("consumer-readers-1"))
-"""The nodes of the machine that is lost or disturbed."""
+"""The nodes on the machine that is lost or disturbed."""
 LOST = MachineEvent(
     address="10.0.0.3", from_us=7 * SECOND_US, until_us=None, nodes=NODES, is_lost=True
 )
 DISTURBED = MachineEvent(address="10.0.0.3", from_us=24_100_000, until_us=36_300_000, nodes=NODES)
 KINDS_READ_BY = CheckSuite(context_of(experiment()), tuple(CHECKERS)).kinds_read()
-"""Name of each check -> the kinds of trace rows that it reads. Without them it cannot judge."""
+"""Name of each check -> the kinds of trace rows that it reads, and needs to judge."""
 
 
 def execute(runtime: FakeRuntime, tmp_path: Path) -> Results:
@@ -63,7 +64,8 @@ def execute(runtime: FakeRuntime, tmp_path: Path) -> Results:
 
 
 def journal_of(tmp_path: Path) -> list[tuple[str, str | None]]:
-    """Return fault and note of each entry in the only journal below the folder."""
+    """Return the fault and the note of each entry in the only journal below the folder."""
+    # The link `latest` leads to the directory of the run, so its journal is found twice.
     (path,) = [path for path in tmp_path.rglob("journal.json") if "latest" not in path.parts]
     return [(entry.fault, entry.note) for entry in decode_journal(path.read_bytes())]
 
@@ -73,7 +75,7 @@ def passed(check: str) -> CheckReport:
 
 
 def violated(*times_us: int) -> CheckReport:
-    """Return a report of fencing with a finding at each of these times."""
+    """Return a report of the check `fencing` with a finding at each of these times."""
     findings = tuple(
         Finding(check="fencing", summary="bad", time_us=time_us) for time_us in times_us
     )
@@ -101,10 +103,10 @@ def reports_after_accident(
 def test_lost_machine_is_no_failure_of_the_lab_and_no_verdict(
     failure: Exception | None, tmp_path: Path
 ) -> None:
-    """The exit code is 2 (unknown).
+    """The verdict is unknown, and the first of its reasons names the machine.
 
-    The first reason names the machine. If the injection of the crash failed as well, because its
-    node was on the machine, another reason names this failure.
+    If the injection of the crash failed as well, because its node was on the machine, another
+    reason names this failure.
     """
     runtime = FakeRuntime(experiment())
     runtime.machines_away = [LOST]
@@ -122,7 +124,7 @@ def test_lost_machine_is_no_failure_of_the_lab_and_no_verdict(
 
 
 def test_same_failure_without_a_lost_machine_is_one_of_the_lab() -> None:
-    """Only a defect of the lab explains the failure (INTERNAL_ERROR, exit code 255)."""
+    """Without an accident, only a defect of the lab explains that the injection failed."""
     runtime = FakeRuntime(experiment())
     runtime.crash_fails_with = OSError("actor died")
     suite = CheckSuite(context_of(runtime.experiment), ("fencing",))
@@ -135,7 +137,10 @@ def test_same_failure_without_a_lost_machine_is_one_of_the_lab() -> None:
 
 
 def test_run_that_cannot_continue_without_the_machine_ends_at_once(tmp_path: Path) -> None:
-    """Without its only controller the cluster never becomes steady, so the run must not wait."""
+    """The machine of the only controller is lost.
+
+    Without its controller the cluster never becomes steady, so the run must not wait for that.
+    """
     runtime = FakeRuntime(experiment())
     why_no_run_can_continue = (
         "controller-100 was on it, whose disk held the only copy of what it knew"
@@ -158,7 +163,10 @@ def test_run_that_cannot_continue_without_the_machine_ends_at_once(tmp_path: Pat
 
 
 def test_disturbed_machine_is_listed_and_keeps_a_pass(tmp_path: Path) -> None:
-    """The disturbance has an entry beside those of the faults, which is marked as an accident."""
+    """The journal has an entry for the disturbance, which is marked as an accident.
+
+    The run is judged as if there had been no accident, so it can pass.
+    """
     runtime = FakeRuntime(experiment())
     runtime.machines_away = [DISTURBED]
 
@@ -202,10 +210,10 @@ def test_check_whose_rows_are_lost_is_never_violated() -> None:
 def test_check_whose_rows_are_complete_is_judged() -> None:
     """Only the rows of a consumer are lost.
 
-    `fencing` and `positions_never_go_back` do not read them, so their outcomes stay. `processing`
-    reads them, so it can no longer pass.
+    `fencing` and `positions_never_go_back` read no rows of consumers, so their outcomes stay.
+    `processing` reads rows of consumers, so it can no longer pass.
     """
-    _, consumer = NODES
+    _, consumer = NODES  # broker-2, consumer-readers-1
 
     violation, *passes = reports_after_accident(
         violated(SECOND_US),
@@ -229,7 +237,7 @@ def test_check_whose_rows_are_complete_is_judged() -> None:
 def test_every_check_names_the_kinds_of_rows_that_it_depends_on(name: str) -> None:
     """A check reads its own kinds of rows, and those of faults.
 
-    Every check must know which faults are in force, since they excuse some events.
+    Every check must know which faults are in force, because faults excuse some events.
     """
     kinds = CheckSuite(context_of(experiment()), (name,)).kinds_read()[name]
 

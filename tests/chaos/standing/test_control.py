@@ -1,16 +1,18 @@
 """How commands such as `inject`, `status` and `down` reach a cluster that another process runs.
 
-The command `up` starts a cluster that stands until `down` ends it. It listens at a port. It also
-claims its name (by default `lab`): it writes a file with its name, its port and a secret token into
-the folder of runs. Another command finds the cluster by this file, and sends a request to its port.
-There a thread receives the request, and passes it through a Mailbox to the loop of the run.
+The command `up` starts a cluster that runs until `down` ends it. The process of the cluster listens
+at a port. It also claims the name of the cluster (by default `lab`): it writes a file with the
+name, the port and a secret token into the folder of runs. Another command finds the cluster by this
+file, and sends a request to the port. A thread of the cluster's process receives the request, and
+passes it through a Mailbox to the event loop of the run.
 
 Most requests are orders, which change the run. A PresenceRequest only asks whether the cluster is
 there.
 
-If a caller gets no answer, it raises one of two errors. Unreachable: certainly no cluster with this
-token listens at the port. SilentCluster: the cluster may be alive and may have carried out the
-order.
+If the function `ask_at` gets no answer, it raises one of two errors:
+
+- Unreachable: certainly no cluster with this token listens at the port.
+- SilentCluster: the cluster may be alive, and may have carried out the order.
 """
 
 import socket
@@ -77,7 +79,7 @@ def server() -> Iterator[ControlServer]:
 
 
 def send_raw(port: int, content: bytes) -> bytes:
-    """Send bytes, close the sending side, and return the answer."""
+    """Send bytes, close the sending side, and return the bytes of the answer."""
     with socket.create_connection((LOOPBACK, port)) as connection:
         connection.sendall(content)
         connection.shutdown(socket.SHUT_WR)
@@ -85,9 +87,9 @@ def send_raw(port: int, content: bytes) -> bytes:
 
 
 def dead_cluster(name: str, run_directory: Path) -> StandingCluster:
-    """Return a cluster whose port has no listener any more."""
+    """Return the claim of a cluster that has died: nobody listens at its port any more."""
     with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))  # 0: any free port, which is closed again after this block
+        probe.bind((LOOPBACK, 0))  # 0: any free port, which is free again after this block
         port = probe.getsockname()[1]
     return StandingCluster(
         name=name,
@@ -109,8 +111,8 @@ def test_a_request_is_answered(server: ControlServer) -> None:
 def test_a_caller_without_the_token_gets_no_answer(server: ControlServer) -> None:
     """Only the owner of the cluster can read the file with the token.
 
-    - An order without an answer may have been carried out, so the error is SilentCluster.
-    - A cluster always answers whether it is there. So if a PresenceRequest gets no answer, another
+    - The caller cannot know whether its HealRequest was carried out, so the error is SilentCluster.
+    - A cluster answers every PresenceRequest with its token. So if there is no answer, another
       program listens at the port, and the error is Unreachable.
     """
     with pytest.raises(SilentCluster):
@@ -120,9 +122,12 @@ def test_a_caller_without_the_token_gets_no_answer(server: ControlServer) -> Non
 
 
 def test_a_caller_of_another_version_gets_a_message(server: ControlServer) -> None:
-    """A cluster may have been started by another version of the program."""
+    """A cluster may have been started by another version of the program than the caller's.
+
+    The two versions may not understand each other. The answer says so.
+    """
     envelope = msgspec.json.encode(Envelope(version=99, token=TOKEN, request=HealRequest()))
-    # A frame is a length of four bytes, and a document of JSON.
+    # A message is sent as a frame: a length of four bytes, and then a JSON document of this length.
     answer = send_raw(server.port, struct.pack(">I", len(envelope)) + envelope)
     refusal = msgspec.json.decode(answer[4:], type=OrderRefusal)
     assert refusal.kind is RefusalKind.UNKNOWN
@@ -151,14 +156,14 @@ def test_a_broken_frame_ends_only_its_connection(server: ControlServer, content:
 
 
 def test_closed_server_is_unreachable(server: ControlServer) -> None:
-    """A command reports this instead of waiting."""
+    """A command need not wait for an answer of a server that has ended."""
     server.close()
     with pytest.raises(Unreachable):
         ask_at(server.port, TOKEN, PresenceRequest())
 
 
 def test_a_name_is_claimed_once_by_a_file_that_only_its_owner_can_read(tmp_path: Path) -> None:
-    """The file has the token, and is removed when the cluster ends."""
+    """The file is secret, because it has the token. It is removed when the cluster ends."""
     with ClaimedName(tmp_path, "blue", runtime="local", mailbox=Mailbox()) as claimed:
         claimed.publish(run_directory=tmp_path / "blue", bootstrap=("127.0.0.1:9092",))
         path = tmp_path / FOLDER / "blue.json"
@@ -173,9 +178,10 @@ def test_a_name_is_claimed_once_by_a_file_that_only_its_owner_can_read(tmp_path:
 
 
 def test_a_dead_cluster_is_reported_and_its_files_removed(tmp_path: Path) -> None:
-    """After SIGKILL the claim is still there, but the next command finds a closed port.
+    """After SIGKILL the claim is still there, but the next command finds that nobody listens.
 
-    The command removes the claim, the disks and the addresses of listeners. It keeps the trace.
+    The command removes the claim and what only a living cluster needs: the disks of its nodes, and
+    the file with the addresses at which they listened. The trace is kept.
     """
     run = tmp_path / "lab" / "x"
     (run / "disks" / "broker-0").mkdir(parents=True)
@@ -193,7 +199,7 @@ def test_a_dead_cluster_is_reported_and_its_files_removed(tmp_path: Path) -> Non
 
 
 def test_the_name_of_a_dead_cluster_can_be_claimed(tmp_path: Path) -> None:
-    """A killed cluster cannot remove its claim, so the next cluster of its name removes it."""
+    """A killed cluster cannot remove its claim, so the next cluster with this name removes it."""
     claim(tmp_path, dead_cluster("lab", tmp_path / "lab"))
     with ClaimedName(tmp_path, "lab", runtime="local", mailbox=Mailbox()) as claimed:
         assert [report.cluster.pid for report in claimed.died] == [4711]
@@ -203,9 +209,10 @@ def test_the_name_of_a_dead_cluster_can_be_claimed(tmp_path: Path) -> None:
 def test_command_finds_the_cluster_that_it_names_or_the_only_or_the_default_one(
     tmp_path: Path,
 ) -> None:
-    """A command may name its cluster. Otherwise it means the only one, or the one named `lab`.
+    """A command may name its cluster.
 
-    If there is no such cluster, the error lists the names of the clusters that are up.
+    A command without a name means the only cluster that is up. If several are up, it means the
+    cluster `lab`. If there is no such cluster, the error lists the names of those that are up.
     """
     with pytest.raises(NoCluster, match="no cluster is up"):
         find_cluster(tmp_path, None)
@@ -223,8 +230,8 @@ def test_command_finds_the_cluster_that_it_names_or_the_only_or_the_default_one(
 def test_a_starting_cluster_refuses_orders_and_keeps_a_request_to_end(tmp_path: Path) -> None:
     """Orders are refused until the cluster has started, except for `down`.
 
-    `down` waits for the verdict of the run. `conclude` gives the verdict to those who wait for it,
-    and to those who ask later.
+    `down` waits for the verdict of the run. The method `conclude` gives the verdict to the callers
+    that wait for it, and to those who ask later.
     """
     mailbox = Mailbox()
     answers: list[Answer] = []
@@ -236,7 +243,7 @@ def test_a_starting_cluster_refuses_orders_and_keeps_a_request_to_end(tmp_path: 
         caller = threading.Thread(target=lambda: answers.append(cluster.ask(DownRequest())))
         caller.start()
         claimed.conclude(VERDICT)
-        caller.join(10)
+        caller.join(10)  # seconds
         assert answers == [VERDICT]
         assert cluster.ask(DownRequest()) == VERDICT
 

@@ -1,7 +1,9 @@
 """A record acknowledged with acks=all is in the log of every later leader.
 
-In these tests producer-0 writes to the partition t-0 with acks=all, and producer-1 with acks=1.
-Only the records of producer-0 must survive the end of a leader.
+In these tests producer-0 writes to the partition t-0 with acks=all, and producer-1 with acks=1. So
+only the records of producer-0 must survive when another broker becomes leader.
+
+The tests write the rows of a trace by hand:
 
 - `acknowledge(rows, 5, offset=10, count=2)` acknowledges the records 10 and 11 at 5 s.
 - `rows.leads(6, "broker-1", leader_epoch=1, log_end=12, partition="t-0")` lets broker-1 lead in
@@ -20,9 +22,9 @@ T0 = "t-0"
 
 
 def check(rows: Rows, *, clock_error_us: int = 0, unclean: bool = False) -> CheckReport:
-    """Return the report of the checker `processing`, which looks for lost records.
+    """Let the checker `processing` observe the rows in the order of time, and return its report.
 
-    The rows are sorted by time first.
+    This checker looks for lost records. `unclean` says whether unclean elections are allowed.
     """
     checker = Processing(
         CheckContext(
@@ -44,7 +46,7 @@ def check(rows: Rows, *, clock_error_us: int = 0, unclean: bool = False) -> Chec
 def acknowledge(
     rows: Rows, time_s: float, offset: int, count: int, producer: str = "producer-0"
 ) -> None:
-    """Acknowledge `count` records of t-0, from `offset` on."""
+    """Acknowledge `count` records of t-0 to the producer, from `offset` on."""
     rows.add(
         time_s,
         producer,
@@ -58,10 +60,10 @@ def acknowledge(
 def rows_of_a_takeover(
     *, log_end: int, acknowledged_s: float = 5, producer: str = "producer-0"
 ) -> Rows:
-    """Return rows in which broker-1 becomes leader after the last acknowledgement, or before it.
+    """Return rows in which the records 10 and 11 are acknowledged, and broker-1 becomes leader.
 
-    The records 10 and 11 are acknowledged at `acknowledged_s`. broker-1 takes over at 6 s, with a
-    log that ends at `log_end`. If `log_end` is 11, it lacks the record 11.
+    The records are acknowledged at `acknowledged_s`. broker-1 takes over at 6 s, with a log that
+    ends at `log_end`. For example, with a `log_end` of 11 the log lacks the record 11.
     """
     rows = Rows()
     acknowledge(rows, 4, offset=8, count=2)  # no test loses the records 8 and 9
@@ -73,8 +75,8 @@ def rows_of_a_takeover(
 def loss_of_the_last_replica() -> Rows:
     """Return rows in which broker-1 loses power while it is the only replica in sync.
 
-    It acknowledges the records 8 and 9 at 4 s, loses power at 5 s, and is elected again at 6 s. A
-    broker that loses power may lose the end of its log.
+    broker-1 acknowledges the records 8 and 9 at 4 s, loses power at 5 s, and is elected again at
+    6 s. A broker that loses power may lose the end of its log.
     """
     rows = Rows()
     elected: dict[str, object] = {"isr": [1], "reason": "test"}  # broker-1 alone is in sync
@@ -92,7 +94,7 @@ def loss_of_the_last_replica() -> Rows:
 def test_leader_that_lacks_an_acknowledged_record_is_found() -> None:
     """The record 11 is lost, for example because a leader acknowledged it before it was replicated.
 
-    This happens if a leader answers the retry of a batch without waiting for the followers.
+    A leader would do so if it answered the retry of a batch without waiting for the followers.
     """
     (finding,) = check(rows_of_a_takeover(log_end=11)).findings
 
@@ -150,7 +152,10 @@ def test_leader_of_an_ended_epoch_that_takes_over_late_is_not_judged() -> None:
 
 
 def test_records_may_be_lost_with_the_last_replica_in_sync() -> None:
-    """broker-1 has lost its whole log, and no other replica had to have the records."""
+    """broker-1 has lost its whole log.
+
+    No other replica was in sync, so none had to have the records.
+    """
     rows = loss_of_the_last_replica()
     rows.leads(6.1, "broker-1", leader_epoch=2, log_end=0, partition=T0)
 
@@ -175,16 +180,18 @@ def rows_acknowledged_twice(producer: str = "producer-0") -> Rows:
 
 
 def test_offset_that_is_acknowledged_twice_is_found() -> None:
-    """The offset 9 belongs to two records, so at least one of them is not in the log.
+    """The offset 9 was given to two records, so at least one of these records is not in the log.
 
-    For example a leader answers a batch of new records with the offsets of an older batch.
+    For example, a leader may by mistake answer a batch of new records with the offsets of an older
+    batch.
     """
     (finding,) = check(rows_acknowledged_twice()).findings
     assert finding.summary == (
         "t-0: records 9 to 10 were acknowledged to producer-0, and at the same offsets others "
         "before"
     )
-    # The evidence is the two acknowledgements, here with their first offsets.
+    # The evidence is the rows of the two acknowledgements. The offset of a row is that of its first
+    # record.
     assert [row.offset for row in finding.evidence] == [8, 9]
 
 
@@ -196,12 +203,15 @@ def test_offset_may_be_given_again_after_a_loss_with_the_last_replica() -> None:
 
 
 def test_offset_of_a_record_with_acks_1_may_be_given_again() -> None:
-    """The leader acknowledges such a record before the followers have it, and may then lose it."""
+    """A leader acknowledges a record with acks=1 before the followers have it.
+
+    So the next leader may not have the record, and give its offset to another record.
+    """
     assert not check(rows_acknowledged_twice("producer-1")).findings
 
 
 def test_offsets_of_a_topic_that_was_deleted_are_given_again() -> None:
-    """The new topic begins at offset 0 again, so both acknowledgements are about offset 0."""
+    """The new topic of this name begins at offset 0, so the offsets 0 and 1 are given again."""
     rows = Rows()
     acknowledge(rows, 4, offset=0, count=2)
     rows.add(5, "controller-0", TraceKind.TOPIC_DELETED, detail={"topic": "t"})
@@ -212,7 +222,7 @@ def test_offsets_of_a_topic_that_was_deleted_are_given_again() -> None:
 def test_nothing_is_judged_with_unclean_elections() -> None:
     """An unclean election makes a replica leader that is not in sync.
 
-    Such a leader lacks records, and gives the offsets of these records to other records.
+    Such a leader may lack acknowledged records, and give their offsets to other records.
     """
     for rows in (rows_of_a_takeover(log_end=11), rows_acknowledged_twice()):
         assert not check(rows, unclean=True).findings

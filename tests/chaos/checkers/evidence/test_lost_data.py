@@ -3,11 +3,12 @@
 Kafka may lose acknowledged data in one case. A broker that is alone in the ISR loses power or its
 disk. The ISR keeps its last replica, so the controller elects this broker again when it is back,
 although its log is gone. Several checkers excuse this loss. The file
-tests/corpus/power_loss_of_the_last_replica_in_sync.yaml plays such a run.
+tests/corpus/power_loss_of_the_last_replica_in_sync.yaml is an experiment with such a loss.
 
-The tests write the traces of such runs by hand. At the end of a run, in the stage "verifying", the
-lab fetches the committed offsets once more, so that a checker can compare them with the
-acknowledged commits. A fetched offset of -1 means that the group has none.
+The tests write the traces (the rows that runs would have recorded) by hand. At the end of a run, in
+the stage "verifying", the committed offsets are fetched once more, so that a checker can compare
+them with the acknowledged commits. A fetched offset of -1 means that the group has no committed
+offset.
 """
 
 from dataclasses import replace
@@ -39,7 +40,7 @@ CONTEXT = CheckContext(
 
 
 def elected(rows: Rows, time_s: float, leader: str, epoch: int, isr: list[int]) -> None:
-    """Let the controller elect `leader`, and make `isr` (ids of brokers) the ISR."""
+    """Let the controller elect `leader` for OFFSETS_0, and make `isr` (ids of brokers) its ISR."""
     rows.add(
         time_s,
         CONTROLLER,
@@ -105,7 +106,7 @@ def last_replica_lost(
 
 
 def check(checker: Checker, rows: Rows) -> CheckReport:
-    """Return the report of a trace, whose rows the checker observes in the order of time."""
+    """Let the checker observe the rows in the order of time, and return its report."""
     for row in sorted(rows.rows, key=lambda row: row.time_us):
         checker.observe(row)
     return checker.finish()
@@ -143,7 +144,7 @@ def test_data_that_a_replica_must_keep_is_found_when_lost(
 
 
 def test_commits_after_the_loss_must_not_be_lost() -> None:
-    """The group commits offset 9 to the new log. Nothing happens to this log, so 9 must be kept."""
+    """The group commits offset 9 to the new log. This log is not lost, so 9 must be kept."""
     rows = last_replica_lost()
     rows.committed(7, "consumer-0", offset=9, peer="broker-0")
     rows.stage(9, "verifying")
@@ -153,17 +154,19 @@ def test_commits_after_the_loss_must_not_be_lost() -> None:
 
     assert report.findings_total == 1
     assert "offset 9 was acknowledged" in report.findings[0].summary
-    assert report.measured["commits_lost_with_the_last_replica"] == 1  # the commit of 7
+    # Only the commit of 7 was lost with the old log.
+    assert report.measured["commits_lost_with_the_last_replica"] == 1
 
 
 def transaction_over_a_loss(began_s: float, partition: str) -> Rows:
-    """Return rows in which a transaction with offset 9 is acknowledged at 7 s, and then missing.
+    """Return rows in which a transaction commits offset 9 at 7 s, and the offset is then missing.
 
-    `partition` loses data at 5 s. The transaction began at `began_s` or later: no row shows its
-    beginning, but at `began_s` the member ends its previous transaction, with offset 8.
+    `partition` loses data at 5 s. No row shows when the transaction began. But at `began_s` the
+    member ends its previous transaction, with offset 8, so the transaction began at `began_s` or
+    later.
     """
     rows = last_replica_lost()
-    # These rows have their loss in OFFSETS_0. Move all of them to `partition`.
+    # In these rows the partition OFFSETS_0 loses data. Let `partition` lose the data instead.
     rows.rows[:] = [
         msgspec.structs.replace(row, partition=partition) if row.partition == OFFSETS_0 else row
         for row in rows.rows
@@ -182,7 +185,8 @@ def test_transaction_that_was_open_at_the_loss_may_be_lost_although_it_ended(
 ) -> None:
     """The loss is at 5 s, and the end of the transaction is acknowledged at 7 s.
 
-    If the transaction may have begun before 5 s, its offsets may have been in the lost log.
+    If the transaction may have begun before 5 s, its offsets may have been in the lost log. So the
+    missing offset is a finding only if the transaction began after 5 s.
     """
     transactional = replace(CONTEXT.groups["g"], transaction_partitions=(TRANSACTIONS,))
     context = replace(CONTEXT, groups={"g": transactional})
@@ -193,9 +197,9 @@ def test_transaction_that_was_open_at_the_loss_may_be_lost_although_it_ended(
 
 
 def test_election_that_loses_data_is_remembered() -> None:
-    """LostData has a row for each election that lost data.
+    """LostData remembers the row of each election that lost data.
 
-    Here it is broker-0's second election, in epoch 3.
+    Here this is the second election of broker-0, in epoch 3.
     """
     lost = LostData()
     for row in last_replica_lost().rows:
@@ -204,7 +208,10 @@ def test_election_that_loses_data_is_remembered() -> None:
 
 
 def test_records_between_a_lost_commit_and_the_latest_may_be_skipped() -> None:
-    """The group's only commit is lost, so `auto.offset.reset` decides. Here it is "latest"."""
+    """The group's only commit is lost, so `auto.offset.reset` decides where the group goes on.
+
+    This setting is "latest" here, so the group goes on at the end of the log, and skips records.
+    """
     rows = last_replica_lost()
     rows.position_reset(7, "consumer-0", offset=40, cause="latest")
     rows.consumed(8, "consumer-0", first=40, last=41)
@@ -217,7 +224,7 @@ def test_records_between_a_lost_commit_and_the_latest_may_be_skipped() -> None:
 
 
 def test_owner_in_a_lost_group_may_be_overtaken_at_once() -> None:
-    """For 0.1 s the partition has two owners, which is right here.
+    """For 0.1 s the partition has two owners. This is no violation after such a loss.
 
     1. The coordinator has lost the group with its log.
     2. consumer-1 joins, which begins a new group, and gets the partition at 6.2 s.
@@ -236,7 +243,8 @@ def test_owner_in_a_lost_group_may_be_overtaken_at_once() -> None:
 def test_rebalance_of_a_group_that_lost_its_members_is_needed(*, fault_before_load: bool) -> None:
     """The coordinator has lost the members with its log, so they must join again.
 
-    This is also so if another fault is injected between the election and the load of the log.
+    The rebalance is needed also if another fault is injected between the election and the load of
+    the log.
     """
     rows = Rows()
     elected(rows, 0.1, "broker-0", epoch=0, isr=[0])

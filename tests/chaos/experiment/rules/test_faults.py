@@ -1,10 +1,12 @@
 """Faults of an experiment file that are refused or warned about, each at its place in the file.
 
 An experiment file describes a cluster, its clients and the faults of a run. Most faults have a
-target (the node that they hit); faults of links have two ends (`from` and `to`). `experiment()` has
-three brokers (0 to 2), the topic orders with two partitions on all brokers, and the group readers
-with two members. A near miss is the value that was probably meant instead of the wrong one, such as
-`5s` for `5`.
+target, which is the node that they hit. Faults of links have two ends (`from` and `to`). An error
+may have a near miss: the value that was probably meant instead of the wrong one, such as `5s` for
+`5`.
+
+The experiment of these tests, `experiment()`, has three brokers (0 to 2), the topic orders with two
+partitions on all brokers, and the group readers with two members.
 """
 
 from typing import Any
@@ -21,7 +23,7 @@ MOVE: dict[str, Any] = {"at": "1s", "fault": "leadership_move", "target": "leade
 
 
 LATEST_HOURS = 24
-"""Limit of all times and delays of a file."""
+"""No time and no delay in a file may be longer than this."""
 TOO_LONG = f"{LATEST_HOURS + 1}h"
 
 
@@ -52,7 +54,8 @@ def errors_of(fault: dict[str, Any]) -> list[Problem]:
 def test_valid_fault_of_each_form_is_accepted(fault: dict[str, Any]) -> None:
     """The list has a fault of each form: with a target or two ends, repeated, with arguments.
 
-    Both ends may be the same set of brokers: the fault then affects the links between any two.
+    Both ends may be the same set of brokers. The fault then affects the link between each two of
+    these brokers.
     """
     assert errors_of(fault) == []
 
@@ -99,7 +102,7 @@ def test_valid_fault_of_each_form_is_accepted(fault: dict[str, Any]) -> None:
         ),
         ({**MOVE, "every": "0s", "repeat": 2}, "every", "is not allowed", None),
         ({**PAUSE, "every": "0s", "repeat": 2}, "every", "is not allowed", None),
-        # MOVE is at 1 s: the last of its 25 hourly injections is at 24 h and 1 s.
+        # MOVE is first injected at 1 s, so the last of its 25 hourly injections is at 24 h and 1 s.
         (
             {**MOVE, "every": "1h", "repeat": LATEST_HOURS + 1},
             "repeat",
@@ -154,7 +157,7 @@ def test_valid_fault_of_each_form_is_accepted(fault: dict[str, Any]) -> None:
 def test_invalid_fault_is_one_error_at_its_place(
     fault: dict[str, Any], path: str, message: str, near_miss: str | None
 ) -> None:
-    """An error is found before the run starts, and one mistake gives one error only."""
+    """The errors are found before the run starts, and each mistake gives one error only."""
     (problem,) = errors_of(fault)
 
     assert problem.path == f"faults[0].{path}"
@@ -168,7 +171,7 @@ def test_destination_without_a_replica_is_an_error() -> None:
     With 4 brokers and a replication factor of 3, orders-1 is on brokers 1, 2 and 3.
     """
     with_four_brokers = experiment(
-        # Replaces the builder's whole cluster, so its settings are repeated.
+        # This replaces the whole cluster of `experiment()`, so its other settings are repeated.
         cluster={
             "brokers": 4,
             "config": {"offsets.topic.num.partitions": 2, "min.insync.replicas": 2},
@@ -193,9 +196,10 @@ def test_destination_without_a_replica_is_an_error() -> None:
 def test_fault_too_short_to_be_noticed_is_a_warning(fault: dict[str, Any], message: str) -> None:
     """A short fault may be intended, so it is no error.
 
-    A fault is short if it ends within the session of its node. The session of a broker is 9 s, and
-    the fault 5 s; the session of a member is 45 s, and the fault 20 s (the duration of PAUSE). The
-    warning says what then happens:
+    A fault is short if it ends within the session of its node. Here the faults of brokers last 5 s,
+    and the session of a broker is 9 s. The fault of a member lasts 20 s (the duration of PAUSE),
+    and its session is 45 s. The warning says what happens in each of the three cases:
+
     1. A paused broker may continue before its session ends: "may not notice".
     2. A broker that lost power cannot register until its old session ends: "all the same".
     3. A crashed member joins under a new id, and its old id blocks the rebalance until the old
@@ -219,7 +223,7 @@ def test_fault_too_short_to_be_noticed_is_a_warning(fault: dict[str, Any], messa
 def test_other_short_fault_is_no_warning(fault: dict[str, Any]) -> None:
     """A person who gets needless warnings ignores the other warnings, too.
 
-    So only these short faults give a warning: a crash, power loss or pause of a broker, and a crash
-    of a member.
+    So there is a warning only for a short crash, power loss or pause of a broker, and for a short
+    crash of a member.
     """
     assert list(warnings(experiment(faults=[fault]))) == []

@@ -1,16 +1,16 @@
 """Coverage marks of groups that coordinate over ZooKeeper.
 
 A mark is the name of a rare situation that a run may reach. As in test_marks, each mark has a
-"story" here: a short list of trace rows whose last row reaches the mark. Each function below makes
-one row; its docstring is what this row reports.
+"story" here: a short list of trace rows whose last row reaches the mark. Most functions below make
+one row of a story. The docstring of such a function is what the row reports.
 
 The stories are about the group `old`, whose consumers C0 and C1 coordinate over the ZooKeeper
 servers S1 and S2. To own its share of the partitions, a consumer makes an attempt: it reads the
 list of members (its "view"), computes its share, and claims each partition by creating an owner
 node in ZooKeeper.
 
-In rows of ZooKeeper the column `offset` has a zxid. Ids such as ZK-38 are rules of
-docs/kafka/ZOOKEEPER_CONSUMER.md.
+In rows of ZooKeeper the column `offset` has the number of a transaction (zxid). Ids such as ZK-38
+are rules of docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 import pytest
@@ -42,46 +42,46 @@ def txn(time_s: float, session: str, op: str, *, zxid: int, **detail: object) ->
 
 
 def connection_state(time_s: float, new_state: str, server: str = S1) -> StoryRow:
-    """C0's connection gets another state; C0 has seen states up to zxid 5."""
+    """C0's connection gets another state. C0 has seen transactions up to zxid 5."""
     detail: dict[str, object] = {"session": "0x1", "state": new_state}
     columns: Columns = {"peer": server, "offset": 5, "detail": detail}
     return (time_s, C0, TraceKind.ZOOKEEPER_CLIENT_STATE, columns)
 
 
 def step(time_s: float, node: str, kind: TraceKind, **detail: object) -> StoryRow:
-    """A consumer reports that it did something; `kind` says what."""
+    """A consumer has taken a step of its attempt. `kind` says which step."""
     return (time_s, node, kind, {"group": "old", "member": f"m{node[-1]}", "detail": detail})
 
 
 def consumed(time_s: float) -> StoryRow:
-    """C0 processes the record 4 of orders-0."""
+    """C0 processes the record at offset 4 of orders-0."""
     detail: dict[str, object] = {"count": 1, "last": 4}
     columns: Columns = {"group": "old", "partition": "orders-0", "offset": 4, "detail": detail}
     return (time_s, C0, TraceKind.RECORDS_CONSUMED, columns)
 
 
 def view(time_s: float, node: str, *members: str, zxid: int) -> StoryRow:
-    """A consumer computes from these members, read at `zxid`."""
+    """A consumer computes its share from these members. Their list was read at `zxid`."""
     detail: dict[str, object] = {"members": members, "partitions": ["orders-0"]}
     columns: Columns = {"group": "old", "member": "m", "offset": zxid, "detail": detail}
     return (time_s, node, TraceKind.ZOOKEEPER_VIEW, columns)
 
 
 def attempt_ended(time_s: float, *, done: bool, cause: str | None = None) -> StoryRow:
-    """An attempt of C0 ends."""
+    """An attempt of C0 ends: with its share claimed (`done`), or with a failure (`cause`)."""
     detail: dict[str, object] = {"attempt": 0, "done": done, "conflicts": 0}
     columns: Columns = {"group": "old", "member": "m0", "detail": detail, "cause_text": cause}
     return (time_s, C0, TraceKind.ZOOKEEPER_ATTEMPT_ENDED, columns)
 
 
 def event_received(time_s: float, zxid: int) -> StoryRow:
-    """C0 gets an event; `zxid` is the newest that C0 has seen."""
+    """C0 gets an event. `zxid` is that of the newest transaction that C0 has seen."""
     detail: dict[str, object] = {"type": "NodeChildrenChanged", "path": "/consumers/old/ids"}
     return (time_s, C0, TraceKind.ZOOKEEPER_EVENT_RECEIVED, {"offset": zxid, "detail": detail})
 
 
 def server_state(time_s: float, new_state: str, epoch: int | None) -> StoryRow:
-    """S1 changes its state in the ensemble, under a leader of `epoch`; None: there is no leader."""
+    """S1 changes its state in the ensemble. The leader has `epoch`, or is missing (None)."""
     columns: Columns = {"leader_epoch": epoch, "detail": {"state": new_state}}
     return (time_s, S1, TraceKind.ZOOKEEPER_STATE, columns)
 
@@ -93,7 +93,7 @@ def committed_position(time_s: float, offset: int) -> StoryRow:
 
 
 def gave_up(during: str) -> tuple[StoryRow, ...]:
-    """C0 gives up, after its last attempt."""
+    """Return a story of one row: C0 gives up after its fourth and last attempt."""
     return (step(1, C0, TraceKind.ZOOKEEPER_GAVE_UP, attempts=4, during=during),)
 
 
@@ -116,9 +116,10 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
         txn(2, "0x1", "closeSession", zxid=3),
         consumed(3.5),
     ),
-    # Two consumers compute from different members.
+    # Two consumers compute from different lists of members.
     "views_apart": (view(1, C0, "m0", zxid=7), view(2, C1, "m0", "m1", zxid=7)),
-    # S2 notifies C0 of a change 0.2 s after S1 has applied it. It does not matter what has changed.
+    # S2 notifies C0 of a transaction 0.2 s after S1 has applied it. What it changed does not
+    # matter.
     "heard_late": (
         txn(1, "0x1", "error", zxid=3),
         (
@@ -128,11 +129,11 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
             {"peer": C0, "offset": 3, "detail": {"type": "NodeDeleted", "path": "/x"}},
         ),
     ),
-    # C0 reads the list of members, and then finds that m1 has no node any more.
+    # C0 reads the list of members. When it then reads the node of m1, this node is gone.
     "member_vanished_between_reads": (
         attempt_ended(1, done=False, cause="NoNode /consumers/old/ids/m1"),
     ),
-    # C0's claim fails at a node of C1, whose process is dead.
+    # C0's claim fails because of an owner node of C1, whose process is dead.
     "owner_was_dead": (
         step(1, C1, TraceKind.ZOOKEEPER_ATTEMPT_STARTED, attempt=0),
         (2, "driver", TraceKind.NODE_KILLED, Columns(peer=C1)),
@@ -144,7 +145,7 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
         txn(1, "0x1", "create", zxid=3, path=OWNER, data="m0-0", ephemeral=True),
         txn(2, "0x2", "delete", zxid=4, path=OWNER),
     ),
-    # C1 commits 9, where C0 has committed 20.
+    # C1 commits offset 9, although C0 has committed 20.
     "offset_set_back_in_zookeeper": (
         *C0_COMMITTED_20,
         txn(2, "0x2", "setData", zxid=4, path=OFFSET, data="9"),
@@ -154,9 +155,9 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
         connection_state(2, "Disconnected"),
         connection_state(3, "SyncConnected", server=S2),
     ),
-    # The event comes right after the connection, so the change happened before it.
+    # The event comes 0.01 s after the connection, so the change happened before the connection.
     "event_at_reconnection": (connection_state(1, "SyncConnected"), event_received(1.01, zxid=5)),
-    # The next attempt begins in the moment in which one has ended.
+    # An attempt ends, and the next one begins at the same time.
     "change_within_a_rebalance": (
         attempt_ended(1, done=True),
         step(1, C0, TraceKind.ZOOKEEPER_ATTEMPT_STARTED, attempt=0),
@@ -168,7 +169,7 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
         step(3, C0, TraceKind.PARTITIONS_ASSIGNED, partitions=["orders-0"]),
     ),
     "lost_with_its_session": (step(1, C0, TraceKind.PARTITIONS_LOST, partitions=["orders-0"]),),
-    # The commit ends at 2 s, after the expiry at 1 s. It began at 0.9 s.
+    # The session expires at 1 s. A commit that began at 0.9 s ends at 2 s.
     "committed_after_an_expiry": (
         connection_state(1, "Expired"),
         (
@@ -214,16 +215,20 @@ def test_mark_is_reached_by_the_last_row_of_its_story(name: str) -> None:
 
 
 def test_marks_of_zookeeper_are_expected_only_where_one_of_them_is_reached() -> None:
-    """In a space without an ensemble no run can reach a mark of ZooKeeper.
+    """In a space (a set of experiments) without an ensemble no run can reach a mark of ZooKeeper.
 
-    `expected_marks` takes the marks that were reached, and returns those that a search should
-    reach. `two_owners` is no mark of ZooKeeper, `heard_late` is one.
+    `expected_marks` takes the marks that a search has reached, and returns those that it should
+    reach. So these include the marks of ZooKeeper only if one of them was reached, as `heard_late`
+    was in the second case. `two_owners` is no mark of ZooKeeper.
     """
     assert not set(ZOOKEEPER_MARKS) & set(expected_marks(["two_owners"]))
     assert set(ZOOKEEPER_MARKS) < set(expected_marks(["heard_late"]))
 
 
 def test_rebalance_given_up_in_a_new_session_counts_as_that_of_a_running_consumer() -> None:
-    """ZK-38: a running consumer only logs the exception, also in a new session."""
+    """ZK-38: a running consumer only logs the exception, also in a new session.
+
+    So the consumer counts as running if it gives up in a new session.
+    """
     assert "gave_up_running" in reached(gave_up("new session"))
     assert "gave_up_starting" not in reached(gave_up("new session"))
