@@ -8,8 +8,8 @@ invariants, and that no request is answered twice. The tests check in addition:
 - A request that is refused as a whole changes no state.
 - At the end another coordinator loads the log, and must have the same groups and offsets.
 
-The coordinator follows Kafka's older one, which is written in Scala. `JavaSwitches` turn on
-behaviour of Kafka's newer one, which is written in Java.
+Kafka has two coordinators, an older one in Scala and a newer one in Java. Our coordinator behaves
+like the older one. `JavaSwitches` turn on behaviour of the newer one.
 """
 
 from hypothesis import HealthCheck, settings
@@ -71,10 +71,10 @@ session_timeouts_ms = st.sampled_from([6_000, 10_000, 10_000, 5_000])
 rebalance_timeouts_ms = st.sampled_from([0, 5_000, 30_000, 30_000])
 generations = st.integers(-1, 4)  # -1 is no generation
 picks = st.integers(0, 7)
-"""Which member id a request has.
+"""A pick chooses the member id of a request.
 
-0 to 5 pick an id that the group has had: 0 is the newest one. 6 and 7 are an id that was never
-assigned.
+0 to 5 pick an id that the group has had, where 0 is the newest id. 6 and 7 stand for an id that was
+never assigned.
 """
 producers = st.sampled_from([7, 8])
 verification_errors = st.sampled_from(
@@ -114,7 +114,7 @@ def committed_values(group: Group) -> dict[TopicPartition, OffsetCommitValue]:
     """Return the committed offsets, without the places of their records in the log.
 
     The places may differ after a load. If two equal commits were in flight, Kafka keeps the place
-    of the first one, and a load finds that of the second one.
+    of the first commit in memory. A load finds the place of the second commit.
     """
     return {partition: commit.value for partition, commit in group.offsets.committed().items()}
 
@@ -177,7 +177,7 @@ class Coordinator(RuleBasedStateMachine):
         self.log_diverged = False
         """True once the log may differ from memory. Then a load need not give equal groups."""
 
-    # A group reaches the limit of 2 members, and never that of 100.
+    # With `max_size` 2 a group reaches its limit of members, and with 100 it never does.
     @initialize(delay_ms=st.sampled_from([0, 3_000]), max_size=st.sampled_from([2, 100]))
     def start(self, delay_ms: int, max_size: int) -> None:
         config = BrokerConfig(group_initial_rebalance_delay_ms=delay_ms, group_max_size=max_size)
@@ -439,8 +439,9 @@ class Coordinator(RuleBasedStateMachine):
     @rule(error=append_errors)
     def complete_append(self, error: ErrorCode) -> None:
         """End the oldest held append, with success or an error."""
-        # An append that fails may be in the log and not in memory. The exception is an append with
-        # acks=1, as Kafka's Java coordinator sends them: if it times out, it is in both.
+        # After an error, the record of an append may be in the log and not in memory. There is one
+        # exception: if an append with acks=1 times out, its record is in both. Kafka's Java
+        # coordinator sends such appends.
         append = self.h.held[0]
         is_in_both = error is ErrorCode.REQUEST_TIMED_OUT and append.required_acks == ACKS_LEADER
         self.log_diverged |= error is not ErrorCode.NONE and not is_in_both

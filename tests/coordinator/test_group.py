@@ -167,7 +167,7 @@ def test_member_that_lists_a_protocol_twice_fails_the_join_phase() -> None:
 
 
 def test_group_supports_a_join_that_lists_a_protocol_of_every_member() -> None:
-    """A client may join if its protocol type is that of the group, and all support one of its list.
+    """A client may join with the group's protocol type, and a protocol that all members support.
 
     An Empty group accepts any protocol type and any protocols, but not an empty type or list.
 
@@ -192,8 +192,8 @@ def test_group_supports_a_join_that_lists_a_protocol_of_every_member() -> None:
 def test_next_generation_selects_a_protocol_of_the_present_members() -> None:
     """The member first listed range, and then roundrobin. The group selects roundrobin.
 
-    The member still owed a SyncGroup of the old generation. In the new generation no member owes
-    one yet, because none has got the answer to its JoinGroup.
+    The member still owed a SyncGroup of the old generation. In the new generation no member owes a
+    SyncGroup yet, because no JoinGroup has been answered.
 
     GM-29: next generation with members
     GM-58: next generation: nobody owes one yet
@@ -225,9 +225,9 @@ def test_next_generation_without_members_makes_the_group_empty() -> None:
 
 
 def test_subscribed_topics_are_known_from_the_next_generation_on() -> None:
-    """Before, the topics are None, which means unknown: the group may be subscribed to any topic.
+    """Before the first generation the topics are None: the group may be subscribed to any topic.
 
-    From then on they are the union of the members' subscriptions. A group without members is
+    From then on the topics are the union of the members' subscriptions. A group without members is
     subscribed to no topics.
 
     GM-27: subscribed topics of a consumer group
@@ -491,7 +491,7 @@ def test_second_parked_join_replaces_the_first() -> None:
 
 
 def test_member_metadata_is_not_listed_while_a_rebalance_is_prepared() -> None:
-    """The subscriptions of the members may still change until then (BEHAVIOUR 4.9)."""
+    """In PreparingRebalance the subscriptions of the members may still change (BEHAVIOUR 4.9)."""
     with pytest.raises(IllegalTransition, match="PreparingRebalance"):
         preparing(member("a")).current_member_metadata()
 
@@ -523,7 +523,7 @@ def test_parked_join_is_answered_once_and_no_longer_counted() -> None:
 
 
 def test_parked_join_that_fails_is_answered_once_with_the_given_member_id() -> None:
-    """At the second error no JoinGroup is parked any more, so the member gets only the first.
+    """At the second error no JoinGroup is parked any more, so the member gets only the first error.
 
     GM-44: no JoinGroup parked: nothing is answered
     """
@@ -560,8 +560,8 @@ def test_offsets_of_a_rebalancing_or_just_emptied_group_do_not_expire() -> None:
     - Day 0: the offset is committed.
     - Day 5: the last member leaves the group, and it becomes Empty.
     - Day 6: the offset expires, unless the group has members again.
-    - Day 9: while the group rebalances, it keeps all its offsets. When it is Stable, it keeps those
-      of the topics to which its members subscribe. Member b subscribes to the topic.
+    - Day 9: while the group rebalances, it keeps all its offsets. When it is Stable, it keeps the
+      offsets of the topics to which its members subscribe. Member b subscribes to the topic.
 
     GM-26: offsets do not expire right after the group was emptied, nor while it rebalances
     """

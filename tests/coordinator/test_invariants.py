@@ -157,7 +157,7 @@ def test_check_appends_finds_a_pending_commit_without_append() -> None:
 def test_check_appends_finds_a_transaction_without_append() -> None:
     """The record of a transaction's pending offset is in the log, or its append is in flight.
 
-    Here it is neither.
+    Here the pending offset has no record and no append.
     """
     h = CoordinatorHarness()
     h.stable_group()
@@ -195,7 +195,7 @@ def test_check_shards_finds_dead_and_misplaced_groups() -> None:
 def test_coordinator_lists_the_requests_that_it_holds() -> None:
     """`waiting` returns the ids of the requests that have no answer yet.
 
-    They are parked JoinGroups and SyncGroups, and commits whose append is in flight.
+    Such requests are parked JoinGroups and SyncGroups, and commits whose append is in flight.
     """
     h = CoordinatorHarness()
     ids = h.stable_group()

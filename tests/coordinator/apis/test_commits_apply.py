@@ -1,13 +1,13 @@
 """The switch `commits_apply_on_append`: commits as in Kafka's Java coordinator.
 
-Kafka has an older coordinator, in Scala, and a newer one, in Java. Ours behaves like the older one.
-A switch replaces one part of its behaviour by that of the newer one. This switch is about the time
-at which a commit of offsets counts:
+Kafka has an older coordinator, in Scala, and a newer coordinator, in Java. Our coordinator behaves
+like the Scala coordinator. A switch gives it one part of the behaviour of the Java coordinator.
+This switch is about the time at which a commit of offsets counts:
 
-- In the Scala coordinator it counts when its record is replicated, which means that the high
-  watermark of the log has passed it.
-- In the Java coordinator it counts as soon as its record is appended. If the client wants stable
-  offsets (`require_stable`), the answer to its fetch waits for the high watermark.
+- In the Scala coordinator a commit counts when its record is replicated. This means that the high
+  watermark of the log has passed the record.
+- In the Java coordinator a commit counts as soon as its record is appended. If a client fetches
+  stable offsets (`require_stable`), the answer waits for the high watermark.
 
 `h` is a CoordinatorHarness: a coordinator with a log. While `h.holds_appends` is True, the high
 watermark does not pass the records of new commits. `h.commit_everything` moves it past all records.
@@ -35,8 +35,8 @@ def test_stable_fetch_of_several_groups_waits_for_each() -> None:
     """A fetch of three groups is answered when the last of them can be answered.
 
     1. The first group is refused, because this coordinator does not own its partition.
-    2. The second one has a commit of offset 6 that is not replicated yet.
-    3. The third one has a commit of offset 5 that is.
+    2. The second group has a commit of offset 6 that is not replicated yet.
+    3. The third group has a commit of offset 5 that is replicated.
     """
     h = CoordinatorHarness(java=JAVA, num_partitions=3, owned=(0, 1))
     # The partition of a group follows from its id. Find a group for each of the three partitions:

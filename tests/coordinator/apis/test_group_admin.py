@@ -1,9 +1,9 @@
 """Requests of administrators: describe, list and delete groups, and delete offsets.
 
-In these tests `h` is a CoordinatorHarness: a coordinator with its log and timers. It is the
-coordinator of every group, and with `owned=()` of none. `h.stable_group(n)` gives it a Stable group
-of `n` members, in generation 1. `h.failover()` returns another coordinator, which has loaded a copy
-of the log.
+In these tests `h` is a CoordinatorHarness: a coordinator with its log and timers. It coordinates
+every group, or with `owned=()` no group. `h.stable_group(n)` gives it a Stable group of `n`
+members, in generation 1. `h.failover()` returns another coordinator, which has loaded a copy of the
+log.
 
 Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.9 to 2.12, and in the recordings of a real Kafka
 `list-filters`, `delete-groups`, `delete-states` and `offset-delete-consumer`.
@@ -218,7 +218,7 @@ def test_offset_delete_is_refused_if_the_broker_does_not_have_the_group() -> Non
 def test_offset_delete_in_an_empty_group_deletes_the_named_partitions() -> None:
     """Here t0-0 has an offset, and t2-0 has none. The deletion succeeds for both.
 
-    It is also in the log, so the next coordinator does not have the offset either.
+    The deletion is also in the log, so the next coordinator does not have the offset either.
     """
     h = CoordinatorHarness()
     make_empty_group(h)

@@ -62,7 +62,7 @@ def test_join_with_empty_group_id_is_refused() -> None:
 
 @pytest.mark.parametrize("member_id", ["", "m"])
 def test_join_to_a_partition_of_another_coordinator_is_refused(member_id: str) -> None:
-    """The client gets NOT_COORDINATOR, after which it looks for its coordinator again."""
+    """After the error NOT_COORDINATOR a client looks for its coordinator again."""
     h = CoordinatorHarness(owned=())
     assert refused(h.join(join_group(member_id)), ErrorCode.NOT_COORDINATOR, member_id)
 
@@ -99,7 +99,7 @@ def test_join_with_session_timeout_on_the_bounds_is_accepted(session_timeout_ms:
 
 @pytest.mark.parametrize("instance", [None, "i"])
 def test_join_with_member_id_to_a_missing_group_is_refused(instance: str | None) -> None:
-    """The group does not exist, so it cannot have assigned the id. It is not created either."""
+    """The group does not exist, so it cannot have assigned the id. No group is created either."""
     h = harness()
     response = h.join(join_group("m", instance=instance))
     assert refused(response, ErrorCode.UNKNOWN_MEMBER_ID, "m")

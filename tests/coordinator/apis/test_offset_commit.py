@@ -43,9 +43,9 @@ FOO_0_AT_5 = {("foo", 0): 5}
 
 
 def test_commit_without_topics_is_answered_by_any_coordinator() -> None:
-    """A coordinator that does not coordinate the group refuses a commit, but not an empty one.
+    """A coordinator refuses commits for groups that it does not coordinate, but not without topics.
 
-    With `owned=()` this one coordinates no group.
+    With `owned=()` this coordinator coordinates no group.
     """
     h = CoordinatorHarness(owned=())
     request_id = h.submit(offset_commit({}))
@@ -158,7 +158,7 @@ def test_commit_with_only_too_large_metadata_is_answered_without_an_append() -> 
 
 
 def test_commit_keeps_its_too_large_error_when_the_append_fails() -> None:
-    """A partition whose metadata is too large is not part of the append. So it keeps its error."""
+    """A partition whose metadata is too large is not part of the append, so it keeps its error."""
     h = metadata_harness()
     h.holds_appends = True
     request_id = h.submit(commit_with((0, "large"), (1, "fits")))
@@ -198,8 +198,9 @@ def test_commit_with_retention_expires_where_the_version_has_the_field(
 ) -> None:
     """An offset expires a while after its commit if the request says so.
 
-    The field `retention_time_ms` exists only in versions 2 to 4. In these, -1 means that the offset
-    does not expire. The stored record has the time at which it expires, or -1.
+    The field `retention_time_ms` exists only in versions 2 to 4 of the request. There, -1 means
+    that the offset does not expire. The stored record has the time at which the offset expires, or
+    -1.
 
     MM-55: commit with retention, current version: expiry is loaded
     """

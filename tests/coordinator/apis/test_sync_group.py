@@ -1,9 +1,9 @@
 """SyncGroup: its first checks, and its answers when the group cannot be stored.
 
-When all members have joined, each of them sends a SyncGroup. That of the group's leader has the
-assignments of all members. The coordinator appends them to its log, and answers all SyncGroups when
-this is done. The file scenarios/sync_group.txt shows what a SyncGroup is answered in each state of
-a group. The tests here are about the rest.
+When all members have joined, each of them sends a SyncGroup. The SyncGroup of the group's leader
+has the assignments of all members. The coordinator appends these to its log, and then answers all
+SyncGroups. The file scenarios/sync_group.txt has the answer to a SyncGroup in each state of a
+group. The tests here are about the rest.
 
 `h` is a CoordinatorHarness: a coordinator with a log. It coordinates all groups, or none with
 `owned=()`. While `h.holds_appends` is True, an append waits until the test ends it by
@@ -51,8 +51,8 @@ def test_sync_of_version_5_without_protocol_is_refused_before_the_gate(
 ) -> None:
     """A SyncGroup of version 5 must have a protocol type and a protocol name (KIP-559).
 
-    This is checked first. Only then the coordinator checks whether it coordinates the group, which
-    it does not here. This second check refuses version 4, which needs no protocol.
+    This is checked before the gate, the check whether the coordinator coordinates the group. Here
+    it does not, so the gate refuses a SyncGroup of version 4, which needs no protocol.
     """
     h = CoordinatorHarness(owned=())
     body = sync_group(

@@ -87,6 +87,7 @@ def test_commit_whose_transaction_is_not_verified_is_refused(
     request_id = h.submit(txn_offset_commit({FOO_0: 1, FOO_1: 2}))
     h.verify(error_of_log)
     assert txn_commit_errors(h.response(request_id)) == [error_in_answer] * 2
+    # The log has a list of batches for each of its partitions. Partition 0 has none.
     assert h.log.get(0, []) == []
     assert h.state() is GroupState.EMPTY
     assert not h.group().offsets.has_offsets
@@ -142,9 +143,8 @@ def test_verification_guard_is_passed_to_the_append() -> None:
     h.holds_appends = True
     h.submit(txn_offset_commit({FOO_0: 1}, producer=P, epoch=3))
     (verification,) = h.verifying
-    assert (
-        verification.transactional_id == "tx-7"
-    )  # `txn_offset_commit` makes it of the producer id
+    # `txn_offset_commit` makes the transactional id from the producer id, P, which is 7.
+    assert verification.transactional_id == "tx-7"
     assert verification.producer_id == P
     assert verification.producer_epoch == 3
 
@@ -185,7 +185,7 @@ def test_transactional_commit_while_loading_gets_the_error_of_its_version(
 
 
 def test_transactional_commit_without_a_group_id_is_refused() -> None:
-    """In contrast, a commit outside of a transaction may have an empty id (BEHAVIOUR 2.0)."""
+    """Only a commit outside of a transaction may have an empty group id (BEHAVIOUR 2.0)."""
     h = CoordinatorHarness()
     commit = txn_offset_commit({FOO_0: 1}, group_id="")
     assert h.txn_commit(commit) == [ErrorCode.INVALID_GROUP_ID]
@@ -210,12 +210,12 @@ def test_transaction_abortable_is_sent_only_to_versions_that_have_it() -> None:
 def test_load_that_fails_forgets_open_transactions_too() -> None:
     """A record without a key makes the load fail.
 
-    Then the coordinator serves the partition without groups, as Kafka's Scala coordinator does. The
-    pending offsets of a transaction belong to their group, so they are gone, too.
+    Then the coordinator serves the partition as if it had no groups, like Kafka's Scala
+    coordinator. The pending offsets of a transaction belong to their group, so they are gone, too.
     """
     h = CoordinatorHarness()
     h.txn_commit(txn_offset_commit({FOO_0: 10}))
-    h.write_records(Record(None, b"v", 1))
+    h.write_records(Record(None, b"v", 1))  # no key, the value "v", and the timestamp 1 ms
     other = h.failover()
     assert other.coordinator.groups() == ()
     assert other.coordinator.is_owned(0)
@@ -224,7 +224,7 @@ def test_load_that_fails_forgets_open_transactions_too() -> None:
 def test_load_applies_group_records_of_a_transactional_batch_at_once() -> None:
     """Only offsets wait for the marker. The group exists although no marker follows.
 
-    The batch also has a record of a kind that this coordinator does not know. It is skipped.
+    The batch also has a record of a kind that this coordinator does not know. The load skips it.
     """
     h = CoordinatorHarness()
     value = GroupMetadataValue(
@@ -245,7 +245,7 @@ def test_load_of_a_tombstone_in_a_transaction_deletes_pending_offsets_only() -> 
     """A tombstone in P's transaction deletes only P's own pending offset of that partition.
 
     The pending offset of Q stays, and so does the committed offset of foo-1 (BEHAVIOUR 5.4). So
-    after both markers only the offsets of Q and the committed one are left.
+    after both markers foo-0 has the offset of Q, 30, and foo-1 has the committed offset, 1.
     """
     h = CoordinatorHarness()
     h.commit(offset_commit({FOO_1: 1}))
@@ -279,9 +279,9 @@ def test_load_skips_a_control_batch_without_records() -> None:
 
 
 def test_load_restores_open_transactions() -> None:
-    """A coordinator writes the log, and the one that loads it has the same pending offsets.
+    """The coordinator `h` writes a log. `other` loads this log, and has the same pending offsets.
 
-    The transaction of Q has ended, and that of P is open.
+    The transaction of Q has ended, and the transaction of P is open.
     """
     h = CoordinatorHarness()
     (member_id,) = h.stable_group(size=1)
@@ -296,8 +296,8 @@ def test_load_restores_open_transactions() -> None:
     assert written.producers() == (P,)
     assert loaded.producers() == (P,)
 
-    # The marker of P commits its offset in an Empty group, which `h` has after the leave, and in a
-    # Stable one, which `other` still has.
+    # Now the only member leaves the group in `h`, so the group is Empty there. In `other` it is
+    # still Stable. The marker of P commits the pending offset in both groups.
     h.leave(leave_group(member_id))
     for coordinator in (h, other):
         coordinator.end_transaction(P, is_commit=True)

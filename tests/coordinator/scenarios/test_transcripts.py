@@ -1,8 +1,9 @@
 """The files in folders called `scenarios/` are read, played and rewritten correctly.
 
-Such a file is a transcript: a test in the form of a dialog. TEXT below is one. Its first line is
-the scene, a coordinator here, whose settings could follow. Then there are stories. A story consists
-of steps, and a step of commands, the line `----`, and the output that the commands must have.
+Such a file is a transcript: a test in the form of a dialog. TEXT below is an example. After a
+comment it has the scene: here a coordinator, and its settings could follow in the same line. Then
+there are stories. A story consists of steps. A step consists of commands, the line `----`, and the
+output that the commands must have.
 
 A player executes the commands. Pytest compares their output with that in the file. With the option
 `--rewrite` it writes the new output into the file, for a person to look at the difference.
@@ -60,7 +61,7 @@ def test_file_is_written_as_it_is_read(path: Path) -> None:
 def test_story_with_another_result_fails_and_its_text_is_rewritten(
     differing_file: StoryFile,
 ) -> None:
-    """The story that was played has the right output, so it differs from that in the file.
+    """The story that was played has the right output, so it differs from the story in the file.
 
     In the rewritten text only the wrong output is missing. Comments and the other story are kept.
     """

@@ -1,10 +1,10 @@
 """The error that a client gets when the coordinator cannot write to its log.
 
-The client must not get the error of the log itself. If the broker is no longer the leader of the
-log's partition, for example, the client gets NOT_COORDINATOR, so that it looks for the new
-coordinator. Kafka has two coordinators, the older one in Scala and the newer one in Java, which map
-some errors differently. docs/kafka/BEHAVIOUR.md 5.8 has the table. A line such as "MM-34: ..." says
-which case of Kafka's tests a test repeats; that page lists them.
+The client usually gets another error than the log has given to the coordinator. For example, if the
+broker is no longer the leader of the log's partition, the client gets NOT_COORDINATOR, and looks
+for the new coordinator. Kafka has two coordinators, an older one in Scala and a newer one in Java.
+They map some errors differently. docs/kafka/BEHAVIOUR.md 5.8 has the table. A line such as
+"MM-34: ..." says which case of Kafka's tests a test repeats; the same page lists these cases.
 
 `h` is a CoordinatorHarness: a coordinator with a log. While `h.holds_appends` is True, an append
 waits until the test ends it by `h.complete(error)`. `h.failover()` returns a second coordinator,

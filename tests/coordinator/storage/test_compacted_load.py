@@ -46,7 +46,7 @@ Key = tuple[str, int]
 
 
 def commit(key: Key, offset: int | None) -> Record:
-    """Return the record of a committed offset, or a tombstone for it."""
+    """Return the record of a committed offset. Without an offset, return a tombstone."""
     group, partition = key
     value = None
     if offset is not None:
@@ -57,7 +57,7 @@ def commit(key: Key, offset: int | None) -> Record:
 
 
 def group_record(group_id: str, generation: int | None) -> Record:
-    """Return the record of an Empty group, or a tombstone for it."""
+    """Return the record of an Empty group. Without a generation, return a tombstone."""
     value = None
     if generation is not None:
         value = encode_group_metadata_value(
@@ -213,7 +213,7 @@ def test_load_of_a_compacted_log_gives_the_groups_of_the_whole_one(data: st.Data
         assert groups_of(logs.cleaned) == groups_of(logs.whole)
         assert logs.cleaned.log_end_offset == logs.whole.log_end_offset
         assert logs.cleaned.epochs.entries() == logs.whole.epochs.entries()
-    # This must also be so when the compacted log is opened again from its storage.
+    # End and epochs must still be equal when the compacted log is opened again from its storage.
     reopened = PartitionLog(offsets_partition(0), logs.cleaned.storage)
     assert reopened.epochs.entries() == logs.whole.epochs.entries()
     assert reopened.log_end_offset == logs.whole.log_end_offset

@@ -54,7 +54,10 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
 def offset(partition: int, value: int | None, *, group_id: str = GROUP) -> Record:
-    """Return the record of a committed offset of topic foo; without a value, a tombstone."""
+    """Return the record of a committed offset of topic foo; without a value, a tombstone.
+
+    The timestamp of the record, its last argument, does not matter in these tests.
+    """
     key = encode_offset_commit_key(group_id, TopicPartition("foo", partition))
     if value is None:
         return Record(key, None, 1)
@@ -195,7 +198,7 @@ def test_load_gives_every_member_a_full_session() -> None:
 
 
 def test_load_of_a_tombstone_removes_the_earlier_records_of_its_key() -> None:
-    """A tombstone of an offset deletes the offset, and one of a group deletes the group.
+    """A tombstone of an offset deletes the offset. A tombstone of a group deletes the group.
 
     A group that was deleted may have offsets again later. Then it is a new group, without members.
 
@@ -248,9 +251,9 @@ def test_load_treats_keys_of_version_0_and_1_as_one() -> None:
 def test_load_restores_the_log_offset_of_each_committed_offset() -> None:
     """The coordinator keeps where in the log each commit is: the log offset of its batch.
 
-    It needs this when a commit completes after the load: the older commit must not replace the
-    newer one. Here the last commits of both partitions are in the second batch, which begins at log
-    offset 1.
+    An append may complete after the load. From the log offsets the coordinator sees whether its
+    commit is older than the loaded one, and must not replace it. Here the last commits of both
+    partitions are in the second batch, which begins at log offset 1.
     """
     h = loaded((offset(0, 1),), (offset(1, 2), offset(0, 3)))
     committed = h.group().offsets.committed()
@@ -278,8 +281,8 @@ def test_load_ignores_records_of_unknown_kinds() -> None:
 def test_load_reads_batches_in_kafkas_format() -> None:
     """A real Kafka client may write to `__consumer_offsets`, and its batches have Kafka's format.
 
-    The log has a plain commit, a commit in a transaction that is committed, and one in a
-    transaction that is aborted. The aborted one is not loaded. The test encodes each batch in
+    The log has a plain commit, a commit in a transaction that is committed, and a commit in a
+    transaction that is aborted. The aborted commit is not loaded. The test encodes each batch in
     Kafka's format and reads it back, so that the load gets batches in this format.
     """
     h = CoordinatorHarness(owned=())
@@ -338,8 +341,8 @@ def test_load_whose_leader_resigned_is_served_by_scala_and_refused_by_java(
 ) -> None:
     """The broker loses the leadership while it loads, so it cannot read the log to its end.
 
-    (For such a broker the end of the log is -1, see BEHAVIOUR 5.4.) [S] then serves the groups that
-    it has read so far (KAFKA-16030). [J] refuses requests.
+    In Kafka, a broker that does not lead sees -1 as the end of the log (BEHAVIOUR 5.4). [S] then
+    serves the groups that it has read so far (KAFKA-16030). [J] refuses requests.
     """
     h = CoordinatorHarness(owned=(), java=JavaSwitches(failed_load_refuses=java))
     h.write_records(offset(0, 5))
@@ -422,7 +425,7 @@ def test_load_in_chunks_creates_the_same_groups_as_a_load_at_once(batches_per_ch
 
 
 def test_groups_are_visible_only_when_the_load_is_finished() -> None:
-    """Until then requests get COORDINATOR_LOAD_IN_PROGRESS, so that no client sees half a group."""
+    """During the load requests get COORDINATOR_LOAD_IN_PROGRESS: no client may see half a group."""
     h = CoordinatorHarness(owned=())
     h.write_records(offset(0, 5))
     h.coordinator.begin_load(0, leader_epoch=3, now_us=h.now_us)
@@ -434,7 +437,7 @@ def test_groups_are_visible_only_when_the_load_is_finished() -> None:
 
 
 def test_load_restores_what_was_written() -> None:
-    """A coordinator writes a log. The one that loads it has the same groups and offsets.
+    """The coordinator `h` writes a log. `other` loads this log, and has the same groups.
 
     Group "stable" has three members. Group "simple" has only offsets. All members of group
     "emptied" have left. Group "static" is in its first rebalance, which is not finished: nothing
@@ -525,7 +528,7 @@ def test_load_of_an_owned_partition_only_updates_its_epoch() -> None:
 
 
 def test_load_of_a_partition_that_is_loading_is_ignored() -> None:
-    """The load in progress continues."""
+    """The second load is ignored, and the load in progress continues."""
     h = CoordinatorHarness(owned=())
     h.coordinator.begin_load(0, leader_epoch=1, now_us=h.now_us)
     assert isinstance(h.coordinator.begin_load(0, leader_epoch=1, now_us=h.now_us), LoadIgnored)

@@ -1,12 +1,12 @@
-"""The committed offsets of a group, and those that are pending, in GroupOffsets.
+"""GroupOffsets, which has the committed offsets of a group, and the pending commits.
 
-A commit goes through two calls. Between them it is pending:
+A commit goes through two calls. Between these calls it is pending:
 
     offsets.prepare(TP, value(37))  # the append to the coordinator's log begins
     offsets.append_succeeded(TP, CommittedOffset(9, value(37)))  # its record is at log offset 9
 
-A commit of a transaction goes through three. Between the first and the last its partition is
-unstable, which means that a reader must not trust the partition's committed offset yet:
+A commit of a transaction goes through three calls. Between the first call and the last, its
+partition is unstable. This means that a reader must not trust the partition's committed offset yet:
 
     offsets.prepare_transactional(PRODUCER, TP, value(37))
     offsets.transactional_append_succeeded(PRODUCER, TP, CommittedOffset(9, value(37)))

@@ -202,7 +202,7 @@ def test_removing_a_group_keeps_a_later_group_with_the_same_id() -> None:
 
 
 def test_stable_fetch_finds_the_commit_beside_one_with_too_much_metadata() -> None:
-    """The metadata of one partition are too large, so it gets no offset, and no pending one either.
+    """A partition whose metadata are too large gets no offset, not even a pending offset.
 
     MM-45: one of two with metadata too large, fetched stable
     """

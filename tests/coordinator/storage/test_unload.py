@@ -3,8 +3,8 @@
 The state of a group is in one partition of the topic `__consumer_offsets`. The leader of this
 partition is the group's coordinator. When a broker becomes leader, it loads the partition: it reads
 the groups into memory. When it is no longer leader, it unloads the partition: it forgets the
-groups. At this moment some requests are parked, which means that they wait for their answers. They
-must be answered, because their clients would wait in vain.
+groups. At this moment some requests are parked: the coordinator has not answered them yet. The
+unload must answer them, because otherwise their clients would wait in vain.
 
 In these tests `h` is a CoordinatorHarness: a coordinator with its log and timers, which has loaded
 partition 0 in leader epoch 0. With `owned=()` it has loaded nothing. `h.stable_group()` gives it a
@@ -67,7 +67,7 @@ def test_unload_in_completing_answers_parked_syncs() -> None:
     for member_id in ids:
         h.submit(join_group(member_id))
     h.advance(0)
-    # The follower's SyncGroup waits for that of the leader.
+    # The follower's SyncGroup waits for the leader's SyncGroup.
     sync = h.submit(sync_group(ids[1], generation_id=1))
     h.unload()
     assert h.sync_response(sync).error_code is ErrorCode.NOT_COORDINATOR
@@ -75,9 +75,9 @@ def test_unload_in_completing_answers_parked_syncs() -> None:
 
 
 def test_unload_forgets_pending_ids_with_their_timers() -> None:
-    """An id is pending from its assignment until its client joins with it.
+    """A member id is pending from its assignment until its client joins with this id.
 
-    A timer removes it if the client does not come. The unload ends this timer.
+    If the client does not come, a timer removes the id. The unload ends this timer.
     """
     h = CoordinatorHarness()
     h.new_member_id()
@@ -193,8 +193,8 @@ def test_assignment_stored_after_the_unload_is_ignored() -> None:
 def test_static_replacement_that_ends_after_the_unload_is_answered(error: ErrorCode) -> None:
     """A static member that restarts takes its own place in a Stable group.
 
-    Its JoinGroup waits until this is in the log. The unload of a Stable group does not answer a
-    JoinGroup, so the end of the append answers it.
+    Its JoinGroup waits until the replacement is in the log. The unload of a Stable group does not
+    answer a JoinGroup, so the end of the append answers it.
     """
     h = CoordinatorHarness()
     h.submit(join_group(instance="i"))

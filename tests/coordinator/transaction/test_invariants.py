@@ -99,7 +99,7 @@ def test_check_requires_an_id_to_be_pending_while_its_markers_are_written() -> N
 def test_check_refuses_a_waiting_append_of_an_answered_request() -> None:
     """If a request has its answer, none of its appends may be in flight.
 
-    Otherwise it would be answered a second time when the append succeeds.
+    When such an append succeeded, the request would be answered a second time.
     """
     h = TransactionHarness()
     h.init()

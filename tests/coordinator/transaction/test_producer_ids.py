@@ -1,11 +1,12 @@
-"""Blocks of producer ids, each requested before the one in use is used up.
+"""Blocks of producer ids. The next block is requested before the present block is used up.
 
 A broker gives each new producer an id. The ids must be unique in the whole cluster, so the
 controller gives each broker its own ranges of ids, called blocks. Here a block arrives with
 `allocated(start, length)`, and `take` returns the next id, or None if there is none.
 
-The broker calls `wants_block` after each id, and requests a block if it returns True. From then on
-the block counts as requested. So a second call returns False, until the block or a refusal arrives.
+The broker calls `wants_block` after each id. If the call returns True, the broker requests a block,
+and the block counts as requested from then on. So a second call returns False, until the block or
+a refusal arrives.
 
 Modelled on Kafka's ProducerIdManagerTest.
 """
@@ -29,7 +30,7 @@ def test_block_is_assigned_whole_and_then_no_id_is_left() -> None:
 
 
 def test_next_block_is_requested_once_when_nine_tenths_are_assigned() -> None:
-    """The first block has the ids 0 to 9, so the next one is requested after the ninth id."""
+    """The first block has the ids 0 to 9, so the next block is requested after the ninth id."""
     ids = with_block()
     for _ in range(8):
         ids.take()

@@ -92,7 +92,7 @@ def test_transaction_timeout_out_of_bounds_is_refused(timeout_ms: int) -> None:
 
 
 def test_id_without_its_epoch_is_invalid() -> None:
-    """A producer sends both its id and its epoch or, if it is new, none of them (KIP-360)."""
+    """A new producer sends neither an id nor an epoch. Other producers send both (KIP-360)."""
     h = TransactionHarness()
     assert h.init(producer_id=5).error_code is ErrorCode.INVALID_REQUEST
     assert h.init(epoch=5).error_code is ErrorCode.INVALID_REQUEST
@@ -132,7 +132,10 @@ def test_append_of_a_step_has_the_timeout_of_the_transaction() -> None:
 
 
 def test_marker_that_fails_is_sent_again_until_every_partition_has_one() -> None:
-    """The transaction stays in PrepareCommit until then. A retry goes to failed partitions only."""
+    """Until every marker is written, the transaction stays in PrepareCommit.
+
+    A retry goes only to the partitions whose marker has failed.
+    """
     h = ongoing()
     h.add_partitions(0, 0, DATA)  # for producer 0 in epoch 0
     h.holds_markers = True
@@ -182,7 +185,10 @@ def test_outcome_of_markers_of_another_tenure_is_ignored() -> None:
 
 
 def test_requests_are_refused_while_the_partition_is_elsewhere_or_loading() -> None:
-    """Both errors are retriable. At NOT_COORDINATOR the producer also looks for its coordinator."""
+    """After both errors a producer repeats its request.
+
+    After NOT_COORDINATOR it first looks for its coordinator again.
+    """
     h = TransactionHarness(epoch=None)  # this broker does not lead the partition
     assert h.init().error_code is ErrorCode.NOT_COORDINATOR
     h.coordinator.begin_load(0, coordinator_epoch=3)
@@ -362,7 +368,7 @@ def test_state_machine_allows_the_steps_of_the_table(state: TransactionState, st
 
 
 def test_second_step_while_one_is_pending_raises() -> None:
-    """The request handlers refuse such a step before, with the error CONCURRENT_TRANSACTIONS.
+    """The request handlers refuse such a step earlier, with the error CONCURRENT_TRANSACTIONS.
 
     So only a bug can make the second step, or complete a step twice.
     """
