@@ -35,8 +35,8 @@ def caveats_of(summary: RunSummary | None) -> tuple[str, ...]:
     - "a partition of readers had no owner for 4.21 s";
     - "readers processed 1,204 records again (and 2 more groups)".
 
-    Each names only the group in which the effect was greatest. The first two need a time of FELT_US
-    or more.
+    Each caveat names only the group in which the effect was greatest. The first two caveats need a
+    time of FELT_US or more.
     """
     if summary is None:
         return ()
@@ -53,16 +53,16 @@ def pass_text(pass_word: str, caveats: Sequence[str]) -> str:
 
 def _two_owners(summary: RunSummary) -> str | None:
     """Return the caveat about two owners; None if no partition had two owners for long enough."""
-    # If the clocks of two machines differ, two owners can seem to overlap although they did not. So
-    # a time that is shorter than this difference does not count.
+    # If the clocks of two machines differ, the times of two owners can seem to overlap although
+    # they did not. So a time that is shorter than this difference does not count.
     least_us = max(FELT_US, summary.clock_error_us)
     overlaps = [owners for owners in summary.owners if owners.longest_us >= least_us]
     if not overlaps:
         return None
     worst = max(overlaps, key=lambda owners: owners.longest_us)
     other_groups = len({owners.group for owners in overlaps}) - 1
-    # The group can have had two owners several times. Its largest number of partitions is named,
-    # and not the sum, because it may have been the same partitions each time.
+    # Partitions of the group may have had two owners several times. The text names the largest
+    # number of partitions, and not the sum, because each time may have hit the same partitions.
     partitions = max(owners.partitions for owners in overlaps if owners.group == worst.group)
 
     mark = MARK if worst.disturbed else ""
@@ -78,12 +78,12 @@ def _two_owners(summary: RunSummary) -> str | None:
 
 
 def _no_owner(summary: RunSummary) -> str | None:
-    """Return the caveat about the longest time without an owner; None if all were short."""
+    """Return the caveat about the longest time without an owner; None if all times were short."""
 
     def longest_us(group: FeltGroup) -> int:
         spread = group.spreads.get(_UNOWNED)
-        # There is no spread if the group has no partitions, and no maximum if none of them ever had
-        # an owner.
+        # A group without partitions has no spread. A group whose partitions never had an owner has
+        # no maximum.
         if spread is None or spread.maximum is None:
             return 0
         return spread.maximum
@@ -98,7 +98,10 @@ def _no_owner(summary: RunSummary) -> str | None:
 
 
 def _repeated(summary: RunSummary) -> str | None:
-    """Return the caveat about the group that processed most records again; None if none did."""
+    """Return the caveat about the group that processed most records again.
+
+    Returns None if no group processed a record again.
+    """
 
     def repeated_records(group: FeltGroup) -> int:
         spread = group.spreads.get(_REPEATED)
@@ -140,5 +143,5 @@ def _worst_group(
 
 
 def _other_groups_text(other_groups: int) -> str:
-    """Return " (and 2 more groups)" for groups that a caveat does not name; "" if it names all."""
+    """Return " (and 2 more groups)" for groups that a caveat does not name; "" for 0 groups."""
     return f" (and {counted(other_groups, 'more group')})" if other_groups else ""

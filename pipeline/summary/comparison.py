@@ -7,8 +7,8 @@ runs differ. Several runs can share a column, which shows the median and the ran
 Two kinds of rows are made from the summaries of the runs:
 
 - Rows about a fault compare one fault of each run: the second crash of one run with the second
-  crash of the other. If no two runs have a kind of fault in common, their first faults are
-  compared, their second ones, and so on.
+  crash of another run, for example. If no two runs have a kind of fault in common, their first
+  faults are compared with one another, then their second faults, and so on.
 - Rows about the whole run: the verdict, times with two coordinators or two owners, commits that
   failed, and the felt figures (what users of a group notice, such as records that wait).
 """
@@ -38,7 +38,7 @@ from pipeline.summary.figures import (
 )
 
 MAX_COLUMNS = 8
-"""Maximum number of runs that have a column each. If there are more, all runs of an experiment
+"""Maximum number of runs that have a column each. If there are more runs, all runs of an experiment
 share a column.
 """
 MAX_FAULTS_OF_A_KIND = 8
@@ -48,14 +48,15 @@ for example, the rows are about all its crashes together.
 _IN_FULL_ONLY = frozenset({"p90", "p99"})
 """Percentiles of phases and gaps that only a comparison with `in_full` shows."""
 Statistic = Literal["p50", "p90", "p99", "max", "sum", ""]
-"""A figure such as the commit gap has a value for each member of a run. The statistic tells which
-number of these values a row shows. It is empty for a figure that is a single number of the run.
+"""How a row sums up the values of a figure. The commit gap, for example, has a value for each
+member of a run, and a row shows the median of these values (p50). The statistic is empty for a
+figure that is a single number of the run.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One run, or several runs with the same title. `runs` are the names of the runs."""
+    """One run, or several runs with the same title. `runs` has the names of the runs."""
 
     title: str
     runs: tuple[str, ...]
@@ -66,9 +67,9 @@ class ComparisonRow:
     """One figure of all columns, such as the median of the commit gaps after the second crash.
 
     - `fault`: the fault that is compared, such as `crash 2`; None in a row about the whole run.
-    - `group`: under which heading the row stands (this is no consumer group): `broker`, `client` or
-      `gap` for the measures of a fault (`figures.Chain`), `outcome` for its rebalances and members,
-      `felt` and `run` for the whole run.
+    - `group`: a key that tells under which heading the row stands; this is not a consumer group.
+      The measures of a fault have its `figures.Chain` (`broker`, `client` or `gap`). The rebalances
+      and members after a fault have `outcome`. Rows about the whole run have `felt` or `run`.
     - `name`: the name of the figure, such as `commit gap`.
     - `cells`: one for each column; None if no run of the column has the figure.
     - `differs`: True if the columns differ notably (`comparison_cells.differs`). Columns without
@@ -157,6 +158,7 @@ def compare_runs(
             "one each is needed"
         )
 
+    # Runs with the same title share a column. A run is named by its index in `summaries`.
     indexes_by_title: dict[str, list[int]] = {}
     for index, title in enumerate(titles):
         indexes_by_title.setdefault(title, []).append(index)
@@ -176,7 +178,7 @@ def _titles(summaries: Sequence[RunSummary]) -> list[str]:
     """Return the default names of the columns: the runs' names or their experiments' names."""
     if len(summaries) <= MAX_COLUMNS:
         return [summary.run for summary in summaries]
-    # The name of a run is `EXPERIMENT/RUN`, such as `coordinator_crash/2026-03-01T120000`.
+    # The name of a run begins with its experiment: `coordinator_crash/2026-03-01T120000`.
     return [summary.run.split("/", maxsplit=1)[0] for summary in summaries]
 
 
@@ -185,11 +187,12 @@ class _Table:
     """Builds the rows of a comparison.
 
     - `runs_of_columns`: for each column, the indexes of its runs in `summaries`. `((0, 2), (1,))`
-      are two columns: one of the first and the third run, and one of the second run.
+      stands for two columns. The first column has the runs 0 and 2, and the second column has run
+      1.
     - `in_full`: see `compare_runs`.
 
-    The methods first make lists with an entry for each run, such as `values`. `_row` then makes a
-    cell for each column, from the entries of the column's runs.
+    The methods first make lists with an entry for each run, such as `values`. Then `_row` makes a
+    cell for each column from the entries of the column's runs.
     """
 
     summaries: Sequence[RunSummary]
@@ -208,14 +211,15 @@ class _Table:
                 sums = _sums_over_faults(faults, count_of)
                 row = self._row(fault=fault, group="outcome", name=name, unit="count", values=sums)
                 rows.append(row)
-            has_fault = [len(faults_of_run) > 0 for faults_of_run in faults]
-            yield from (self._with_differs(row, has_fault) for row in rows)
+            runs_with_fault = [len(faults_of_run) > 0 for faults_of_run in faults]
+            yield from (self._with_differs(row, runs_with_fault) for row in rows)
 
     def _with_differs(self, row: ComparisonRow, has_fault: Sequence[bool]) -> ComparisonRow:
         """Return the row with `differs` computed only over the columns that have the fault.
 
-        A column without the fault has none of its figures. If it counted, every row would differ.
-        `has_fault` tells for each run whether it has the fault.
+        A column without the fault has no figure in any row about the fault. If such a column
+        counted, all these rows would differ. `has_fault` tells for each run whether it has the
+        fault.
         """
         cells_with_fault = [
             cell
@@ -229,8 +233,8 @@ class _Table:
     ) -> Iterator[ComparisonRow]:
         """Yield the rows of one measure, one for each statistic (percentile or maximum).
 
-        `faults` has a list for each run: its compared fault, several if they are compared together,
-        or none.
+        `faults` has a list for each run. It contains the run's compared fault, or several faults
+        that are compared together, or nothing.
         """
         distributions = self._distributions(measure, faults)
         bounds = [
@@ -312,8 +316,8 @@ class _Table:
     def _felt_rows(self) -> Iterator[ComparisonRow]:
         """Yield the rows of the felt measures, over all partitions of a run.
 
-        A measure that is 0 in all runs is left out. Some are shown even then if the comparison is
-        in full (`FeltMeasure.if_zero`).
+        A measure that is 0 in all runs is left out. But a comparison in full shows some measures
+        even then (`FeltMeasure.if_zero`).
         """
         bounds = [run.clock_error_us for run in self.summaries]
         felt_in_all = [None if run.felt is None else run.felt.in_all for run in self.summaries]
@@ -343,7 +347,7 @@ class _Table:
                     disturbed=disturbed,
                 )
 
-            # A partition is missing here if its time had not ended when the run ended.
+            # A partition has no value (is missing) if its time had not ended when the run ended.
             missing = [None if spread is None else spread.missing for spread in spreads]
             if measure.is_time and any(missing):
                 yield self._row(
@@ -375,9 +379,10 @@ class _Table:
         bounds: Sequence[int] | None = None,
         disturbed: Sequence[bool] | None = None,
     ) -> ComparisonRow:
-        """Return a row of figures; ComparisonRow explains the other parameters.
+        """Return a row of figures.
 
-        The last three have an entry for each run:
+        `fault`, `group`, `name`, `statistic` and `unit` are those of ComparisonRow. The other
+        parameters have an entry for each run:
 
         - `values`: the value of the figure; None if the run does not have it.
         - `bounds`: the difference between the clocks of the run's machines, in microseconds.
@@ -428,6 +433,7 @@ def _never_for_zero(row: ComparisonRow) -> ComparisonRow:
 
 
 def _never_if_zero(cell: Cell | None) -> Cell | None:
+    """Return the cell with the text NEVER if its greatest value is 0."""
     if cell is not None and cell.high == 0:
         return replace(cell, text=NEVER)
     return cell
@@ -445,8 +451,8 @@ def _matched_faults(
         "cut": ((cut of run 1,), ())
 
     If no two runs have a kind of fault in common, their first faults are compared as `fault 1`,
-    their second ones as `fault 2`, and so on. If some run has more than MAX_FAULTS_OF_A_KIND
-    crashes, the entry "crash, all" has all crashes of each run.
+    their second faults as `fault 2`, and so on. If a run has more than MAX_FAULTS_OF_A_KIND
+    crashes, for example, the entry "crash, all" has all crashes of each run.
     """
     by_kind: dict[str, list[list[FaultSummary]]] = {}  # for each kind, a list for each run
     for run, summary in enumerate(summaries):
@@ -470,18 +476,21 @@ def _matched_faults(
 
 
 def _several_runs_have(faults_of_runs: Sequence[Sequence[FaultSummary]]) -> bool:
-    """Return whether two or more runs have a fault of a kind; there is an entry for each run."""
+    """Return whether two or more runs have faults, given the faults of each run."""
     return sum(1 for faults in faults_of_runs if faults) > 1
 
 
 _OverFaults = Literal["median", "longest"]
-"""If several faults of a run are compared together, their values become one value: the median, or
-the longest.
+"""How the values of several faults become one value if the faults of a run are compared together:
+the median of the values, or the longest.
 """
 
 
 def _one_value(values: Iterable[int | None], over_faults: _OverFaults) -> int | None:
-    """Return one value for all faults of a run that are compared together; None if none has one."""
+    """Return one value for all faults of a run that are compared together.
+
+    Returns None if no fault has a value.
+    """
     known = sorted(value for value in values if value is not None)
     if not known:
         return None
@@ -520,6 +529,7 @@ def _sums_over_faults(
 
 
 def _rebalances(fault: FaultSummary) -> int | None:
+    """Return the number of rebalances between the fault and the next fault."""
     return fault.rebalance_count
 
 
@@ -538,7 +548,7 @@ _OUTCOMES: tuple[tuple[str, Callable[[FaultSummary], int | None]], ...] = (
     ("members kept", _kept),
     ("members", _members),
 )
-"""Names of the counts of a fault, and the functions that return them."""
+"""Names of the counts of a fault, and the functions that return these counts."""
 
 
 _FELT_COUNTS: tuple[tuple[str, Callable[[FeltGroup], int]], ...] = (
@@ -547,11 +557,12 @@ _FELT_COUNTS: tuple[tuple[str, Callable[[FeltGroup], int]], ...] = (
     ("partitions that came back", lambda group: group.came_back),
     ("members sent away needlessly", lambda group: group.sent_away),
 )
-"""Names of the counts of a run that its users notice, and the functions that return them."""
+"""Names of the counts of a run that its users notice, and the functions that return these counts.
+"""
 
 
-# A run without events has no owners and no errors either. But this says nothing about the cluster,
-# so the next three functions return None for it, and not 0.
+# The next three functions return None for a run without events. Such a run has no owners and no
+# errors, but a 0 would sound as if the cluster had worked well.
 
 
 def _failed_commits(run: RunSummary) -> int | None:

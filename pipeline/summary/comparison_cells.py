@@ -19,12 +19,14 @@ MAX_VALUES = 60
 """Maximum number of values that a cell keeps. A chart draws them as dots."""
 NOTABLE_PERCENT = 5
 NOTABLE_US = 100_000
-"""The smallest difference that counts is 5 %. Two times must also be 0.1 s apart, because no user
-notices a smaller difference.
+"""The smallest difference of two medians that counts: 5 %. Two times must also be 0.1 s apart,
+because no user notices a smaller difference.
 """
 
 NEVER = "never"
-"""Text of a cell about a time that is 0 because the thing, such as two owners, did not happen."""
+"""Text of a cell about a time that is 0, because what it measures (such as two owners) did not
+happen.
+"""
 Unit = Literal["us", "count", "text"]
 """Unit of a row: microseconds, a number of things, or words such as the verdict."""
 
@@ -37,8 +39,8 @@ class Cell:
     - `runs`, `missing`: how many runs of the column have a value, and how many have none.
     - `median`, `low`, `high`: the median, the least and the greatest value of the runs. All three
       are None in a cell of words, such as a verdict.
-    - `values`: the sorted values of the runs. If there are more than MAX_VALUES, these are picked
-      in equal steps from the least to the greatest.
+    - `values`: the sorted values of the runs. If there are more than MAX_VALUES, only MAX_VALUES of
+      them are kept, in equal steps from the least to the greatest.
     - `bound_us`: the largest difference between the clocks of a run; 0 if it does not matter for
       this figure.
     - `disturbed`: True if a machine was away by accident while one of the values was measured.
@@ -99,8 +101,9 @@ def marked(cell: Cell | None) -> Cell | None:
 def text_cell_of(values: Sequence[str | None]) -> Cell | None:
     """Return a cell with the words of the runs of a column, such as their verdicts.
 
-    One run has its word: `PASS`. Of several runs, it is told how often each word occurs, in the
-    order of the runs: `PASS 18, VIOLATED 1, none 1`. Returns None if no run has a word.
+    If the column has one run, the text is the run's word: `PASS`. If it has several runs, the text
+    tells how often each word occurs, in the order of the runs: `PASS 18, VIOLATED 1, none 1`.
+    Returns None if no run has a word.
     """
     known = [value for value in values if value is not None]
     if not known:
@@ -123,9 +126,10 @@ def _value_text(value: int, unit: Unit, bound_us: int) -> str:
 def range_text(cell: Cell, unit: Unit) -> str:
     """Return the text of a cell in a shorter form: `7.79 s (7.02 to 8.94 s)`.
 
-    Missing runs are not told, and a unit that both ends of the range have is printed once.
+    The short form does not tell how many runs have no value. If both ends of the range have the
+    same unit, it is printed once.
     """
-    # A cell of words has no numbers. NEVER stands there instead of the number 0.
+    # A cell of words has no numbers. A cell with the text NEVER shows no number, either.
     if cell.median is None or cell.low is None or cell.high is None or cell.text == NEVER:
         return cell.text
     median, low, high = (
@@ -143,15 +147,15 @@ def range_text(cell: Cell, unit: Unit) -> str:
 
 
 def middle(values: Sequence[int]) -> int:
-    """Return the median of sorted values; of two middle values, the lower."""
+    """Return the median of sorted values; if there are two middle values, the lower one."""
     return values[(len(values) - 1) // 2]
 
 
 def differs(cells: Sequence[Cell | None], unit: Unit) -> bool:
     """Return whether columns differ so much in a figure that a reader should see it.
 
-    They do if some columns have the figure and others lack it, or if two columns are far apart.
-    Two columns are far apart if both conditions hold:
+    Columns differ if some columns have the figure and others lack it, or if two columns are far
+    apart. Two columns are far apart if both conditions hold:
 
     - Their medians differ by NOTABLE_PERCENT or more. Medians of times must also differ by
       NOTABLE_US, and by more than the difference between the clocks.
@@ -167,13 +171,15 @@ def differs(cells: Sequence[Cell | None], unit: Unit) -> bool:
     if not medians:  # these are cells of words
         return False
     lowest, highest = min(medians), max(medians)
-    # If all medians are 0, the second condition alone would find them far apart.
-    if highest == lowest or 100 * (highest - lowest) < NOTABLE_PERCENT * highest:
+    if highest == lowest:  # also if all medians are 0, of which there are no percents
+        return False
+    if 100 * (highest - lowest) < NOTABLE_PERCENT * highest:
         return False
     largest_bound_us = max(cell.bound_us for cell in known)
     if unit == "us" and highest - lowest < max(NOTABLE_US, largest_bound_us):
         return False
-    # Some two ranges do not overlap if the highest beginning is above the lowest end.
+    # If the highest beginning of a range is above the lowest end of a range, these two ranges do
+    # not overlap.
     beginnings = [cell.low for cell in known if cell.low is not None]
     ends = [cell.high for cell in known if cell.high is not None]
     return max(beginnings) > min(ends)

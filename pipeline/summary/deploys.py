@@ -1,15 +1,16 @@
 """What a deploy cost its group: rebalances, times without service, and repeated records.
 
 A deploy is a rollout of new members: the members of a group are replaced by successors, one after
-another. It is one of the faults that an experiment can plan, because each replacement may cost a
-rebalance. With these functions, the report tells what it cost, and compares two ways to deploy,
-such as with and without static membership.
+another. A rollout is one of the faults that an experiment can plan, because each replacement may
+cost a rebalance. With these functions, the report tells what a deploy cost, and compares two ways
+to deploy, such as with and without static membership.
 
-The cost is read from the group's felt figures, such as the time in which records waited. They cover
-the whole run from the moment at which its groups had all their members, and not only the rollout.
-This has two consequences. A group with two rollouts has no cost, because its figures could not be
-divided between them. And the text names the other faults of the run, because they may have added to
-the cost.
+The cost is read from the group's felt figures (what users notice), such as the time in which
+records waited. The felt figures do not only cover the rollout. They cover the whole run from the
+moment at which its groups had all their members. This has two consequences:
+
+- A group with two rollouts has no cost, because its figures could not be divided between the two.
+- The text names the other faults of the run, because they may have added to the cost.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +36,7 @@ class DeployCost:
 
     group: str
     outcome: str
-    """"completed", or how the rollout ended otherwise"""
+    """how the rollout ended, such as `completed`"""
     replaced: int
     """number of members that were replaced: their successors became ready"""
     length_us: int | None
@@ -69,16 +70,16 @@ class DeployCost:
 
 
 def deploys_of(faults: Sequence[JournalEntry], felt: Felt | None) -> tuple[DeployCost, ...]:
-    """Return the cost of each deploy, but none for a group that was deployed more than once.
+    """Return the cost of each deploy. A group that was deployed more than once is left out.
 
-    `faults` are the faults in the run's journal, and `felt` its felt figures.
+    `faults` are the faults in the run's journal, and `felt` has the run's felt figures.
     """
     if felt is None:
         return ()
     # In the entry of a fault, `resolved` holds what became of the fault. A rollout that did not
     # even begin has no outcome there.
     rollouts = [fault for fault in faults if fault.fault == ROLLOUT and "outcome" in fault.resolved]
-    # A rollout is about one group.
+    # A rollout is about one group, so the first group is the only one.
     groups = [rollout.blast_radius.groups[0] for rollout in rollouts if rollout.blast_radius.groups]
     # Other faults may have added to the cost if they were injected at all.
     other_kinds = dict.fromkeys(
@@ -99,8 +100,8 @@ def _cost(
     rollout: JournalEntry, group: str, felt: FeltGroup, others: tuple[str, ...]
 ) -> DeployCost:
     """Return what a rollout cost its group, from the group's felt figures."""
-    # `replaced` is a list of the successors. It was read from JSON that another version of coordlab
-    # may have written. If it is no list, the rollout counts as one that replaced no member.
+    # `replaced` should be a list of the successors. But the journal is JSON that another version of
+    # coordlab may have written. If `replaced` is no list, no member counts as replaced.
     replaced = rollout.resolved.get("replaced")
     successors = cast(list[Mapping[str, Any]], replaced if isinstance(replaced, list) else [])
     ready = [successor for successor in successors if successor.get("ready_at_us") is not None]
@@ -147,8 +148,9 @@ class CostMeasure:
     """One figure of a deploy's cost; less is better.
 
     - `is_time`: True if its unit is microseconds, False if it is a count.
-    - `per_member`: True if the figure is also shown divided by the number of replaced members. The
-      time of the worst partition is not, because it does not grow with their number.
+    - `per_member`: True if the figure is also shown divided by the number of replaced members. This
+      would make no sense for the time of the worst partition, because it does not grow with the
+      number of members.
     """
 
     name: str
@@ -243,10 +245,10 @@ def deploy_text(cost: DeployCost) -> str:
 
 
 def typical_cost(costs: Sequence[DeployCost]) -> DeployCost:
-    """Return the cost of a typical one of several equal deploys: each figure is the median.
+    """Return the typical cost of several equal deploys: each figure is the median of theirs.
 
-    They come from runs of one experiment with different seeds. Names and the number of partitions
-    are the same in all of them, and are taken from the first one.
+    The deploys come from runs of one experiment with different seeds. All have the same names and
+    the same number of partitions, which are taken from the first deploy.
     """
 
     def median(value_of: Callable[[DeployCost], int]) -> int:
@@ -269,7 +271,7 @@ def typical_cost(costs: Sequence[DeployCost]) -> DeployCost:
 
 
 def _lower_median(values: Sequence[int]) -> int:
-    """Return the median; of two middle values, the lower one."""
+    """Return the median; if there are two middle values, the lower one."""
     return sorted(values)[(len(values) - 1) // 2]
 
 
@@ -282,8 +284,8 @@ def better_texts(
     less); for each replaced member 500 ms against 1.50 s".
 
     The first two sentences are about the time in which records waited. If no record waited in
-    either deploy, they are about the time without an owner. Of the figures that are 0 in both
-    deploys, only the first one has a sentence.
+    either deploy, they are about the time without an owner instead. A figure that is 0 in both
+    deploys has no sentence, unless it is the first figure.
     """
     if first.waited_us or second.waited_us:
         main, worst = WAITED_IN_ALL, WAITED_AT_WORST
@@ -300,7 +302,7 @@ def better_texts(
 _EQUAL_WITHIN = 1.05
 """Figures count as equal if the larger one is at most 5 % larger than the smaller one."""
 _WHOLE_FACTOR = 10
-"""From this factor on, "... times less" is written without decimals."""
+"""Smallest factor that is written without decimals, as in "12 times less"."""
 
 
 def _comparison(
@@ -338,10 +340,11 @@ def _comparison(
 
 
 def reason_text(title: str, cost: DeployCost) -> str:
-    """Return a sentence that tells for what partitions waited in a deploy.
+    """Return a sentence that tells what partitions waited for in a deploy.
 
-    Without rebalances, a partition waits until the successor of its member is ready. With
-    rebalances, it gets another owner, and waits only until the rebalance ends.
+    In a deploy without rebalances, a partition waits until the successor of its member is ready. In
+    a deploy with rebalances, the partition gets another owner, and waits only until the rebalance
+    ends.
     """
     if not cost.rebalances:
         return (

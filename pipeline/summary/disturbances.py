@@ -1,10 +1,10 @@
 """Disturbances: times in which a machine was away by accident, from a run's journal.
 
 A run can use several machines (a Ray cluster). The driver, which is the process that conducts the
-run, injects the planned faults. It also notices if a machine is lost, or does not answer for a
-while, although no planned fault was the cause. It writes both into the run's journal. A figure that
-was measured while a machine was away says nothing about Kafka, so `summary` marks it as disturbed.
-This module imports no Spark.
+run, injects the planned faults. The driver also notices if a machine is lost, or does not answer
+for a while, although no planned fault was the cause (an accident). It writes planned faults and
+accidents into the run's journal. A figure that was measured while a machine was away says nothing
+about Kafka, so `summary` marks the figure as disturbed. This module imports no Spark.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,8 @@ class Disturbance:
 
     - `from_us`, `until_us`: microseconds on the run's clock. `until_us` is None if the machine did
       not come back.
-    - `sentence`: what happened, for the footnote, such as `machine 10.0.0.7 was away`.
+    - `sentence`: what happened, such as `machine 10.0.0.7 was away`. Below the disturbed figures,
+      it is shown as a footnote.
     """
 
     from_us: int
@@ -44,8 +45,8 @@ def is_disturbed(
 ) -> bool:
     """Return whether a machine was away in some part of a time.
 
-    `until_us` is None for a time without an end. `from_us` is None if the time is not known, which
-    returns False.
+    `until_us` is None for a time without an end. If `from_us` is None, the time is not known, and
+    the function returns False.
     """
     if from_us is None:
         return False
@@ -55,7 +56,7 @@ def is_disturbed(
 def disturbances_of(directory: Path) -> tuple[Disturbance, ...]:
     """Return the disturbances of the run in `directory`, in time order.
 
-    Returns none if the journal cannot be read. The report then says that it is missing.
+    Returns () if the journal cannot be read. The report then says that the journal is missing.
     """
     try:
         entries = decode_journal((directory / JOURNAL_FILE).read_bytes())

@@ -3,8 +3,8 @@
 Users do not see a rebalance or an election. They see that nobody processes a partition for a while,
 that more and more of its records wait, or that records are processed twice. The tables
 `felt_partitions` and `felt_groups` have these figures for each partition and group. `felt_by_run`
-sums them up: for how long, for example, half of a group's partitions had no owner, and for how long
-the worst one had none. This module needs no Spark.
+sums them up. For example, the partitions of a group were without an owner for 1.2 s in the median,
+and the worst partition for 4.2 s. This module needs no Spark.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +22,9 @@ class FeltMeasure:
 
     - `name`: the name that users read.
     - `is_time`: True if the values are microseconds, False if they are counts.
-    - `adds_up`: True if the sum over all partitions says something, and is shown. Times without an
-      owner can be added; the times at which the lags of two partitions were back to normal cannot.
+    - `adds_up`: True if the sum over all partitions says something, and is shown. The times in
+      which partitions had no owner can be added, for example. The greatest lags of partitions
+      cannot, because they came at different moments.
     - `if_zero`: True if the comparison of `coordlab run --seeds` shows the figure even if it is 0
       in all runs.
     """
@@ -36,8 +37,9 @@ class FeltMeasure:
 
 
 LAG_OVER = "from the peak to the usual lag"
-"""Name of a felt figure. After a fault, records of a partition wait, and its lag grows. The figure
-is the time from the greatest lag until the lag was not greater than before the first fault."""
+"""Name of a felt figure. After a fault, records of a partition wait, and the partition's lag (the
+number of waiting records) grows. The figure is the time from the greatest lag until the lag was not
+greater than before the first fault."""
 FELT_MEASURES = (
     FeltMeasure(name="without an owner", column="unowned_us", is_time=True, adds_up=True),
     FeltMeasure(
@@ -66,14 +68,14 @@ FELT_MEASURES = (
 class Spread:
     """The distribution of a felt measure over the partitions of a group or of a run.
 
-    - `samples`, `missing`: how many partitions have a value, and how many have none. The measure
-      `without an owner` has no value for a partition that no member ever owned. The measure
-      LAG_OVER has none for a partition whose lag was still too great when the run ended.
+    - `samples`, `missing`: how many partitions have a value, and how many have no value. The
+      measure `without an owner` has no value for a partition that no member ever owned. The measure
+      LAG_OVER has no value for a partition whose lag was still too great when the run ended.
     - `p50`, `p90`, `maximum`: each is the value of one of the partitions (nearest rank). `p90` is
       None for fewer than ten partitions.
     - `total`: the sum over the partitions.
 
-    Without any value, the last four are None.
+    If no partition has a value, `p50`, `p90`, `maximum` and `total` are None.
     """
 
     samples: int
@@ -93,11 +95,11 @@ class Spread:
 class FeltGroup:
     """The felt figures of a group, or of all groups of a run together.
 
-    They cover the time from the steady state, in which the groups have all their members and
+    The figures cover the time from the steady state, in which the groups have all their members and
     partitions, to the end of the run.
 
     - `moved`: how many partitions went from one owner to another.
-    - `came_back`: how many of these a former owner got again.
+    - `came_back`: how many of the moved partitions a former owner got again.
     - `sent_away`: how often the coordinator removed a member as gone, although the member's process
       ran and could be reached.
     - `spreads`: for each measure, by its name, the distribution over the partitions.
@@ -118,7 +120,8 @@ class Felt:
     in_all: FeltGroup
     groups: Mapping[str, FeltGroup]
     disturbed: bool = False
-    """True if a machine was away by accident, and not by a planned fault, in this time."""
+    """True if a machine was away by accident, and not by a planned fault, while the figures were
+    measured."""
 
 
 _COUNTS = ("partitions", "rebalances", "moved", "came_back", "sent_away")
@@ -128,9 +131,9 @@ _COUNTS = ("partitions", "rebalances", "moved", "came_back", "sent_away")
 def felt_by_run(aggregates: Aggregates) -> dict[str, Felt]:
     """Return the felt figures of each run that had groups.
 
-    They are made from two aggregates (small tables about all analysed runs). `felt_counts` has a
-    row for each group. `felt_spreads` has a row for each group and measure, and rows in which the
-    group is None: these are about the partitions of all groups of a run together.
+    The figures are made from two aggregates (small tables about all analysed runs). `felt_counts`
+    has a row for each group. `felt_spreads` has a row for each group and measure. It also has rows
+    in which the group is None, about the partitions of all groups of a run together.
     """
     spreads_by_group: dict[tuple[str, str | None], dict[str, Spread]] = {}
     for row in aggregates["felt_spreads"]:
@@ -156,8 +159,8 @@ def felt_by_run(aggregates: Aggregates) -> dict[str, Felt]:
 def _felt_group(counts: Sequence[AggregateRow], spreads: Mapping[str, Spread]) -> FeltGroup:
     """Return the figures of one group, or of all groups of a run together.
 
-    `counts` has a row of `felt_counts` for each of these groups, and `spreads` is about all of
-    them.
+    `counts` has a row of `felt_counts` for each of these groups, and `spreads` has their spreads by
+    the name of the measure.
     """
     sums = {column: sum(row[column] for row in counts) for column in _COUNTS}
     spreads_in_order = {

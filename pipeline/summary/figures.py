@@ -1,9 +1,9 @@
 """The figures of a run as plain Python: the phases and gaps after each fault, and their text.
 
 A run injects faults into a cluster, and measures what follows. If a broker crashes, for example,
-the partitions of `__consumer_offsets` that it led (offsets partitions) get another leader, and with
-them their groups get another coordinator. The figures tell how long each phase of this took for
-each partition and each member, and how long members could not commit meanwhile.
+the partitions of `__consumer_offsets` that it led (offsets partitions) get another leader, and so
+the groups of these partitions get another coordinator. The figures tell how long each phase of this
+move took for each partition and each member, and for how long members could not commit.
 
 The module `summary` fills these structs, and the command line and the report print them. This
 module imports no Spark.
@@ -32,14 +32,14 @@ Chain = Literal["broker", "client", "gap"]
 - `client`: the phases until the new coordinator accepted a member, for each member;
 - `gap`: the longest times without service, for each member, data partition and group.
 
-They look at the same time from three sides, so their times must not be added.
+The three parts look at the same time from three sides. So their times must not be added.
 """
 
 PERCENTS = (50, 90, 99)
 """The percentiles of each measure that are computed: p50, p90 and p99."""
 MARK = " *"
-"""Text that follows a disturbed figure: while it was measured, a machine was away by accident, and
-not by a planned fault. `story.disturbance_texts` is the footnote to it."""
+"""Text that follows a disturbed figure: a machine was away by accident, and not by a planned fault,
+while the figure was measured. `story.disturbance_texts` returns the footnote to this mark."""
 HEADER = ("samples", "missing", "p50", "p90", "p99", "max")
 """The headings of the cells that `Distribution.cells` returns."""
 
@@ -48,14 +48,14 @@ HEADER = ("samples", "missing", "p50", "p90", "p99", "max")
 class Measure:
     """What is measured after a fault, such as the commit gap, and where its values are.
 
-    The values are those of a column of a table, in the rows about the fault. Such a row is about
-    one subject: an offsets partition, a data partition, a member or a group.
+    The values are in one column of a table. Each row of the table is about a fault and a subject:
+    an offsets partition, a data partition, a member or a group.
 
-    - `subject_kind`: which rows of the table `availability` count, because this table has subjects
-      of three kinds; None for other tables.
+    - `subject_kind`: the kind of subjects of this measure. It is only needed for the table
+      `availability`, which has subjects of three kinds. None for other tables.
     - `is_time`: True if the values are microseconds, False if they are counts.
-    - `across_nodes`: True if the time starts on one node's clock and ends on another's. Then the
-      difference between the clocks of the machines makes the time uncertain.
+    - `across_nodes`: True if the time starts on one node's clock and ends on the clock of another
+      node. Then the difference between the clocks of the machines makes the time uncertain.
     """
 
     chain: Chain
@@ -92,7 +92,7 @@ def _measure(
 _BROKER: tuple[Chain, str] = ("broker", "broker_phases")
 _CLIENT: tuple[Chain, str] = ("client", "client_phases")
 _GAP: tuple[Chain, str] = ("gap", "availability")
-"""Each chain, and the table from which all measures of this chain come."""
+"""Each chain with the table from which all its measures come."""
 
 MEASURES: tuple[Measure, ...] = (
     _measure(_BROKER, "detect", "detect_us", across_nodes=True),
@@ -127,11 +127,11 @@ class Distribution:
     Example: 12 members (the subjects) could not commit for 0.4 to 3.1 s after a crash.
 
     - `samples`: number of subjects with a value.
-    - `missing`: number of subjects without a value. A subject has none if it did not need the
+    - `missing`: number of subjects without a value. A subject has no value if it did not need the
       phase (a member that did not have to join again), or if the phase had not ended when the run
       ended.
-    - `percentiles`: the values of p50, p90 and p99 by their number, such as `{50: 700_000}`. Each
-      is the value of one of the subjects (nearest rank).
+    - `percentiles`: p50, p90 and p99 by their number, such as `{50: 700_000}`. Each percentile is
+      the value of one of the subjects (nearest rank).
     - `bound_us`: the difference between the clocks of the run's machines, if the values are times
       across nodes; otherwise 0. A shorter time is not certain.
     - `disturbed`: True if a machine was away by accident while the values were measured.
@@ -160,7 +160,7 @@ class Distribution:
 
     @property
     def longest_text(self) -> str:
-        """The longest time as text; `never` if the time of no subject ended."""
+        """The longest time as text; `never` if no subject's time ended."""
         if self.missing and not self.samples:
             return f"never{self.mark}"
         return f"{self._shown(self.maximum, is_time=True)}{self.mark}"
@@ -180,8 +180,9 @@ class Distribution:
 def samples_needed(percent: int) -> int:
     """Return the least number of samples for which a percentile is shown.
 
-    At least one sample should lie above the percentile. 1 % of the samples lie above the 99th
-    percentile, so it needs 100 samples.
+    At least one sample should lie above the percentile. For example, 1 % of the samples lie above
+    the 99th percentile, and 1 % of 100 samples is one sample. So the 99th percentile needs 100
+    samples. The median is shown even for one sample.
     """
     if percent <= 50:
         return 1
@@ -191,8 +192,9 @@ def samples_needed(percent: int) -> int:
 def duration_text(value_us: int, *, bound_us: int = 0) -> str:
     """Return a duration as text, with three digits and a unit: `812 us`, `40.1 ms`, `2.03 s`.
 
-    `bound_us` is the difference between the clocks that measured the duration. A duration below it
-    is not certain: with 5,000, it becomes `< 5 ms`. Two clocks can even make a duration negative.
+    `bound_us` is the difference between the clocks that measured the duration. A shorter duration
+    is not certain: with a bound of 5,000, it becomes `< 5 ms`. If two clocks measured it, a
+    duration can even be negative.
     """
     if abs(value_us) < bound_us:
         return f"< {duration_text(bound_us)}"
@@ -219,14 +221,14 @@ class FaultSummary:
     """The figures of one fault.
 
     - `fault`, `kind`: the fault's id, such as `crash-0`, and its kind, such as `crash`.
-    - `target`, `node`: the target in the words of the plan, such as `coordinator-of(readers)`, and
-      the node that this was.
+    - `target`: the target in the words of the plan, such as `coordinator-of(readers)`.
+    - `node`: the node that was the target when the fault was injected.
     - `injected_us`, `healed_us`: microseconds on the run's clock. `healed_us` is None if the fault
       was never healed.
     - `partitions_moved`: number of offsets partitions that the fault moved to a new leader.
     - `members`: number of members of the affected groups.
-    - `members_kept_id`: how many of them had the same member id after the fault.
-    - `members_kept`: how many of them had the same member id and the same generation.
+    - `members_kept_id`: how many of these members had the same member id after the fault.
+    - `members_kept`: how many of these members had the same member id and the same generation.
     - `measures`: the measures that have values, in the order of MEASURES.
     - `noticed_by`: why members gave their coordinator up, and how many for each reason:
       `(("NOT_COORDINATOR", 4), ("REQUEST_TIMED_OUT", 2))`.
@@ -277,17 +279,18 @@ class FaultSummary:
         )
 
     def is_about(self, measure: Measure, *, if_zero: bool = False) -> bool:
-        """Return whether a measure says something about this fault, so that it is printed.
+        """Return whether a measure says something about this fault, and is printed therefore.
 
-        A measure that is 0 for all subjects often says nothing. It counts with `if_zero`.
+        Some measures say nothing if they are 0 for all subjects. With `if_zero`, they are printed
+        even then.
         """
         distribution = self.distribution(measure.name)
         if distribution is None:
             return False
         coordinator_moved = self.partitions_moved > 0
         if not distribution.samples:
-            # No subject has a value. If a coordinator moved, this tells that a phase never ended,
-            # unless it is a phase that not every subject goes through.
+            # No subject has a value. If a coordinator moved, this tells that the phase never ended.
+            # But this is not so for phases that not every subject goes through.
             return coordinator_moved and measure.name not in _ONLY_IF_NEEDED
         is_zero = not distribution.maximum
         if is_zero and measure.name in _ONLY_IF_NOT_ZERO and not if_zero:
@@ -339,14 +342,14 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True)
 class Worst:
-    """The fault of a run after which a measure was worst, with the values of this measure."""
+    """The fault of a run after which a measure was worst, with the values after this fault."""
 
     fault: FaultSummary
     distribution: Distribution
 
     @property
     def longest_us(self) -> int:
-        """The longest of the times that ended; 0 if none did."""
+        """The longest of the times that ended; 0 if none of them ended."""
         return 0 if self.distribution.maximum is None else self.distribution.maximum
 
 
@@ -364,27 +367,27 @@ def find_worst(summary: RunSummary, measure: str) -> Worst | None:
 
 
 def _badness(candidate: Worst) -> tuple[bool, int]:
-    """Return a sort key: a fault after which some time never ended is worse than all others."""
+    """Return a sort key: a fault after which a time never ended is worse than all other faults."""
     some_never_ended = candidate.distribution.missing > 0
     return some_never_ended, candidate.longest_us
 
 
 def same_gaps(faults: Sequence[FaultSummary], measure: str) -> dict[str, str]:
-    """Find faults whose longest gap is the very gap that was the longest of an earlier fault.
+    """Find faults that have the same longest gap as an earlier fault.
 
-    A long gap can go on over a second fault. It then is the longest gap after both faults, and a
-    text should not count it twice. Returns the earlier fault by the later one:
-    `{"cut-1": "crash-0"}`. Two gaps of the same length in microseconds are taken to be the same.
+    A long gap can go on over a second fault. Then it is the longest gap after both faults, and a
+    text should not count it twice. Returns a dict from the later fault to the earlier fault:
+    `{"cut-1": "crash-0"}`. Two gaps of the same length in microseconds are taken to be one gap.
     """
     first_fault_by_length: dict[int, str] = {}
     earlier_by_fault = {}
     for fault in faults:
         gap = fault.distribution(measure)
-        if gap is None or not gap.maximum:  # without a gap, or with one of 0
+        if gap is None or not gap.maximum:  # there is no gap, or its length is 0
             continue
-        first = first_fault_by_length.setdefault(gap.maximum, fault.fault)
-        if first != fault.fault:
-            earlier_by_fault[fault.fault] = first
+        first_fault = first_fault_by_length.setdefault(gap.maximum, fault.fault)
+        if first_fault != fault.fault:
+            earlier_by_fault[fault.fault] = first_fault
     return earlier_by_fault
 
 

@@ -1,10 +1,11 @@
 """Makes the structs of the module `outcomes` from aggregates.
 
 An aggregate is a small table about all analysed runs. `owner_sets`, for example, has a row for each
-time in which members of one coordinator owned the same partitions as members of another. Spark
-computes the aggregates from the tables of many runs (`spark_aggregates`), or Python from the trace
-of one run (`trace_aggregates`). Each function here picks the aggregate that it needs, and returns a
-dict from each run or fault to its structs.
+time in which members of one coordinator owned the same partitions as members of another
+coordinator. The aggregates are computed with Spark from the tables of many runs
+(`spark_aggregates`), or in plain Python from the trace of one run (`trace_aggregates`). Each public
+function here gets all aggregates, picks the one that it needs, and returns a dict from each run or
+fault to its structs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,16 +25,16 @@ AggregateRow = Mapping[str, Any]  # from a column to its value, whose type depen
 Aggregates = Mapping[str, Sequence[AggregateRow]]
 """The rows of each aggregate, by its name."""
 LINEAGES = ("first_coordinator", "first_epoch", "second_coordinator", "second_epoch")
-"""Columns of the aggregate `owner_sets`: which coordinator, in which leader epoch, assigned the
-partitions to their first owners, and which one assigned them to their second owners.
+"""Columns of the aggregate `owner_sets`: the coordinator that assigned the partitions to their
+first owners, and its leader epoch; then the same about the second owners.
 """
 FaultKey = tuple[str, str]
 """The names of a run and of one of its faults."""
 ONE_BY_ONE_MAX = 3
-"""How many rebalances are told one by one. After a fault, a coordinator can begin several
-rebalances of a group for the same reason, such as three expired sessions. The aggregate
-`rebalances_by_kind` then has a row for each of them. If there are more, they share one row with
-their number, so that a text does not tell the same thing forty times.
+"""Maximum number of rebalances of a kind that are told one by one. After a fault, a coordinator can
+begin several rebalances of a group for the same reason, such as three expired sessions. The
+aggregate `rebalances_by_kind` then has a row for each rebalance. If there are more than this
+number, they share one row with their count. Otherwise a text could tell the same thing forty times.
 """
 
 
@@ -96,7 +97,7 @@ def coordinators_at_once(aggregates: Aggregates) -> dict[str, tuple[Coordinators
 
 
 def _overlapping_tenure(row: AggregateRow, side: str) -> OverlappingTenure:
-    """Return one of the two coordinators of a row; `side` is "older" or "newer"."""
+    """Return the tenure of one of the two coordinators of a row; `side` is "older" or "newer"."""
     return OverlappingTenure(
         broker=row[f"{side}_broker"],
         leader_epoch=row[f"{side}_epoch"],
@@ -156,5 +157,6 @@ def _sorted_by(rows: Sequence[AggregateRow], *columns: str) -> list[AggregateRow
 def _nulls_first(value: str | int | None) -> tuple[bool, str | int]:
     """Return a sort key: a pair that is lower for None than for any value."""
     if value is None:
-        return False, 0  # a text is never compared with this 0, because False differs from True
+        # The 0 is never compared with a text, because False already differs from True.
+        return False, 0
     return True, value

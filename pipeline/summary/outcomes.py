@@ -3,9 +3,9 @@
 `coordlab analyze` and the report show these facts beside the phases of each failover. They are
 plain structs, so that a page or a table can be made without Spark. `outcome_summary` fills them.
 
-Moments are microseconds on the run's clock. `disturbed` is True in a struct if a machine of the lab
-was away by accident, and not by a planned fault, in the time that the struct is about. Its figures
-then say little about Kafka.
+Moments are microseconds on the run's clock. The field `disturbed` of a struct is True if a machine
+was away by accident, and not by a planned fault, in the time that the struct is about. The figures
+of such a struct say little about Kafka.
 """
 
 from collections.abc import Iterable
@@ -18,12 +18,14 @@ from protocol.causes import RebalanceCause
 class Rebalances:
     """Rebalances after the same fault, of the same group, by the same coordinator, for one reason.
 
-    Example: broker-0 crashed, and consumer-readers-0 and 1 with it. The new coordinator broker-1
-    then removed one after the other, because their sessions expired. These are two rebalances of
-    the group `readers` by broker-1 because of a `session expiry`.
+    Example: broker-0, consumer-readers-0 and consumer-readers-1 crashed together. The new
+    coordinator broker-1 then removed first the one consumer and later the other, because their
+    sessions expired. These are two rebalances of the group `readers` by broker-1 because of a
+    `session expiry`.
 
-    A few such rebalances are told one by one, each in a struct with a `count` of 1, because then a
-    reader can follow them. Many of them are told in one struct (`outcome_summary.ONE_BY_ONE_MAX`).
+    If there are only a few such rebalances, each has a struct of its own with a `count` of 1, and a
+    reader can follow them one by one. Many such rebalances share one struct
+    (`outcome_summary.ONE_BY_ONE_MAX`).
     """
 
     group: str
@@ -35,8 +37,8 @@ class Rebalances:
     """a RebalanceCause, such as `session expiry`"""
     count: int
     consumers: tuple[str, ...]
-    """the members because of which they began, such as those whose sessions expired; empty if no
-    member was the reason"""
+    """the members that were the reason for the rebalances, such as members whose sessions expired;
+    empty if no member was the reason"""
     removed: tuple[str, ...]
     """members that the group lost in the rebalances"""
     removed_because: tuple[str, ...]
@@ -44,8 +46,9 @@ class Rebalances:
     added: tuple[str, ...]
     """members that the group gained"""
     generations: tuple[int | None, int | None]
-    """The group's generation before the first rebalance, and after the last one. The first is None
-    if it is not known, and the second is None if no rebalance came to a new generation."""
+    """The group's generation before the first rebalance, and its generation after the last
+    rebalance. The former is None if it is not known, and the latter is None if no rebalance came to
+    a new generation."""
     not_stored: int
     """number of rebalances whose assignment the coordinator could not write to its log"""
     store_errors: tuple[str, ...]
@@ -73,36 +76,39 @@ class Rebalances:
 _NOT_CAUSED_BY_A_MEMBER = frozenset(
     {RebalanceCause.ASSIGNMENT_NOT_STORED, RebalanceCause.GROUP_TOO_LARGE}
 )
-"""Reasons for which a member's request was only the occasion. The trace names this member, but a
-text that named it would sound as if the member had caused the rebalance."""
+"""Reasons of rebalances that no member caused. The trace still names a member, because its request
+was the occasion. But a text that named this member would sound as if it had caused the rebalance.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlappingTenure:
-    """What one of two coordinators did that served the same groups at the same time (split brain).
+    """One of two coordinators that served the same groups at the same time (split brain).
 
     A broker coordinates the groups of a partition of `__consumer_offsets` while it leads this
-    partition. A tenure is the time of one such leadership, with one leader epoch. Here two tenures
-    overlap, because the older coordinator does not know yet that another broker leads.
+    partition. A tenure is the time of one such leadership, with one leader epoch. Two tenures can
+    overlap, because the older coordinator does not know yet that another broker leads. The numbers
+    tell what this coordinator did.
     """
 
     broker: str
     leader_epoch: int
     heartbeats: int
-    """Heartbeats that it answered with success while both served. An answer counts only if it
-    reached the member."""
+    """number of heartbeats that this coordinator answered with success while both served; an answer
+    counts only if it reached the member"""
     commits: int
-    """commits that it answered with success while both served, and whose answer reached the
-    member"""
+    """number of commits that this coordinator answered with success while both served; an answer
+    counts only if it reached the member"""
     commits_in_all: int
-    """commits that its log acknowledged in the whole tenure, also while no other broker served"""
+    """number of commits that this coordinator's log acknowledged in the whole tenure, which
+    includes the time in which no other broker served"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinators:
     """Two coordinators that served the same groups at the same time, from `from_us` to `to_us`.
 
-    The older one is the one with the lower leader epoch.
+    The older coordinator is the one with the lower leader epoch.
     """
 
     groups: tuple[str, ...]
@@ -117,7 +123,8 @@ class Coordinators:
     older_paused_us: int
     """how long the older broker was paused between `from_us` and `to_us`"""
     older_cut_us: int
-    """how long the network separated the older broker from other nodes in this time"""
+    """how long the network separated the older broker from other nodes between `from_us` and
+    `to_us`"""
     older_last_commit_us: int | None
     """when the log acknowledged the older tenure's last commit; None if it had no commit"""
     newer_first_commit_us: int | None
@@ -139,7 +146,7 @@ class Owners:
     """number of partitions with two owners"""
     first_coordinator: tuple[str | None, int | None]
     """The broker that assigned the partitions to their first owners, and the leader epoch in which
-    it did so, as ("broker-0", 2). Each of them is None if the trace does not show it."""
+    it did so: ("broker-0", 2). The broker or the epoch is None if the trace does not show it."""
     first_consumers: tuple[str, ...]
     """the first owners"""
     second_coordinator: tuple[str | None, int | None]
@@ -149,15 +156,16 @@ class Owners:
     from_us: int
     """when the first of the partitions had two owners"""
     to_us: int | None
-    """when the last of them had one owner again; None if the run ended before"""
+    """when the last of the partitions had one owner again; None if the run ended before"""
     longest_us: int
-    """the time of the partition that had two owners for longest"""
+    """how long a partition had two owners at most"""
     records_both: int
-    """number of records that both a first and a second owner processed while both owned them"""
+    """number of records that a first and a second owner both processed while both owned their
+    partition"""
     healed_us: int | None
-    """When a fault was healed, so that a text can tell how long after the healing there still were
-    two owners. It is the last fault that was healed before `to_us`. If none was healed before, it
-    is the first one that was healed after `to_us`. None if no fault was healed at all."""
+    """When a fault was healed. With this moment, a text can tell how long after the healing there
+    still were two owners. It is the last such moment before `to_us`. If no fault was healed before
+    `to_us`, it is the first such moment after `to_us`. None if no fault was healed at all."""
     disturbed: bool = False
 
 
@@ -169,7 +177,7 @@ class GroupProcessing:
     records: int
     """number of records that members processed; a record that was processed twice counts twice"""
     repeated: int
-    """how many of `records` were a record that the group had already processed before"""
+    """how many of `records` the group had already processed before"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,8 +222,9 @@ _NO_NUMBER = -1
 def _stem_and_number(name: str) -> tuple[str, int]:
     """Split a name at the number at its end: `consumer-10` into `consumer-` and 10.
 
-    A name without such a number is returned whole, with _NO_NUMBER. So is a name whose number has
-    leading zeros, because `agent-007` split into `agent-` and 7 would be printed as `agent-7`.
+    A name without a number at its end is returned whole, with _NO_NUMBER. A name whose number has
+    leading zeros is also returned whole: `agent-007`, split into `agent-` and 7, would be printed
+    as `agent-7`.
     """
     stem = name.rstrip("0123456789")
     digits = name[len(stem) :]
@@ -226,7 +235,7 @@ def _stem_and_number(name: str) -> tuple[str, int]:
 
 
 def _numbers_by_stem(names: Iterable[str]) -> dict[str, list[int]]:
-    """Group names by what stands before their number; the numbers of a group are sorted.
+    """Return the sorted numbers of names that are alike except for their numbers.
 
     Example: `broker-1`, `consumer-2` and `consumer-0` give `{"broker-": [1], "consumer-": [0, 2]}`.
     """
@@ -244,12 +253,12 @@ def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
     """
     ranges: list[tuple[int, int]] = []
     for number in numbers:
-        if ranges:
-            first, last = ranges[-1]
-            if number == last + 1:
-                ranges[-1] = (first, number)
-                continue
-        ranges.append((number, number))
+        if ranges and number == ranges[-1][1] + 1:
+            # The number follows the last range, which is extended.
+            first, _ = ranges[-1]
+            ranges[-1] = (first, number)
+        else:
+            ranges.append((number, number))
     return ranges
 
 

@@ -4,8 +4,8 @@ Example: "two coordinators of readers (__consumer_offsets-3) from 20.001 s to 29
 The functions turn the structs of `figures`, `outcomes` and `felt` into such plain texts, without
 markup and line breaks. Moments in the texts are on the run's clock.
 
-A star stands behind a figure (MARK) if a machine of the lab was away by accident while it was
-measured. `disturbance_texts` is the footnote to the star.
+A star (MARK) stands behind a figure if a machine was away by accident while the figure was
+measured. `disturbance_texts` returns the footnote to the star.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,19 +33,20 @@ from protocol.causes import RebalanceCause
 from results_schema.results import OLD_EPOCH_ATTEMPTS, CheckOutcome, CheckReport
 
 _LONG_WAIT_US = 1_000_000
-"""Only if a member waited for its old coordinator for 1 s or longer, a sentence tells it."""
+"""Shortest wait for an old coordinator's answer that a sentence tells: 1 s."""
 _ORDINALS = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 """Ordinals in words. A greater ordinal is written with digits: `6th`, `7th`."""
 _REASONS_THAT_REMOVE = frozenset({RebalanceCause.SESSION_EXPIRY, RebalanceCause.LEAVE})
-"""Reasons of rebalances that are the removal of a member. The headline of such a rebalance, such as
+"""Reasons for which a rebalance removes a member. The headline of such a rebalance, for example
 "session expiry of consumer-a-0", already tells that this member was removed."""
 _MAX_ERRORS = 8
-"""How many errors of commits `errors_text` names. It adds up the commits of all others."""
+"""Maximum number of errors of commits that `errors_text` names. It adds up the commits with all
+other errors."""
 _PRINTED_IF_ZERO = frozenset(
     {"needless_rebalances", "gaps", "overlaps", "commits_acknowledged", OLD_EPOCH_ATTEMPTS}
 )
-"""Counts of checks that are also shown when they are 0, because "0 gaps" is good news. All other
-counts are left out then."""
+"""Counts of checks that are shown even if they are 0, because "0 gaps" is good news. All other
+counts are left out if they are 0."""
 
 
 CHAIN_HEADINGS: dict[Chain, str] = {
@@ -60,7 +61,7 @@ NOTHING_FELT = (
     "no partition was without an owner or waited, no record was processed again, and never more "
     "records waited than before the first fault"
 )
-"""Shown in the place of the table of felt figures if all of them are 0."""
+"""Text that stands in the place of the table of felt figures if all of them are 0."""
 FELT_IN_ALL = "over the whole run, per partition of data"
 """Caption of the table of felt figures, which are about the whole run and not about one fault."""
 GROUP_HEADINGS: dict[str, str] = {
@@ -80,7 +81,7 @@ def as_title(text: str) -> str:
 
 
 def disturbance_texts(summary: RunSummary) -> tuple[str, ...]:
-    """Return the footnote to MARK: when machines were away by accident; empty if none was."""
+    """Return the footnote to MARK: which machines were away by accident; () if none was."""
     if not summary.disturbances:
         return ()
     away = "; ".join(disturbance.sentence for disturbance in summary.disturbances)
@@ -151,9 +152,9 @@ def leaving_texts(fault: FaultSummary) -> Iterator[str]:
         yield f"the old coordinator itself told {members} of them that it still was theirs"
         return
 
-    # Without timed-out commits, members may have noticed late because they waited for an answer of
-    # the old coordinator. This is so if the longest wait was half of the longest time until a
-    # member noticed, or more.
+    # No commit timed out. But members may have noticed late because they waited for an answer of
+    # the old coordinator. It is assumed that they did if the longest wait took half (or more) of
+    # the longest time until a member noticed.
     notice, wait = fault.distribution("notice"), fault.distribution("longest wait")
     if notice is None or wait is None or notice.maximum is None or wait.maximum is None:
         return
@@ -232,7 +233,7 @@ def _changed_members(rebalances: Rebalances) -> Iterator[str]:
 
 
 def coordinators_statement(both: Coordinators) -> Statement:
-    """Tell that a group had two coordinators, for how long, and what each answered meanwhile.
+    """Tell that a group had two coordinators, for how long, and what each of them answered.
 
     The first of the particulars is about the older coordinator: "broker-0 in leader epoch 2: 12
     heartbeats answered, 6 commits acknowledged, cut off for 9.01 s of it, then unloaded".
@@ -264,9 +265,9 @@ def coordinators_statement(both: Coordinators) -> Statement:
 
 
 def _commits(tenure: OverlappingTenure, first_or_last: str, at_us: int | None) -> str:
-    """Return the number of commits of one leader epoch: "epoch 3 1,204, the last at 27.002 s".
+    """Return the number of commits of a coordinator: "epoch 3 1,204, the last at 27.002 s".
 
-    `first_or_last` is "the first" or "the last", and `at_us` is the moment of this commit.
+    `first_or_last` is "the first" or "the last", and `at_us` is the moment of that commit.
     """
     moment = "" if at_us is None else f", {first_or_last} at {moment_text(at_us)}"
     return f"epoch {tenure.leader_epoch} {tenure.commits_in_all:,}{moment}"
@@ -285,7 +286,7 @@ def owners_statement(both: Owners) -> Statement:
     """Tell that partitions had two owners at the same time, for how long, and who they were.
 
     The last of the particulars is about the records: "40 records processed by both meanwhile; over
-    1.204 s after the healing". The second half tells when it was over that there were two owners.
+    1.204 s after the healing". The second half tells when the time with two owners was over.
     """
     records = f"{counted(both.records_both, 'record')} processed by both meanwhile"
     if both.to_us is None:
@@ -396,10 +397,10 @@ def felt_text(group: str, felt: FeltGroup) -> str:
 def check_figures(check: CheckReport) -> list[str]:
     """Return what a check counted and measured, as texts such as "12 leader epochs".
 
-    - All figures in `check.seen` are returned: numbers of judged cases, and times, whose names end
-      in `_us`.
-    - Of those in `check.measured`, only the times are returned, whose names end in `_ms`. It also
-      has moments, which other parts of the output show.
+    - All figures in `check.seen` are returned. These are numbers of judged cases, and times, whose
+      names end in `_us`.
+    - Of the figures in `check.measured`, only the times are returned, whose names end in `_ms`. The
+      other figures are moments, which other parts of the output show.
 
     A figure that is 0 is returned only if it is in _PRINTED_IF_ZERO and the check judged something.
     """

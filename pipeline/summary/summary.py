@@ -1,13 +1,13 @@
 """Turns aggregates into one summary for each run.
 
 An aggregate is a small table about all analysed runs. `member_counts`, for example, tells for each
-run and fault how many members noticed the fault by which error. Spark (`spark_aggregates`) or plain
-Python (`trace_aggregates`) computes the aggregates. `summarize_runs` makes a `RunSummary` of each
-run from them. The command line prints it, and the report shows it.
+run and fault how many members noticed the fault by which error. The aggregates are computed with
+Spark (`spark_aggregates`) or in plain Python (`trace_aggregates`). From them, `summarize_runs`
+makes a RunSummary of each run. The command line prints the summary, and the report shows it.
 
-A machine of the lab can be lost or fall silent by accident while a run goes on (a disturbance). The
-figures of this time then show the accident, and not Kafka. So each figure is marked as disturbed
-here if a machine was away while it was measured.
+A machine can be lost or fall silent by accident while a run goes on (a disturbance). The figures of
+this time then show the accident, and not Kafka. So this module marks a figure as disturbed if a
+machine was away while the figure was measured.
 """
 
 from collections.abc import Mapping, Sequence
@@ -101,8 +101,9 @@ def _marked_felt(
 ) -> Felt | None:
     """Return the felt figures, marked as disturbed if a machine was away in their time.
 
-    They cover the time from the moment at which the groups had all their members and partitions
-    (`steady_us`) to the end of the run. In a run that never came so far, they cover the whole run.
+    Felt figures cover the time from the moment at which the groups had all their members and
+    partitions (`steady_us`) to the end of the run. In a run in which this moment never came, they
+    cover the whole run.
     """
     if felt is None or run_row is None:
         return felt
@@ -123,8 +124,9 @@ def _faults_by_run(
     moved_by_fault = {
         (row["run"], row["fault"]): row["moved"] for row in aggregates["moved_partitions"]
     }
-    # A row of this aggregate counts the members that noticed a fault in the same way: 4 members by
-    # NOT_COORDINATOR, for example, and in the next row 2 members by REQUEST_TIMED_OUT.
+    # Each row of this aggregate counts members that noticed a fault in the same way. For example,
+    # one row is about 4 members that noticed it by NOT_COORDINATOR, and the next row is about 2
+    # members that noticed it by REQUEST_TIMED_OUT.
     member_counts_by_fault: dict[FaultKey, list[AggregateRow]] = {}
     for row in aggregates["member_counts"]:
         member_counts_by_fault.setdefault((row["run"], row["fault"]), []).append(row)
@@ -185,7 +187,7 @@ def _members_by_cause(member_counts: Sequence[AggregateRow]) -> tuple[tuple[str,
 
 
 def _most_members_first(cause_and_members: tuple[str, int]) -> tuple[int, str]:
-    """Return a sort key. Causes with the same number of members are sorted by name."""
+    """Return a sort key: the greatest number of members is first, then causes are in name order."""
     cause, members = cause_and_members
     return -members, cause
 
@@ -209,9 +211,9 @@ def _members_by_timeouts(member_counts: Sequence[AggregateRow]) -> tuple[tuple[i
 def _marked_rebalances(rebalances: Rebalances, disturbances: Sequence[Disturbance]) -> Rebalances:
     """Return the rebalances, marked as disturbed if a machine was away while they went on."""
     until_us = None
-    if rebalances.longest_us is not None:  # None if none of them came to its end
-        # The last rebalance began at `last_us`. Its own length is not known here, but it is not
-        # more than that of the longest one.
+    if rebalances.longest_us is not None:  # None if no rebalance came to its end
+        # The last rebalance began at `last_us`. Its length is not known here, but the longest
+        # rebalance is at least as long.
         until_us = rebalances.last_us + rebalances.longest_us
     disturbed = is_disturbed(disturbances, rebalances.first_us, until_us)
     return replace(rebalances, disturbed=disturbed)
@@ -226,8 +228,8 @@ def _measures_by_fault(
     measured_by_two_clocks = {measure.name for measure in MEASURES if measure.across_nodes}
     by_fault: dict[FaultKey, dict[str, Distribution]] = {}
     for row in figures:
-        # The clocks of two nodes can differ. A time that begins and ends on the same clock has no
-        # such error.
+        # The clocks of two nodes can differ, so a time that they measured together has an error. A
+        # time that begins and ends on the same clock has no such error.
         bound_us = 0
         if row["measure"] in measured_by_two_clocks:
             bound_us = clock_errors_us[row["run"]]
@@ -240,8 +242,8 @@ def _measures_by_fault(
 def _distribution(row: AggregateRow, bound_us: int, *, disturbed: bool) -> Distribution:
     """Return the measure of one row.
 
-    `bound_us` is how far the clocks were apart that measured it. A percentile for which there are
-    too few samples is None in the row, and is left out.
+    `bound_us` is how far the clocks that measured the values were apart. A percentile for which
+    there are too few samples is None in the row, and is left out.
     """
     percentiles = {percent: row[f"p{percent}"] for percent in PERCENTS}
     return Distribution(

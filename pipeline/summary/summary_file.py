@@ -1,9 +1,9 @@
 """The file `tables/summary.json` of a run. With this file, commands show figures without Spark.
 
 An analysis with Spark takes a while, so its tables and its summary are kept in the run's directory.
-They can become outdated: by a new version of coordlab that computes other tables, or by a run that
-has written more events since. The file therefore also says by which version the tables were made,
-and from which event files. `is_current` compares this with the present.
+They are outdated if a new version of coordlab computes other tables, or if the run has written more
+events since. The file therefore also says which version made the tables, and from which event
+files. `is_current` compares this with the present version and files.
 """
 
 from dataclasses import dataclass, replace
@@ -23,9 +23,9 @@ TABLES_VERSION = 7
 class _MadeFrom:
     """How the tables of a run were made.
 
-    - `event_files`: the files in the folder `events`, each with its number of rows, which is None
-      for an unreadable file. The number tells whether a file has changed. The file's modification
-      time would not, because a copy of the run's directory has other times.
+    - `event_files`: the number of rows of each file in the folder `events`, by the file's name;
+      None for an unreadable file. The number tells whether a file has changed. The modification
+      time of the file would not do, because a copy of the run's directory has other times.
     - `tables`: names of the tables.
     """
 
@@ -49,8 +49,8 @@ def summary_path(directory: Path) -> Path:
 def write_summary(summary: RunSummary) -> None:
     """Write a summary into its run's directory.
 
-    The tables must have been written before, because `is_current` takes the file as the proof that
-    they are complete.
+    The tables must have been written before, because `is_current` takes this file as the proof that
+    the tables are complete.
     """
     path = summary_path(summary.directory)
     path.parent.mkdir(exist_ok=True)
@@ -59,18 +59,19 @@ def write_summary(summary: RunSummary) -> None:
         event_files=_event_files(summary.directory),
         tables=tuple(sorted(entry.name for entry in path.parent.iterdir() if entry.is_dir())),
     )
-    # msgspec calls the hook for types that it cannot write itself. Here this is only Path.
+    # msgspec calls `enc_hook` for types that it cannot write itself. In a summary, only Path is
+    # such a type, and `str` makes a text of it.
     document = msgspec.to_builtins(summary, enc_hook=str)
     document["made_from"] = msgspec.to_builtins(made_from)
-    # Another process may read the file at any time. `replace` happens in one step, so that this
-    # process sees the whole file or none.
+    # Another process may read the file at any time. `replace` happens in one step, so the other
+    # process sees the old file or the new file, and never a part.
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
     temporary.replace(path)
 
 
 def read_summary(directory: Path) -> RunSummary | None:
-    """Return the summary of the run in `directory`; None if there is none of TABLES_VERSION.
+    """Return the summary of the run in `directory`; None if it has no summary of TABLES_VERSION.
 
     The run may have been moved since its summary was written. So the field `directory` of the
     returned summary is the argument, and not what the file says.
@@ -100,7 +101,7 @@ def decode_summary(content: bytes) -> RunSummary:
 def is_current(directory: Path) -> bool:
     """Return whether the tables of a run can be used as they are, so that it needs no new analysis.
 
-    They can if all of them exist, if they have TABLES_VERSION, and if they were made from the same
+    This is so if all tables exist, if they have TABLES_VERSION, and if they were made from the same
     event files that the run has now.
     """
     made_from = _made_from(directory)
@@ -114,7 +115,7 @@ def is_current(directory: Path) -> bool:
 def drop_summary(directory: Path) -> None:
     """Remove the summary of a run whose tables are about to be replaced.
 
-    So nobody takes the tables to be complete while only some of them are new.
+    Without a summary, nobody takes the tables to be complete while only some of them are new.
     """
     summary_path(directory).unlink(missing_ok=True)
 

@@ -2,8 +2,8 @@
 
 An aggregate is a small table from which the summary of a run is made, such as the number of records
 that each group processed. `spark_aggregates` computes the same aggregates with Spark, for many runs
-at once. `summary` makes summaries from either. Each function here takes the trace of a run, and
-returns the rows of one aggregate.
+at once. The module `summary` makes summaries from the aggregates of both modules. Each function
+that AGGREGATES lists takes the trace of a run, and returns the rows of one aggregate.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -46,10 +46,12 @@ def _moved_partitions(trace: Trace) -> list[TableRow]:
 def _member_counts(trace: Trace) -> list[TableRow]:
     """Count the members that noticed a fault in the same way.
 
-    A member notices a fault when it gives its coordinator up. Two members did this in the same way
-    if they had the same reason, and the same number of their commits had timed out before. For
-    example, 4 members gave the coordinator up by NOT_COORDINATOR after 0 timed-out commits, and
-    `kept_id` says that 3 of these 4 kept their member id.
+    A member notices a fault when it gives its coordinator up. Two members noticed it in the same
+    way if they had the same reason, and if the same number of their commits had timed out before.
+
+    For example, a row is about the 4 members that gave the coordinator up by NOT_COORDINATOR after
+    0 timed-out commits. In this row, a `kept_id` of 3 says that 3 of the 4 members kept their
+    member id.
     """
     counts_by_way: dict[tuple[object, ...], TableRow] = {}
     for row in client_phases_of(trace):
@@ -64,8 +66,8 @@ def _member_counts(trace: Trace) -> list[TableRow]:
 
         kept_id = _is_kept(row["member_id"], row["member_id_after"])
         kept_generation = _is_kept(row["generation"], row["generation_after"])
-        # The member asked the old coordinator for its coordinator, and the old one named itself.
-        # `self_answers` is None for a member that did not give its coordinator up.
+        # The member asked the old coordinator for its coordinator, and the old coordinator named
+        # itself. `self_answers` is None for a member that did not give its coordinator up.
         told_by_old = row["self_answers"] is not None and row["self_answers"] > 0
 
         counts["members"] += 1
@@ -88,8 +90,8 @@ def _rebalances_by_kind(trace: Trace) -> list[TableRow]:
     after_faults = [row for row in rebalances_of(trace) if row["fault"] is not None]
     aggregates = []
     for kind, same_kind in _grouped(after_faults, *_KIND).items():
-        # Few rebalances get a row each. They are told apart by the moment at which they began, so
-        # two that began at the same moment share a row.
+        # If there are few rebalances, each gets a row. They are told apart by the moment at which
+        # they began, so two rebalances that began at the same moment share a row.
         are_few = len(same_kind) <= ONE_BY_ONE_MAX
         rows_together = _grouped(same_kind, "started_us").values() if are_few else [same_kind]
         for rows in rows_together:
@@ -118,7 +120,7 @@ def _rebalances_by_kind(trace: Trace) -> list[TableRow]:
 def _coordinator_pairs(trace: Trace) -> list[TableRow]:
     """Return a row for each time in which groups had two coordinators.
 
-    Two brokers can also lead an offsets partition that stores no group. That does not count.
+    Two brokers can also lead an offsets partition that stores no group. Such a time does not count.
     """
     return [row for row in tenure_overlaps_of(trace) if row["groups"]]
 
@@ -151,7 +153,7 @@ def _owner_sets(trace: Trace) -> list[TableRow]:
 
 
 def _processed(trace: Trace) -> list[TableRow]:
-    """Count the records that each group processed, and those that it had processed before."""
+    """Count the records that each group processed, and how many of them it processed again."""
     return [
         {
             "group": group,
@@ -163,7 +165,7 @@ def _processed(trace: Trace) -> list[TableRow]:
 
 
 def _commit_errors(trace: Trace) -> list[TableRow]:
-    """Count the commits that failed with each error after the first fault, and their members."""
+    """Count the commits that failed with each error after the first fault, and who sent them."""
     failed = [
         row for row in commits_of(trace) if row["fault"] is not None and row["error"] != "NONE"
     ]
@@ -211,8 +213,8 @@ def _felt_spreads(trace: Trace) -> list[TableRow]:
 def _nearest_rank(values: Sequence[int], percent: int) -> int | None:
     """Return a percentile of sorted values; None if there are too few values for it.
 
-    It is always one of the values. Of 12 values, for example, the 90th percentile is the 11th one,
-    because 90 % of 12 are 10.8, which is rounded up.
+    A percentile is always one of the values (nearest rank). Of 12 values, for example, the 90th
+    percentile is the 11th value, because 90 % of 12 is 10.8, which is rounded up.
     """
     if len(values) < samples_needed(percent):
         return None
@@ -234,7 +236,8 @@ AGGREGATES: dict[str, Callable[[Trace], list[TableRow]]] = {
     "felt_spreads": _felt_spreads,
     "felt_counts": felt_groups_of,
 }
-"""The function that computes each aggregate. The aggregates of Spark have the same names.
+"""The function that computes each aggregate, by the name of the aggregate. The aggregates of Spark
+have the same names.
 """
 
 
@@ -242,7 +245,7 @@ _Values = tuple[Any, ...]  # a value of each column; its type depends on the col
 
 
 def _grouped(rows: Iterable[TableRow], *columns: str) -> dict[_Values, list[TableRow]]:
-    """Group rows by their values of `columns`; each group stands where its first row stood."""
+    """Group rows by their values of `columns`. The groups are in the order of their first rows."""
     groups: dict[_Values, list[TableRow]] = {}
     for row in rows:
         groups.setdefault(tuple(row[column] for column in columns), []).append(row)

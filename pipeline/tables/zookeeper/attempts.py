@@ -1,11 +1,11 @@
 """The table `zookeeper_attempts`: how did consumers on ZooKeeper try to get their partitions?
 
-Such a consumer has no coordinator, and rebalances by itself, in one or more attempts. An attempt
-has four steps:
+Such a consumer has no coordinator, and rebalances by itself, in one or more attempts. In an
+attempt, the consumer does four things:
 
 1. It gives its partitions up.
-2. It reads a *view*: which members has its group now?
-3. It computes its *plan*: its own share of the partitions.
+2. It reads a *view*: the list of the members that its group has now.
+3. It computes a *plan*: its own share of the partitions.
 4. It claims each partition of the plan. A claim conflicts while another member still owns the
    partition.
 """
@@ -57,7 +57,7 @@ def zookeeper_attempts(events: DataFrame) -> DataFrame:
       ended the attempt;
     - `gave_up`: if the attempt was the last one of a failed rebalance, what the consumer was doing
       when it threw ConsumerRebalanceFailedException: `starting`, `running` or `new session`. Only
-      in the first case does the program that uses the consumer get the exception.
+      while the consumer is starting does the program that uses it get the exception.
 
     Nulls: `view_us`, `view`, `plan` if the attempt ended before the view; `ended_us`, `outcome` if
     the attempt never ended; `exception` without an exception; `gave_up` if the consumer did not
@@ -95,8 +95,8 @@ def zookeeper_attempts(events: DataFrame) -> DataFrame:
 def _numbered(events: DataFrame) -> DataFrame:
     """Return the rows of consumers, each with the number of the last attempt that began (`number`).
 
-    A consumer also writes rows after the end of an attempt. `is_within` is true for the rows of the
-    attempt itself, up to its end.
+    A consumer also writes rows between two attempts. `is_within` is true for the rows from the
+    beginning of an attempt to its end, and false for the rows after the end.
     """
     in_order = Window.partitionBy(*_LIFE).orderBy("seq")
     starts = F.when(_is(TraceKind.ZOOKEEPER_ATTEMPT_STARTED), True)
@@ -123,7 +123,7 @@ def _numbered(events: DataFrame) -> DataFrame:
             TraceKind.ZOOKEEPER_GAVE_UP,
             *_STEPS,
         )
-        # `F.count` counts rows that are not null.
+        # `F.count` counts the values that are not null.
         .withColumn("number", F.count(starts).over(so_far))
         # An attempt still goes on if more attempts have started than ended.
         .withColumn("is_within", F.col("number") > F.count(ends).over(before))
@@ -133,7 +133,7 @@ def _numbered(events: DataFrame) -> DataFrame:
 
 
 def _steps(numbered: DataFrame) -> DataFrame:
-    """One row per attempt of which more than the beginning is known: what came of its steps."""
+    """One row per attempt that has a row after its beginning, with the results of its steps."""
     is_view, is_end = _is(TraceKind.ZOOKEEPER_VIEW), _is(TraceKind.ZOOKEEPER_ATTEMPT_ENDED)
     is_conflict = _is(TraceKind.ZOOKEEPER_CLAIM_CONFLICT)
     gives_up_partitions = F.col("kind").isin([kind.value for kind in _GIVEN_UP])
@@ -149,8 +149,8 @@ def _steps(numbered: DataFrame) -> DataFrame:
         F.max(F.when(is_end, F.col("decoded.done"))).alias("done"),
         F.max(F.when(is_end, F.col("cause_text"))).alias("exception"),
     )
-    # The order of the conditions matters. Without any broker, an attempt is done although it read
-    # no view. And an attempt that an exception ended can have had conflicts before.
+    # The order of the conditions matters. If there is no broker, an attempt is `done` without a
+    # view. And an attempt that an exception ended may have had conflicts before.
     has_no_view = F.col("view_us").isNull()
     outcome = (
         F.when(F.col("ended_us").isNull(), None)

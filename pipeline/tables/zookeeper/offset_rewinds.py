@@ -21,11 +21,10 @@ partition.
 def offset_rewinds(
     events: DataFrame, zookeeper_txns: DataFrame, member_names: DataFrame
 ) -> DataFrame:
-    """List the commits whose offset is lower than that of the commit before it.
+    """List the commits whose offset is lower than the offset of the previous commit.
 
-    This is the commit before it of the same group and partition to the same store. Commits to Kafka
-    and to ZooKeeper are not compared with one another, because a group on ZooKeeper can commit to
-    both.
+    The previous commit is that of the same group and partition to the same store. Commits to Kafka
+    are not compared with commits to ZooKeeper, because a group on ZooKeeper can commit to both.
     `events` has one row per event, `zookeeper_txns` one row per transaction of ZooKeeper, and
     `member_names` one row per member id. Output grain: one row per run, group, partition, store and
     commit that set the offset back.
@@ -38,8 +37,8 @@ def offset_rewinds(
     - `records`: the number of records between the two offsets, which a new owner of the partition
       would read again.
 
-    Nulls: `consumer` if the commit names no member. This is so if an administrator made it, or if a
-    group on ZooKeeper stored it in Kafka.
+    Nulls: `consumer` if the commit names no member: an administrator made the commit, or a consumer
+    on ZooKeeper made it and stored it in Kafka.
     """
     commits = _in_kafka(events, member_names).unionByName(_in_zookeeper(events, zookeeper_txns))
     in_order = Window.partitionBy("run", "group", "partition", "store").orderBy("commit_order")
@@ -99,8 +98,8 @@ def _in_zookeeper(events: DataFrame, txns: DataFrame) -> DataFrame:
             group.alias("group"),
             F.concat_ws("-", topic, index).alias("partition"),
             F.lit("zookeeper").alias("store"),
-            # Transactions are ordered by their number, the zxid. The struct has the same fields as
-            # in `_in_kafka`, so that the two can be in one column.
+            # Transactions are ordered by their number, the zxid. It stands in the first field. The
+            # struct must have the same fields as in `_in_kafka`, because both are in one column.
             F.struct(
                 F.col("zxid").alias("time_us"),
                 F.lit("").alias("node"),

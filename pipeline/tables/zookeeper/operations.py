@@ -1,6 +1,6 @@
 """The table `zookeeper_operations`: how many requests did each client send to ZooKeeper, and when?
 
-The report compares them with the requests of groups that have a coordinator
+The report compares these requests with the requests of groups that have a coordinator
 (`coordinator_requests`).
 """
 
@@ -20,7 +20,7 @@ WRITES = (Api.CREATE, Api.DELETE, Api.SET_DATA)
 OF_SESSIONS = (Api.CONNECT, Api.CLOSE_SESSION, Api.PING, Api.SET_WATCHES)
 """APIs about the client's session, which is its lasting connection to ZooKeeper."""
 _EFFECTS = {"read": READS, "write": WRITES, "session": OF_SESSIONS}
-"""The values of the column `effect`, and the APIs that have them."""
+"""The values of the column `effect`; after each, the APIs whose requests have this value."""
 
 
 def zookeeper_operations(all_events: DataFrame, zookeeper_consumers: DataFrame) -> DataFrame:

@@ -1,10 +1,11 @@
 """The table `zookeeper_sessions`: when did each session begin and end, and who knew it when?
 
-A session is a client's lasting connection to ZooKeeper's servers (the ensemble). A member of a
-group is registered by a znode (a node of the tree that the servers store) which is ephemeral: it is
-deleted when the session of its creator ends. If a client is silent for too long, the leader of the
-ensemble expires its session. The client itself learns of this only later, so both sides are in the
-table.
+A session is a client's lasting connection to ZooKeeper's servers (the ensemble). The servers store
+a tree, whose nodes are called znodes. A consumer registers itself as a member of its group with an
+ephemeral znode, which is deleted when the session of its creator ends. If a client is silent for
+too long, the leader of the ensemble expires the client's session. The client learns of this only
+later. So the table has both moments: when the leader expired a session, and when the client learned
+of it.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -24,8 +25,8 @@ def zookeeper_sessions(
     `zookeeper_consumers` one row per consumer. Output grain: one row per run and session that the
     ensemble opened.
     Columns:
-    - `run`, `session` as ZooKeeper prints it; `group`, `consumer` (the client's node),
-      `incarnation` of the session's client;
+    - `run`; `session`: the session's number as ZooKeeper prints it; `group`, `consumer` (the node)
+      and `incarnation` of the session's client;
     - `opened_us`: when the first server applied the opening;
     - `connected_us`: when the client got the answer to the opening;
     - `silent_us`: when the leader expired the session, because its client had been silent for too
@@ -35,9 +36,9 @@ def zookeeper_sessions(
     - `learned_us`: when the client learned that its session had expired;
     - `end`: `expired`, or `closed` by the client;
     - `connections`, `servers`: how often the client connected, and to which servers;
-      `disconnections`: how often it noticed that it had lost the connection;
+      `disconnections`: how often the client noticed that it had lost the connection;
     - `created`, `deleted`: how many znodes the session created and deleted; `deleted_of_others`:
-      how many of the deleted ones were ephemeral znodes of another session.
+      how many of the deleted znodes were ephemeral znodes of another session.
 
     Moments are microseconds on the run's clock.
     Nulls: `consumer`, `incarnation`, `connected_us` if the client never got the answer; `group` if
@@ -119,8 +120,8 @@ def _expirations(events: DataFrame) -> DataFrame:
 
 def _writes(txns: DataFrame) -> DataFrame:
     """One row per session that created or deleted a znode: how many it created and deleted."""
-    # `before` is the create or delete before it of the same path. Before a delete this is the
-    # creation of the znode, because ZooKeeper refuses to delete a znode that does not exist.
+    # `before` is the previous create or delete of the same path. For a delete, this is the creation
+    # of the deleted znode, because ZooKeeper refuses to delete a znode that does not exist.
     of_path = Window.partitionBy("run", "path").orderBy("zxid")
     of_another = F.col("before.ephemeral") & (F.col("before.session") != F.col("session"))
     deletes = F.col("op") == "delete"

@@ -24,8 +24,8 @@ def zookeeper_watches(
     `zookeeper_consumers` one row per consumer. Output grain: one row per run and event of a watch
     that a server sent to a client.
     Columns:
-    - `run`, `server`, `incarnation` of the server, `group`, `consumer` (the client's node);
-    - `type` as ZooKeeper names it, `path` that was watched;
+    - `run`, `server`, `incarnation` (of the server), `group`, `consumer` (the client's node);
+    - `type`: ZooKeeper's name for the type of the event; `path`: the watched path;
     - `zxid`: the transaction that caused the event, which is the last one that the server had
       applied;
     - `changed_us`: when the first server applied this transaction;
@@ -70,7 +70,7 @@ def _with_attempts(events: DataFrame) -> DataFrame:
         .withColumn("consumer", F.when(fires, F.col("peer")).otherwise(F.col("node")))
         .withColumn(
             "attempt_us",
-            # From 0 on: an attempt in the same microsecond as the event counts, too.
+            # The range begins at 0, so an attempt in the same microsecond as the event counts, too.
             F.min(attempted_us).over(from_here.rangeBetween(0, Window.unboundedFollowing)),
         )
         .where(fires)
