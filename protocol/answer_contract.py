@@ -1,11 +1,12 @@
 """Checks that an answer fits its request.
 
-In a run in virtual time every answer of every node is checked. A violation shows a bug of this
-project's nodes, not of Kafka. There are two rules:
-1. An answer names each topic, partition, group or key of its request, and no other.
-2. An answer without an error carries values that a client can use.
+In a run in virtual time, every answer of every node is checked. A violation shows a bug of the
+lab's own nodes, not of Kafka. There are two rules:
+1. An answer is about each topic, partition, group or key that its request names, and no other.
+2. An answer without an error has values that a client can use. For example, a member that has
+   joined gets an id.
 
-Both rules follow from Kafka's message definitions, so the checks need no state of any node.
+The checks look only at the two messages, and at no node.
 
 Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`, and the clients' use of them.
 """
@@ -73,16 +74,16 @@ _INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 """Source: Kafka `Topic.isInternal`."""
 
 _SHOWN_CHARACTERS = 600
-"""Maximum number of characters of a message that a violation shows. A message with records can be
-much longer."""
+"""A violation shows at most this many characters of a message, because a message with records can
+be very long."""
 
 _Path = tuple[str | None, ...]
-"""Path to the names in a message. It consists of pairs: a list, and the field of each item of the
-list that is the item's name. The list of the next pair is a field of each item.
+"""Where a message has the names that its answer must repeat.
 
-Example: `("topics", "name", "partitions", "partition_index")` means that each item of `topics` has
-a `name` and a list `partitions`, each item of which has a `partition_index`. None instead of the
-field means that the items of the list are names themselves.
+Example: `("topics", "name", "partitions", "partition_index")` means that each item of the list
+`topics` has a `name`, and a list `partitions`, each item of which has a `partition_index`. Each
+pair is a list and the field that names its items. None instead of a field means that the items are
+names themselves.
 """
 
 _TOPICS: _Path = ("topics", "name", "partitions", "partition_index")
@@ -146,7 +147,7 @@ def check_answer(request: AnyRequest, response: AnyResponse) -> None:
         _check_names(request, response, *paths)
     check = _CHECKS.get(type(request))
     if check is not None:
-        # The first problem is raised; the others are not computed.
+        # The first problem is raised, and the others are not looked for.
         for problem in check(request, response):
             raise _violation(request, response, problem)
 
@@ -154,9 +155,9 @@ def check_answer(request: AnyRequest, response: AnyResponse) -> None:
 def _check_names(
     request: AnyRequest, response: AnyResponse, request_path: _Path, response_path: _Path
 ) -> None:
-    """Check that the answer has each name as often as the request has it, and no other name."""
+    """Check that the answer has each name as often as the request, and no other name."""
     names, answers = _names(request, request_path), _names(response, response_path)
-    # Usually the order is the same. Comparing the lists is much cheaper than counting names.
+    # Usually even the order is the same. To compare the lists is much faster than to count names.
     if names == answers:
         return
     requested, answered = Counter(names), Counter(answers)
@@ -211,8 +212,8 @@ def _produced(request: ProduceRequest, response: ProduceResponse) -> Iterator[st
 def _fetched(request: FetchRequest, response: FetchResponse) -> Iterator[str]:
     """Yield the problems of each fetched partition.
 
-    The first batch of the whole answer may be larger than the limits of bytes. Otherwise a fetcher
-    would never get past a large batch (KIP-74). All further batches must keep the limits.
+    The batches must not be larger than the limits that the request sets. Only the first batch of
+    the whole answer may be, because otherwise a client would never get past a large batch (KIP-74).
     """
     requested: dict[tuple[str, int], FetchPartition] | None = None
     is_consumer = request.replica_id == _CONSUMER
@@ -220,8 +221,8 @@ def _fetched(request: FetchRequest, response: FetchResponse) -> Iterator[str]:
     for topic_index, answered in enumerate(response.responses):
         in_order = _requested_at(request, topic_index, answered)
         for index, data in enumerate(answered.partitions):
-            # An answer nearly always has the order of the request. A dict of the requested
-            # partitions is built only if the order differs.
+            # An answer nearly always has the order of the request, and the partition is found at
+            # the same place. Only if the order differs is a dict of all partitions built.
             partition = in_order[index] if index < len(in_order) else None
             if partition is None or partition.partition != data.partition_index:
                 if requested is None:
@@ -230,8 +231,8 @@ def _fetched(request: FetchRequest, response: FetchResponse) -> Iterator[str]:
             if partition is None:
                 yield f"{answered.topic}-{data.partition_index} was not requested"
                 continue
-            # `_read` is called only if it can find a problem. In a partition without records, only
-            # the high watermark can be wrong.
+            # To save time, `_read` is called only if it can find a problem. If there are no
+            # records, only the high watermark can be wrong.
             if data.error_code is ErrorCode.NONE and (data.records or data.high_watermark < 0):
                 for problem in _read(partition, data, is_consumer=is_consumer):
                     yield f"{answered.topic}-{data.partition_index}: {problem}"
@@ -240,7 +241,7 @@ def _fetched(request: FetchRequest, response: FetchResponse) -> Iterator[str]:
                 for batch in data.records[1:]:
                     size_in_bytes += batch.size_in_bytes
                 limit = min(partition.partition_max_bytes, request.max_bytes - bytes_before)
-                # The answer may be too large only if it consists of one batch so far.
+                # A first batch alone may be too large. Any other must not.
                 if size_in_bytes > limit and (bytes_before or len(data.records) > 1):
                     yield (
                         f"{answered.topic}-{data.partition_index}: expected at most {limit} bytes, "
@@ -275,13 +276,13 @@ def _read(asked: FetchPartition, data: PartitionData, *, is_consumer: bool) -> I
     if data.diverging_epoch is not None:
         if data.records:
             yield "records come with the epoch at which the logs diverge"
-        return  # the follower only truncates its log, and ignores the high watermark
+        return  # the follower truncates its log, and ignores everything else
     if data.high_watermark < 0:
         yield f"the high watermark is {data.high_watermark}"
     next_offset = asked.fetch_offset
     for batch in data.records:
-        # A gap before the batch is no problem, because the log cleaner removes whole batches. But
-        # the batch must not end at or before the wanted offset: the reader has its records already.
+        # There may be a gap before the batch, because a compaction may have removed batches. But
+        # the batch must not end before the wanted offset: the reader has these records already.
         if batch.next_offset <= next_offset:
             yield f"expected records from {next_offset}, got {batch.base_offset} on"
         next_offset = batch.next_offset
@@ -340,21 +341,21 @@ def _isr_altered(request: AlterPartitionRequest, response: AlterPartitionRespons
             place = f"{answered.topic_name}-{data.partition_index}"
             if data.error_code is not ErrorCode.NONE:
                 continue
-            # The change raises the epoch by 1. If the proposed ISR is stored already, the epoch
-            # stays.
+            # A change raises the epoch by 1. If the controller has the proposed ISR already, it
+            # changes nothing, and the epoch stays.
             if data.partition_epoch < proposed.partition_epoch:
                 yield (
                     f"the epoch of {place} falls from {proposed.partition_epoch} to "
                     f"{data.partition_epoch}"
                 )
-            # If the epoch has risen by more than 1, there was another change, which the leader did
-            # not know when it made the proposal. Then the controller must refuse the proposal.
+            # If the epoch has risen by more than 1, the partition has changed in another way, too,
+            # and the leader did not know it. Then the controller must refuse the proposal.
             if data.partition_epoch > proposed.partition_epoch + 1:
                 yield (
                     f"the ISR of {place} was proposed for epoch {proposed.partition_epoch}, and is "
                     f"stored in {data.partition_epoch}"
                 )
-            # A change of the ISR keeps the leader epoch, and keeps at least the leader in the ISR.
+            # A change of the ISR does not change the leader epoch, and leaves at least the leader.
             if data.leader_epoch != proposed.leader_epoch or not data.isr:
                 yield f"{place} has ISR {data.isr} in epoch {data.leader_epoch} by a change of ISR"
 

@@ -1,10 +1,11 @@
 """Kafka's APIs, one row each: API key, versions, messages, and the error fields of the answer.
 
-An API is a kind of request with its answer, such as JoinGroup. To add an API: write its two
-messages in `protocol/messages`, a row of `Api`, and a line in each of the unions below. With the
-unions, mypy finds every `match` that lacks a message. All other code that depends on an API reads
-the properties of the API in its row. Such code encodes messages, records them in the trace (the
-recording of a run), or lets a fault delay them.
+An API is a kind of request with its answer, such as JoinGroup. Its row says all that general code
+must know about it: how to encode its messages, how to show them in the trace (the recording of a
+run), by which name a fault chooses them. So this code need not be changed for a new API.
+
+To add an API, write its two messages in `protocol/messages`, a row of `Api`, and a line in each of
+the unions below. Because of the unions, mypy finds every `match` that lacks a message.
 """
 
 from collections.abc import Callable
@@ -31,16 +32,17 @@ from protocol.messages import (
 from protocol.wire import message_schemas, transaction_schemas
 from protocol.wire.fields import ApiSchema
 
-# Paths of the error fields of several answers: `a.b` is the field `b` of each item of the list `a`.
+# Where several answers have their error fields. The path `a.b` means the field `b` of each item of
+# the list `a`.
 _PER_PARTITION = ("topics.partitions.error_code",)
 _WHOLE_AND_PER_PARTITION = ("error_code", *_PER_PARTITION)
 
 
 class RequestSubject(NamedTuple):
-    """Paths of a request's group id, member id and generation, for the trace.
+    """Where a request has its group id, its member id and its generation, which the trace shows.
 
-    A path may lead through a list. It then means the first item of the list. None means that the
-    request has no such field.
+    For example, "members.member_id" is the field `member_id` of the first item of the list
+    `members`. None means that the request has no such field.
     """
 
     group: str
@@ -54,10 +56,11 @@ _MEMBER = RequestSubject("group_id", "member_id", "generation_id")
 class _Row(NamedTuple):
     """The properties of an API.
 
-    versions: the oldest and the newest version in use; without a `schema` there is only one.
-    errors: paths of the answer's fields with an ErrorCode; a path may lead through lists. The trace
-        names the first error in this order.
-    subject: None if the trace shows no group for the API.
+    key: Kafka's number of the API.
+    versions: the oldest and the newest version in use. They are equal if there is no `schema`.
+    errors: where the answer has its error codes, such as "topics.partitions.error_code". The trace
+        shows the first error that is found, in this order.
+    subject: where the request has its group and member; None if the trace does not show them.
     schema: Kafka's fields by version; None if only the newest version is in use.
     """
 
@@ -342,10 +345,10 @@ class Api(IntEnum):
         schema=message_schemas.CONSUMER_GROUP_HEARTBEAT,
     )
 
-    # ZooKeeper's requests have as key their OpCode plus 10,000 (two OpCodes are negative); packets
-    # between its servers have their packet type plus 20,000. Messages of both protocols travel in
-    # the same frames as Kafka's, and link faults are chosen by API. So no two protocols may share a
-    # number. The answers between ZooKeeper's servers have no error fields: `errors` is empty.
+    # ZooKeeper's messages are sent in the same frames as Kafka's, so no two of them may have the
+    # same number. The key of a client's request is its OpCode plus 10,000 (two OpCodes are
+    # negative). The key of a packet between servers is its packet type plus 20,000. The answers
+    # between servers have no error fields.
     CONNECT = _Row(9_990, (0, 0), zookeeper.ConnectRequest, zookeeper.ConnectResponse)
     CLOSE_SESSION = _Row(
         9_989, (0, 0), zookeeper.CloseSessionRequest, zookeeper.CloseSessionResponse
@@ -505,20 +508,20 @@ _FirstError = Callable[[object], ErrorCode]
 
 
 def error_of(response: AnyResponse) -> str:
-    """Return the name of a response's first error for the trace, "NONE" without an error."""
+    """Return the name of the first error in a response, "NONE" if it has no error."""
     error = _FIRST_ERRORS[type(response)](response)
     return _NO_ERROR if error is _NONE else error.name
 
 
 def _first_error_at(*path: str) -> _FirstError:
-    """Return a function that reads the first error at one path, or NONE."""
-    # Each API gets a function of its own, built once at import, because splitting the path anew for
-    # every answer would be one of the larger costs of tracing.
+    """Return a function that finds the first error at a path in an answer, or NONE."""
+    # The function is built once for each API, because to split the path anew for every answer would
+    # be one of the larger costs of tracing.
     head: Callable[[object], ErrorCode] = attrgetter(path[0])
     if len(path) == 1:
         return head
-    # All parts of a path except the last lead to a list. This attrgetter equals `head`, but has
-    # another type for mypy.
+    # The first part of the path leads to a list, the others into its items. This attrgetter does
+    # the same as `head`, but has another type for mypy.
     items_of: Callable[[object], tuple[object, ...]] = attrgetter(path[0])
     error_of_item = _first_error_at(*path[1:])
 
@@ -533,7 +536,7 @@ def _first_error_at(*path: str) -> _FirstError:
 
 
 def _first_error(paths: tuple[str, ...]) -> _FirstError:
-    """Return a function that reads the first error of an answer, path by path."""
+    """Return a function that finds the first error at several paths in an answer, or NONE."""
     readers = [_first_error_at(*path.split(".")) for path in paths]
     if len(readers) == 1:
         return readers[0]

@@ -1,15 +1,12 @@
-"""Causes in the trace: closed enums, whose values fill the column `cause` of a row.
+"""Causes of events in the trace: the possible values of its column `cause`.
 
-The trace is the recording of a run: a table with one row for each event. Programs compare the
-values of `cause`. The column `cause_text` has a sentence for people, which no program reads. In
-some kinds of rows `cause` is a name instead, such as the id of a fault; `trace_schema` lists these
-kinds. Words in capitals in a docstring, such as MEMBER_REMOVED, are kinds of rows.
+The trace is the recording of a run, a table with one row for each event. A row says in `cause` why
+the event happened, for example "session expiry" in a row MEMBER_REMOVED. Programs compare these
+values, so each kind of row has a fixed set of them, an enum below. The column `cause_text` has a
+sentence for people, which no program reads. In some kinds of rows, `cause` is a name instead, such
+as the id of a fault; `trace_schema` says in which.
 
-- Driver: the process that conducts a run.
-- Generation: the number of a group's rebalance.
-- Static member: a member with a configured `group.instance.id`, which keeps its place through a
-  restart.
-- Fenced: of a broker whose heartbeats to the controller have stopped.
+Words in capitals, such as MEMBER_REMOVED, are kinds of rows.
 """
 
 from enum import StrEnum
@@ -93,14 +90,14 @@ time, which checkers verify.
 """
 
 
-# Two values of `reason` in the detail of LEADER_ELECTED. In rows with one of them the new leader is
-# the partition's preferred leader.
+# Why a leader was elected: values of `reason` in the detail of LEADER_ELECTED. In the first two
+# cases the new leader is the partition's preferred leader.
 PREFERRED_LEADER = "preferred leader"
 """The controller moves a leadership back by itself (`auto.leader.rebalance.enable`)."""
 PREFERRED_LEADER_REQUESTED = "preferred leader requested"
 """An administrator asked for the election (ElectLeaders)."""
 
-# Another value of `reason`: the partition is new.
+# The third value is for a new partition.
 TOPIC_CREATED = "topic created"
 """The controller created the topic, for the cluster's spec or for CreateTopics."""
 

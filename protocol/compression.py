@@ -1,8 +1,8 @@
 """Compression of batches: Kafka's ids of codecs, and the interface of a set of codecs.
 
-A codec is a compression algorithm. The codecs themselves are libraries. The coordinators and the
-log, which are free of I/O, must not import them; the broker passes an object that implements
-`Codecs`.
+A codec is a compression algorithm, such as gzip. The coordinators and the log do not import the
+libraries with the algorithms. The broker passes them an object that implements `Codecs`.
+
 Source: Kafka `CompressionType`.
 """
 

@@ -1,14 +1,12 @@
 """Effects: what a core (controller, coordinator) asks of its node, returned in a `Result`.
 
-A core is a state machine without clock and I/O. It calls nothing outside itself. It returns one
-Result for each input. The node that runs the core carries the effects out, in this order: timers,
-appends, sends, verifications, replies. The Result also has trace events, the rows of the run's
-recording. The node passes them to its Host, the node's only access to clock, timers, connections,
-storage and trace. The Host adds the time, the node, the node's incarnation (the number of its
-process) and a sequence number.
+A core is a state machine without clock and I/O. The node that runs it, such as a broker, calls it
+for each input, for example a request. The core returns a Result with effects: appends, replies,
+timers and so on. The node carries them out, in this order: timers, appends, sends, verifications,
+replies. Some effects have an outcome (AppendCompleted, TransactionVerified), which the node passes
+to the core as a later input.
 
-Some effects have an outcome (AppendCompleted, TransactionVerified). The node passes the outcome to
-the core as a later input.
+The Result also has trace events, which the node writes to the trace, the recording of the run.
 """
 
 from dataclasses import dataclass, field
@@ -19,8 +17,8 @@ from protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, AppendId, NodeName, 
 from protocol.records.batch import Record
 from protocol.trace import TraceEvent
 
-# The values of `acks` in Kafka's Produce, which say how many replicas must have a batch before it
-# is acknowledged. With ACKS_ALL these are all in-sync replicas. With ACKS_NONE nothing is
+# The values of `acks` in Kafka's Produce: which replicas must have a batch before it is
+# acknowledged. With ACKS_ALL these are all in-sync replicas. With ACKS_NONE nothing is
 # acknowledged.
 ACKS_ALL = -1
 ACKS_NONE = 0
@@ -35,11 +33,11 @@ class Append:
     partition: index in `__consumer_offsets`, or in `__transaction_state` for the transaction
         coordinator.
     records: non-empty.
-    required_acks: says when the AppendCompleted follows. With ACKS_ALL it follows when the high
-        watermark has passed the batch, that is, when every in-sync replica has the batch; or after
-        `timeout_ms`; or when the broker no longer leads. With ACKS_LEADER it follows when the
-        leader's log has the batch, whatever min.insync.replicas is. With ACKS_NONE no
-        AppendCompleted follows.
+    required_acks: says when the AppendCompleted follows.
+        ACKS_ALL: when the high watermark has passed the batch. It follows with an error after
+        `timeout_ms`, or when the broker does not lead the partition any more.
+        ACKS_LEADER: when the leader's log has the batch, whatever min.insync.replicas is.
+        ACKS_NONE: never.
     timeout_ms: None stands for `offsets.commit.timeout.ms`.
     """
 
@@ -57,11 +55,10 @@ class Append:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendCompleted:
-    """The outcome of an Append: a later input of the core.
+    """The outcome of an Append, which is a later input of the core.
 
-    `base_offset` is the batch's offset in the log, None if the log never had the batch. An
-    error with a `base_offset` means that the log has the batch, but it was not acknowledged in
-    time.
+    `base_offset` is the batch's offset in the log, None if the log never had the batch. If there is
+    an error and a `base_offset`, the log has the batch, but the batch was not acknowledged in time.
     """
 
     append_id: AppendId
@@ -89,7 +86,7 @@ class VerifyTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionVerified:
-    """The outcome of a VerifyTransaction: a later input of the core.
+    """The outcome of a VerifyTransaction, which is a later input of the core.
 
     `guard` must be passed on to the Append, because the log accepts the transaction's first batch
     only with this number. It is None if there is an error, or if the log has batches of the

@@ -1,9 +1,10 @@
 """Kafka's error codes, with their numbers and what a caller may conclude from each.
 
-A *retriable* error allows the client to send the same request again. An error is *definite* if the
-operation certainly did not happen; this word is from Maelstrom, a test bench for distributed
-systems. After an indefinite error the operation may have happened or not, and a checker must allow
-both.
+After a *retriable* error, the client may send the same request again. After a *definite* error, the
+operation has certainly not happened. For example, NOT_ENOUGH_REPLICAS is definite: the leader has
+refused the append. But after REQUEST_TIMED_OUT the append may be in the log or not, so a check of a
+run must allow both. The word "definite" is from Maelstrom, a test bench for distributed systems.
+
 Source: Kafka `Errors`; docs/kafka/BEHAVIOUR.md, sections 5.9 and, for the retriable errors, 7.8.
 """
 
@@ -19,9 +20,9 @@ class IllegalTransition(SimulationError):
 
 
 class InvariantViolation(Exception):
-    """A broken invariant: the state of a node contradicts itself.
+    """An invariant does not hold: the state of a node contradicts itself.
 
-    `name` names the invariant; `evidence` is a sentence with the values that break it.
+    `name` says which invariant it is, and `evidence` is a sentence with the values that break it.
     """
 
     def __init__(self, name: str, evidence: str) -> None:
@@ -145,7 +146,7 @@ _RETRIABLE = frozenset(
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
     }
 )
-# NONE, and the errors after which the operation may have happened.
+# The errors after which the operation may have happened, and NONE.
 _INDEFINITE = frozenset(
     {
         ErrorCode.NONE,  # no error: the operation happened
@@ -153,8 +154,8 @@ _INDEFINITE = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        # A broker answers with the following errors after a timeout, or when it learns that it no
-        # longer leads. By then the new leader may have fetched the append.
+        # A broker answers with the following errors after a timeout, or when it has lost the
+        # leadership. By then the new leader may have fetched the record.
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,

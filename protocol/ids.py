@@ -1,4 +1,4 @@
-"""Types of ids, epochs and offsets. With them, mypy finds an id that is passed for another one."""
+"""Types of ids, epochs and offsets. With them mypy notices if one is passed in place of another."""
 
 from functools import cache
 from typing import NamedTuple, NewType
@@ -8,7 +8,7 @@ BrokerId = NewType("BrokerId", int)
 NodeName = NewType("NodeName", str)
 """A node of the cluster by its host name, e.g. `broker-0`, `controller-100`, `consumer-g-3`."""
 Incarnation = NewType("Incarnation", int)
-"""Number of a node's process, from 0; each restart of the node begins a new process."""
+"""Number of a node's process: 0 for the first, 1 after the first restart, and so on."""
 Offset = NewType("Offset", int)
 """Position of a record in a partition's log, from 0."""
 LeaderEpoch = NewType("LeaderEpoch", int)
@@ -17,8 +17,7 @@ PartitionEpoch = NewType("PartitionEpoch", int)
 """Number of changes of a partition's leader or ISR since its creation."""
 BrokerEpoch = NewType("BrokerEpoch", int)
 """Number of a broker's registration: the offset of its record in the metadata log."""
-# The next three types are about a group of consumers: its id, a member's id, and the number of its
-# rebalances.
+# The next three types are about a group of consumers.
 GroupId = NewType("GroupId", str)
 MemberId = NewType("MemberId", str)
 """Id from the coordinator: `<client id or instance id>-<uuid4>`; "" before the first join."""

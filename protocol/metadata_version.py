@@ -1,7 +1,9 @@
 """Values of `inter.broker.protocol.version`, and the record versions that brokers write for each.
 
-A release may have several internal versions (`2.1-IV0` to `2.1-IV2`). The release alone (`2.1`)
-stands for its last internal version.
+The setting is the name of a Kafka version. A release may have several internal versions: 2.1 has
+`2.1-IV0`, `2.1-IV1` and `2.1-IV2`. The name of the release alone stands for its last internal
+version. Brokers write the records of groups and offsets in the format of this version.
+
 Source: Kafka 3.9 `MetadataVersion`.
 """
 
@@ -46,10 +48,10 @@ LATEST_METADATA_VERSION = "3.9-IV0"
 
 
 class MetadataVersion(NamedTuple):
-    """A version, ordered by age."""
+    """A version, in a form in which older versions are smaller: 0.8.0 is (0, 0)."""
 
     release: int
-    """Position of the release among all releases, the oldest first."""
+    """How many releases are older."""
     internal: int
     """The number behind `-IV`; 0 for a release without internal versions."""
 
@@ -71,14 +73,13 @@ def metadata_version(name: str) -> MetadataVersion:
 
 
 def _pattern() -> str:
-    """Return a regular expression: each release, perhaps followed by one of its -IV numbers."""
-    # `[0-{count - 1}]` matches one digit, which is enough, because no release has more than ten
-    # versions.
+    """Return a regular expression for all names, such as `3.9` or `3.9-IV0`."""
+    # One digit is enough, because no release has more than ten internal versions.
     names = "|".join(
         release.replace(".", r"\.") + (f"(-IV[0-{count - 1}])?" if count else "")
         for release, count in _INTERNAL_VERSIONS.items()
     )
-    # Python's `$` also matches before a newline at the end, which must not be part of a name.
+    # `$` also matches before a newline at the end. The part before it excludes the newline.
     return rf"^({names})(?!\n)$"
 
 
@@ -97,8 +98,7 @@ class ValueVersions(NamedTuple):
 
     group: int = 3
     offset: int = 3
-    """Version of an offset without an explicit expiry. An offset with an explicit expiry is always
-    written in version 1."""
+    """Version of an offset. If its client has said how long it is kept, it is always version 1."""
 
 
 def value_versions(version: MetadataVersion) -> ValueVersions:

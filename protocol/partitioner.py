@@ -1,4 +1,6 @@
-"""Computation of a group's partition in `__consumer_offsets`, by Java's string hash.
+"""Which partition of `__consumer_offsets` has a group? Kafka takes Java's hash of the group id.
+
+Example: "group-1" has the hash 293427299, so of 50 partitions it is in 49.
 
 Source: Kafka `GroupMetadataManager.partitionFor`, `Utils.abs`, `java.lang.String.hashCode`.
 """
@@ -9,8 +11,8 @@ def java_string_hash(text: str) -> int:
 
     The result is in [-2**31, 2**31 - 1].
     """
-    # Each UTF-16 unit is two bytes, the high byte first. The hash is computed modulo 2**32, because
-    # Java's int overflows. The last line makes the result signed.
+    # Each UTF-16 unit is two bytes, the high byte first. A Java int overflows, so the hash is
+    # computed modulo 2**32. The last line makes the result signed.
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for index in range(0, len(units), 2):
@@ -19,7 +21,7 @@ def java_string_hash(text: str) -> int:
 
 
 def kafka_abs(value: int) -> int:
-    """Return Kafka's `Utils.abs`: |value|, but 0 for -2**31, as Java's int cannot hold 2**31."""
+    """Return |value|, but 0 for -2**31, because a Java int cannot hold 2**31 (`Utils.abs`)."""
     return 0 if value == -(1 << 31) else abs(value)
 
 

@@ -1,12 +1,15 @@
-"""Conversion between messages and plain data (dicts, lists, numbers) in one version of an API.
+"""Conversion between messages and plain data: dicts, lists, numbers.
 
-A recording of real Kafka has messages as plain data: the fields that the message has in its
-version, under Kafka's names. Messages are read and compared in this form. A message class of this
-project describes only the newest version of an API. A schema (see `protocol.wire.fields`) describes
-all versions. If an old version has another structure than the newest, the schema's function `lift`
-converts a request from the old to the newest structure, and `lower` converts an answer from the
-newest to the old structure. In the functions below, `api` is the label of an API, such as
-`JoinGroup`.
+Recordings of real Kafka have messages as plain data, with the fields that a message has in its
+version. For example, a Heartbeat v0 is {"group_id": "g", "generation_id": 1, "member_id": "m"}. The
+lab replays these requests, and compares its own answers with the recorded ones.
+
+A message class describes only the newest version of an API; a schema (see `protocol.wire.fields`)
+describes all versions. In an old version, a message may even have another structure, for example
+one group where the newest version has a list of groups. Then the schema's function `lift` converts
+a request into the newest structure, and `lower` converts an answer into the old one.
+
+In the functions below, `api` is the name of an API, such as `JoinGroup`.
 """
 
 import types
@@ -30,10 +33,7 @@ _PYTHON_TYPES: dict[Kind, type] = {
 
 
 class NotAMessage(Exception):
-    """Plain data does not fit its version.
-
-    The error's text names the field, and says what was expected.
-    """
+    """Plain data does not fit its version. The text names the field, and says what was expected."""
 
 
 def is_known(api: str, version: int) -> bool:
@@ -43,7 +43,7 @@ def is_known(api: str, version: int) -> bool:
 
 
 def check_request(api: str, version: int, plain: PlainMessage) -> None:
-    """Check that a request has exactly the fields of its version; an unknown API passes.
+    """Check that a request has exactly the fields of its version, unless its API is not known.
 
     Raises: NotAMessage.
     """
@@ -61,7 +61,7 @@ def request_from_plain(api: str, version: int, plain: PlainMessage) -> AnyReques
     _check(schema.request_fields, version, plain, "request")
     if schema.lift is not None and version < schema.reshaped_below:
         plain = schema.lift(plain)
-    # The message class lacks the fields that have no effect here.
+    # Some fields have no effect here, and the message class does not have them.
     unused = {field.name for field in schema.request_fields if field.is_unused}
     used = {name: value for name, value in plain.items() if name not in unused}
     request = _build(row.request, used)
@@ -90,7 +90,10 @@ def _row_and_schema(api: str, version: int) -> tuple[Api, ApiSchema]:
 
 
 def _check(fields: tuple[WireField, ...], version: int, plain: PlainMessage, path: str) -> None:
-    """Check the fields of an object; `path` names the object in errors. Raises: NotAMessage."""
+    """Check the fields of an object. `path` says in errors where the object is in the message.
+
+    Raises: NotAMessage.
+    """
     expected = {field.name: field for field in fields if field.is_in(version)}
     for name in plain:
         if name not in expected:
@@ -123,7 +126,7 @@ def _check_one(field: WireField, version: int, value: PlainValue, path: str) -> 
 
 
 def _build(struct: type[msgspec.Struct], plain: Mapping[str, PlainValue]) -> msgspec.Struct:
-    """Return a Struct from the values of its fields; missing fields have their defaults."""
+    """Return a Struct with these values of its fields; the other fields have their defaults."""
     known = {field.name: field.type for field in msgspec.structs.fields(struct)}
     unknown = [name for name in plain if name not in known]
     if unknown:
@@ -132,13 +135,13 @@ def _build(struct: type[msgspec.Struct], plain: Mapping[str, PlainValue]) -> msg
 
 
 def _convert(wanted: typing.Any, value: PlainValue) -> object:  # noqa: ANN401 (a type annotation)
-    """Return `value` in the form that a field with the annotation `wanted` has.
+    """Return `value` in the form of a field whose type is `wanted`.
 
     A list becomes a tuple, and a dict becomes a Struct.
     """
     if isinstance(value, list):
-        # The annotation of a list is a tuple type, or a union such as `tuple[X, ...] | None`. The
-        # first argument of the tuple type is the type of the items.
+        # The type of the field is `tuple[X, ...]`, or a union such as `tuple[X, ...] | None`. X is
+        # the type of the items.
         (item,) = (
             typing.get_args(option)[0]
             for option in _options(wanted)

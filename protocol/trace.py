@@ -1,10 +1,10 @@
 """The rows of the trace: one flat, typed row for each event of a run.
 
-A node of the cluster makes a `TraceEvent`. So does a core, a state machine without a clock that
-runs in a node, such as the coordinator. The node's Host, its only access to clock, network and
-disk, adds time, node, incarnation and sequence number. The result is a `TraceRow`. The incarnation
-is the number of the node's process, from 0. A cluster runs in one process with simulated time, or
-in real processes; both write the same rows. Checkers and Spark's tables read them.
+If something noteworthy happens in a node of the cluster, the node makes a `TraceEvent`, for example
+"group g has become Stable". `stamp` adds when and where this happened: the time, the node, the
+incarnation (the number of the node's process, from 0) and a sequence number. The result is a
+`TraceRow`. A cluster may run in one process with simulated time, or in real processes; both write
+the same rows. The checks of a run and the tables of the lab read them.
 """
 
 from enum import StrEnum
@@ -113,14 +113,14 @@ MESSAGE_KINDS = frozenset(
         TraceKind.RESPONSE_SENT,
     }
 )
-"""Kinds of rows about single messages. No checker reads them, so a run may be set not to trace
-messages, and then makes no such events."""
+"""Kinds of rows about single messages. No check of a run reads them, so a run may leave them out to
+save time."""
 
 
 class TraceEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of a core or node, to which the Host adds time and place (`stamp`).
+    """An event without its time and place, which `stamp` adds.
 
-    A column is None if the kind does not fill it.
+    A column is None if this kind of event does not fill it.
     """
 
     kind: TraceKind
@@ -142,11 +142,14 @@ class TraceEvent(msgspec.Struct, frozen=True, kw_only=True):
 class TraceRow(msgspec.Struct, frozen=True, array_like=True):
     """One row of the trace, built by `stamp`.
 
-    Units: `time_us` is on the run's clock, in microseconds since the run began. `node_time_us` is
-    on the node's own monotonic clock, which a fault may let drift from the run's.
-    (`node`, `incarnation`, `seq`) is unique; `seq` counts from 0 in each incarnation.
-    `partition` is printed as Kafka prints it (`__consumer_offsets-3`); `detail` is small JSON.
-    `cause` is a value of an enum in `protocol.causes`, or a name; `cause_text` is for people.
+    - `time_us`: microseconds since the run began, on the run's clock.
+    - `node_time_us`: microseconds on the node's own clock, which a fault may make faster or slower.
+    - `seq`: number of the row in its incarnation, from 0. So no two rows have the same `node`,
+      `incarnation` and `seq`.
+    - `partition`: as Kafka prints it, such as `__consumer_offsets-3`.
+    - `detail`: further facts as JSON.
+    - `cause`: a value of an enum in `protocol.causes`, or a name.
+    - `cause_text`: a sentence for people.
     """
 
     run: str
@@ -214,8 +217,8 @@ def stamp(
     incarnation: int,
 ) -> TraceRow:
     """Return the row of `event`, which happened on `node` at `time_us`."""
-    # This runs for every row. The fields are passed by position, because a call with keywords takes
-    # five times as long. `_value_` is read directly, because the property `value` is slower.
+    # This runs for every row, so it must be fast. A call with keywords would take five times as
+    # long. `_value_` is the same as the property `value`, but faster.
     return TraceRow(
         run,
         time_us,

@@ -1,7 +1,9 @@
-"""Trace rows as lines of text, for the evidence of findings.
+"""Rows of the trace as lines of text.
 
-The trace has one row for each event of a run. A finding is a violation that a checker reports; its
-evidence is the rows that prove it.
+If a check finds that Kafka broke a promise, its report shows the rows that prove it. A line looks
+like this:
+
+      1.500000 s  broker-0 (life 2): member removed: group g, member m-1, because session expiry
 """
 
 import msgspec
@@ -9,23 +11,25 @@ import msgspec
 from protocol.trace import TraceRow
 
 _SKIPPED = frozenset({"pid", "seq"})
-"""Keys that are left out of the text. They are keys of `detail`, the column of a row that has
-further facts as JSON."""
+"""Fields of a row's detail that are left out of the text, because they explain nothing."""
 _ITEMS_SHOWN = 6
-"""Maximum number of items of a list in the text. Further items are only counted."""
+"""A line shows at most this many items of a list, and says how many more there are."""
 
 
 def describe_row(row: TraceRow) -> str:
-    """Return a line with the row's time in seconds, its node, and the text of `describe_event`.
+    """Return a line with the time of a row, its node, and the text of `describe_event`.
 
-    A node whose process was restarted has the number of the process, the first being life 1.
+    If the node was restarted before, the line says in which life it was; the first is life 1.
     """
     life = f" (life {row.incarnation + 1})" if row.incarnation else ""
     return f"{row.time_us / 1e6:10.6f} s  {row.node}{life}: {describe_event(row)}"
 
 
 def describe_event(row: TraceRow) -> str:
-    """Return the row's kind, its filled columns with labels, and its detail; no time, no node."""
+    """Return what a row says, except its time and its node.
+
+    Example: "member removed: group g, member m-1, because session expiry".
+    """
     facts = [
         f"{label} {value}"
         for label, value in (
@@ -48,7 +52,7 @@ def describe_event(row: TraceRow) -> str:
             f"{name} {_short(value)}" for name, value in detail.items() if name not in _SKIPPED
         ]
     kind = row.kind.replace("_", " ")
-    # The partition has the empty label, so its fact begins with a blank, which `strip` removes.
+    # The partition has no label, so its text begins with a blank, which `strip` removes.
     listed_facts = ", ".join(fact.strip() for fact in facts)
     return f"{kind}: {listed_facts}" if listed_facts else kind
 

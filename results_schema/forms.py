@@ -1,8 +1,8 @@
-"""Format numbers of manifests, and the check that this version of Coordlab can read a manifest.
+"""Can this version of Coordlab read a manifest that another version has written?
 
-A manifest has the number of its format; a file without a number has format 1. The number is raised
-if an older version of Coordlab could not read the new files, or if the new version cannot read the
-older files. Messages call the format of a file its form.
+Each manifest has the number of its format (in messages: its form); without a number it is format 1.
+The number is raised with a version of Coordlab whose files older versions cannot read, or which
+cannot read older files.
 """
 
 import msgspec
@@ -11,7 +11,7 @@ READ_FORMS: dict[str, tuple[int, ...]] = {
     "run": (1,),
     "exploration": (1,),
 }
-"""Format numbers that this version reads, for each kind of manifest; the newest is last."""
+"""Kind of manifest -> the formats that this version can read, the newest last."""
 
 
 class _Stamp(msgspec.Struct, kw_only=True):
@@ -22,12 +22,11 @@ class _Stamp(msgspec.Struct, kw_only=True):
 
 
 def refusal(content: bytes, kind: str) -> str | None:
-    """Return why this version cannot read a manifest, as a clause; None if it can.
+    """Return why this version cannot read a manifest, None if it can.
 
-    `kind` is a key of READ_FORMS.
-
-    A file that is no manifest is not refused here. The caller decodes the file next, and the error
-    of this decoding has more detail.
+    `kind` is a key of READ_FORMS. An example of the result: "was written in form 2 by coordlab 1.4,
+    this version reads form 1: read it with the version that wrote it". If the file is no manifest
+    at all, the result is None, too: the caller decodes it next, which gives a better message.
     """
     try:
         stamp = msgspec.json.decode(content, type=_Stamp)

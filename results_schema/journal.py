@@ -1,9 +1,11 @@
 """journal.json: each fault of a run, with its outcome, its nodes, and its times.
 
-A fault is a disturbance that the plan of an experiment injects on purpose. To heal a fault is to
-undo it. A momentary fault, such as a moved leadership, is not healed. The plan's times count from
-the steady state, which is reached when the cluster is up and every group is Stable. Units:
-microseconds of the run's clock. The trace, the recording of the run's events, has the same clock.
+A fault is a disturbance that is injected on purpose, as the plan of an experiment says, for example
+a crash of broker-0. After a time it is healed, that is, undone: the broker starts again. A
+momentary fault, such as a moved leadership, leaves nothing to undo.
+
+All times are microseconds of the run's clock, on which the trace (the recording of the run) is
+written, too.
 """
 
 from enum import StrEnum
@@ -14,7 +16,7 @@ from results_schema.manifest import PlannedFault
 
 
 class FaultOutcome(StrEnum):
-    """The outcome of a planned fault."""
+    """What became of a planned fault."""
 
     PLANNED = "planned"  # not injected yet, or the run ended first
     HIT = "hit"
@@ -24,10 +26,10 @@ class FaultOutcome(StrEnum):
 
 
 class LinkEnds(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
-    """The two ends of the affected links (connections between nodes), as names of nodes.
+    """Which links (connections between nodes) a fault affects: those between two sets of nodes.
 
-    Each end is a set of nodes. The fault affects each link between a node of `from_` and a node of
-    `to`. A node that is in both sets has no link with itself.
+    For example, `from_` broker-0 and `to` broker-1, broker-2 are two links. If a node is in both
+    sets, it still has no link with itself.
     """
 
     from_: tuple[str, ...]
@@ -45,9 +47,9 @@ class LeaderMove(msgspec.Struct, frozen=True, kw_only=True):
 class BlastRadius(msgspec.Struct, frozen=True, kw_only=True):
     """The groups and partitions that a fault concerns.
 
-    - Fault of a broker: the groups that it coordinates, and the partitions that it leads.
-    - Fault of a member: its group, and the partitions that it owns.
-    - Moved leadership: the partition, and the groups whose offsets the partition stores.
+    - If it hits a broker: the groups that it coordinates, and the partitions that it leads.
+    - If it hits a member: its group, and the partitions that it owns.
+    - If it moves a leadership: the partition, and the groups whose offsets are stored in it.
     """
 
     groups: tuple[str, ...] = ()
@@ -55,22 +57,23 @@ class BlastRadius(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JournalEntry(msgspec.Struct, kw_only=True):
-    """One fault of the plan, and its outcome.
+    """One fault of the plan, and what became of it.
 
-    - `planned_at_us`: planned time, counted from the run's start. It is None until the steady state
-      is reached.
-    - `fired_at_us`: time at which the injection began, whatever the outcome.
-    - `in_force_from_us`, `in_force_until_us`: the end of the injection, and the beginning of the
-      healing. Between these times all affected nodes certainly had the fault.
+    - `planned_at_us`: when it was to be injected, counted from the run's start. The plan counts
+      from the steady state (the cluster is up, and every group is Stable), so this is None until
+      then.
+    - `fired_at_us`: when the injection began, whatever its outcome.
+    - `in_force_from_us`, `in_force_until_us`: when the injection ended, and when the healing began.
+      Between these times all affected nodes certainly had the fault.
     - `healed_at_us`: None if the fault is in force, was not injected, or is momentary.
-    - `nodes`: the affected nodes; for a fault of links, the nodes of the `from` end.
+    - `nodes`: the affected nodes. If the fault affects links, the nodes of their `from` end.
     - `node`: the first of `nodes`.
-    - `incarnation`, `pid`: number of restarts and process id of `node` at the injection.
-    - `members_survive`: False if the fault hits members of a group. The group may then rebalance,
-      that is, give their partitions to other members.
+    - `incarnation`, `pid`: how often `node` had been restarted before the injection, and the id of
+      its process.
+    - `members_survive`: False if the fault hits members of a group. The group may then rebalance.
     - `resolved`: other details that were decided at the injection, such as `direction`.
 
-    A fault that missed has no nodes, no links and no moves.
+    If the fault missed, there are no nodes, no links and no moves.
     """
 
     fault_id: str
@@ -93,7 +96,7 @@ class JournalEntry(msgspec.Struct, kw_only=True):
     in_force_from_us: int | None = None
     in_force_until_us: int | None = None
     healed_at_us: int | None = None
-    # "plan", "order" if a user ordered the healing, "end" if the end of the run healed all faults.
+    # "plan"; "order" if a user ordered the healing; "end" if it was healed at the end of the run.
     healed_by: str | None = None
     note: str | None = None  # remark on the healing
     error: str | None = None  # reason for which the fault missed or failed
@@ -165,7 +168,7 @@ class JournalEntry(msgspec.Struct, kw_only=True):
 
     @property
     def hit(self) -> str:
-        """A text about what the fault hit: nodes, both ends of links, or moved leaderships."""
+        """What the fault hit, as text: "broker-0", "broker-0 <-> broker-1", "t-0: 1 to 2"."""
         if self.moves:
             return self.moves_text("{0.partition}: {0.from_broker} to {0.to_broker}")
         if self.links is not None:
@@ -174,9 +177,10 @@ class JournalEntry(msgspec.Struct, kw_only=True):
         return nodes_shown(self.hit_nodes)
 
     def moves_text(self, form: str) -> str:
-        """Return the first `moves` as text, with the number of the others.
+        """Return the moves as text: the first three, and how many more there are.
 
-        `form`: a format string, in which `{0}` is a LeaderMove, for example `{0.partition}`.
+        `form` says how to print a move; `{0}` stands for the LeaderMove. For example, with
+        "{0.partition}" the text may be "t-0, t-1, t-2 and 4 more".
         """
         shown = [form.format(move) for move in self.moves[:_MOVES_SHOWN]]
         more = len(self.moves) - len(shown)
@@ -184,16 +188,15 @@ class JournalEntry(msgspec.Struct, kw_only=True):
 
 
 _MOVES_SHOWN = 3
-"""Maximum number of moves in a text; the number of further moves follows them."""
+"""A text names at most this many moves."""
 _NODES_SHOWN = 4
-"""Maximum number of nodes in a text."""
+"""A text names at most this many nodes."""
 
 
 def nodes_shown(nodes: tuple[str, ...]) -> str:
-    """Return the names of nodes as text.
+    """Return the names of nodes as text: all of up to four, or three and how many more there are.
 
-    If there are more than _NODES_SHOWN nodes, the last of the shown names is replaced by the number
-    of nodes that are not named.
+    Example: "broker-0, broker-1, broker-2 and 3 more".
     """
     if len(nodes) <= _NODES_SHOWN:
         return ", ".join(nodes) or "nobody"

@@ -1,8 +1,8 @@
 """manifest.json: the inputs of a run. With them the run can be read, compared and repeated.
 
-A plan is the list of faults of a run. Its times count from the steady state. This is reached when
-every group is Stable (no rebalance is in progress), every partition has a leader and all its
-replicas in sync, and every committing member has committed. Healing undoes a fault.
+A plan is the list of faults that are injected in a run. Its times count from the steady state. This
+is reached when every group is Stable, every partition has a leader and all its replicas in sync,
+and every member that commits offsets has done so once.
 """
 
 from enum import StrEnum
@@ -28,11 +28,11 @@ class RunStatus(StrEnum):
 class PlannedFault(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
     """One fault of a plan.
 
-    - `at_us`: time of the injection, after the steady state.
-    - `duration_us`: time from the injection to the healing. None: until the end of the run, when
-      all faults are healed.
-    - `target`: the node or partition to disturb. A fault of links has `from` and `to` instead, and
-      the target "".
+    - `at_us`: when to inject it, counted from the steady state.
+    - `duration_us`: when to heal it, that is, to undo it, counted from the injection. None means at
+      the end of the run, when all faults are healed.
+    - `target`: the node or partition to disturb, such as `broker(0)`. It is "" for a fault of
+      links, which has `from` and `to` instead.
     """
 
     fault_id: str
@@ -59,14 +59,15 @@ Plan = tuple[PlannedFault, ...]
 class Manifest(msgspec.Struct, kw_only=True):
     """The manifest of one run.
 
-    - `started_at`, `ended_at`: ISO 8601 in UTC.
-    - `config`: the experiment as plain data, with the keys of its file.
-    - `time_scale`: speed of the run's clock as a multiple of real time.
-    - `clock_error_us`: largest difference between the clocks of two nodes.
-    - `digest`: a hash over all rows of the trace; None if no hash was computed.
-    - `pid`, `host`: process and machine that conduct the run.
-    - `losses`: sentences on missing parts of the trace.
-    - `replay`: the command that plays the run again.
+    - `started_at`, `ended_at`: times in UTC, in the format of ISO 8601.
+    - `config`: the experiment, as plain data with the keys of its file.
+    - `time_scale`: how many times as fast as real time the run's clock is.
+    - `clock_error_us`: the largest difference between the clocks of two nodes.
+    - `digest`: a hash over all rows of the trace, None if it was not computed. Two runs with the
+      same digest had the same events.
+    - `pid`, `host`: the process and the machine that conduct the run.
+    - `losses`: sentences that say which parts of the trace are missing.
+    - `replay`: the command that repeats the run.
     """
 
     format: int = MANIFEST_FORMAT

@@ -1,11 +1,12 @@
 """results.json: verdict, outcome, exit code, checks and findings of a run.
 
-A run starts a cluster, injects faults, and checks promises of Kafka. It records its events as rows
-of a trace. Each check reads the trace, and reports findings: violations of the check's promise.
+A run starts a cluster, injects faults, and checks whether the cluster keeps Kafka's promises. It
+records all events in a trace. Each check reads the trace, and reports where its promise was broken;
+such a report is a finding.
 
-A verdict is about the cluster, an outcome is about the run. A failure of the tool, or an
-interruption, proves nothing about Kafka. So it is recorded as an outcome, and never leads to the
-verdict VIOLATED.
+A run has a verdict and an outcome. The verdict is about the cluster, the outcome about the run. If
+the tool fails, or a user interrupts it, this proves nothing about Kafka. So it is an outcome, and
+never leads to the verdict VIOLATED.
 """
 
 from enum import StrEnum
@@ -17,7 +18,7 @@ from results_schema.journal import JournalEntry
 
 
 class Verdict(StrEnum):
-    """What the run shows about the cluster: all promises held, one was violated, or nothing."""
+    """What the run shows about the cluster: it kept all promises, it broke one, or nothing."""
 
     PASS = "pass"
     VIOLATED = "violated"
@@ -32,8 +33,8 @@ class RunOutcome(StrEnum):
     INTERNAL_ERROR = "internal_error"
 
 
-# Exit codes of the command. EXIT_INTERRUPTED is the code that shells report for a program that
-# Ctrl-C has ended: 128 + 2, where 2 is the number of the signal SIGINT.
+# Exit codes of the command. EXIT_INTERRUPTED is 128 + 2, which shells report for a program that
+# Ctrl-C has ended (2 is the number of the signal SIGINT).
 EXIT_PASS = 0
 EXIT_VIOLATED = 1
 EXIT_UNKNOWN = 2
@@ -49,9 +50,8 @@ _EXIT_OF_VERDICT = {
 
 
 OLD_EPOCH_ATTEMPTS = "attempts_by_an_older_epoch_after_a_newer_one_was_elected"
-"""A key in `CheckReport.seen` of the check `fencing`. An epoch is the number of a leadership. The
-count is the number of attempts that nodes made in an epoch after a newer one had begun. Reports
-show it even if it is 0."""
+"""A key in `CheckReport.seen` of the check `fencing`: how often nodes have tried something in an
+old leader epoch, after a newer one had begun. Reports show it even if it is 0."""
 
 
 class CheckOutcome(StrEnum):
@@ -59,9 +59,9 @@ class CheckOutcome(StrEnum):
 
     PASS = "pass"
     VIOLATED = "violated"
-    # The trace lacks an event that the check needs. `CheckReport.note` names it.
+    # An event that the check needs is missing in the trace. `CheckReport.note` says which.
     INCONCLUSIVE = "inconclusive"
-    # The run had no case that could have been a violation.
+    # Nothing happened in the run by which the promise could have been broken.
     NOTHING_SEEN = "nothing_seen"
 
     @property
@@ -73,13 +73,13 @@ class CheckOutcome(StrEnum):
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A broken promise.
 
-    - `summary`: one sentence.
-    - `time_us`: time of the last row of `evidence`.
-    - `evidence`: the rows that prove the violation, in time order.
-    - `story`: `evidence` as text, a line for each row.
-    - `led_to`: rows from the time before and around the evidence, in time order, which help to
-      explain the violation. They show faults, elections, brokers that the controller declared dead,
-      coordinators that loaded their groups, and requests that the controller never answered.
+    - `summary`: one sentence that says what is wrong.
+    - `evidence`: the rows of the trace that prove it, in time order.
+    - `time_us`: time of the last of these rows.
+    - `story`: the evidence as text, a line for each row.
+    - `led_to`: further rows from about the same time, in time order, which help to explain what
+      happened: faults, elections, brokers that the controller declared dead, coordinators that
+      loaded their groups, and requests that the controller never answered.
     """
 
     check: str
@@ -95,13 +95,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
     """The report of one check.
 
-    - `findings`: the first findings; `findings_total`: the number of all findings.
-    - `seen`: kind of case -> number of cases of this kind that the check judged. If the name of the
+    - `findings`: the first findings. `findings_total` is the number of all findings.
+    - `seen`: how much the check had to judge: kind of case -> number of cases. If the name of the
       kind ends in `_us`, the value is a length of time instead.
-    - `measured`: figures without influence on the outcome, such as times in which a partition had
-      two owners. A name ends with the unit of its figure; a figure without a unit is a count.
-    - `excused`: name of an excuse -> number of cases in which the promise did not hold, but the
-      excuse permitted this. `note` describes these cases.
+    - `measured`: figures that do not decide the outcome, such as for how long a partition had two
+      owners. The name ends with the unit; without a unit, the figure is a count.
+    - `excused`: how often the promise did not hold for a reason that excuses it: name of the reason
+      -> number of cases. `note` describes these cases.
     """
 
     check: str
@@ -115,17 +115,16 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of results.json. Units: microseconds of the run's clock.
+    """The content of results.json. Times are microseconds of the run's clock.
 
-    - `reasons`: reasons for an unknown verdict or a failure of the tool.
-    - `exit_code`: follows from outcome and verdict. The command exits with this code, with one
-      exception: if a closed pipe interrupts the run, `exit_code` is 130, but the command exits with
-      141.
+    - `reasons`: why the verdict is unknown, or why the tool failed.
+    - `exit_code`: follows from outcome and verdict. The command exits with it. There is one
+      exception: if a closed pipe interrupts the run, this is 130, but the command exits with 141.
     - `faults`: the journal, which has an entry for each fault of the plan.
-    - `steady_at_us`: when the whole cluster was up and quiet for the first time; None: never.
-    - `rows_seen`: number of trace rows that the checks got.
-    - `time_scale`: how many times as fast as real time the run's clock was. Work of the hardware
-      takes this many times as long on the run's clock as in real time.
+    - `steady_at_us`: when the whole cluster was up and quiet for the first time, None if never.
+    - `rows_seen`: how many rows of the trace the checks got.
+    - `time_scale`: how many times as fast as real time the run's clock was. For example, if it is
+      10, a write to the disk that takes 1 ms takes 10 ms on the run's clock.
     """
 
     outcome: RunOutcome

@@ -1,9 +1,12 @@
 """Messages of an administrator to the controller, under Kafka's names.
 
-In KRaft (Kafka's controller without ZooKeeper) an administrator may send requests to the
-controllers directly (KIP-919, `bootstrap.controllers`). A number after the name of a request is its
-API key. Between processes of this project, a struct is sent as an array of its fields
-(`array_like`); a request or an answer begins with the name of its struct (`tag`).
+In KRaft an administrator may send requests to the controllers directly (KIP-919,
+`bootstrap.controllers`).
+
+A number after the name of a request is its API key. `array_like` and `tag` say how messages are
+sent between processes of the lab: a struct as an array of its fields, and a request or an answer
+with the name of its struct in front.
+
 Source: Kafka's message schemas.
 """
 
@@ -15,7 +18,7 @@ from protocol.errors import ErrorCode
 
 
 class ElectionType(IntEnum):
-    """Replica that an election chooses: the first of the assignment, or one out of sync."""
+    """Which replica an election chooses: the first of the assignment, or one out of sync."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -29,7 +32,7 @@ class ElectLeadersTopic(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ElectLeadersRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """ElectLeaders (43). `topic_partitions` None means every partition."""
+    """ElectLeaders (43). If `topic_partitions` is None, it is about every partition."""
 
     election_type: int = ElectionType.PREFERRED
     topic_partitions: tuple[ElectLeadersTopic, ...] | None = None
@@ -51,14 +54,14 @@ class CreatableTopicConfig(msgspec.Struct, frozen=True, kw_only=True, array_like
 
 
 BROKER_DEFAULT = -1
-"""Number of partitions or replicas that stands for num.partitions or default.replication.factor."""
+"""Stands for the broker's setting: num.partitions, or default.replication.factor."""
 
 
 class CreatableTopic(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A topic to create.
 
-    With `assignments`, `num_partitions` and `replication_factor` are -1. Without `assignments`, -1
-    is BROKER_DEFAULT.
+    Either `assignments` gives the replicas of each partition; then `num_partitions` and
+    `replication_factor` must be -1. Or the controller chooses replicas; then -1 is BROKER_DEFAULT.
     """
 
     name: str

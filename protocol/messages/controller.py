@@ -1,13 +1,13 @@
 """Messages between brokers and the controller, under KRaft's names.
 
-The controller keeps the cluster's metadata in the log `__cluster_metadata-0`; brokers read it with
-Fetch. The ISR is the set of a partition's in-sync replicas. The leader epoch counts a partition's
-elections; the partition epoch counts all changes of its leader, ISR or replicas. The broker epoch
-is the number of a broker's registration.
+The controller keeps the cluster's metadata in the log `__cluster_metadata-0`, which brokers read
+with Fetch. It increases the partition epoch of a partition with every change of its leader, ISR or
+replicas. A broker gets a higher broker epoch each time it registers.
 
-A number after the name of a request is its API key. Between processes of this project, a struct is
-sent as an array of its fields (`array_like`); a request or an answer begins with the name of its
-struct (`tag`).
+A number after the name of a request is its API key. `array_like` and `tag` say how messages are
+sent between processes of the lab: a struct as an array of its fields, and a request or an answer
+with the name of its struct in front.
+
 Source: Kafka's message schemas.
 """
 
@@ -45,9 +45,9 @@ class BrokerRegistrationResponse(
 class BrokerHeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """BrokerHeartbeat (63), every `broker.heartbeat.interval.ms`.
 
-    current_metadata_offset: offset up to which the broker has read the metadata log.
-    want_fence: the broker asks to be fenced: to lead no partition until it is unfenced.
-    want_shut_down: the broker asks for a controlled shutdown.
+    current_metadata_offset: how far the broker has read the metadata log.
+    want_fence: True if the broker asks to be fenced, that is, to lead no partition for now.
+    want_shut_down: True if the broker asks for a controlled shutdown.
     """
 
     broker_id: int
@@ -60,9 +60,9 @@ class BrokerHeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True, array_li
 class BrokerHeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """Answer to BrokerHeartbeat.
 
-    `is_caught_up`: the broker has read its own registration in the metadata log.
-    `should_shut_down`: True grants a controlled shutdown, in which the broker first hands over its
-    leaderships.
+    `is_caught_up` is True if the broker has read its own registration in the metadata log.
+    `should_shut_down` is True if the broker may shut down now: it has asked for it, and other
+    brokers have taken over its leaderships.
     """
 
     error_code: ErrorCode = ErrorCode.NONE
@@ -72,7 +72,7 @@ class BrokerHeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True, array_l
 
 
 class IsrBrokerState(msgspec.Struct, frozen=True, array_like=True):
-    """A proposed ISR member with the broker epoch that the leader saw."""
+    """A broker in a proposed ISR, with the broker epoch of its last Fetch at the leader."""
 
     broker_id: int
     broker_epoch: int = -1

@@ -1,9 +1,11 @@
 """Messages by which clients find nodes and versions: FindCoordinator, Metadata, ApiVersions.
 
-The structs have the fields of the newest version; a FindCoordinator below v4 has exactly one key. A
-number after the name of a request is its API key; versions in use are written as v0-v6. Between
-processes of this project, a struct is sent as an array of its fields (`array_like`); a request or
-an answer begins with the name of its struct (`tag`).
+The structs have the fields of the newest version, even if a request is sent in an older one. For
+example, a FindCoordinator below v4 has exactly one key. In docstrings, "(10) v0-v6" is the API key
+and the versions in use. `array_like` and `tag` say how messages are sent between processes of the
+lab: a struct as an array of its fields, and a request or an answer with the name of its struct in
+front.
+
 Source: Kafka's message schemas.
 """
 
@@ -50,7 +52,7 @@ class FindCoordinatorResponse(msgspec.Struct, frozen=True, kw_only=True, array_l
 
 
 class MetadataRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Metadata (3); `topics` None stands for all topics.
+    """Metadata (3). If `topics` is None, it asks for all topics.
 
     With `allow_auto_topic_creation`, the broker creates topics that do not exist, provided that its
     auto.create.topics.enable is true.

@@ -1,13 +1,14 @@
 """Messages of group membership: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-A rebalance gives a group's members their partitions: each sends JoinGroup, then SyncGroup. The
-generation is the number of the rebalance. Between rebalances, members send Heartbeats.
+In a rebalance each member sends JoinGroup and then SyncGroup, whose answer has its partitions.
+Between rebalances members send Heartbeats.
 
-The structs have the fields of the newest version. The envelope of a request has its `api_version`;
-for example, a LeaveGroup below v3 has exactly one member. A number after the name of a request is
-its API key; versions in use are written as v0-v9. Between processes of this project, a struct is
-sent as an array of its fields (`array_like`); a request or an answer begins with the name of its
-struct (`tag`).
+The structs have the fields of the newest version, even if a request is sent in an older one; its
+envelope has the version. For example, a LeaveGroup below v3 has exactly one member. In docstrings,
+"(11) v0-v9" is the API key and the versions in use. `array_like` and `tag` say how messages are
+sent between processes of the lab: a struct as an array of its fields, and a request or an answer
+with the name of its struct in front.
+
 Source: Kafka's message schemas.
 """
 
@@ -17,7 +18,7 @@ from protocol.errors import ErrorCode
 
 
 class JoinGroupRequestProtocol(msgspec.Struct, frozen=True, array_like=True):
-    """A way to assign partitions (an assignor) that the member supports, and its subscription."""
+    """A way to assign partitions that the member knows, such as "range", and its subscription."""
 
     name: str
     metadata: bytes
@@ -27,7 +28,7 @@ class JoinGroupRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=Tru
     """JoinGroup (11) v0-v9.
 
     `member_id` is "" until an answer has given the client an id. `rebalance_timeout_ms` is -1 in
-    v0, which lacks the field.
+    v0, which does not have this field.
     """
 
     group_id: str
@@ -49,10 +50,10 @@ class JoinGroupResponseMember(msgspec.Struct, frozen=True, kw_only=True, array_l
 
 
 class JoinGroupResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to JoinGroup; `members` is filled for the leader only.
+    """Answer to JoinGroup. Only the leader's answer has `members`.
 
-    `skip_assignment`: the leader must compute no assignment, since it is a static member that has
-    only restarted (KIP-814).
+    `skip_assignment` tells the leader to compute no assignment, because it is a static member that
+    has only restarted (KIP-814).
     """
 
     error_code: ErrorCode = ErrorCode.NONE
@@ -73,7 +74,7 @@ class SyncGroupRequestAssignment(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SyncGroupRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """SyncGroup (14) v0-v5: `assignments` is filled by the group's leader only."""
+    """SyncGroup (14) v0-v5. Only the leader of the group sends `assignments`."""
 
     group_id: str
     generation_id: int
@@ -135,7 +136,7 @@ class MemberResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True)
 
 
 class LeaveGroupResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to LeaveGroup; below v3 the error of the single member is the top-level error."""
+    """Answer to LeaveGroup. Below v3 it has only `error_code`, which is the member's error."""
 
     error_code: ErrorCode = ErrorCode.NONE
     members: tuple[MemberResponse, ...] = ()

@@ -1,9 +1,10 @@
 """Messages of an administrator about groups: describe, list, delete, and delete offsets.
 
-The structs have the fields of the newest version. A number after the name of a request is its API
-key; versions in use are written as v0-v5. Between processes of this project, a struct is sent as an
-array of its fields (`array_like`); a request or an answer begins with the name of its struct
-(`tag`).
+The structs have the fields of the newest version, even if a request is sent in an older one. In
+docstrings, "(15) v0-v5" is the API key and the versions in use. `array_like` and `tag` say how
+messages are sent between processes of the lab: a struct as an array of its fields, and a request or
+an answer with the name of its struct in front.
+
 Source: Kafka's message schemas.
 """
 
@@ -33,9 +34,9 @@ class DescribedGroupMember(msgspec.Struct, frozen=True, kw_only=True, array_like
 
 
 class DescribedGroup(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One group. A group that does not exist is Dead; with an error, `group_state` is "".
+    """One group. If it does not exist, its state is Dead. If there is an error, its state is "".
 
-    `protocol_data` is Kafka's name for the assignor that the group has chosen.
+    `protocol_data`, in spite of its name, is the name of the protocol that the group has selected.
     """
 
     error_code: ErrorCode = ErrorCode.NONE
@@ -70,7 +71,10 @@ class ListedGroup(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class ListGroupsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to ListGroups; it may have both groups and COORDINATOR_LOAD_IN_PROGRESS."""
+    """Answer to ListGroups. It may have groups although there is an error: the groups known so far.
+
+    The error is COORDINATOR_LOAD_IN_PROGRESS then.
+    """
 
     error_code: ErrorCode = ErrorCode.NONE
     groups: tuple[ListedGroup, ...] = ()

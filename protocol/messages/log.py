@@ -1,13 +1,13 @@
 """Messages that read and write partition logs: Produce, Fetch, and questions about offsets.
 
-Consumers read records with Fetch. Followers copy their leader's log with Fetch. Brokers also read
-the metadata log `__cluster_metadata` with Fetch, as in KRaft (Kafka's controller without
-ZooKeeper). In a Fetch, `replica_id` is -1 for a consumer, and the node id for a node. A leader
-epoch is the number of a partition's leadership; each election increases it.
+Fetch serves several purposes. Consumers read records with it, followers copy their leader's log,
+and brokers read the metadata log `__cluster_metadata`, as in KRaft. Its `replica_id` is the id of
+the node that fetches, -1 for a consumer.
 
-A number after the name of a request is its API key. Between processes of this project, a struct is
-sent as an array of its fields (`array_like`); a request or an answer begins with the name of its
-struct (`tag`).
+A number after the name of a request is its API key. `array_like` and `tag` say how messages are
+sent between processes of the lab: a struct as an array of its fields, and a request or an answer
+with the name of its struct in front.
+
 Source: Kafka's message schemas.
 """
 
@@ -18,7 +18,7 @@ from protocol.records.batch import RecordBatch
 
 
 class PartitionProduceData(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The batch for one partition; base offset and leader epoch are set by the leader."""
+    """The batch for one partition. The leader sets its base offset and leader epoch."""
 
     index: int
     records: RecordBatch
@@ -51,10 +51,10 @@ class BatchIndexAndErrorMessage(msgspec.Struct, frozen=True, kw_only=True, array
 
 
 class PartitionProduceResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The outcome for one partition; `base_offset` -1 with an error.
+    """The outcome for one partition. If there is an error, `base_offset` is -1.
 
-    `log_append_time_ms` is -1 if the records keep their producer's timestamps. `record_errors` has
-    the errors of single records.
+    `log_append_time_ms` is -1 if the records keep their producer's timestamps. `record_errors` says
+    which records of a refused batch are invalid.
     """
 
     index: int
@@ -84,12 +84,12 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 class FetchPartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Position from which to read one partition.
+    """From where to read one partition.
 
-    current_leader_epoch: the leader epoch in the fetcher's metadata, -1 if it has none. If the
-        leader has another epoch, the partition gets an error.
-    last_fetched_epoch: the leader epoch of the last record in the fetcher's log, -1 if it has none.
-    log_start_offset: the start of a follower's log; -1 from a consumer.
+    current_leader_epoch: the leader epoch in the metadata of the sender, -1 if it has none. If the
+        leader is in another epoch, the answer is an error.
+    last_fetched_epoch: the leader epoch of the last record that the sender has, -1 if it has none.
+    log_start_offset: where a follower's log begins; -1 from a consumer.
     """
 
     partition: int
@@ -110,12 +110,12 @@ class FetchTopic(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 class FetchRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """Fetch (1).
 
-    The broker keeps the request without an answer until `min_bytes` of new records are there or
-    `max_wait_ms` have passed.
+    The broker holds the request until there are `min_bytes` of new records, at most for
+    `max_wait_ms`.
 
-    A fetch session lets a client omit partitions that did not change (KIP-227). A client without a
-    session sends `session_id` 0 and `session_epoch` -1. A client that wants a session sends
-    `session_epoch` 0.
+    With a fetch session, a client need not name partitions that have not changed (KIP-227). A
+    client without a session sends `session_id` 0 and `session_epoch` -1. A client that wants one
+    sends `session_epoch` 0.
     """
 
     replica_id: int = -1
@@ -149,8 +149,7 @@ class AbortedTransaction(msgspec.Struct, frozen=True, kw_only=True, array_like=T
 class PartitionData(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """Records that were read from one partition.
 
-    A follower reads up to the log end, a consumer up to the high watermark: the offset below which
-    every in-sync replica has the records.
+    A follower reads up to the log end, a consumer up to the high watermark.
     """
 
     partition_index: int
@@ -193,9 +192,9 @@ LATEST_TIMESTAMP = -1
 
 
 class ListOffsetsPartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A partition, and the wanted offset: the first at or after `timestamp`.
+    """A question for the offset of the first record at or after `timestamp` in one partition.
 
-    EARLIEST_TIMESTAMP and LATEST_TIMESTAMP ask for the ends of the log instead.
+    EARLIEST_TIMESTAMP and LATEST_TIMESTAMP ask for the beginning and the end of the log instead.
     """
 
     partition_index: int

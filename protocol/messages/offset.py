@@ -1,9 +1,11 @@
 """Messages of committed offsets: OffsetCommit and OffsetFetch.
 
-The structs have the fields of the newest version; an OffsetFetch below v8 has exactly one group. A
-number after the name of a request is its API key; versions in use are written as v2-v9. Between
-processes of this project, a struct is sent as an array of its fields (`array_like`); a request or
-an answer begins with the name of its struct (`tag`).
+The structs have the fields of the newest version, even if a request is sent in an older one. For
+example, an OffsetFetch below v8 has exactly one group. In docstrings, "(8) v2-v9" is the API key
+and the versions in use. `array_like` and `tag` say how messages are sent between processes of the
+lab: a struct as an array of its fields, and a request or an answer with the name of its struct in
+front.
+
 Source: Kafka's message schemas.
 """
 
@@ -31,11 +33,10 @@ class OffsetCommitRequestTopic(msgspec.Struct, frozen=True, kw_only=True, array_
 class OffsetCommitRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """OffsetCommit (8) v2-v9: stores offsets of a group.
 
-    A client that is no member, such as a simple consumer or an admin tool, sends generation -1 and
-    member "".
+    A client that is no member, such as an admin tool, sends generation -1 and member "".
 
-    `retention_time_ms`: time for which the offsets are kept, set only by old clients; -1 stands for
-    the broker's setting.
+    With `retention_time_ms`, old clients say how long the offsets are kept; -1 leaves this to the
+    broker's setting.
     """
 
     group_id: str
@@ -74,7 +75,7 @@ class OffsetFetchRequestTopics(msgspec.Struct, frozen=True, kw_only=True, array_
 
 
 class OffsetFetchRequestGroup(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One group; `topics` None stands for every partition with an offset."""
+    """One group. If `topics` is None, every partition with an offset is asked for."""
 
     group_id: str
     member_id: str | None = None
@@ -85,7 +86,7 @@ class OffsetFetchRequestGroup(msgspec.Struct, frozen=True, kw_only=True, array_l
 class OffsetFetchRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """OffsetFetch (9) v1-v9: asks for the committed offsets of groups.
 
-    With `require_stable` an offset with an unfinished commit is answered with an error.
+    With `require_stable`, a partition with an unfinished commit is answered with an error.
     """
 
     groups: tuple[OffsetFetchRequestGroup, ...]

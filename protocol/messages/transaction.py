@@ -1,7 +1,7 @@
 """Messages of transactions: from producers, and between brokers.
 
-The writes of a transaction become valid together when the producer commits the transaction. In this
-project the writes are committed offsets of a group:
+The writes of a transaction count only when the producer commits it, and then all together. In the
+lab the writes are committed offsets of a group:
 1. A producer gets an id and an epoch from its transaction coordinator (InitProducerId). The
    coordinator raises the epoch for each new producer with the same transactional id.
 2. It adds a partition of `__consumer_offsets` to its transaction (AddOffsetsToTxn).
@@ -10,10 +10,12 @@ project the writes are committed offsets of a group:
 5. The transaction coordinator sends markers, the records that end the transaction, to the leaders
    of the partitions (WriteTxnMarkers).
 
-The structs have the fields of the newest version; an AddPartitionsToTxn below v4 has exactly one
-transaction. A number after the name of a request is its API key; versions in use are written as
-v0-v5. Between processes of this project, a struct is sent as an array of its fields (`array_like`);
-a request or an answer begins with the name of its struct (`tag`).
+The structs have the fields of the newest version, even if a request is sent in an older one. For
+example, an AddPartitionsToTxn below v4 has exactly one transaction. In docstrings, "(22) v0-v5" is
+the API key and the versions in use. `array_like` and `tag` say how messages are sent between
+processes of the lab: a struct as an array of its fields, and a request or an answer with the name
+of its struct in front.
+
 Source: Kafka's message schemas; KIP-98, KIP-447, KIP-890.
 """
 
@@ -188,8 +190,8 @@ class WriteTxnMarkersResponse(msgspec.Struct, frozen=True, kw_only=True, array_l
 class TxnOffsetCommitRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """TxnOffsetCommit (28) v0-v4: stores offsets of a group as part of a transaction.
 
-    A producer that is not a member of the group sends generation -1 and member "". Below v3, which
-    lacks these fields, every producer has these values.
+    A producer that is no member of the group sends generation -1 and member "". Versions below v3
+    do not have these fields, so every producer has these values then.
     """
 
     transactional_id: str

@@ -1,15 +1,19 @@
 """Messages between a ZooKeeper server and its clients: requests by path, and watch events.
 
-ZooKeeper keeps a tree of named znodes with data. Its servers, the ensemble, apply all writes in one
-order; the zxid is a write's place in it. An ephemeral znode vanishes with the session of its
-client. A watch tells a client, once, that something has changed at a path.
+ZooKeeper keeps a tree of znodes, which have data. Its servers, together called the ensemble, apply
+all writes in the same order. The place of a write in this order is its zxid. An ephemeral znode
+vanishes when the session of its client ends. If a client has set a watch on a path, it is told
+once that something has changed there.
 
-The structs have the fields of ZooKeeper 3.4: every answer has the last zxid that its server has
-applied. Data of znodes is text here, because the consumers store JSON, thread ids and decimal
-offsets. Ids in brackets (ZK-08) name rules in docs/kafka/ZOOKEEPER_CONSUMER.md. The number of a
-request is ZooKeeper's op code plus 10,000, so that it differs from Kafka's API keys. Between
-processes of this project, a struct is sent as an array of its fields (`array_like`); a request or
-an answer begins with the name of its struct (`tag`).
+The structs have the fields of ZooKeeper 3.4. Every answer has the last zxid that its server has
+applied. The data of a znode is text here, because consumers store only JSON, thread ids and decimal
+offsets.
+
+A number after the name of a request is its API key: ZooKeeper's op code plus 10,000, so that it is
+none of Kafka's. Ids in brackets (ZK-08) name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+`array_like` and `tag` say how messages are sent between processes of the lab: a struct as an array
+of its fields, and a request or an answer with the name of its struct in front.
+
 Source: ZooKeeper `zookeeper.jute`, `ZooDefs.OpCode`, `KeeperException.Code`, `Watcher.Event`.
 """
 
@@ -124,7 +128,7 @@ class SetDataRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True,
 
 
 class SetDataResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to setData; no stat with an error."""
+    """Answer to setData. If there is an error, it has no stat."""
 
     zxid: Zxid = NO_ZXID
     error_code: KeeperError = KeeperError.NONE
@@ -139,7 +143,7 @@ class GetDataRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True,
 
 
 class GetDataResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to getData; no stat with an error."""
+    """Answer to getData. If there is an error, it has no stat."""
 
     zxid: Zxid = NO_ZXID
     error_code: KeeperError = KeeperError.NONE
@@ -155,7 +159,7 @@ class ExistsRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, 
 
 
 class ExistsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to exists; without the znode, the error is NoNode and there is no stat."""
+    """Answer to exists. If there is no znode, the error is NoNode, and there is no stat."""
 
     zxid: Zxid = NO_ZXID
     error_code: KeeperError = KeeperError.NONE

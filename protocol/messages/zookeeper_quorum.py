@@ -1,18 +1,18 @@
 """Messages between ZooKeeper servers: votes, transactions, and packets of learners and leader.
 
-The servers elect one of them as leader; each leadership has a number, the epoch. The leader orders
-all writes: it proposes each as a transaction, and commits it when a majority has logged it. A
-learner is a server that follows a leader, or begins to follow it. It opens one connection to the
-leader:
+The servers elect one of them as leader, in an epoch of its own. The leader puts all writes in an
+order: it proposes each as a transaction, and commits it when a majority has it in their logs. The
+zxid of a write is its number in this order. A learner is a server that follows a leader, or begins
+to. It opens one connection to the leader:
 1. It sends the newest epoch that it has accepted (FollowerInfo), and accepts the leader's epoch
    (AckEpoch).
 2. It gets the transactions that its log lacks, and confirms them (AckNewLeader).
 3. It gets every proposal and commit as a notice, in order, and acknowledges proposals (Ack).
 Votes have connections of their own.
 
-A zxid is the number of a write in the order of all writes. The number in a request's docstring
-(20000) is its API key; it is larger than all keys of Kafka. Ids in brackets (ZK-12) name rules in
-docs/kafka/ZOOKEEPER_CONSUMER.md.
+A number after the name of a request is its API key. It is larger than all keys of Kafka. Ids in
+brackets (ZK-12) name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+
 Source: ZooKeeper `Leader`, `Learner`, `LearnerHandler` (packet types), `TxnHeader`.
 """
 
@@ -129,9 +129,9 @@ class FollowerInfoResponse(msgspec.Struct, frozen=True, kw_only=True, array_like
 class AckEpochRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """AckEpoch (20018). A learner accepts the leader's epoch, and describes its own log.
 
-    `epoch_ends` has the last zxid of each epoch in the log, in order. From it the leader computes
-    where the two logs part. The newest epoch that both logs have ends in each log at some zxid. The
-    logs are equal up to the smaller of these two zxids.
+    `epoch_ends` has the last zxid of each epoch in the learner's log, in order. With it the leader
+    finds out how far the two logs are equal: it takes the newest epoch that both logs have, looks
+    up where this epoch ends in each log, and takes the smaller of the two zxids.
     """
 
     current_epoch: int

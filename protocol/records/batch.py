@@ -1,19 +1,17 @@
 """Records and record batches, in logs and in the messages Produce and Fetch.
 
-A batch is of one of two kinds. Simulated nodes write records as MessagePack, because Kafka's
-encoding has a varint for each length and delta, which pure Python writes slowly. A batch of a real
-client is kept in *Kafka's format*, byte for byte: it has a KafkaHeader, and its records are in
-Kafka's encoding. `kafka_format` translates either kind to the bytes that a real client reads.
+There are two kinds of batches:
+- The lab's own nodes write the records of a batch as MessagePack. Kafka's encoding would be slow in
+  Python.
+- A batch of a real Kafka client is kept in *Kafka's format*, byte for byte. Such a batch has a
+  KafkaHeader.
+`kafka_format` translates both kinds into the bytes that a real client reads.
 
-This module has the structs, and functions that read records. `partition_log.batches` computes
-offsets, epochs and CRCs. As in Kafka, the CRC covers every field except `base_offset` and
-`partition_leader_epoch`, so that a leader can set these two. With `gc=False`, Python's garbage
-collector does not visit a struct; this is safe for structs that cannot be part of a cycle.
+This module has the structs, and functions that read the records of a batch of either kind.
+`partition_log.batches` builds batches and computes their CRCs.
 
-- Leader epoch: the number of the partition's leadership.
-- Payload: the bytes of a batch's records.
-- Cleaning: one round of log compaction.
-- Marker: the record that ends a producer's transaction.
+With `gc=False`, Python's garbage collector ignores a struct. This is safe if the struct cannot be
+part of a cycle of references.
 """
 
 import msgspec
@@ -23,10 +21,10 @@ from protocol.records.kafka_records import KafkaRecord, parse_records
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One record. A `value` of None makes it a tombstone, which deletes its key.
+    """One record. If its `value` is None, it is a tombstone, which deletes its key.
 
-    `timestamp_ms` is the time since the epoch at which the producer made the record (CreateTime),
-    or -1 if this time is unknown.
+    `timestamp_ms` is the time at which the producer made the record, in milliseconds since the
+    epoch, or -1 if it is unknown.
     """
 
     key: bytes | None
@@ -37,9 +35,12 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Cleaned(msgspec.Struct, frozen=True, array_like=True):
     """What a compaction notes in a batch from which it has removed records.
 
-    `offset_deltas` has the distance from the base offset of each record that is left, in order.
-    Units: `delete_horizon_ms` is a time since the epoch. A cleaning after this time removes the
-    batch's tombstones, or its marker. It is -1 if the batch has neither (KIP-534).
+    `offset_deltas` says which records are left. For example, (0, 3) in a batch with the base offset
+    20 means those at the offsets 20 and 23.
+
+    A compaction after `delete_horizon_ms` removes the batch's tombstones, or its marker (the record
+    that ends a transaction). It is a time in milliseconds since the epoch, -1 if the batch has
+    neither (KIP-534).
     """
 
     offset_deltas: tuple[int, ...]
@@ -49,14 +50,14 @@ class Cleaned(msgspec.Struct, frozen=True, array_like=True):
 HEADER_BYTES = 61
 """Size of the batch header in Kafka's format."""
 LOG_APPEND_TIME = 0x08
-"""The bit of a batch's attributes that makes `max_timestamp_ms` the timestamp of each record."""
+"""A bit of a batch's attributes. If it is set, each record has the timestamp `max_timestamp_ms`."""
 
 
 class KafkaHeader(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The fields of the header in Kafka's format that are not fields of RecordBatch.
+    """Those fields of a batch in Kafka's format that a batch in MessagePack does not need.
 
-    `attributes` are the header's 16 bits as the client sent them. The codec and the flags
-    "transactional" and "control" in them are also fields of the RecordBatch, so that code can read
+    `attributes` are 16 bits, as the client sent them. Among them are the codec and the flags
+    "transactional" and "control". These are also fields of the RecordBatch, so that code can read
     them from batches of both kinds.
     """
 
@@ -68,13 +69,16 @@ class KafkaHeader(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class RecordBatch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A batch of records, at the offsets `base_offset` to `base_offset + last_offset_delta`.
 
-    Invariant: `records` has one record for each of these offsets. In a `cleaned` batch it has one
-    record for each of the offsets that the cleaning has left.
-    `records` are compressed if `compression`, a CompressionType, is not 0. Without a `kafka` header
-    they are MessagePack. With a `kafka` header they are in Kafka's encoding, and `crc` is the CRC
-    of Kafka's format.
-    Units: `base_sequence` is the number of the first record among the producer's records, counted
-    from 0. It is -1 if the producer is not idempotent, that is, does not number its records.
+    - `records`: one record for each of these offsets, as bytes. If the batch was `cleaned` by a
+      compaction, one record for each offset that is left. The bytes are compressed unless
+      `compression`, a CompressionType, is 0.
+    - `kafka`: None if the bytes are MessagePack. Otherwise they are in Kafka's encoding, and `crc`
+      is the CRC of Kafka's format.
+    - `crc`: it covers every field except `base_offset` and `partition_leader_epoch`, which the
+      leader sets.
+    - `base_sequence`: an idempotent producer numbers its records from 0; this is the number of the
+      first record. It is -1 if the producer does not number its records.
+
     Source: Kafka `DefaultRecordBatch`.
     """
 
@@ -114,7 +118,7 @@ class RecordBatch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     @property
     def size_in_bytes(self) -> int:
-        """Size of the batch, by which limits count: the payload, and Kafka's batch header."""
+        """Size of the batch, to which limits apply: the records, and Kafka's batch header."""
         return HEADER_BYTES + len(self.records)
 
 
@@ -124,7 +128,7 @@ _fields_decoder = msgspec.msgpack.Decoder(list[tuple[bytes | None, bytes | None,
 
 
 def encode_records(records: tuple[Record, ...]) -> bytes:
-    """Return the MessagePack form of `records`, a batch's payload."""
+    """Return `records` as MessagePack: the payload of a batch."""
     return _encoder.encode(records)
 
 
@@ -146,7 +150,7 @@ def decode_fields(payload: bytes) -> list[tuple[bytes | None, bytes | None, int]
 
 
 def payload_of(batch: RecordBatch, codecs: Codecs) -> bytes:
-    """Return the uncompressed payload of a batch, for `decode_records` or `parse_records`.
+    """Return the bytes of a batch's records, uncompressed.
 
     Raises: ValueError if it cannot be decompressed.
     """
@@ -170,8 +174,7 @@ def records_of(batch: RecordBatch, codecs: Codecs = NO_CODECS) -> list[tuple[int
             for found, timestamp_ms in kafka_records_of(batch, batch.kafka, payload)
         ]
     records = decode_records(payload)
-    # `strict` raises ValueError if the cleaning has noted another number of offsets than there are
-    # records.
+    # Because of `strict`, a ValueError is raised if there are not as many offsets as records.
     deltas = range(len(records)) if batch.cleaned is None else batch.cleaned.offset_deltas
     return [
         (batch.base_offset + delta, record) for delta, record in zip(deltas, records, strict=True)

@@ -1,7 +1,8 @@
 """Control records: the markers that end transactions in a log.
 
-A control record is written by the broker, not by a producer. A control batch has one control
-record. The key of a marker says whether the transaction was committed or aborted.
+A broker writes control records itself, each in a batch of its own. The key of a marker says whether
+it commits or aborts the transaction of its producer.
+
 Source: Kafka `ControlRecordType`, `EndTransactionMarker`.
 """
 
@@ -40,11 +41,9 @@ def encode_marker(marker: EndTransactionMarker, timestamp_ms: int) -> Record:
 
 
 def decode_marker(batch: RecordBatch) -> EndTransactionMarker | None:
-    """Return the marker of a control batch.
+    """Return the marker of a control batch; None if it has another control record, or no record.
 
-    None if the batch has another kind of control record, or no record.
-
-    Raises: ValueError for bytes that are no control record.
+    Raises: ValueError if the bytes are no control record.
     """
     records = fields_of(batch)
     if not records:

@@ -1,13 +1,15 @@
 """Kafka's format of record batches (magic 2), and the translation between it and RecordBatch.
 
-A listener for real clients decodes a producer's batches with `decode_batches`, and encodes batches
-for a consumer with `encode_batch`. A client's batch stays unchanged except for the base offset and
-the leader epoch. A broker sets these two fields, which the CRC does not cover. A batch of a
-simulated node has MessagePack records, which `encode_batch` translates.
+A broker decodes the batches of a real producer with `decode_batches`, and encodes batches for a
+real consumer with `encode_batch`. A client's batch stays as it is, except for the base offset and
+the leader epoch, which the broker sets. A batch of one of the lab's own nodes has its records as
+MessagePack; `encode_batch` translates them.
 
-The header has 61 bytes. First come base offset, batch length, leader epoch, magic and CRC-32C. Then
-come attributes, last offset delta, base timestamp, max timestamp, producer id, producer epoch, base
-sequence and record count. The CRC covers this second part and the records.
+The header of a batch has 61 bytes. Its first part has base offset, batch length, leader epoch,
+magic and CRC-32C. The second part has attributes, last offset delta, base timestamp, max timestamp,
+producer id, producer epoch, base sequence and record count. The CRC covers the second part and the
+records.
+
 Source: Kafka `DefaultRecordBatch`, `ByteBufferLogInputStream`, `LegacyRecord`.
 DEVIATION: the delete horizon of a cleaned batch is not written, because only Kafka's own cleaner
 reads it.
@@ -25,7 +27,7 @@ from protocol.records.kafka_records import encode_kafka_records
 MAGIC = 2
 """The version of the format. Magic 0 and 1 are older formats, which clients no longer use."""
 _OVERHEAD = struct.Struct(">qi")
-"""Base offset and batch length; the length counts the bytes after these two fields."""
+"""Base offset and batch length. The length is that of the bytes after these two fields."""
 # All fields of the header, in the order of the module's docstring. `>` means big-endian. b, h, i
 # and q are signed integers of 1, 2, 4 and 8 bytes; I is an unsigned integer of 4 bytes.
 _HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -36,8 +38,7 @@ _MAGIC_AT = 16
 _CHECKED_AT = 21
 """Position of the first byte that the CRC covers."""
 _SMALLEST_LENGTH = 14
-"""The smallest legal batch length. It is the length of a message of magic 0 without key and
-value."""
+"""The smallest legal batch length: that of a message of the old magic 0 without key and value."""
 # Bits of a batch's attributes.
 _CODEC_BITS = 0x07
 _TRANSACTIONAL = 0x10
@@ -45,7 +46,7 @@ _CONTROL = 0x20
 
 
 class InvalidBatch(ValueError):
-    """Bytes are no batch that a broker accepts; `error_code` is the error of Kafka's answer."""
+    """Bytes are no batch that a broker accepts. `error_code` is Kafka's answer to the producer."""
 
     def __init__(self, error_code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -63,8 +64,8 @@ def decode_batches(data: bytes) -> tuple[RecordBatch, ...]:
     """
     batches: list[RecordBatch] = []
     position = 0
-    # The loop goes on while the next batch has a magic byte. The magic is checked before the length
-    # of the data: as in Kafka, an unknown magic is an error even in an incomplete batch.
+    # The loop goes on while there are enough bytes for a magic. As in Kafka, an unknown magic is an
+    # error even in an incomplete batch.
     while len(data) - position >= _MAGIC_AT + 1:
         _, length = _OVERHEAD.unpack_from(data, position)
         if length < _SMALLEST_LENGTH:
@@ -212,8 +213,8 @@ def _decode_batch(data: bytes, position: int, end: int) -> RecordBatch:
 
 def _translate(batch: RecordBatch, codecs: Codecs) -> tuple[bytes, KafkaHeader]:
     """Return the payload and header in Kafka's format of a batch with MessagePack records."""
-    # In Kafka's format a record has deltas: the distances of its offset and its timestamp from the
-    # base offset and the base timestamp. The first record's timestamp becomes the base timestamp.
+    # In Kafka's format, offsets and timestamps of records are distances from those of the batch.
+    # The timestamp of the first record becomes that of the batch.
     records = decode_records(payload_of(batch, codecs))
     deltas = range(len(records)) if batch.cleaned is None else batch.cleaned.offset_deltas
     base_timestamp_ms = records[0].timestamp_ms if records else -1  # -1: Kafka's "no timestamp"

@@ -1,14 +1,17 @@
-"""Kafka's encoding of the records in a batch of magic 2: lengths and deltas as zigzag varints.
+"""Kafka's encoding of the records in a batch of magic 2.
 
-This module handles the payload of a batch, after decompression, and no batch header. A record
-consists of its length, attributes (unused), timestamp delta, offset delta, key, value and headers.
+The payload of a batch is the bytes of its records, without the batch header and after
+decompression. A record consists of its length, attributes (unused), timestamp delta, offset delta,
+key, value and headers. The lengths and deltas are zigzag varints.
 
-A varint has seven bits of a number in each byte, the lowest bits first. The highest bit of a byte
-says that another byte follows. A zigzag varint has the sign in the number's lowest bit, so that
-small negative numbers are short, too: 0, -1, 1, -2 are coded as 0, 1, 2, 3. The number is
-`(raw >> 1) ^ -(raw & 1)`. A null key or value has the length -1, which is coded as the byte 1.
+A varint has seven bits of a number in each byte, the lowest bits first. If the highest bit of a
+byte is set, another byte follows. For example, 300 is the bytes AC 02. A zigzag varint has the sign
+in the lowest bit, so that small negative numbers are short, too: 0, -1, 1, -2 are coded as 0, 1, 2,
+3. To decode `raw`, compute `(raw >> 1) ^ -(raw & 1)`. A null key or value has the length -1, which
+is the byte 1.
 
-A read beyond the end of the payload raises IndexError. The record is then incomplete.
+If a record is incomplete, a read beyond the end of the payload raises IndexError.
+
 Source: Kafka `DefaultRecord`, `ByteUtils.readVarint`; KIP-98.
 """
 
@@ -25,8 +28,8 @@ _VARLONG_BYTES = 10
 class KafkaRecord(NamedTuple):
     """One record of a payload.
 
-    The record's bytes, with the length in front, are `payload[start:end]`. The deltas are
-    distances from the batch's base offset and base timestamp. Headers are checked, and not kept.
+    Its bytes, which begin with its length, are `payload[start:end]`. The deltas are distances from
+    the batch's base offset and base timestamp. The headers are not kept.
     """
 
     offset_delta: int
@@ -54,7 +57,8 @@ def parse_records(payload: bytes, count: int) -> list[KafkaRecord]:
 
 def _parse(payload: bytes, count: int) -> Iterator[KafkaRecord]:
     """Yield the records of a payload one by one. Raises: ValueError."""
-    # Varints of one byte (below 0x80) are read in place, since calls would take most of the time.
+    # Most varints have one byte (below 0x80). They are read here, because a call for each of them
+    # would take most of the time.
     end = 0
     for index in range(count):
         start = end
@@ -111,10 +115,10 @@ def scan_records(payload: bytes, count: int) -> RecordScan:  # noqa: PLR0915 - n
     Raises: ValueError if the payload does not consist of exactly this many whole records, or if
         the offset deltas are not 0, 1, 2 and so on.
     """
-    # Varints of one and of two bytes are read in place, since calls would take most of the time.
-    # The number in two bytes is `first & 0x7F | second << 7`, since the second is below 0x80.
-    # There is no extra check for a key or value that is longer than its record. `position` never
-    # decreases, so the test `position != end` finds such a record.
+    # Varints of one and of two bytes are read here, because a call for each of them would take most
+    # of the time. The number in two bytes is `first & 0x7F | second << 7`.
+    # If a key or value is longer than its record, the test `position != end` finds this, because
+    # `position` never decreases.
     end = max_timestamp_delta_ms = 0
     keyless: list[int] = []
     for index in range(count):
@@ -140,8 +144,7 @@ def scan_records(payload: bytes, count: int) -> RecordScan:  # noqa: PLR0915 - n
                 delta = (delta >> 1) ^ -(delta & 1)
             else:
                 delta, position = _read_varint(payload, position, _INT64_MAX, _VARLONG_BYTES)
-            # The first record's delta (index 0) always becomes the maximum. It may be negative,
-            # which is below the initial value 0.
+            # The first delta is the maximum so far, even if it is negative.
             if delta > max_timestamp_delta_ms or not index:
                 max_timestamp_delta_ms = delta
 

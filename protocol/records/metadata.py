@@ -1,14 +1,11 @@
 """Records of `__cluster_metadata-0`, under KRaft's names. Their log is the controller's state.
 
-The controller writes every change of the cluster as a record; brokers fetch the records. The
-controller and the brokers replay the same records into a MetadataImage, which has the brokers,
-topics and partitions at one offset of the log.
+The controller writes every change of the cluster as a record, and brokers fetch the records. Each
+of them replays the records into a MetadataImage, which has the brokers, topics and partitions at
+one offset of the log.
 
-- Leader epoch: the number of a partition's elections.
-- Partition epoch: the number of a partition's changes, of leader, ISR or replicas. A
-  PartitionChangeRecord has neither epoch: its replay increases them, as in KRaft.
-- ISR: the set of in-sync replicas.
-- Fenced: of a broker that sends no heartbeats. It leads no partition.
+A broker is fenced if it sends no heartbeats to the controller; it leads no partition then.
+
 Source: Kafka's metadata record schemas; DEVIATION: topics are named, they have no UUID.
 """
 
@@ -96,7 +93,8 @@ class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True
 class PartitionChangeRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """A partition got another leader, ISR or assignment (`replicas`).
 
-    A field that is None or NO_LEADER_CHANGE does not change.
+    A field that is None or NO_LEADER_CHANGE does not change. The record has no epochs, as in KRaft:
+    its replay increases the partition epoch, and for a new leader also the leader epoch.
     """
 
     topic: str

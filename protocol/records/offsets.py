@@ -1,13 +1,12 @@
 """Records of `__consumer_offsets`: keys and values of committed offsets and groups.
 
-Keys and values consist of a version of two bytes and a body. The key's version tells whether the
-record is about an offset or a group. A record without a value is a tombstone, which deletes its
-key. The body is in MessagePack instead of Kafka's own encoding; `versioned` writes and reads the
-bodies of values.
+Keys and values consist of a version of two bytes and a body. The version of the key says whether
+the record is about an offset or a group. A record without a value is a tombstone, which deletes its
+key. The body is MessagePack instead of Kafka's own encoding.
 
-The tables below define the fields of values. `since` and `until` are the first and the last version
-with the field. `bits` is the field's width in Kafka's schema; a number that does not fit is refused
-as corrupt.
+The two tables `_OFFSET_COMMIT_VALUE` and `_GROUP_METADATA_VALUE` list the fields of the values, by
+version. `since` and `until` are the first and the last version that has the field. `bits` is the
+width of the field in Kafka; a number that does not fit is refused as corrupt.
 
 Source: Kafka `OffsetCommitKey.json`, `OffsetCommitValue.json`, `GroupMetadataKey.json`,
 `GroupMetadataValue.json`; docs/kafka/BEHAVIOUR.md 5.1.
@@ -36,11 +35,12 @@ GROUP_METADATA_KEY_VERSION = 2
 OFFSET_VALUE_VERSION = 3
 """The value version of offsets, unless inter.broker.protocol.version demands an older one."""
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
-"""The value version of offsets with an explicit expiry, for which newer versions have no field."""
+"""The value version of an offset for which the client has said how long it is kept. Newer versions
+have no field for this."""
 GROUP_VALUE_VERSION = 3
 """The value version of groups, unless inter.broker.protocol.version demands an older one."""
 NO_EXPIRE_TIMESTAMP = -1
-"""Value for an offset without an explicit expiry; offsets.retention.minutes applies to it."""
+"""The client has not said how long the offset is kept: offsets.retention.minutes applies."""
 
 _Int32 = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 
@@ -65,7 +65,7 @@ class GroupMetadataKey(msgspec.Struct, frozen=True, array_like=True):
 
 
 class UnknownKey(msgspec.Struct, frozen=True):
-    """A key in a version that this coordinator does not know; its record is ignored."""
+    """A key in a version that this coordinator does not know. Its record is ignored."""
 
     version: int
 
@@ -74,10 +74,10 @@ OffsetsKey = OffsetCommitKey | GroupMetadataKey | UnknownKey
 
 
 class OffsetCommitValue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A committed offset, in the form common to all versions.
+    """A committed offset, with the fields of all versions.
 
-    Units: timestamps in ms since the epoch; -1 if the stored version lacks the field, or it was not
-    set.
+    Timestamps are in milliseconds since the epoch. They are -1 if they were not set, or if the
+    stored version does not have the field.
     """
 
     offset: int
@@ -101,10 +101,10 @@ class MemberMetadataValue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupMetadataValue(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored group, in the form common to all versions.
+    """A stored group, with the fields of all versions.
 
-    `protocol` and `leader` are None, and `members` empty, for a group that became Empty.
-    Units: `current_state_timestamp_ms` since the epoch, -1 below version 2.
+    If the group had become Empty, `protocol` and `leader` are None, and `members` is empty.
+    `current_state_timestamp_ms` is in milliseconds since the epoch, -1 below version 2.
     """
 
     protocol_type: str
@@ -193,8 +193,10 @@ def encode_offset_commit_value(
 ) -> bytes:
     """Return the bytes of `value` in `version`, which is 1 to 3.
 
-    A value with an explicit expiry is always written in version 1, the only one with this field.
-    Versions below 3 lack the leader epoch. Version 4 is read, but not written.
+    If the client has said how long the offset is kept, the version is always 1, the only one with a
+    field for this. Versions below 3 do not have the leader epoch. Version 4 is read, but not
+    written.
+
     Raises: SimulationError (a mistake of the caller) for any other version.
     """
     if value.expire_timestamp_ms != NO_EXPIRE_TIMESTAMP:

@@ -1,8 +1,9 @@
 """Records of `__transaction_state`: the stored state of transactional ids.
 
-A transactional id is the name of a producer, which it keeps over restarts. A record without a value
-is a tombstone, which deletes the transactional id of its key. Keys and values consist of a version
+The key of a record is a transactional id, the name that a producer keeps over restarts. A record
+without a value is a tombstone, which deletes the id. Keys and values consist of a version
 (`versioned`) and a body in MessagePack.
+
 Source: Kafka `TransactionLogKey.json`, `TransactionLogValue.json` (version 0).
 """
 
@@ -33,10 +34,11 @@ class TransactionPartitions(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TransactionLogValue(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """State of a transactional id. Units: milliseconds; timestamps since the epoch, -1: not set.
+    """State of a transactional id.
 
     `transaction_status` is the number of a TransactionState (`coordinator.transaction.states`).
-    `transaction_partitions` is None in the state Empty.
+    `transaction_partitions` is None in the state Empty. Timestamps are in milliseconds since the
+    epoch, -1 if not set.
     """
 
     producer_id: int

@@ -1,10 +1,10 @@
 """Encoding of the keys and values of records, by version.
 
-A key or value consists of its version (two bytes, big-endian) and a body. There are several kinds
-of values, for example committed offsets. For each kind a table lists the fields, and the versions
-that have each field. The tables have the same form as those of messages (`protocol.wire.fields`). A
-ValueCodec gets the table of one kind, and writes and reads its versions. To add a field or a
-version, change the table.
+A key or value consists of its version (two bytes, big-endian) and a body. For each kind of value,
+for example committed offsets, there is a table of its fields, which says in which versions each
+field exists. A ValueCodec gets this table, and can then write and read all versions. To add a field
+or a version, change the table. The tables have the same form as those of messages
+(`protocol.wire.fields`).
 
 DEVIATION: the body is a MessagePack array of Kafka's fields in Kafka's order, instead of Kafka's
 own schema encoding. Fields, versions and which version is written are Kafka's.
@@ -24,7 +24,7 @@ from protocol.wire.fields import Kind, WireField
 _S = typing.TypeVar("_S", bound=msgspec.Struct)
 
 _Write = Callable[[Any], tuple[object, ...]]
-"""Function that returns the fields of a value in the order of one version."""
+"""A function that takes a value and returns its fields, in the order of one version."""
 
 VERSION_SIZE = 2
 """Bytes of the version, in front of the body."""
@@ -54,9 +54,9 @@ def version_prefix(version: int) -> bytes:
 class ValueCodec(typing.Generic[_S]):
     """Writes and reads the values of one kind of record.
 
-    noun: name of the kind in errors.
-    struct: the class of the values. It has every field of the table, with a default for each field
-        that some version lacks.
+    noun: name of the kind in errors, such as "offset".
+    struct: the class of the values. It has every field of the table. A field that some version
+        does not have needs a default.
     readable, writable: the versions that can be read, and those that can be written.
     """
 
@@ -70,8 +70,8 @@ class ValueCodec(typing.Generic[_S]):
         writable: range,
     ) -> None:
         self._noun = noun
-        # Writers and readers are built once per version, because a load decodes a value for every
-        # committed offset.
+        # The functions that write and read a version are built only once, because a load decodes
+        # very many values.
         self._writers = {
             version: (version_prefix(version), _writer(fields, version)) for version in writable
         }
@@ -95,7 +95,7 @@ class ValueCodec(typing.Generic[_S]):
         return prefix + encode_body(write(value))
 
     def decode(self, data: bytes) -> _S:
-        """Return the value in `data`; fields that its version lacks have the struct's defaults.
+        """Return the value in `data`. Fields that its version does not have get their defaults.
 
         Raises: CorruptRecord if the version is not readable or the body does not fit.
         """
@@ -117,7 +117,7 @@ def _writer(fields: tuple[WireField, ...], version: int) -> _Write:
     """
     present = [field for field in fields if field.is_in(version)]
     values_of = _values_of([field.name for field in present])
-    # The index of a list of structs among the fields -> the function that writes one struct.
+    # Index of a field that is a list of structs -> the function that writes one of the structs.
     item_writers = {
         place: _writer(field.fields, version)
         for place, field in enumerate(present)
@@ -143,7 +143,7 @@ def _values_of(names: list[str]) -> _Write:
 
 
 def _reader(struct: type[_S], fields: tuple[WireField, ...], version: int) -> Callable[[Any], _S]:
-    """Return a function that converts a decoded layout (see `_layout`) into a value."""
+    """Return a function that makes a value of a decoded body, a struct of class `_layout(...)`."""
     asdict = msgspec.structs.asdict
     item_readers = [
         (field.name, _reader(_item_struct(struct, field), field.fields, version))
@@ -167,12 +167,12 @@ def _layout(
 ) -> type[msgspec.Struct]:
     """Return a struct class with exactly the fields of one version, to decode its bodies.
 
-    msgspec ignores elements after the last known field. They are fields of a newer format, like
-    Kafka's tagged fields of version 4.
+    msgspec ignores what follows after the last field, for example the tagged fields of Kafka's
+    version 4.
     """
     present = [field for field in fields if field.is_in(version)]
-    # A struct without a list of structs cannot be part of a cycle of references. With `gc=False`
-    # the garbage collector does not visit it.
+    # With `gc=False` the garbage collector ignores a struct. This is safe if it has no list of
+    # structs, because then it cannot be part of a cycle of references.
     return msgspec.defstruct(
         f"{struct.__name__}V{version}",
         [(field.name, _annotation(struct, field, version)) for field in present],

@@ -1,13 +1,13 @@
-"""Encoding of subscriptions (in JoinGroup) and assignments (in SyncGroup) of consumers.
+"""Encoding of the subscriptions and assignments of consumers.
 
-A subscription says which topics a member wants. An assignment says which partitions it gets. The
-assignor is the algorithm by which a group's leader (one of its members) computes the assignments
-from all subscriptions. The coordinator passes subscriptions and assignments on as bytes; it reads
-only the topics of a subscription.
+In its JoinGroup a member sends its subscription: the topics that it wants to read. The group's
+leader gets all subscriptions, computes an assignment for each member, and sends the assignments in
+its SyncGroup. The coordinator passes both on as bytes. It reads only the topics of a subscription.
 
-Numbers are big-endian, as everywhere in Kafka. Strings have an int16 length, arrays and bytes an
-int32 length; a length of -1 stands for null. Each version has the fields of the version before it,
-and new fields after them. So a reader of an older version can ignore the bytes of newer fields.
+Numbers are big-endian. A string begins with an int16 length, arrays and bytes with an int32 length;
+a length of -1 means null. Each version has all fields of the version before, and its new fields
+after them. So a reader that knows only an older version can ignore the bytes that follow.
+
 Source: Kafka `ConsumerProtocolSubscription.json`, `ConsumerProtocolAssignment.json`,
 `ConsumerProtocol`; the two kinds of errors: docs/kafka/BEHAVIOUR.md 0.1.
 """
@@ -31,7 +31,7 @@ class ConsumerProtocolError(ValueError):
 
 
 class TruncatedConsumerProtocol(ConsumerProtocolError):
-    """The bytes end in the middle of a number, the one error that Kafka's coordinator tolerates."""
+    """The bytes end in the middle of a number. Kafka's coordinator tolerates only this error."""
 
 
 class TopicPartitions(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,10 +42,9 @@ class TopicPartitions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConsumerProtocolSubscription(msgspec.Struct, frozen=True, kw_only=True):
-    """A member's input to the assignor.
+    """What a member wants, and what the algorithm for the assignment must know about it.
 
-    v1 has added `owned_partitions`, v2 `generation_id` (-1 stands for no generation), and v3
-    `rack_id`.
+    v1 adds `owned_partitions`, v2 adds `generation_id` (-1 for none), and v3 adds `rack_id`.
     """
 
     topics: tuple[str, ...]
@@ -103,8 +102,7 @@ def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
     version = _checked_version(reader)
     topics = reader.strings()
     user_data = reader.nullable_bytes()
-    # Python evaluates the arguments in their order. Each of them reads the next bytes, so the order
-    # of the arguments must be the order of the fields in the bytes.
+    # Each argument reads the next bytes, so the arguments must be in the order of the bytes.
     return ConsumerProtocolSubscription(
         topics=topics,
         user_data=user_data,
@@ -123,10 +121,10 @@ def decode_subscribed_topics(data: bytes) -> tuple[str, ...]:
     the errors.
     """
     reader = _Reader(data)
-    # The version is ignored, as in Kafka, because every version begins with the fields of v0.
+    # As in Kafka, the version does not matter, because every version begins with the fields of v0.
     reader.int16()
     topics = reader.strings()
-    # The user data is not needed. As in Kafka it is read, which may raise an error.
+    # Nobody needs the user data. But Kafka reads it, and so may raise an error.
     reader.nullable_bytes()
     return topics
 
@@ -230,9 +228,8 @@ class _Reader:
         return None if length < 0 else self._take(length)
 
     def topic_partitions(self) -> tuple[TopicPartitions, ...]:
-        # Python evaluates the expression in the order of the bytes. It begins with the number of
-        # topics, in the last line of the expression. For each topic it reads the name, the number
-        # of partitions, and the partitions.
+        # The bytes are read in this order: the number of topics (in the last line), and for each
+        # topic its name, the number of its partitions, and the partitions.
         return tuple(
             TopicPartitions(
                 topic=self._string(),
@@ -255,8 +252,8 @@ class _Reader:
         length = self.int32()
         if length < 0:
             raise ConsumerProtocolError("null where an array must be")
-        # Every element takes at least one byte, so a larger length is wrong. In corrupt bytes the
-        # length may be huge, and the caller's loop would take very long.
+        # Every element takes at least one byte, so a larger length must be wrong. If the bytes are
+        # corrupt, it may be huge, and the caller would loop for very long.
         if length > len(self._data) - self._at:
             raise ConsumerProtocolError(
                 f"array of {length} elements in {len(self._data) - self._at} bytes"

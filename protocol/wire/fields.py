@@ -1,8 +1,9 @@
-"""The vocabulary of schema tables: fields, their kinds and their versions.
+"""The types of which schema tables consist: fields, their kinds and their versions.
 
-A schema table says how Kafka encodes the messages of an API: the fields, and the versions in which
-each field exists. `message_schemas`, `listener_schemas` and `transaction_schemas` have the tables;
-this module knows no API. A listener is the socket at which a broker serves Kafka clients.
+A schema table lists the fields of a message in Kafka's encoding, and the versions in which each
+field exists. For example, `str_field("reason", 8, nullable=True)` is a string that may be null, in
+version 8 and later. `message_schemas`, `listener_schemas` and `transaction_schemas` have the
+tables; this module knows no API.
 """
 
 from collections.abc import Callable
@@ -11,8 +12,7 @@ from enum import Enum
 from functools import partial
 
 NEWEST = 32_767
-"""Value of `until` for a field that the newest version still has. No version is higher: a version
-is an int16."""
+"""Value of `until` for a field that the newest version still has. It is the largest int16."""
 
 PlainValue = bool | int | str | bytes | list["PlainValue"] | dict[str, "PlainValue"] | None
 PlainMessage = dict[str, PlainValue]
@@ -35,11 +35,11 @@ class WireField:
     """One field of a message or record, present in the versions `since` to `until`.
 
     fields: the fields of a STRUCT.
-    absent: the value of the field in an answer, if this project's message class lacks the field.
-    is_unused: a field of a request that is read and dropped, because it has no effect here.
-    bits: width of an INT; a value that is read from a log must fit it.
-    nullable_since: first version in which a nullable field may be null. In an older version the
-        listener writes "" in place of null.
+    absent: what an answer has in this field, if the lab's message class does not have it.
+    is_unused: True for a field of a request that has no effect here, and so is dropped.
+    bits: width of an INT. A value that is read from a log must fit it.
+    nullable_since: first version in which a nullable field may be null. In an older version, "" is
+        sent to a client in place of null.
     """
 
     name: str
@@ -67,10 +67,9 @@ Reshape = Callable[[PlainMessage], PlainMessage]
 class ApiSchema:
     """The fields of an API's request and answer, with their versions.
 
-    Versions below `reshaped_below` have another structure than the newest, for example one group
-    where the newest has a list of groups. `lift` converts a request of such a version into the
-    newest structure. `lower` converts an answer from the newest structure into the structure of
-    such a version.
+    In versions below `reshaped_below`, messages have another structure than in the newest, for
+    example one group where the newest has a list of groups. `lift` converts a request from the old
+    structure into the newest, and `lower` an answer from the newest into the old.
     """
 
     request_fields: tuple[WireField, ...]
@@ -119,7 +118,7 @@ def str_field(
     nullable_since: int = 0,
     unused: bool = False,
 ) -> WireField:
-    """Return a string field; with `nullable_since` it is nullable from that version on."""
+    """Return a string field. If `nullable_since` is given, it may be null from that version on."""
     return WireField(
         name=name,
         kind=Kind.STRING,

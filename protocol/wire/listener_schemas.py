@@ -1,10 +1,12 @@
-"""Kafka's message schemas of the APIs of which simulated nodes use only one version.
+"""Kafka's message schemas that only real Kafka clients need.
 
-The schemas have all versions that a listener offers to Kafka clients. `message_schemas` has the
-APIs of groups, of which nodes use several versions. `fields` explains the definition of a field. In
-short: a number is the first version with the field, and a second number is the last one. `absent`
-is the value in an answer if this project's message lacks the field. `unused` marks a field of a
-request that is read and dropped, because it has no effect here.
+Of these APIs, the lab's own nodes use only one version. Real clients may use all versions that a
+broker offers them, and the schemas have these versions. `message_schemas` has the APIs of groups.
+
+In the definition of a field, a number is the first version with the field, and a second number is
+the last one. `absent` is what an answer has in the field, if the lab's message does not have it.
+`unused` marks a field of a request that is dropped, because it has no effect here.
+
 Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`.
 """
 

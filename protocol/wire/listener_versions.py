@@ -1,9 +1,8 @@
-"""The APIs and versions that a broker offers to Kafka clients, and its ApiVersions answer.
+"""The APIs and versions that a broker offers to real Kafka clients, and its ApiVersions answer.
 
-The listener decodes and encodes every version that ApiVersions names. Newer versions of an API are
-flexible: they have compact lengths and tagged fields (KIP-482). The listener offers only versions
-that are not flexible, for example v0 to v2 of ApiVersions. Versions that need a format of record
-batches before magic 2 are left out, too.
+A client asks with ApiVersions which versions it may use. The broker must be able to decode and
+encode all versions that it names. It offers no flexible versions, which have compact lengths and
+tagged fields (KIP-482), and no versions that need an old format of record batches (before magic 2).
 """
 
 from dataclasses import dataclass
@@ -15,11 +14,11 @@ from protocol.wire import listener_schemas, message_schemas, transaction_schemas
 from protocol.wire.fields import ApiSchema
 
 OLDEST_ANSWERED_PRODUCE = 3
-"""The oldest version of Produce that gets a real answer. Older versions have old formats of
-batches, and are answered with UNSUPPORTED_VERSION.
+"""The oldest version of Produce that really works. Older versions have old formats of batches, and
+are answered with UNSUPPORTED_VERSION.
 
-As in Kafka 4, ApiVersions names the older versions nevertheless. If it did not name v0, librdkafka
-before 2.11 would take the broker for one of Kafka 0.9.
+Nevertheless ApiVersions names the older versions, as in Kafka 4. If it did not name v0, librdkafka
+before 2.11 would believe that the broker is one of Kafka 0.9.
 """
 
 
@@ -63,8 +62,8 @@ OFFERED: dict[Api, OfferedApi] = {
 def api_versions(asked_version: int) -> ApiVersionsResponse:
     """Answer ApiVersions.
 
-    A version above the newest gets UNSUPPORTED_VERSION and only the row of ApiVersions (KIP-511);
-    the client then sends the request again in a version that this row offers.
+    If the client asks in a version that is too new, the answer is UNSUPPORTED_VERSION with the row
+    of ApiVersions alone (KIP-511). The client then asks again in a version that this row offers.
     """
     offered = OFFERED[Api.API_VERSIONS]
     if asked_version > offered.newest:
