@@ -1,8 +1,8 @@
 """LocalDisk: the disk of one incarnation, which refuses every write after the incarnation's end.
 
-An incarnation is one life of a node, from a start to its end. A real `kill -9` ends a process with
-all its pending writes. In the local runtime the process lives on, and tasks of the killed node run
-until they are cancelled. Their writes must fail.
+After a real `kill -9`, a process writes nothing any more. In the local runtime all nodes share one
+process, so the tasks of a killed node still run until they are cancelled. Therefore their writes
+must fail.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ from cluster.storage.files import Files
 
 
 class MortalFiles(Files):
-    """The system calls with which one incarnation writes. After `end` each raises HostDead."""
+    """The system calls with which a node writes. After `end`, each of them raises HostDead."""
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
@@ -77,5 +77,5 @@ class LocalDisk:
 
     def close(self) -> None:
         """Close the files, and refuse later calls of the node. May be called twice."""
-        self.storage.close()  # before `end`, which refuses calls that close files, too
+        self.storage.close()  # before `end`, after which files cannot be closed
         self._files.end()

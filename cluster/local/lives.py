@@ -1,10 +1,8 @@
 """LocalLives: incarnation and state of each node of a local run.
 
-LocalLives starts, kills, pauses, shuts down and restarts nodes in the one NodeProcess that hosts
-them all. It also owns the directories of their disks, which outlive an incarnation (one life of a
-node, from a start to its end). LocalRuntime owns the run, its trace and its failures. A local run
-is in real time, with all nodes in one process. The kill of a node therefore does not end the
-process.
+A local run is in real time, and all its nodes are in one process, a NodeProcess. LocalLives starts,
+kills, pauses, shuts down and restarts nodes there. It also has the directories of their disks,
+which stay when a node is killed and started again.
 """
 
 import asyncio
@@ -40,7 +38,7 @@ class LocalLife(NodeLife):
         self.is_up = False
         self.is_paused = False
         self.disk: LocalDisk | None = None
-        """Disk of the live incarnation; None for a node without logs."""
+        """The disk while the node is up; None for a node without a disk."""
         self.shutting_down: asyncio.Task[None] | None = None
         """The task that waits for the end of a controlled shutdown."""
 
@@ -74,12 +72,12 @@ class LocalLife(NodeLife):
 
 
 class LocalLives(NodeLives[LocalLife]):
-    """The lives of all nodes of one run. Calls for different nodes may run concurrently.
+    """All nodes of one run. Calls for different nodes may run concurrently.
 
-    `trace` writes an event of the run itself. `on_failure` gets a line for each failure of this
-    program, as opposed to the faults that it injects. `on_moved` is called after nodes have started
-    or ended. Each method that acts on a node first calls `_begin`, which traces the act, and raises
-    UnknownNode if the node does not exist or is in a wrong state.
+    `trace` writes an event of the run itself. `on_failure` gets a line for each failure that is a
+    bug of this program. `on_moved` is called after nodes have started or ended. The methods that
+    start, kill or pause a node raise UnknownNode if there is no such node, or if it is in a wrong
+    state.
     """
 
     def __init__(
@@ -98,7 +96,7 @@ class LocalLives(NodeLives[LocalLife]):
         self._on_failure = on_failure
         self._on_moved = on_moved
         self._process: NodeProcess | None = None
-        """The process that hosts all nodes; None before `start_all`."""
+        """The process with all nodes; None before `start_all`."""
 
     def names_up(self) -> tuple[NodeName, ...]:
         """Return the running nodes, including paused ones."""

@@ -1,10 +1,11 @@
 """The only module that imports ray for nodes: joining a Ray, actors, and their handles.
 
-An actor is an object in a process of its own, which Ray starts and calls. The actors' behaviour is
-in `cluster.realtime.services`. A handle wraps each actor in typed calls, so that no other module
-needs Ray's ObjectRef, the future of a call. Ray restarts and retries nothing, because the runtime
-restarts nodes itself. Nodes exchange their messages over TCP. Only the driver's calls (the control
-plane) and copies of files go through the actors. The driver is the process that conducts the run.
+The nodes of a run on Ray live in actors: objects in processes of their own, which Ray starts. What
+the actors do is in `cluster.realtime.services`. The driver, which is the process that conducts the
+run, calls their methods through a *handle*, which gives Ray's untyped calls types.
+
+Only the driver's calls go through Ray; nodes send their messages over TCP. Ray is told to restart
+and retry nothing, because the runtime itself decides when a node starts again.
 """
 
 import asyncio
@@ -71,11 +72,11 @@ REACH_ATTEMPTS = 3
 REACH_TIMEOUT_S = 5.0
 """Time limit of one attempt to connect to a cluster's head."""
 OBJECT_STORE_BYTES = 128 * 1024 * 1024
-"""Size of a local Ray's object store. Ray's default is a third of the memory, but no large object
-goes through the store."""
+"""Size of a local Ray's object store, which is hardly used here.
 
-# num_cpus is 0, because a machine may host more node processes than it has processors. Ray would
-# not start an actor for which no processor is free.
+Ray's default is a third of the memory."""
+
+# num_cpus is 0, so that a machine can have more node processes than processors.
 _ACTOR_OPTIONS = {"num_cpus": 0, "max_restarts": 0, "max_task_retries": 0}
 
 
@@ -106,17 +107,14 @@ class Machine:
 
 
 _own_sessions: list[tuple[Path, SessionGuard]] = []
-"""The session folder of the local Ray that this process started, and the folder's guard.
-
-Empty if the process has started none. It is a list, because functions can change a list without
-`global`."""
+"""If this process has started a local Ray: the folder of its session, and the folder's guard."""
 
 
 def connect_ray(address: str) -> bool:
     """Start a local Ray ("local") or join the one at `address`.
 
-    A Ray that runs on this machine is joined only if `address` names it, because another program
-    may use it.
+    A Ray that already runs on this machine may belong to another program, so it is joined only if
+    `address` names it.
     Returns: True if this call has connected the process; False if it was connected before.
     Raises: RayUnavailable.
     """
@@ -160,8 +158,7 @@ def _keep_sigterm_handler() -> Iterator[None]:
     try:
         yield
     finally:
-        # Python allows `signal.signal` in the main thread only. In another thread Ray installs no
-        # handler, so there is nothing to restore.
+        # Only the main thread can set handlers, so only there Ray has changed it.
         if callable(before) and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)
 
@@ -169,8 +166,8 @@ def _keep_sigterm_handler() -> Iterator[None]:
 def disconnect_ray() -> None:
     """Leave Ray; a Ray that this process started ends with all its processes and its folder."""
     own_session = _own_sessions.pop() if _own_sessions else None
-    # The guard still runs during the shutdown. If this process is killed meanwhile, the guard kills
-    # the rest of Ray.
+    # The guard goes on during the shutdown: if this process is killed now, it kills the rest of
+    # Ray.
     ray.shutdown()
     if own_session is not None:
         session, guard = own_session
@@ -232,7 +229,7 @@ def _python_path() -> str:
 class _NodeActor(NodeService):
     """A node process as a Ray actor.
 
-    It ends with its raylet (Ray's own process on the machine), even while stopped by SIGSTOP.
+    It ends when Ray's own process on the machine ends, even if it is stopped by SIGSTOP.
     """
 
     def __init__(self, process_id: str, settings: RunSettings, *, bind_address: str) -> None:
@@ -278,7 +275,7 @@ async def _await(reference: Awaitable[T]) -> T:
 
 
 class ProcessHandle(_ActorHandle):
-    """Calls to one NodeService; its methods have the full descriptions. Units: real seconds."""
+    """Calls the methods of one NodeService (see there). Timeouts are in seconds."""
 
     @classmethod
     def start(
@@ -394,11 +391,10 @@ class ProcessHandle(_ActorHandle):
 
 
 class AgentHandle(_ActorHandle):
-    """Calls to one AgentService; its methods have the full descriptions. Units: real seconds.
+    """Calls the methods of one AgentService (see there). Timeouts are in seconds.
 
-    `kill`, `stop` and `wait_gone` wait on the machine, for `timeout_s` at most. The driver waits 5
-    s longer for their answers. Calls without a `timeout_s` do nothing that takes long, so 10 s are
-    enough for them.
+    `kill`, `stop` and `wait_gone` wait on the machine for up to `timeout_s`; the driver waits 5 s
+    longer for their answers. For calls that take no time, the driver waits 10 s.
     """
 
     @classmethod
@@ -471,6 +467,5 @@ class AgentHandle(_ActorHandle):
 
 
 def _on(machine: Machine) -> NodeAffinitySchedulingStrategy:
-    # soft=False: if the machine is gone, the start fails. With True, Ray would choose another
-    # machine.
+    # With soft=True, Ray would choose another machine if this one is gone.
     return NodeAffinitySchedulingStrategy(node_id=machine.ray_node_id, soft=False)

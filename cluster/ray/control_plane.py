@@ -1,15 +1,13 @@
 """ControlPlane: the driver's calls to all live node processes, which no fault disturbs.
 
-It sends a state (addresses of all nodes, link rules), queries the status, and resets connections.
-Only the newest version of the state counts. A link rule is the effect of a fault on messages
-between nodes. A reset closes the connections between two sets of nodes. The control plane does not
-wait for a process that is stopped (SIGSTOP). Such a process gets the newest state, and the resets
-that it missed, before its nodes continue.
+The driver, which conducts the run, tells all node processes where the nodes are and which link
+rules apply. These two together are the ControlState; only its newest version counts. It also asks
+the processes for their status, and tells them to reset connections. All these calls go over Ray,
+and not over the nodes' own network.
 
-The driver is the process that conducts the run. A node process hosts one or more nodes. Each
-machine has an agent, which sends signals to the processes there; a machine is silent while its
-agent does not answer. A handle is Ray's reference for calls to a process; ActorGone means that the
-process has ended.
+A process may be stopped (SIGSTOP), or its machine may be *silent*: it does not answer. The control
+plane does not wait for such a process. A stopped process gets the newest state, and the resets that
+it has missed, before its nodes continue.
 """
 
 import asyncio
@@ -31,13 +29,12 @@ T = TypeVar("T")
 CALL_TIMEOUT_S = 10.0
 """Limit of a call to a process."""
 STATUS_TIMEOUT_S = 2.0
-"""Limit of a status query. It is short, because a run queries often and does not need each answer.
-"""
+"""Limit of a status query. It is short, because a run asks often, and an answer may be missing."""
 
 
 @dataclass(slots=True)
 class MachineLine:
-    """The contact with a machine. The future `silence` is done while the machine is silent."""
+    """The driver's contact with a machine. `silence` is done while the machine is silent."""
 
     silence: asyncio.Future[None] = field(default_factory=asyncio.Future)
 
@@ -72,9 +69,9 @@ class MachineLine:
 class FleetProcess:
     """A node process that listens.
 
-    `is_up` is False if the process is gone, or was given up. `is_expected_to_end` is True once the
-    run itself ends the process. The future `stopped` is done from SIGSTOP to SIGCONT; meanwhile no
-    call to the process is awaited. `missed_resets` are the link resets of that time.
+    `is_up` is False if the process is gone, or was given up. `is_expected_to_end` is True when the
+    run itself ends the process. The future `stopped` is done from SIGSTOP to SIGCONT, and
+    `missed_resets` are the resets that were ordered in this time.
     """
 
     process_id: str
@@ -128,12 +125,12 @@ class ControlPlane:
         Stopped processes close their ends when they continue.
         """
         live = [process for process in self._processes if process.is_up]
-        # The client ends come first, because their processes name the connections that the servers
-        # must close. A connection that is opened meanwhile has no name in this list, and survives.
+        # First the ends of the clients, whose processes return the names of these connections. Then
+        # the servers close just these, so that a newer connection survives.
         ended = await side_by_side(self._reset_client_ends(p, reset) for p in live)
         names = tuple(name for names_of_process in ended for name in names_of_process)
-        # A stopped process cannot name its clients' connections. The servers of these connections
-        # count them instead.
+        # A stopped process cannot return names, so the servers close and count all connections of
+        # its clients.
         silent_clients = tuple(name for p in live if p.is_stopped for name in node_names(p.plan))
         counts_of_silent_clients = await side_by_side(
             self._reset_server_ends(p, reset, names, silent_clients) for p in live
@@ -217,7 +214,7 @@ async def _unless_stopped(process: FleetProcess, call: Coroutine[Any, Any, T]) -
 async def side_by_side(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Run coroutines concurrently and return their results; the first error cancels the others.
 
-    Raises: the first error itself. A TaskGroup would wrap it in a group of errors, so none is used.
+    Raises: the first error. (A TaskGroup would raise a group of errors instead.)
     """
     tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
     try:
@@ -225,6 +222,6 @@ async def side_by_side(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     except BaseException:
         for task in tasks:
             task.cancel()
-        # The caller may undo what the tasks did, so all of them must have ended by then.
+        # All tasks must have ended before the caller undoes what they did.
         await asyncio.gather(*tasks, return_exceptions=True)
         raise

@@ -1,14 +1,13 @@
 """The fleet: every node process of a run, and the Ray machines of these processes.
 
-The fleet starts, watches and ends processes and the machines' agents, measures clock offsets, and
-fetches files from other machines. A process hosts one or more nodes (brokers, clients). An agent is
-a Ray actor (an object in a process of its own, called over Ray). Each machine has one agent, which
-sends signals, reads the clock and reads files there. The fleet manages processes;
-`cluster.ray.lives` knows the process and incarnation (the present life) of each node. The driver is
-the process that conducts the run; the fleet is a part of the driver.
+A run on Ray has several processes, each with one or more nodes, on one or more machines. The fleet
+is a part of the driver, the process that conducts the run. It starts, watches and ends the node
+processes; `lives` knows which node is where. On each machine it also starts an *agent*, a small
+process that sends signals, reads the clock and reads files there.
 
-Every machine's agent is queried every second (a beat). A machine that does not answer is silent at
-first. After a longer time it is lost, and the fleet gives up its processes.
+Every second the fleet sends each agent a query, called a beat. If a machine does not answer for
+some time, it is *silent*; calls to it are not awaited then. If it stays silent for longer, it is
+*lost*, and its processes are given up.
 """
 
 import asyncio
@@ -50,9 +49,9 @@ from protocol.ids import NodeName
 START_ATTEMPTS = 3
 """Number of attempts to start a process."""
 START_TIMEOUT_S = 60.0
-"""Limit of a process's start. On a loaded machine the import of Ray alone takes seconds."""
+"""Longest start of a process. On a busy machine the import of Ray alone takes seconds."""
 AGENT_DELAY_S = 25.0
-"""Time after the first agent's start at which the driver stops waiting for other agents."""
+"""When the first agent has started, the others must start within this time."""
 KILL_TIMEOUT_S = 5.0
 """Time within which a killed or ended process must be gone."""
 SIGNAL_TIMEOUT_S = 5.0
@@ -65,10 +64,10 @@ COLLECT_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineState:
-    """A Ray machine: its agent, its directory for the run, its clock offset, and its line.
+    """A machine, its agent, the run's folder on it, and the offset of its clock.
 
-    The driver waits for calls to the machine through `line`. The line ends the wait when the
-    machine becomes silent.
+    The driver waits for calls to the machine by `line.result`, which ends the wait if the machine
+    becomes silent.
     """
 
     machine: Machine
@@ -81,9 +80,9 @@ class MachineState:
 class Fleet:
     """The processes of one run.
 
-    `on_failure` gets a line for each failure of this program itself, as opposed to the faults that
-    it injects. `on_machine` gets each change between a machine that answers, is silent or is lost.
-    `layout` has the nodes of each machine, if the experiment names them.
+    `on_failure` gets a line for each failure that is a bug of this program. `on_machine` is called
+    when a machine becomes silent, answers again, or is lost. `layout` has the nodes of each
+    machine, if the experiment says so.
     """
 
     def __init__(
@@ -123,21 +122,21 @@ class Fleet:
         self._silence = silence or SilenceLimits()
         self._contacts = MachineWatch(self._silence)
         self._beats: list[asyncio.Task[None]] = []
-        """For each machine a task that queries its agent; one more task finds silent machines."""
+        """The tasks that query the agents, and one that looks for silent machines."""
         self._token = secrets.token_hex(16)
         """Secret by which the run's processes recognise each other."""
         self._places: dict[str, Machine] = {}
-        """Machine of each process, by the name of the process's plan."""
+        """Name of a process's plan -> its machine."""
         self._agents: list[AgentHandle] = []
         """Every agent whose start was tried; `disconnect` ends them."""
         self._starts: dict[str, int] = {}
-        """Number of each process's last start attempt, from 0, by the name of its plan."""
+        """Name of a process's plan -> the number of its last attempt to start, counted from 0."""
         self._watchers: list[asyncio.Task[None]] = []
         """One task for each process, which records the process's failures."""
         self._owns_ray = False
         """True if `connect` has connected this process to Ray, so that `disconnect` leaves Ray."""
         self._pause_orders = 0
-        """Number of pauses and resumes so far, by which a process knows their order."""
+        """Number of pauses and resumes so far, by which a process recognises a late one."""
 
     async def connect(self, plans: Sequence[ProcessPlan]) -> None:
         """Start Ray or join it, start an agent on each machine, and choose each process's machine.
@@ -216,19 +215,20 @@ class Fleet:
     async def pause(self, process: FleetProcess, node: NodeName) -> None:
         """Pause a node; if its process hosts no other node, stop the process with SIGSTOP.
 
-        1. The node's host is paused by a call. From then on the host holds timers and messages.
-        2. About a millisecond later SIGSTOP stops the process. The node does nothing by then, so it
-           is never stopped in the middle of an event.
-        3. `resume` ends the pause: SIGCONT lets the process run, then a call sends the newest
-           state. Because of step 1 the node does nothing before it has this state.
+        1. A call pauses the node's host, which fires no timers and delivers no messages from then
+           on.
+        2. About a millisecond later SIGSTOP stops the process. Because of step 1, it is not stopped
+           in the middle of an event.
+        3. Later, `resume` lets the process run (SIGCONT), and sends it the newest state by a call.
+           Because of step 1, the node does nothing before it has this state.
         Raises: SimulationError if the node is not alive; ProcessLookupError, ActorGone,
             TimeoutError, ProcessNotStopped.
         """
         order = self._next_pause_order()
         await process.handle.pause_node(node, order, CALL_TIMEOUT_S)
         if process.plan.name == node:  # a process with a node's name hosts no other node
-            # `stopped` is set before the signal: from now on no call to the process is awaited. An
-            # earlier pause may have set it and failed afterwards.
+            # Before the signal, because from now on no call to the process may be awaited. (An
+            # earlier pause may have failed after it had set this.)
             if not process.is_stopped:
                 process.stopped.set_result(None)
             await process.agent.stop(process.listening.process, SIGNAL_TIMEOUT_S)
@@ -290,8 +290,7 @@ class Fleet:
         """Return the agent of a process's machine; None if the machine does not answer."""
         ray_node_id = self._places[process_name].ray_node_id
         state = self.machines[ray_node_id]
-        # Ray's list and the beats are independent. A machine that is gone may be missing in the
-        # list before it counts as silent, or the other way round.
+        # A machine that is gone may disappear from Ray's list before it counts as silent, or later.
         is_alive = any(machine.ray_node_id == ray_node_id for machine in actors.machines())
         return state.agent if is_alive and not state.line.is_silent else None
 
@@ -310,15 +309,14 @@ class Fleet:
             if process.is_up and process.line.is_silent:
                 self.give_up(process)
         live = [p for p in self.processes if p.is_up]
-        # SIGCONT lets stopped processes run, so that they can end. Their nodes stay paused, and end
-        # without acting again.
+        # Stopped processes must run to be able to end. Their nodes stay paused.
         await side_by_side(self._try_continue(p) for p in self.processes if p.is_stopped)
         await side_by_side(self._stop_nodes(p) for p in live if not p.plan.is_server)
         await side_by_side(self._stop_nodes(p) for p in live if p.plan.is_server)
         for process in live:
             process.is_up = False
             process.handle.end()
-        # Processes that ended earlier are included: `give_up` has not waited for its processes.
+        # All processes, because `give_up` does not wait until a process is gone.
         await side_by_side(
             self._wait_gone(
                 state,
@@ -370,8 +368,8 @@ class Fleet:
             machine: asyncio.create_task(self._start_agent(machine, marker)) for machine in machines
         }
         try:
-            # Wait for the first agent, then for the others. A machine that has died stays in Ray's
-            # list for a while, and its agent never starts.
+            # A machine that has died is in Ray's list for a while, and its agent never starts. So
+            # when the first agent is there, we wait for the others only a little longer.
             await asyncio.wait(
                 starts.values(), timeout=START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
             )
@@ -463,12 +461,10 @@ class Fleet:
     async def _watch(self, process: FleetProcess) -> None:
         """Record the failures in a process until it ends, and its end if the run did not cause it.
 
-        When a process is gone:
-        1. If `is_expected_to_end` is set, a fault or the end of the run caused it.
-        2. Otherwise the agent is queried. If it does not answer, the process ended with its
-           machine, which `_find_silent_machines` reports.
-        3. During the query the run may have ended the process, so `is_expected_to_end` is read
-           again.
+        If a process is gone, there are three cases. The run itself has ended it
+        (`is_expected_to_end`, which is read again after the query below, because the run may end it
+        meanwhile). Or its machine is gone, too, so its agent does not answer;
+        `_find_silent_machines` reports this. Otherwise it has died by itself, which is a failure.
         """
         known_failures = 0
         while True:
@@ -483,7 +479,7 @@ class Fleet:
                 return
             known_failures += len(new_failures)
             for failure in new_failures:
-                # Only the first sentence is kept: later sentences usually have the same cause.
+                # The first one is kept, because the others usually have the same cause.
                 self.disk_trouble = self.disk_trouble or failure.disk_trouble
                 self._on_failure(failure.text)
 
@@ -518,8 +514,7 @@ class Fleet:
     async def _query_machine(self, ray_node_id: str, state: MachineState) -> None:
         """Query the agent of a machine every second, for as long as the run lasts."""
         loop = asyncio.get_running_loop()
-        # The agent has just answered `prepare`. MachineWatch checks only machines that have
-        # answered at least once.
+        # The agent has just answered `prepare`; MachineWatch must know of a first answer.
         self._contacts.record_answer(ray_node_id, loop.time())
         while True:
             with suppress(ActorGone, TimeoutError):
@@ -537,8 +532,8 @@ class Fleet:
             # This is half of the interval of the queries, so that a change is found soon.
             await asyncio.sleep(BEAT_S / 2)
             now_s = loop.time()
-            # If the last check was too long ago, the driver itself did not run, and could not take
-            # answers. Then no machine counts as silent.
+            # If the last check was long ago, the driver itself did not run, and the machines are
+            # not to blame.
             if now_s - last_check_s > self._silence.silent_after_s:
                 self._contacts.excuse_driver(now_s)
             last_check_s = now_s
@@ -556,8 +551,8 @@ class Fleet:
             p for p in self.processes if p.machine.ray_node_id == change.machine and p.is_up
         ]
         state.line.set_silent(silent=change.state is not Contact.HEARD)
-        # The runtime asks for the machine's nodes (`nodes_on`), so it is informed before the
-        # processes are given up.
+        # Before the processes are given up, because the runtime asks which nodes they had
+        # (`nodes_on`).
         self._on_machine(change)
         if change.state is Contact.HEARD:
             await self.control.catch_up(live_processes)

@@ -1,9 +1,8 @@
 """The processes of a cluster on Ray: the nodes and the machine of each process.
 
-Servers (brokers, controllers, ZooKeeper servers) have a process each, so that a fault can kill a
-single one. Clients share processes, which costs less; a client with `isolate` has its own process.
-The runtime's own client is the node that sends an administrator's requests. A client with
-`starts_later` is started during the run.
+Each server (broker, controller, ZooKeeper server) has a process of its own, so that a fault can
+kill a single one. Clients share processes, which is cheaper, unless their spec says `isolate`. The
+administrator is in the first of these shared processes, `clients-0`.
 """
 
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ from cluster.spec import (
 from protocol.ids import NodeName
 
 CONSUMERS_PER_PROCESS = 50
-"""Limit of consumers in one process, which can run about so many at ten messages a second each."""
+"""A process can run about so many consumers with ten messages a second each."""
 
 M = TypeVar("M")
 
@@ -34,8 +33,8 @@ M = TypeVar("M")
 class ProcessPlan:
     """One process: its name and its nodes.
 
-    `nodes` may be empty for `clients-0` only, which also hosts the runtime's own client. This
-    client is not in `nodes`.
+    The process `clients-0` also has the administrator, which is not in `nodes`, so its `nodes` may
+    be empty.
     """
 
     name: str

@@ -1,9 +1,9 @@
 """Removal of the session folders that Ray leaves.
 
-Ray is a library for distributed processes; this program can start a Ray of its own. A session is
-one run of Ray on a machine. It has a folder with its logs in Ray's temporary folder, and Ray never
-removes it. This program removes the folder when it ends its Ray. If this program was killed before
-that, its next start removes the folder.
+Each time that Ray is started on a machine, it creates a folder for this session, with its logs, and
+never removes it. If this program has started Ray, it removes the folder when it ends its Ray. If it
+was killed before, its next start removes the folder.
+
 """
 
 import os

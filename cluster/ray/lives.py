@@ -1,14 +1,9 @@
-"""RayLives: incarnation, state and process of each node of a run on Ray.
+"""RayLives: starts, kills, pauses, shuts down and restarts the nodes of a run on Ray.
 
-It starts, kills, pauses, shuts down and restarts nodes, and publishes the directory of their
-addresses to all processes. Fleet owns processes and machines; RayRuntime owns the run, its trace
-and its failures.
-
-- Incarnation: one life of a node, from a start to its end.
-- Plan: the description of a process, with its name and its nodes.
-- Agent: sends signals to the processes of a machine.
-- Handle: the driver calls a process through the process's handle.
-- Line: shows whether the machine of a process answers.
+The nodes live in processes. A ProcessPlan says which process has which nodes; most brokers have a
+process of their own. Fleet (`fleet`) starts and ends the processes, on the machines of the Ray
+cluster. When a node has started or ended, RayLives sends the new list of addresses to all
+processes.
 """
 
 import asyncio
@@ -40,7 +35,7 @@ from protocol.records.metadata import BrokerEndpoint
 from protocol.trace import TraceEvent
 
 ADMIN_PROCESS = "clients-0"
-"""The process that also hosts the runtime's own client."""
+"""The process in which the administrator runs, among other clients."""
 
 
 class RayLife(NodeLife):
@@ -93,12 +88,11 @@ class RayLife(NodeLife):
 
 
 class RayLives(NodeLives[RayLife]):
-    """The lives of all nodes of one run. Calls for different nodes may run concurrently.
+    """All nodes of one run. Calls for different nodes may run concurrently.
 
-    `trace` writes an event of the run itself. `on_failure` gets a line for each failure of this
-    program, as opposed to the faults that it injects. Each method that acts on a node first calls
-    `_begin`, which traces the act, and raises UnknownNode if the node does not exist or is in a
-    wrong state.
+    `trace` writes an event of the run itself. `on_failure` gets a line for each failure that is a
+    bug of this program. The methods that start, kill or pause a node raise UnknownNode if there is
+    no such node, or if it is in a wrong state.
     """
 
     def __init__(
@@ -130,7 +124,7 @@ class RayLives(NodeLives[RayLife]):
         first_lives = [life for life in self._lives.values() if not starts_later(life.spec)]
         for life in first_lives:
             life.process = processes[life.plan.name]
-        # The addresses come before the nodes, because a node sends requests as soon as it starts.
+        # Before the nodes start, because they send requests immediately.
         await self._push_directory()
         for life in first_lives:
             await self._start_in_process(life)
@@ -154,8 +148,7 @@ class RayLives(NodeLives[RayLife]):
 
         Returns: the ended incarnation, with a pid only if its process was killed.
         """
-        # `_begin` traces NODE_KILLED. It is called first, so that in the trace every effect of the
-        # death on other nodes comes after this row.
+        # This traces NODE_KILLED, before other nodes can trace effects of the death.
         life = self._begin(node, LifeAct.KILL, cause=cause)
         process = life.live_process()
         hit = life.hit()
@@ -200,8 +193,7 @@ class RayLives(NodeLives[RayLife]):
         """
         life = self._begin(node, LifeAct.PAUSE)
         hit = life.hit()
-        # This comes before the wait. So if a Ctrl-C interrupts the wait, `resume` is legal and
-        # undoes the pause.
+        # Before the wait: if a Ctrl-C interrupts it, `resume` must be legal, to undo the pause.
         life.is_paused = True
         try:
             await self._fleet.pause(life.live_process(), node)
@@ -247,15 +239,15 @@ class RayLives(NodeLives[RayLife]):
         """Start the nodes of a lost machine on other machines, one after the other."""
         try:
             for life in lives:
-                # The fleet remembers the new machine, and the calls below use it.
+                # From now on the fleet uses the new machine for this process.
                 self._fleet.choose_machine(life.plan)
                 if has_disk(life.spec):
                     # If the machines share a file system, the old disk is still there.
                     await self._fleet.remove_disk(life.plan.name, life.name)
                 if life.state is NodeState.DOWN:  # the end of a fault may have started it already
                     await self._bring_up(life)
-            # If the lost process of the administrator hosted no other node, the loop above has not
-            # started it again.
+            # If the administrator's process was lost and had no other node, it has not been started
+            # yet.
             if self._process_named(ADMIN_PROCESS) is None:
                 # Exactly one plan has this name.
                 (plan,) = (plan for plan in self._plans if plan.name == ADMIN_PROCESS)

@@ -1,11 +1,9 @@
 """RayRuntime: a cluster of real processes on Ray, in real time.
 
-The class owns the parts of a run that only Ray has: the connection to Ray, the clocks of several
-machines, machines that are silent or lost, and calls to all node processes. RayLives starts, stops
-and kills nodes. Fleet does the same for processes and watches machines. RealtimeRuntime has the
-common part of the runtimes in real time. The driver is the process that conducts the run. A machine
-is silent while it does not answer, and lost once it was given up. Run time is real time multiplied
-by the time scale.
+RayLives starts, stops and kills the nodes, Fleet starts and ends their processes, and
+RealtimeRuntime has what all runtimes in real time share. RayRuntime adds what is special to several
+machines: each has a clock of its own, and a machine may become silent (it does not answer) or lost
+(it was given up).
 """
 
 import asyncio
@@ -36,8 +34,8 @@ T = TypeVar("T")
 class RayRuntime(RayLives, RealtimeRuntime):
     """A cluster on Ray, for one run.
 
-    `ray_address`: "local" starts a Ray for the run; a Ray at any other address is joined. The
-    other arguments are those of RealtimeRuntime.
+    If `ray_address` is "local", a Ray is started for the run; otherwise the Ray at this address is
+    joined.
     """
 
     name = "ray"
@@ -73,7 +71,7 @@ class RayRuntime(RayLives, RealtimeRuntime):
             silence=silence,
         )
         self._machine_events: dict[tuple[str, float], MachineEvent] = {}
-        """One event for each silence of a machine, by machine and time of its last answer."""
+        """Machine and time of its last answer -> the event of the silence that followed."""
         RayLives.__init__(
             self, spec, plans, fleet, build=build, trace=self.trace, on_failure=self._failed
         )
@@ -91,8 +89,7 @@ class RayRuntime(RayLives, RealtimeRuntime):
     @property
     def clock_error_us(self) -> int:
         """Largest possible difference between the clocks of two nodes, in microseconds."""
-        # The worst case is a node on each of the two machines with the largest errors. Nodes of one
-        # machine read the same clock.
+        # The worst case are two nodes on the two machines with the largest errors.
         bounds = sorted(self.clock_bounds_us.values(), reverse=True)
         return sum(bounds[:2]) if len(bounds) > 1 else 0
 
@@ -120,7 +117,7 @@ class RayRuntime(RayLives, RealtimeRuntime):
         key = (change.machine, change.since_s)
         event = self._machine_events.get(key) or MachineEvent(
             address=self._fleet.machines[change.machine].machine.address,
-            # The silence began with the last answer, `silent_s` of real time ago.
+            # The silence began with the last answer, `silent_s` seconds ago.
             from_us=now_us - round(silent_s * 1e6 * self._clock.time_scale),
             until_us=None,
             nodes=self._fleet.nodes_on(change.machine),
@@ -129,8 +126,7 @@ class RayRuntime(RayLives, RealtimeRuntime):
             case Contact.HEARD:
                 event = replace(event, until_us=now_us)
             case Contact.LOST:
-                # `ends_run` is the reason why the run cannot continue without these nodes; "" if it
-                # can. A run that is ending needs none of them.
+                # A run that is ending does not need the nodes any more.
                 ends_run = "" if self._is_ending else self.lose_nodes(event.nodes)
                 event = replace(event, is_lost=True, ends_run=ends_run)
             case Contact.SILENT:
@@ -157,7 +153,7 @@ class RayRuntime(RayLives, RealtimeRuntime):
         try:
             await self._fleet.connect(self._plans)
             for machine in self._fleet.never_up:
-                # The time in the key is 0, because such a machine has no last answer.
+                # 0.0, because such a machine has never answered.
                 self._machine_events[machine.ray_node_id, 0.0] = MachineEvent(
                     address=machine.address, from_us=0, until_us=None, nodes=(), is_lost=True
                 )

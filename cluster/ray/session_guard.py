@@ -1,14 +1,14 @@
 """SessionGuard: kills the remaining processes of a local Ray whose driver was killed.
 
-The driver is the process that started Ray; a raylet is Ray's daemon on a machine; a session is one
-life of that Ray, with a folder of its own. Ray's own agents (helper processes) outlive their
-raylet. So the driver starts a guard: a separate process that runs this file as a script, with the
-standard library only. The guard reads from a pipe that the driver keeps open.
+A local Ray has a folder (its session) and several processes: the raylet, which is Ray's daemon,
+workers, and helper processes called agents. If the driver, the process that has started Ray, is
+killed, the raylet and the workers end by themselves, but the agents do not. So the driver also
+starts a *guard*: a process that runs this file as a script, with the standard library only. The
+guard reads from a pipe that the driver keeps open.
 
 1. If the driver ends its Ray, it sends a byte, and the guard exits.
-2. If the driver is killed, the pipe ends without a byte. The raylet and the workers end by
-   themselves. The guard kills each of Ray's processes that has a file of the session open, and
-   removes the session's folder.
+2. If the driver is killed, the pipe ends without a byte. The guard kills each of Ray's processes
+   that has a file of the session open, and removes the folder.
 
 A process is Ray's if it has a title such as `ray::DashboardAgent`, or an environment variable from
 its raylet. Both are checked, because a process has no title at its start, and an agent may

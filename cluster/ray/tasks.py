@@ -1,9 +1,9 @@
 """RayWorkers: distributes work to worker processes on Ray, on this machine or on a cluster.
 
-Workers are actors (objects in processes of their own, which Ray starts and calls), not anonymous
-tasks. So the caller knows the process of each result, and can give the same work to another
-process; a check of determinism needs this. Ray restarts and retries nothing. The death of a worker
-is reported, and a new worker is started instead. An item is one piece of work: the seed of a run.
+`cluster.fan_out` describes what workers do. Here each worker is a Ray actor, an object in a process
+of its own. (With Ray's tasks the caller would not know which process has done the work, and could
+not have it repeated by another one.) If a worker dies, this is reported, and a new one is started;
+Ray itself repeats nothing.
 """
 
 import time
@@ -23,12 +23,9 @@ from ray.exceptions import RayError, RayTaskError
 PATIENCE_S = 600.0
 """Time after which a worker without an answer is killed."""
 START_S = 60.0
-"""Time after which a starting worker no longer counts as `coming`: the cluster then probably has no
-free processor for it."""
+"""A worker that has not started after this time probably waits for a free processor."""
 MAX_DEATHS_IN_A_ROW = 4
-"""RayWorkers gives up after more deaths in a row than this, multiplied by the number of workers.
-
-Any finished work ends a row."""
+"""RayWorkers gives up if this many workers for each place have died without finished work."""
 
 
 def no_check() -> None:
@@ -62,8 +59,8 @@ class _Worker:
 class _StartedWorker:
     """One actor and its last call. Ray's handles are untyped, so `Any` stays in this class.
 
-    `name` is None until the worker is up, `call` is None while the worker is idle. `since` is the
-    time of the last call.
+    `name` is None until the worker is up. `call` is None while it is idle. `since` is the time of
+    its last call.
     """
 
     def __init__(self, actor: Any, call: Any, *, since: float) -> None:  # noqa: ANN401
@@ -78,9 +75,8 @@ class RayWorkers:
     """Workers on the Ray at `address`.
 
     `size` is their number; None means one for each processor of the cluster. `work` is sent to each
-    worker, so it must be picklable, and use only packages that every worker has. `check` raises in
-    a process that cannot be a worker. On a busy cluster a worker may wait for a free processor;
-    until then it is not idle.
+    worker, so it must be picklable, and can use only packages that every worker has. `check` is
+    called in each new worker, and raises if the process is unsuitable.
     """
 
     def __init__(
@@ -169,8 +165,7 @@ class RayWorkers:
         for index, worker in enumerate(self._workers):
             if worker.call is None:
                 continue
-            # PATIENCE_S applies to workers with a name only: before its first answer, a worker may
-            # wait for a free processor for any time.
+            # A worker without a name may still wait for a free processor, which may take any time.
             if worker.call in done:
                 event = self._answer(worker)
             elif worker.name is not None and self._clock() - worker.since > PATIENCE_S:
@@ -179,8 +174,7 @@ class RayWorkers:
                 continue
             if isinstance(event, Died):
                 self._workers[index] = self._replace(worker, event)
-            # A worker that died before its first work had no items. Its caller has lost nothing,
-            # and is not informed.
+            # If the worker died before its first work, no items were lost, and nothing is reported.
             if event is not None and event.items:
                 events.append(event)
         return events
@@ -221,8 +215,7 @@ class RayWorkers:
     def _start_worker(self) -> _StartedWorker:
         """Start an actor, and ask for its name as its first work."""
         options: dict[str, Any] = {"max_restarts": 0, "max_task_retries": 0}
-        # On a cluster each worker reserves a processor, because other programs may run there. On
-        # this machine the workers share the processors.
+        # On a cluster, other programs may run, so each worker reserves a processor.
         options["num_cpus"] = 0 if self._address == LOCAL else 1
         actor = ray.remote(_Worker).options(scheduling_strategy="SPREAD", **options)
         handle = actor.remote(self._work, self._check)

@@ -1,11 +1,12 @@
 """The run's clock in real time: one time line for all processes of all machines.
 
-The driver is the process that conducts the run; a node is a broker, a controller or a client, in a
-process on some machine. Run time is the number of microseconds since the run's origin (its first
-moment). It is computed from the machine's monotonic clock, so it never jumps. Machines have
-different monotonic clocks, so the difference between each machine's clock and the driver's clock is
-measured once, before nodes start. With a `time_scale` of k, run time passes k times as fast as real
-time, and every sleep is k times shorter.
+Run time is the number of microseconds since the beginning of the run. Each process computes it from
+the monotonic clock of its machine, so it never jumps. The monotonic clocks of different machines
+have nothing to do with each other. So before nodes start, the difference between each machine's
+clock and that of the driver (the process that conducts the run) is measured once.
+
+With a `time_scale` of k, run time passes k times as fast as real time, and every sleep is k times
+shorter.
 """
 
 import math

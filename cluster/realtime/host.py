@@ -1,17 +1,12 @@
 """RealHost: the Host of a node in real time, on a node process's asyncio loop.
 
-A Host is a node's only access to clock, network, disk and randomness. RealHost adds the run's
-clock, timers, the trace file and the log to BaseHost. BaseHost has everything that this host has in
-common with the host in virtual time (on a simulated clock). An incarnation is one life of a node.
-NodeProcess is the process with the hosts of one or more nodes, and carries their frames (messages
-between nodes).
+BaseHost has the part of a host that is the same in virtual and in real time. RealHost adds the
+clock of the run, timers, a file for trace rows and a file for log lines. It belongs to a
+NodeProcess, the process with one or more nodes, which carries their messages to other nodes.
 
-An exception in a node's task or callback is reported as a failure. A pause stops the timers and
-frames of this host. If its process hosts no other node, the process is then stopped, too (SIGSTOP).
-
-From BaseHost this class uses `fires_timers` (False during a pause), `keep_timer` (keeps a timer
-until the resume), `_stamped` (makes a trace row of an event) and `callback_failed`. BaseHost calls
-the hooks `_post`, `_report_failure` and `_free_resources`.
+An exception in a node's task or callback is reported as a failure. While a node is paused, its host
+fires no timers and delivers no messages. If its process has no other node, the process is stopped,
+too (SIGSTOP).
 """
 
 import asyncio
@@ -36,15 +31,15 @@ from protocol.trace import TraceEvent, TraceKind
 Ts = TypeVarTuple("Ts")
 
 TRACED_EXCEPTION_MAX = 8_000
-"""Number of characters of a failed task's stack trace in its TASK_FAILED row."""
+"""Longest stack trace in a TASK_FAILED row, in characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
     """Settings that all hosts of a run share.
 
-    `token` is the secret without which the run's processes accept no connection. `machine_dir` is
-    the folder of traces, logs and disks on this machine.
+    `token` is the secret that a process must know to connect to a process of the run. `machine_dir`
+    is the folder for traces, logs and disks on this machine.
     """
 
     run_id: str
@@ -62,18 +57,16 @@ class HostCallbacks:
     send_frame: Callable[[Frame], None]
     """Sends a frame; it never calls the host back before it returns."""
     traced: Callable[["RealHost"], None]
-    """Called after each traced row. The process must then flush the row in the loop's next turn.
-
-    One flush serves all rows that were traced before it.
+    """Called after each traced row, which the process must then write in the loop's next turn.
     """
     failed: Callable[[str, BaseException], None]
-    """Called when a task has failed, with a line (node's name, exception) and the exception."""
+    """Called when a task has failed, with a line of text and the exception."""
     serving: Callable[["RealHost"], None]
     """Called when the node is ready for connections."""
 
 
 class _HostTimer:
-    """A pending call of RealHost.after; during a pause, a call that comes due is kept."""
+    """A pending call of RealHost.after. If it is due during a pause, it waits until the end."""
 
     __slots__ = ("_args", "_fn", "_handle", "_host")
 
@@ -84,8 +77,8 @@ class _HostTimer:
         self._fn: Callable[..., None] | None = fn
         """The function to call; None once it was called or cancelled."""
         self._args = args
-        # Invariant: the handle is None once the timer has fired or was cancelled. Otherwise timer
-        # and handle would refer to each other, and only the garbage collector could free them.
+        # None once the timer has fired or was cancelled. Otherwise timer and handle would refer to
+        # each other, and only the garbage collector could free them.
         self._handle: asyncio.Handle | None = host.schedule(delay_us, self._due)
 
     def cancel(self) -> None:
@@ -196,8 +189,8 @@ class RealHost(BaseHost):
     def pause(self) -> None:
         """Hold timers and frames from now on, and flush the trace. May be called twice.
 
-        Steps of tasks that are already scheduled in the loop still run, as if the pause came a
-        moment later. The timers and frames for which the tasks wait next are held.
+        Steps of tasks that are already scheduled still run, as if the pause had come a moment
+        later.
         Raises: OSError.
         """
         super().pause()
@@ -223,7 +216,7 @@ class RealHost(BaseHost):
         summary = f"{type(error).__name__}: {error}"
         self._callbacks.failed(f"{self.name}: {what} died with {summary}", error)
         stack_trace = "".join(traceback.format_exception(error))
-        # The exception itself is at the end of a stack trace, so the end is kept.
+        # The end is kept, because it has the exception itself.
         kept = stack_trace[-TRACED_EXCEPTION_MAX:]
         self.trace(TraceEvent(kind=TraceKind.TASK_FAILED, cause=what, detail={"exception": kept}))
         self.log(f"{what} died:\n{stack_trace}")

@@ -1,9 +1,10 @@
 """The listeners file: addresses of a run's nodes, in a file that only its owner can read.
 
-The driver (the process that conducts the run) writes the file after each start or end of a node,
-and removes it at the end of the run. The file contains the token that nodes demand of a connecting
-process. So any process that can read the file can use the cluster as a client (`outside_client`).
-If the driver is killed, the file stays, with addresses at which no process listens.
+With this file, another program can use the cluster of a run as a client (`outside_client`). The
+driver, which conducts the run, writes it whenever a node has started or ended, and removes it at
+the end of the run. It also contains the token without which no node accepts a connection, so
+whoever can read the file can connect. If the driver is killed, the file stays, but nobody listens
+at its addresses.
 """
 
 import os

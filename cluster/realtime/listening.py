@@ -1,7 +1,6 @@
 """Addresses at which brokers listen for Kafka clients.
 
-The ClusterSpec describes them. A ListenerBinding is the address of one incarnation (one life) of a
-broker. A connection's number contains the broker and the incarnation.
+They follow from the ClusterSpec, and are computed anew for each start of a broker.
 """
 
 import base64
@@ -14,9 +13,9 @@ from protocol.ids import Incarnation
 CLUSTER_ID_BYTES = 16
 """Length of a UUID."""
 _BROKER_SHIFT, _INCARNATION_SHIFT = 48, 32
-"""Bits of a connection's number at which the broker's id and the incarnation begin.
+"""A connection's number has the broker's id above bit 48, and the incarnation above bit 32.
 
-Because of these two parts, no two incarnations use the same number."""
+So the connections of different brokers and incarnations have different numbers."""
 
 
 def listener_binding(

@@ -29,10 +29,7 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRef:
-    """A process since the machine's last boot.
-
-    `start_ticks` is its start time in the kernel's clock ticks.
-    """
+    """Identifies a process: its pid, and its start time in the kernel's clock ticks."""
 
     pid: int
     start_ticks: int

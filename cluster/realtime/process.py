@@ -1,11 +1,12 @@
 """NodeProcess: one operating-system process that hosts one or more nodes.
 
-An incarnation is one life of a node; the process gives each incarnation a RealHost, its access to
-clock, network and disk. Frames (messages) between nodes of this process stay within the loop;
-frames to other processes go over TCP. The driver is the process that conducts the run. It provides
-the directory: the address of the process of each running node. A connection to a node that is not
-in the directory is refused, like a connection to a port at which no process listens. The class does
-not need Ray, and knows no faults and no experiments.
+The process gives each node a RealHost when it starts. Frames (messages) between its own nodes do
+not leave the process; frames to other processes go over TCP (`tcp`). The driver, which conducts the
+run, tells each process where all nodes are: in its *directory*, each running node has the address
+of its process. A connection to a node that is not in the directory is refused, like one to a port
+at which nobody listens.
+
+This module does not need Ray.
 """
 
 import asyncio
@@ -47,8 +48,7 @@ from protocol.records.metadata import BrokerEndpoint
 from protocol.trace import TraceEvent, TraceKind
 
 MAX_FAILURES_KEPT = 1_000
-"""Number of failures kept per process. A node that fails in a loop could otherwise fill the
-memory."""
+"""At most so many failures are kept, because a node may fail in a loop."""
 
 
 class HostedNode(Protocol):
@@ -70,26 +70,26 @@ NodeT = TypeVar("NodeT", bound=HostedNode)
 class NodeProcess:
     """The nodes of this process, and their links to other processes, on one asyncio loop.
 
-    A guest is a process that does not belong to the run. No directory contains its nodes; the
-    run's processes learn their address when the guest connects.
+    If `is_guest` is True, this process does not belong to the run, and its nodes are in no
+    directory. The processes of the run learn its address when it connects.
     """
 
     def __init__(self, process_id: str, settings: RunSettings, *, is_guest: bool = False) -> None:
         self.process_id = process_id
         self.settings = settings
         self.failures: list[NodeFailure] = []
-        """The tool's own failures in this process, oldest first."""
+        """What has failed in this process by a bug of this project, oldest first."""
         self._loop = asyncio.get_running_loop()
         self._hosts: dict[NodeName, RealHost] = {}
-        """Hosts of the nodes that live in this process, also of a node that is starting."""
+        """The hosts of the live nodes in this process, including one that is just starting."""
         self._nodes: dict[NodeName, HostedNode] = {}
         """The nodes that have started."""
         self._shutting_down: dict[NodeName, asyncio.Future[bool]] = {}
-        """A future for each node that was asked to stop: True if it stopped in an orderly way."""
+        """Node that was asked to stop -> future: True if it has stopped, False if it was killed."""
         self._directory: dict[NodeName, ProcessAddress] = {}
         """The address of the process of each running node of the run."""
         self._homes: dict[NodeName, str] = {}
-        """The present or last process of each node that was ever in the directory."""
+        """Node -> the id of the process in which it was last known to be."""
         self._guests: dict[NodeName, ProcessAddress] = {}
         """Addresses of the nodes of connected guests."""
         self._rules: tuple[LinkRule, ...] = ()
@@ -97,9 +97,9 @@ class NodeProcess:
         self._listeners: dict[NodeName, WireListener] = {}
         """Listeners for Kafka clients, of the brokers that have one."""
         self._reserved: dict[NodeName, socket.socket] = {}
-        """Bound sockets that reserve the ports of dead brokers."""
+        """Dead broker -> a socket that keeps its port for the next start."""
         self._unflushed: dict[RealHost, None] = {}
-        """Hosts with trace rows that are not in their files yet: an ordered set."""
+        """The hosts with trace rows that are not in their files yet, as keys."""
         self._failed = asyncio.Event()
         self._transport = Transport(
             process_id=process_id,
@@ -122,10 +122,11 @@ class NodeProcess:
     def set_directory(self, directory: Mapping[NodeName, ProcessAddress]) -> None:
         """Replace the addresses of all running nodes.
 
-        If a node has moved, its old process is gone. The links to the old process are closed first,
-        so that no frame of the old incarnation arrives after a frame of the new one.
+        If a node is in another process than before, its old process is gone. The links to that
+        process are closed first, so that no message of the dead node arrives after one of the new
+        one.
         """
-        # A dict as an ordered set: its values mean nothing.
+        # The values mean nothing; a dict keeps the order, and a set would not.
         gone_processes = {
             home: None
             for name, home in self._homes.items()
@@ -223,16 +224,14 @@ class NodeProcess:
         Raises: SimulationError if the node does not run here.
         """
         host = self._host(name)
-        # The kernel of a killed process resets its connections (`kernel_sends`), and answers frames
-        # that the process has not read (`unread`). Here the process lives on, so this method does
-        # both for the node alone. It gets the frames before `_remove`, which ends the host.
+        # If a process is killed, its machine's kernel resets its connections, and answers what it
+        # has not read. Here the process lives on, so this must be done for the node alone.
         kernel_sends, unread = host.kernel_frames()
         self._remove(host, is_orderly=False)
         for frame in kernel_sends:
             self._send_frame(frame)
         for frame in unread:
-            # Unread frames include requests to open a connection. The kernel of a dead process
-            # resets connections that the process had not accepted yet, too.
+            # Also a request to open a connection that the node has not accepted yet.
             self._answer_undeliverable(frame)
 
     def pause_node(self, name: NodeName) -> None:
@@ -262,8 +261,7 @@ class NodeProcess:
         ended: asyncio.Future[bool] = self._loop.create_future()
         self._shutting_down[name] = ended
 
-        # The node calls `on_done` from its own code, which must return before the node is removed.
-        # So the node is removed in a later call of the loop.
+        # Called by code of the node, which must return before the node is removed.
         def on_done() -> None:
             self._loop.call_soon(self._shut_down, host)
 
@@ -342,7 +340,7 @@ class NodeProcess:
             sock,
             loop=self._loop,
             flush=self._flush_traces,
-            # Only rules that slow frames down draw numbers.
+            # For rules that slow frames down by random times.
             rng_for=lambda client, rule_id: stream(seed, "slow", rule_id, client, incarnation),
         )
         listener.set_rules(self._rules)
@@ -354,9 +352,9 @@ class NodeProcess:
         if listener is None:
             return
         listener.stop()
-        # The address is in the clients' settings, so no other program may take the port. If the
-        # reservation fails, the next incarnation binds the port itself, and fails with a clear
-        # error if another program has taken it.
+        # Clients have this address in their settings, so no other program may take the port until
+        # the broker starts again. If this fails here, the next start tries it again, and reports
+        # the error.
         with suppress(OSError):
             self._reserved[name] = bind(listener.bound_host, listener.port)
 
@@ -374,8 +372,7 @@ class NodeProcess:
     def _send_frame(self, frame: Frame) -> None:
         """Send a frame of a node of this process; frames of one pair of nodes stay in order."""
         if frame.destination in self._hosts:
-            # The frame is delivered in a later call of the loop, because a host must not be called
-            # back before its own call has returned.
+            # Later, because a host must not be called back while it sends.
             self._loop.call_soon(self._deliver, frame)
             return
         if is_kafka_client(frame.destination):
@@ -384,7 +381,8 @@ class NodeProcess:
                 listener.take(frame)
             return
         address = self._address_of(frame.destination)
-        # If the directory still names this process, the node has just ended here.
+        # In the second case the node has just ended in this process, and the directory is not up to
+        # date.
         if address is None or address.process_id == self.process_id:
             self._loop.call_soon(self._answer_undeliverable, frame)
         else:
@@ -401,8 +399,8 @@ class NodeProcess:
     def _answer_undeliverable(self, frame: Frame) -> None:
         """Answer for a node that does not run here, as the kernel of its machine would.
 
-        A node's connections end with its process. During a cut (a fault that holds frames) the
-        peers learn this late, and until then they send frames on the ended connections.
+        A peer may send to a dead node because a cut, which is a fault, delays the news of its
+        death.
         """
         match frame:
             case OpenFrame():
@@ -463,8 +461,7 @@ class NodeProcess:
 
     def _report_refusal(self, caller: str, reason: str) -> None:
         """Log and trace a refused link at the process's first node, if there is a node."""
-        # Only nodes have a log and a trace; the process itself has neither. The loop returns after
-        # the first node.
+        # The process itself has no log and no trace, so the first node's are used.
         for host in self._hosts.values():
             host.log(f"refused the link from {caller}: {reason}")
             host.trace(
@@ -483,8 +480,8 @@ class NodeProcess:
     def _flush_traces(self) -> None:
         """Write the traced rows.
 
-        This is also called before frames leave the process. The rows about the causes of these
-        frames must be in the files by then, because the process may be killed right afterwards.
+        This is also called before frames leave the process. The process may be killed right after
+        that, and then the rows about the cause of a frame must not be missing.
         """
         unflushed, self._unflushed = self._unflushed, {}
         for host in unflushed:

@@ -1,13 +1,9 @@
 """RealtimeRuntime: the common part of the runtimes in real time.
 
-The class owns the run's clock, the driver's trace, the list of the tool's failures, and the merging
-of all traces at the end. The subclasses in `cluster.local` and `cluster.ray` own nodes, processes
-and machines. This class knows no faults, plans or verdicts.
-
-The driver is the process that conducts the run; it traces the run's own events as the node DRIVER.
-A failure of the tool is a bug of this project, or a process that died by itself. It is never a
-verdict about Kafka. A trace file is a sequence of frames, one for each trace row. Messages between
-nodes are also called frames, but are not meant here.
+A RealtimeRuntime has the run's clock, and a trace of the run's own events. At the end it merges the
+traces of all nodes. It also notes what goes wrong by a bug of this project, or because a process
+has died by itself; such a *failure of the tool* is never a finding about Kafka. The subclasses in
+`cluster.local` and `cluster.ray` have the nodes, processes and machines.
 """
 
 import asyncio
@@ -28,11 +24,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceReport:
-    """The result of collecting the trace files.
+    """What became of the trace files.
 
-    `torn_bytes` has the length of each incomplete last frame, by file name; a process that was
-    killed while it wrote can leave one. `lost` has the reasons why files could not be fetched, by
-    machine.
+    If a process was killed while it wrote, the last row of its file may be incomplete; `torn_bytes`
+    has the length of this rest for each such file. `lost` has the machines whose files could not be
+    fetched, with the reasons.
     """
 
     rows: int
@@ -72,8 +68,7 @@ class RealtimeRuntime(Runtime):
         """Machines whose files could not be fetched, with the reasons."""
         self._is_stopped = False
         self._runner: asyncio.Runner | None = None
-        """Owns the event loop from the first `run` until the cluster has stopped; None
-        otherwise."""
+        """Has the event loop, from the first `run` until the cluster has stopped."""
         self._main: asyncio.Task[Any] | None = None
         """The task of `run`; None while there is none."""
         self._is_broken = False
@@ -97,9 +92,8 @@ class RealtimeRuntime(Runtime):
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run `main` to its end and return its result.
 
-        A failure of the tool cancels `main`: a node's task dies, or a process that the run did not
-        kill. The cleanup of `main` runs before NodeTaskFailed is raised. This happens at most once
-        in a run.
+        The first failure of the tool, such as the death of a node's task, cancels `main`.
+        NodeTaskFailed is raised after the cleanup of `main`.
         Raises: exceptions of `main`; NodeTaskFailed; KeyboardInterrupt after a Ctrl-C.
         """
         if self._runner is None:
@@ -107,8 +101,8 @@ class RealtimeRuntime(Runtime):
         try:
             return self._runner.run(self._supervise(main))
         finally:
-            # The loop stays open until the cluster is stopped. After a failure the caller uses it
-            # in another `run`, which ends the faults and stops the cluster.
+            # After a failure, the caller calls `run` once more, to end all faults and stop the
+            # cluster.
             if self._is_stopped:
                 self._runner.close()
                 self._runner = None
@@ -219,8 +213,8 @@ class RealtimeRuntime(Runtime):
     def _take_traced_failure(self, row: TraceRow) -> None:
         """Record a node's failure, unless its process has reported it.
 
-        A process that died with the failure could not report it, so only the trace contains it.
-        `row.cause` names the task or callback that died.
+        If a process has died with the failure, only the trace has it. `row.cause` is the name of
+        the task or callback that failed.
         """
         beginning = f"{row.node}: {row.cause} died with "
         if any(failure.startswith(beginning) for failure in self._failures):

@@ -1,15 +1,14 @@
 """NodeService controls one node process, AgentService one machine (signals, clock, files).
 
-Both are plain classes without Ray, so that tests can use them directly. `cluster.ray.actors` makes
-actors of them: an actor is an object in a process of its own, whose methods the driver calls over
-Ray. The driver is the process that conducts the run. Ray may run the calls of one actor in another
-order than the driver made them.
+The driver, the process that conducts the run, calls their methods over Ray: `cluster.ray.actors`
+makes Ray actors of them. An actor is an object in a process of its own. Ray may carry out the calls
+of one actor in another order than the driver has made them, so some methods have a number by which
+they recognise an outdated call. The classes here do not need Ray, so that tests can use them
+directly.
 
-- Node process: hosts one or more nodes. An incarnation is one life of a node, counted from 0.
-- Control plane: the part of the driver that gives every process the addresses and the link rules.
-- Link rule: the effect of a fault on frames between two nodes, for instance a cut or a delay.
-- Reset: an order to close connections. The process at each end of a connection closes this end.
-- Silent client: a client whose process is stopped (SIGSTOP), so it cannot close its own ends.
+To *reset* a link means to close connections between certain nodes. Each of the two processes of a
+connection closes its own end. A process that is stopped (SIGSTOP) cannot do so; if it has the
+client's end, it is called a silent client.
 """
 
 import gc
@@ -42,7 +41,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 HostedNodeBuilder = Callable[[Host], HostedNode]
-"""Makes a node on a Host, which is the node's access to clock, network and disk."""
+"""Creates a node on a Host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +54,10 @@ class ListeningProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlState:
-    """Addresses and link rules for every process. The state with the highest `version` counts."""
+    """What every process must know: where all nodes are, and the link rules.
+
+    The state with the highest `version` counts.
+    """
 
     version: int
     directory: Mapping[NodeName, ProcessAddress]
@@ -76,15 +78,15 @@ class NodeService:
         self._control_version = -1
         """Version of the newest ControlState that was applied; -1: none so far."""
         self._last_pause_orders: dict[NodeName, int] = {}
-        """By node: the number (`order`) of its newest pause or resume that was carried out."""
+        """Node -> the number of the last pause or resume that was carried out."""
 
     async def listen(self) -> ListeningProcess:
         """Open the process's port. Raises: OSError."""
         # Made here and not in `__init__`, because a NodeProcess needs the running loop.
         self._process = NodeProcess(self._process_id, self._settings)
         address = await self._process.listen(self._bind_address)
-        # The objects of Ray and of the imports live as long as the process. `freeze` excludes them
-        # from garbage collections. With them, each collection would delay the nodes by tens of
+        # The many objects that exist by now (of Ray, for example) stay for ever. `freeze` takes
+        # them out of garbage collections, which would otherwise delay the nodes by tens of
         # milliseconds.
         gc.collect()
         gc.freeze()
@@ -96,8 +98,8 @@ class NodeService:
             return
         self._control_version = state.version
         process = self._alive()
-        # The rules come first: `set_directory` reports the deaths of lost peers, which a cut in the
-        # new rules must hide from the nodes.
+        # The rules come first, because `set_directory` reports dead peers, and a new cut must hide
+        # this from the nodes.
         process.set_link_rules(state.rules)
         process.set_directory(state.directory)
 
@@ -128,9 +130,8 @@ class NodeService:
     async def pause_node(self, name: NodeName, order: int) -> None:
         """Pause one node.
 
-        `order` is a number that grows with each pause and resume of the run. Calls may arrive in
-        another order, so a pause is ignored if its resume came first. Only calls for the same node
-        are compared, because nodes of one process are paused independently.
+        `order` grows with each pause and resume of the run. Calls may arrive in the wrong order; a
+        pause that arrives after its resume is ignored.
         """
         if self._accept_order(name, order):
             self._alive().pause_node(name)
@@ -140,9 +141,9 @@ class NodeService:
     ) -> None:
         """Resume one node, after applying the newest state and the resets that it missed.
 
-        Normally the clients' processes name the connections to close, so that newer connections
-        survive. This process was stopped since `resets` were ordered, so it has no newer
-        connections. Each reset closes all connections that it selects, and needs no names.
+        This process was stopped since `resets` were ordered. So it has no newer connections that
+        must survive, and can close everything that a reset is about.
+
         """
         await self.control(state)
         process = self._alive()

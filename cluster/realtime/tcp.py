@@ -1,21 +1,22 @@
 """TCP links between node processes: length-prefixed MessagePack frames, never pickle.
 
-A frame is one message of one node to another (`cluster.host.frames`). A process hosts one or more
-nodes.
+In real time, nodes live in several processes. A Transport sends frames (messages between nodes) to
+other processes and receives theirs.
 
-1. Two processes have one link in each direction. A process dials (opens a link) when it first sends
-   a frame to the other process, and sends only on the link that it dialed. So both may dial at the
-   same time without a conflict, and frames from one node to another stay in order. The links carry
-   all connections between the nodes of the two processes.
-2. If one link of the pair ends, the second link is closed, and the peer process counts as lost.
-3. A link begins with a Hello, which contains the run's secret token. The listening process refuses
-   a caller that has a wrong token, wants to reach another process, sends invalid bytes, or sends a
-   frame that is too long. It reports the refusal, and continues to serve all other processes.
-4. Received frames are delivered in the next turn of the loop. So after a pause (SIGSTOP) the timers
-   that are due fire before the frames that waited in the socket arrive.
+1. A process *dials* (opens a TCP link) when it first has a frame for another process. It sends only
+   on the link that it has dialed, and receives on the one that the other process has dialed. So
+   each pair of processes has one link in each direction, which carry all connections between their
+   nodes, and both processes may dial at the same time.
+2. If one of the two links ends, the other one is closed, and the process at the other end is
+   reported as lost.
+3. The first message on a link is a Hello with the run's secret token. The receiver refuses a caller
+   that has a wrong token, wants to reach another process, or sends invalid bytes. It reports this,
+   and goes on to serve all others.
+4. Received frames are delivered in the next turn of the event loop. So after a pause (SIGSTOP), the
+   timers that are due fire before the frames that waited in the socket are delivered.
 
-A guest is a process that does not belong to the run. The directory has the addresses of the run's
-own processes.
+A *guest* is a process that does not belong to the run, for example one that connects to ask
+something. It is in no list of addresses, so it tells its own address in its Hello.
 """
 
 import asyncio
@@ -33,13 +34,13 @@ from protocol.ids import Incarnation, NodeName
 LINK_VERSION = 2
 """Version of the link's format, which both ends must have."""
 MAX_HELLO_BYTES = 64 * 1024
-"""Bytes that a listener buffers for a caller that has not shown the token."""
+"""Longest Hello that is accepted."""
 HELLO_TIMEOUT_S = 10.0
-"""Time after which a caller without a Hello is disconnected."""
+"""A caller that has not sent its Hello after this time is disconnected."""
 DRAIN_TIMEOUT_S = 0.25
-"""Wait for the last frames of a dead process, after the link to it has ended."""
+"""After the link to a dead process has ended, its last frames may still come for this long."""
 MAX_UNSENT_BYTES = 256 * 1024 * 1024
-"""Unsent bytes at which a link is closed, because the peer does not read."""
+"""If more bytes than this are unsent, the peer does not read, and the link is closed."""
 
 _HEADER = struct.Struct(">I")
 """The length of the following message."""
@@ -79,11 +80,10 @@ def _no_guest(_address: ProcessAddress, _nodes: tuple[NodeName, ...]) -> None:
 class TransportEvents:
     """Functions that a Transport calls.
 
-    - `on_frame`: for each frame, in order per sender.
-    - `on_peer_lost`: with the lost process and all of its nodes that may have a connection.
-    - `on_refused`: with the address of a refused caller (`host:port`) and the reason.
-    - `before_write`: before bytes are written, so that the process can first flush its trace rows.
-    - `on_guest`: with a guest's address and nodes, before its first frame.
+    `on_frame` gets each received frame. `on_peer_lost` gets the id of a lost process, and its
+    nodes. `on_refused` gets the address ("host:port") of a refused caller, and the reason.
+    `before_write` is called before bytes are written, so that the process can write its trace rows
+    first. `on_guest` gets the address and the nodes of a guest, before its first frame.
     """
 
     on_frame: Callable[[Frame], None]
@@ -95,11 +95,10 @@ class TransportEvents:
 
 @dataclass(slots=True, kw_only=True)
 class _Peer:
-    """The pair of links with one process. Each of the two may be missing.
+    """The two links with one process; each may be missing.
 
-    `nodes` is an ordered set: the nodes in the process's Hello, and those to which frames were
-    sent. They are kept here, because the directory may no longer have them when the end of the
-    process is noticed.
+    The keys of `nodes` are the nodes in the Hello of the process, and those to which frames were
+    sent. When the process is lost, they must be reported.
     """
 
     process_id: str
@@ -107,7 +106,7 @@ class _Peer:
     incoming: "_IncomingLink | None" = None
     nodes: dict[NodeName, None] = field(default_factory=dict)
     draining: asyncio.TimerHandle | None = None
-    """Timer of the wait for last frames after the end of `outgoing`; None without such a wait."""
+    """The timer for the last frames of the process, once `outgoing` has ended."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -115,8 +114,8 @@ class Transport:
     """All TCP links of one node process, on one asyncio loop.
 
     `nodes` returns the nodes of this process, with their incarnations, for its Hello. `is_guest` is
-    True if the process is in no directory, so that its Hello contains its address.
-    `_callers` has the links that have sent no Hello yet: an ordered set.
+    True if the process does not belong to the run. The keys of `_callers` are the links on which no
+    Hello has come yet.
     """
 
     process_id: str
@@ -199,8 +198,8 @@ class Transport:
         if peer.incoming is None:
             self.drop(peer.process_id)
         elif peer.draining is None:
-            # The incoming link may still have unread frames, which the peer sent before it died. A
-            # single TCP connection would deliver them before its end, so this process waits for
+            # The peer may have sent frames before it died, which this process has not read yet.
+            # With a single TCP connection they would arrive before its end, so we wait a little for
             # them.
             loop = asyncio.get_running_loop()
             peer.draining = loop.call_later(DRAIN_TIMEOUT_S, self.drop, peer.process_id)
@@ -210,11 +209,11 @@ class Transport:
         self._callers.pop(link, None)
         peer = self._peers.get(hello.process_id)
         if peer is not None and peer.incoming is not None:
-            # 1. The peer dials again, so it has already seen the end of the old pair of links. This
-            #    process has not seen it yet.
+            # The peer dials again, so it has seen that the old links have ended. Here this is not
+            # known yet.
             self.drop(hello.process_id)
-            # 2. `drop` informs nodes of the loss. One of them may have sent a frame to the peer
-            #    immediately, and so have begun a new pair.
+            # `drop` tells the nodes of the loss. One of them may have sent a frame to the peer
+            # immediately, which has begun a new pair of links.
             peer = self._peers.get(hello.process_id)
         if peer is None:
             peer = self._peers[hello.process_id] = _Peer(process_id=hello.process_id)
@@ -262,8 +261,7 @@ class Transport:
 class _OutgoingLink(asyncio.Protocol):
     """A link that this process dialed.
 
-    All frames that are sent in one turn of the loop are written together. asyncio sets TCP_NODELAY,
-    so the kernel does not hold them back.
+    The frames that are sent in one turn of the loop are written together.
     """
 
     def __init__(self, owner: Transport, address: ProcessAddress) -> None:
@@ -286,7 +284,8 @@ class _OutgoingLink(asyncio.Protocol):
         if not self._flush_scheduled and self._transport is not None:
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
-        # Until the link is open, frames stay in the buffer. Later `_flush` checks asyncio's buffer.
+        # This concerns a link that does not open; for an open link, `_flush` looks at asyncio's
+        # buffer.
         if len(self._buffer) > MAX_UNSENT_BYTES:
             self.abort()
             self._loop.call_soon(self._owner.outgoing_lost, self)
@@ -405,7 +404,7 @@ class _IncomingLink(asyncio.Protocol):
             end = start + _HEADER.size + length
             if end > len(buffer):
                 break
-            # A memoryview, because a slice of the bytearray would be one more copy.
+            # A slice of the memoryview makes no copy, unlike one of the bytearray.
             if not self._take(bytes(memoryview(buffer)[start + _HEADER.size : end])):
                 return
             start = end
@@ -432,8 +431,7 @@ class _IncomingLink(asyncio.Protocol):
     def _take(self, payload: bytes) -> bool:
         """Process one message; return False if the link was closed because of it.
 
-        The first message must be a Hello, all later ones are frames. `_process_id` is None until
-        the Hello has come.
+        The first message must be a Hello; all later ones are frames.
         """
         try:
             if self._process_id is not None:
@@ -466,7 +464,7 @@ class _IncomingLink(asyncio.Protocol):
             return
         address = self._transport.get_extra_info("peername") if self._transport else None
         caller = f"{address[0]}:{address[1]}" if address else "unknown"
-        # The frames before the refused bytes are valid, and `abort` would drop them.
+        # Deliver the frames before the invalid bytes, which `abort` would drop.
         self._deliver_inbox()
         self.abort()
         self._owner.events.on_refused(caller, reason)

@@ -1,8 +1,8 @@
 """Checks of each log cleaning (compaction) in virtual time: compare the log before and after it.
 
-The check is made when the simulated disk replaces the cleaned part of a log, because the disk then
-has both states. A cleaning that changes nothing replaces nothing. It is checked when its trace row
-shows that it has ended.
+A cleaning replaces the first part of a log on the simulated disk. At this moment the disk has both
+versions, and they are compared. A cleaning that removes nothing replaces nothing; it is checked
+when its trace row shows that it has ended.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class CleaningChecks:
     def __init__(self, spec: ClusterSpec) -> None:
         self._delete_retention_ms = spec.broker_config.log_cleaner_delete_retention_ms
         self._replaced: dict[tuple[NodeName, TopicPartition], None] = {}
-        """Logs in which a cleaning has replaced batches and has not traced its end yet."""
+        """The logs whose present cleaning has replaced batches, and so was checked already."""
 
     def watch(self, host: Host, storage: MemoryStorage) -> None:
         """Check the cleanings of the node on `host`, whose disk is `storage`."""
@@ -34,7 +34,7 @@ class CleaningChecks:
     def cleaned(self, host: Host, log: PartitionLog, end_offset: int) -> None:
         """Check a cleaning below `end_offset` that has just ended, unless it replaced batches.
 
-        A cleaning that replaced batches was checked then.
+        If it replaced batches, it was checked at that moment.
         """
         if (host.name, log.topic_partition) in self._replaced:
             del self._replaced[host.name, log.topic_partition]
@@ -64,8 +64,8 @@ class CleaningChecks:
         after: Sequence[RecordBatch],
     ) -> None:
         """Check that the first `length` batches of `before` became the batches `after`."""
-        # A cleaning reads each batch twice. If that takes several turns, the node may be paused
-        # between two of them; then the time of the cleaning is not known here.
+        # A cleaning takes the time when it begins. If it reads in several turns (each batch twice),
+        # it may have begun long ago, so this time is not known here.
         read_bytes = 2 * sum(batch.size_in_bytes for batch in before[:length])
         check_cleaning(
             name,

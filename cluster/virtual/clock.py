@@ -14,9 +14,8 @@ _MILLION = 1_000_000
 class NodeClock:
     """The monotonic and the wall clock of one machine; they outlive the node's incarnations.
 
-    Units: `_drift_ppm` is the number of microseconds that the clock gains per second. It is
-    negative if the clock loses time.
-    Invariant: `_drift_ppm > -1_000_000`. Otherwise the monotonic clock would stand or go back.
+    `_drift_ppm` is how many microseconds the clock gains in a second; negative if it is too slow.
+    It is always above -1,000,000, because otherwise the monotonic clock would stop or go back.
     """
 
     def __init__(self, loop: VirtualLoop) -> None:
@@ -25,9 +24,9 @@ class NodeClock:
         self.has_drifted = False
         """True once `set_drift` was called, even if it set the drift back to 0 later."""
         self._set_at_us = 0
-        """Run time at which the drift was set last."""
+        """The run time at which the drift was last changed."""
         self._reading_at_set_us = 0
-        """Reading of the monotonic clock at that time."""
+        """What the monotonic clock showed then."""
         self._wall_offset_us = WALL_EPOCH_US
 
     def now_us(self) -> int:

@@ -1,12 +1,13 @@
 """Checks of the controller's answers: controlled shutdowns, elections, reassignments.
 
-Each check states Kafka's rule anew, from the requests that the controller got, its metadata before
-and after the request, and the brokers' own state. In virtual time all of these are in one process.
-A controller answers in the call in which it gets the request, so nothing happens in between.
+The checks do not use the controller's code. They apply Kafka's rules once more, to the requests
+that the controller got, to its metadata before and after a request, and to what the brokers
+themselves know. In virtual time all of this is in one process.
 
-- Active broker: unfenced, and not in a controlled shutdown.
-- Shutdown offset: offset of the last metadata record of a controlled shutdown's beginning. The
-  broker may stop once each active broker has reported this offset in a heartbeat.
+In a controlled shutdown, a broker first gives up its leaderships. It may stop when all *active*
+brokers (those that are unfenced and not shutting down) know of this. The controller remembers the
+offset of its last record about the shutdown, the *shutdown offset*, and waits until each active
+broker has reported this offset in a heartbeat.
 Source: Kafka `BrokerHeartbeatManager`, `ReplicationControlManager`.
 """
 
@@ -29,7 +30,7 @@ from protocol.messages.admin import (
 from protocol.messages.controller import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
 _UNKNOWN_OFFSET = -1
-"""Offset of a broker that has sent no heartbeat to this incarnation of the controller."""
+"""Stands for the offset of a broker that has sent no heartbeat to this controller yet."""
 
 
 class ControllerChecks:
@@ -42,11 +43,11 @@ class ControllerChecks:
     def __init__(self, lives: Mapping[NodeName, VirtualLife]) -> None:
         self._lives = lives
         self._node: ControllerNode | None = None
-        """The controller that received the heartbeats in the next two fields."""
+        """The controller to which the next two fields belong."""
         self._reported: dict[BrokerId, int] = {}
-        """Metadata offset in the last heartbeat of each broker."""
+        """Broker -> the metadata offset in its last heartbeat."""
         self._shutdowns: dict[tuple[BrokerId, BrokerEpoch], int] = {}
-        """Shutdown offset of each broker incarnation whose controlled shutdown has begun."""
+        """Broker and its epoch -> the shutdown offset, if its controlled shutdown has begun."""
         self._was_fenced = False
         """True if the sender of the present heartbeat was fenced before it."""
         self._led_before = False
@@ -63,7 +64,7 @@ class ControllerChecks:
         node = self._lives[name].node
         if not isinstance(node, ControllerNode):
             return
-        # Another controller, or a new incarnation, has heard no broker and knows of no shutdown.
+        # A controller that has just started has heard no broker, and knows of no shutdown.
         if node is not self._node:
             self._node = node
             self._reported.clear()
@@ -72,8 +73,7 @@ class ControllerChecks:
             case BrokerHeartbeatRequest(want_shut_down=True):
                 broker_id = BrokerId(request.broker_id)
                 broker = node.image.brokers.get(broker_id)
-                # The heartbeat of an unregistered broker is answered with an error, and not
-                # checked.
+                # (An unregistered broker gets an error, which is not checked.)
                 self._was_fenced = broker is None or broker.fenced
                 self._led_before = any(_led_by(broker_id, node.image))
             case ElectLeadersRequest():
@@ -120,8 +120,7 @@ class ControllerChecks:
         if not request.want_shut_down:
             return
         life = (broker_id, BrokerEpoch(request.broker_epoch))
-        # A fenced broker may stop at once. The shutdown offset of a shutdown that it began before
-        # it was fenced has no meaning any more.
+        # A fenced broker may stop at once, even if it began a controlled shutdown before.
         shutdown_offset = None if self._was_fenced else self._shutdowns.get(life)
         for partition in _led_by(broker_id, image):  # the first one is the evidence
             raise InvariantViolation(
@@ -158,8 +157,8 @@ class ControllerChecks:
                 f"{broker_name(broker_id)} may not stop, although it was fenced or led nothing",
             )
         else:
-            # The controlled shutdown begins: the answer makes the broker wait until all active
-            # brokers have read the metadata up to here.
+            # The shutdown begins. The broker must wait until all active brokers know the metadata
+            # up to here.
             self._shutdowns[life] = image.end_offset - 1
 
     def _find_ignorant_broker(
@@ -181,8 +180,8 @@ class ControllerChecks:
 
     def _active_brokers(self, image: MetadataImage) -> Iterator[BrokerId]:
         """Yield the brokers that the controller treats as active."""
-        # An earlier incarnation of the controller may have begun a shutdown. This controller knows
-        # of it only from the broker's next heartbeat on; until then it treats the broker as active.
+        # If the controller has restarted during a shutdown, it learns of the shutdown from the
+        # broker's next heartbeat. Until then it treats the broker as active.
         for broker_id, broker in image.brokers.items():
             if not broker.fenced and (broker_id, broker.broker_epoch) not in self._shutdowns:
                 yield broker_id
@@ -284,7 +283,7 @@ def _check_elected(
     error: ErrorCode,
 ) -> None:
     """Check that the preferred replica leads, in a new epoch if it was elected just now."""
-    # The comparison counts as 0 or 1: an election increments the leader epoch.
+    # An election adds 1 to the leader epoch; the comparison counts as 0 or 1.
     epoch = before.leader_epoch + (error is ErrorCode.NONE)
     if after is None or after.leader != before.replicas[0] or after.leader_epoch != epoch:
         raise InvariantViolation(

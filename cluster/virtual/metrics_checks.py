@@ -35,11 +35,11 @@ METRICS_CHECK_KINDS = frozenset(
 
 @dataclass(slots=True)
 class _Life:
-    """Rows of one incarnation of a node. Units: times are microseconds of the node's clock.
+    """What one incarnation of a node has traced. Times are microseconds of the node's clock.
 
-    - `commits`: ids of the appends with commits. One append may have many offsets.
-    - `loads_begun`: partitions whose load runs, each with the time at which it was scheduled.
-    - `loads`: end and duration of each load.
+    The keys of `commits` are the ids of appends with commits; an append may have many offsets.
+    `loads_begun` has the partitions that are being loaded, each with the time at which the load was
+    scheduled. `loads` has the end and the duration of each finished load.
     """
 
     started_us: int
@@ -58,7 +58,7 @@ class MetricsChecks:
 
     def __init__(self) -> None:
         self._lives: dict[str, _Life] = {}
-        """The present or last incarnation of each node."""
+        """Node -> its present incarnation, or its last one."""
 
     def observe(self, row: TraceRow) -> None:
         """Take the next row of METRICS_CHECK_KINDS. Raises: InvariantViolation."""
@@ -68,8 +68,8 @@ class MetricsChecks:
         life = self._lives[row.node]
         match row.kind:
             case TraceKind.COMMIT_STORED | TraceKind.TXN_COMMIT_PENDING:
-                # A row without a correlation id is about an offset of a transaction that has ended.
-                # The offset was counted when it became pending.
+                # When a transaction ends, its offsets are traced again, without a correlation id.
+                # They were counted when they became pending.
                 if row.correlation_id is not None:
                     life.commits[row.correlation_id] = None
             case TraceKind.OFFSET_REMOVED if row.cause == DeletionCause.EXPIRED:
@@ -81,13 +81,12 @@ class MetricsChecks:
             case TraceKind.LOAD_STARTED:
                 # As in Kafka, a load's duration includes its wait for earlier loads.
                 waited_us = _detail_of(row)["wait_us"]
-                # Rows of loads always have a partition; `or ""` is only for mypy.
+                # Such a row always has a partition; `or ""` is for mypy.
                 life.loads_begun[row.partition or ""] = row.node_time_us - waited_us
             case TraceKind.LOAD_COMPLETED:
                 scheduled_us = life.loads_begun.pop(row.partition or "")
                 life.loads.append((row.node_time_us, row.node_time_us - scheduled_us))
-            # LeaderElectionRateAndTimeMs counts these changes, not elections. The module
-            # `controller_metrics` has the reason.
+            # This is what LeaderElectionRateAndTimeMs counts; see `controller_metrics`.
             case TraceKind.BROKER_FENCED | TraceKind.BROKER_UNFENCED:
                 life.broker_changes += 1
             case TraceKind.LEADER_ELECTED:
@@ -142,10 +141,9 @@ def _check_rates(row: TraceRow, values: dict[str, Any], counts: dict[str, float]
 def _check_load_time(row: TraceRow, life: _Life, longest_ms: float | None) -> None:
     """Check the longest recent load.
 
-    A sensor sums up the values of a window, and drops a window whose last value is two windows old.
-    So it keeps each value for at least one window, and for at most three windows. The longest load
-    of the sample must be one of the last three windows, and not shorter than any load of the last
-    window.
+    A sensor keeps each value for at least one window, and for at most three windows. So the longest
+    load in the sample must be one that has ended in the last three windows, and must not be shorter
+    than any load that has ended in the last window.
     """
     ages_ms = [(row.node_time_us - end_us) / 1_000 for end_us, _ in life.loads]
     times_ms = [took_us / 1_000 for _, took_us in life.loads]

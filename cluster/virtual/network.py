@@ -1,13 +1,10 @@
 """The virtual network: one directed link per pair of nodes, with latency, and refusals.
 
-The network does the work of kernels and cables. Frames of a link arrive in order, each after a
-drawn latency. An OpenFrame to a node that is not up is refused, so the client learns of it one
-round trip later. Other frames to a node that is not up are answered with a reset, if the sender
-still considers their connection open. The network keeps no connections. It delivers a frame to the
-host that is up under the destination's name when the frame arrives.
-
-- Host: the receiving side of one incarnation of a node. It is up from `attach` to `detach`.
-- Client and server are the two ends of a connection: the client has opened it.
+The network takes the place of cables and of the machines' kernels. The frames from one node to
+another arrive in order, each after a random latency. The network knows no connections: it delivers
+a frame to the host that is up under the name of the destination when the frame arrives. If none is
+up, it answers as a kernel would: a connection is refused, and other frames are answered with a
+reset.
 """
 
 import random
@@ -43,11 +40,11 @@ class Receiver(Protocol):
 
 
 class Link:
-    """One direction between two nodes: first in first out, with a random stream of its own.
+    """One direction between two nodes, in which frames keep their order.
 
-    The latency of a frame is a base plus a jitter. One frame in `tail_one_in` is slow: it gets up
-    to `_tail_us` more. Each frame takes two draws, even if its latency needs only one. So the
-    latency of one frame never shifts the draws of the next.
+    The latency of a frame is `base_us` plus a random time of up to `jitter_us`. One frame in
+    `tail_one_in` is slow, and takes up to `tail_us` longer. Two random numbers are drawn for each
+    frame, even if it is not slow, so that the next frame always gets the same ones.
     """
 
     __slots__ = (
@@ -62,8 +59,8 @@ class Link:
     def __init__(self, model: LinkModel, rng: random.Random, *, cross_rack: bool) -> None:
         self._base_us = model.base_us + (model.cross_rack_us if cross_rack else 0)
         self._jitter_us = model.jitter_us
-        # `tail_one_in` is 0 if no frame is slow. Then `tail` in `draw_arrival_us` is always 0, as
-        # for a slow frame, so nothing may be added for it.
+        # If `tail_one_in` is 0, no frame is slow. But `draw_arrival_us` then takes every frame for
+        # a slow one, so the addition must be 0.
         self._tail_us = model.tail_us if model.tail_one_in > 0 else 0
         self._tail_one_in = model.tail_one_in
         self._random = rng.random
@@ -72,8 +69,8 @@ class Link:
     def draw_arrival_us(self, now_us: int) -> int:
         """Draw the arrival time of a frame that leaves now; no earlier frame arrives later."""
         arrival_us = now_us + self._base_us + int(self._random() * self._jitter_us)
-        # `tail` is below 1 for one frame in `tail_one_in`. For such a slow frame `tail` is uniform
-        # between 0 and 1, and is the part of `_tail_us` that is added.
+        # `tail` is a random number from 0 to `tail_one_in`. It is below 1 for one frame in
+        # `tail_one_in`, and then it is the part of `_tail_us` that is added.
         tail = self._random() * self._tail_one_in
         if tail < 1.0:
             arrival_us += int(tail * self._tail_us)
@@ -85,8 +82,9 @@ class Link:
     def answer_us(self, now_us: int) -> int:
         """Return the arrival time of a kernel's answer that leaves now, after all earlier frames.
 
-        It draws nothing, because the link has one random stream for all incarnations of its source:
-        answers on behalf of a dead incarnation must not shift the draws of the next one.
+        No random number is drawn, because the link has the same random stream before and after a
+        restart of its source: what happens while the node is dead must not change the later
+        latencies.
         """
         return max(now_us + self._base_us, self._last_arrival_us)
 
@@ -108,7 +106,7 @@ class VirtualNetwork:
         self._model = model
         self._racks = racks
         self._links: dict[tuple[NodeName, NodeName], Link] = {}
-        """Links by source and destination, made at their first frame."""
+        """(source, destination) -> link, which is created at its first frame."""
         self._up: dict[NodeName, Receiver] = {}
         """Hosts that take frames, by the names of their nodes."""
         self.requests_arrived: dict[Api, int] = {}
@@ -133,7 +131,7 @@ class VirtualNetwork:
         if link is None:
             link = self._link(frame.source, frame.destination)
         if self._copy_messages:
-            # Real processes share no objects either. The copy also shows mistakes of the encoding.
+            # As between real processes. This also shows mistakes in the encoding.
             frame = self._decoder.decode(self._encoder.encode(frame))
         loop = self._loop
         loop.post_at(link.draw_arrival_us(loop.current_us), self.arrive, frame)
@@ -141,9 +139,9 @@ class VirtualNetwork:
     def arrive(self, frame: Frame) -> None:
         """Deliver a frame to the host that is up under its destination's name.
 
-        If no host is up, the machine exists but the process does not. The machine's kernel refuses
-        an OpenFrame, and answers a frame of a connection with a reset. A peer may send such frames
-        because a cut (a fault that holds frames) delays the news that the process ended.
+        If there is none, the machine's kernel answers: it refuses an OpenFrame, and resets the
+        connection of another frame. (A peer may send on a connection that has ended, because a cut
+        may delay the news that the process has died.)
         """
         host = self._up.get(frame.destination)
         if host is not None:

@@ -1,8 +1,9 @@
-"""Batches that idempotent producers have sent, to compare later ones with them.
+"""A check of idempotent producers: a batch that is sent again has the same records.
 
-A leader recognises a repeated batch by its sequence number. So a producer that repeats a batch must
-send the same records, and must not give one sequence number to two records. A leader cannot check
-this, because the first attempt may have gone to another broker. A violation is a bug of a producer.
+A leader recognises a repeated batch by its sequence number. So a producer must never use a sequence
+number for two different records. The leader cannot check this, because the first attempt may have
+gone to another broker.
+
 Source: KIP-98, Kafka RecordAccumulator and TransactionManager.
 """
 
@@ -15,12 +16,11 @@ from protocol.messages.log import ProduceRequest
 from protocol.records.batch import RecordBatch
 
 MAX_KEPT = 8
-"""Number of the newest batches that are kept of a producer in a partition. A producer has far fewer
-in flight, so each batch that it repeats is among them."""
+"""So many batches of a producer are kept for each partition, far more than it has in flight."""
 
 
 class _Sent(NamedTuple):
-    """One batch that a producer has sent. The checksum stands for the records."""
+    """A batch that a producer has sent, with a checksum of its records."""
 
     first: int  # sequence of the first record
     last: int  # sequence of the last record

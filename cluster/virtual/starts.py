@@ -1,13 +1,13 @@
 """Start times of a run's nodes, drawn from the seed.
 
-This module owns the time spans and the draws; `runtime` starts the nodes. The phase of a timer is
-the time since its last tick; it follows from the start of the timer's node. In reality, nodes start
-at different moments, and faults come at any phase. So the start of a broker is drawn evenly from a
-span as long as the period of its heartbeats: at any later time the phase of its heartbeats is
-uniform. `draw_wait_us` has the same purpose for the timers of members.
+If all nodes of a simulated cluster started at the same moment, their timers would tick together for
+ever, and a fault at a certain time would always come at the same moment between two heartbeats. In
+a real cluster it may come at any moment. So the nodes start at random times: each broker within a
+span as long as the period of its heartbeats. `draw_wait_us` has the same purpose for the heartbeats
+of members, which begin together when the group is stable.
 
-Each node draws from a random stream of its own. So these draws do not shift any other draw of the
-run. Nor does an additional node in the cluster.
+Each node has a random stream of its own here. So these times do not change any other random number
+of the run, and another node in the cluster does not change the times of the others.
 """
 
 from collections.abc import Iterator
@@ -25,10 +25,12 @@ from cluster.spec import (
 from protocol.ids import NodeName
 
 READY_US = 500_000
-"""Time from the end of the brokers' span until clients start, in which the brokers get ready."""
+"""Clients start this long after the last possible start of a broker, when brokers are ready."""
 CLIENTS_SPAN_US = 250_000
-"""Span within which clients start, as if one command started them. Their polls and
-commits are out of step, but all members of a group can join the first generation together."""
+"""Clients start within this time, as if one command had started them.
+
+It is long enough for their polls and commits to be out of step, and short enough for all members of
+a group to join its first generation together."""
 SPAN_MAX_US = 10_000_000
 """Longest span. Periods far above Kafka's defaults would make runs longer and show nothing new."""
 
@@ -36,10 +38,9 @@ SPAN_MAX_US = 10_000_000
 def draw_starts(cluster: ClusterSpec, seed: int) -> list[tuple[int, NodeName]]:
     """Return (start time, node) for each node of the initial cluster, in the order of time.
 
-    Units: microseconds from the first start. Controllers and ZooKeeper servers start at 0. Brokers
-    start within one broker.heartbeat.interval.ms, so that the phase of their heartbeats to the
-    controller is uniform. Clients start READY_US after the end of that span, or up to
-    CLIENTS_SPAN_US later. Their moments do not depend on the brokers' draws.
+    The times are in microseconds. Controllers and ZooKeeper servers start at 0, brokers within the
+    next broker.heartbeat.interval.ms. Clients start READY_US later, or up to CLIENTS_SPAN_US after
+    that.
     """
     starts = [
         (_start_us(spec, cluster, seed), spec.name)
@@ -52,10 +53,11 @@ def draw_starts(cluster: ClusterSpec, seed: int) -> list[tuple[int, NodeName]]:
 def draw_wait_us(cluster: ClusterSpec, seed: int) -> int:
     """Draw how long a run waits from the beginning of the steady state until its plan begins.
 
-    The plan is the run's list of faults. The steady state begins when every group is stable. At
-    that time the members also begin to send heartbeats. Without the wait, each plan would begin at
-    the same phase of the heartbeats.
-    Returns: microseconds, drawn evenly from 0 to the longest period among the members' timers.
+    The steady state begins when every group is stable; the plan is the run's list of faults. When a
+    group becomes stable, its members begin to send heartbeats. Without the wait, the faults of all
+    runs would come at the same moment between two heartbeats.
+
+    Returns: microseconds, from 0 to the longest period of a timer of the members.
     """
     return stream(seed, "wait").randrange(max(_members_periods_us(cluster), default=0) + 1)
 

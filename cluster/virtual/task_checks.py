@@ -1,8 +1,9 @@
-"""Checks of the rows of coordinator tasks: each load and unload ends with a row, in its order.
+"""A check that loads and unloads of coordinators are not lost, and end in their order.
 
 A broker schedules a load when it becomes the leader of an offsets partition, and an unload when it
-stops leading it. It carries out these tasks one after the other, in the order of their scheduling.
-So once a task has ended, all tasks that were scheduled before it have ended, too.
+stops to lead it. It carries them out one after the other. So when one has ended, all that were
+scheduled before it must have ended, too.
+
 Source: Kafka GroupMetadataManager, whose scheduler has one thread.
 """
 
@@ -32,7 +33,7 @@ class TaskChecks:
 
     def __init__(self) -> None:
         self._scheduled: dict[tuple[str, int], dict[_Task, None]] = {}
-        """By node and incarnation: the tasks without an end, in the order of their scheduling."""
+        """Node and incarnation -> its tasks that have not ended, in the order of scheduling."""
 
     def observe(self, row: TraceRow) -> None:
         """Take the next row of TASK_KINDS. Raises: InvariantViolation."""
@@ -42,7 +43,7 @@ class TaskChecks:
             tasks[scheduled, row.partition, row.leader_epoch] = None
             return
         task = (_ENDED[row.kind], row.partition, row.leader_epoch)
-        # A late notice is a task that is carried out once more. Its first end has removed it.
+        # With `late_notices_us` a task is carried out several times; its first end has removed it.
         if task not in tasks:
             return
         earlier = next(iter(tasks))

@@ -1,8 +1,8 @@
 """Checks of transaction coordinators: an answer agrees with what the coordinator knows afterwards.
 
-A check reads the coordinator's state of the transactional id, just before the answer leaves. It
-does not apply if the broker has lost the partition of the transactional id meanwhile, or if the id
-has another producer or epoch by now.
+A check looks at the coordinator's state of the transactional id, just before the answer is sent. It
+is not made if the broker no longer coordinates the transactional id, or if the id now belongs to
+another producer.
 Source: Kafka TransactionCoordinator.handleInitProducerId, handleAddPartitionsToTransaction,
 endTransaction.
 """

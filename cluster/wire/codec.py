@@ -1,11 +1,12 @@
 """Encodes and decodes messages in one version of an API, by the tables of `protocol.wire`.
 
 The tables list the fields of each message (`WireField`), and for each field the versions that have
-it. For each message and version, a reader and a writer are composed once, from one function per
-field. "Plain" data are dicts and lists; a "scalar" is an integer, a bool, a string or bytes.
+it. For each message and version, a reader and a writer are put together once, from a function for
+each field.
 
-A version is "reshaped" if its messages are nested in another way than those of the newest version.
-All versions below the table's `reshaped_below` are reshaped. Messages are handled in two ways:
+In some old versions of an API, the messages are nested in another way than in the newest one. These
+versions, all below the table's `reshaped_below`, are called *reshaped*. So messages are handled in
+two ways ("plain" data are dicts and lists):
 - Requests of a version that is not reshaped become messages (Structs) directly, by a "typed"
   reader. Responses are written directly.
 - Requests of a reshaped version become plain data first, which `protocol.plain` turns into

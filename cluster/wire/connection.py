@@ -1,11 +1,11 @@
 """One TCP connection of a Kafka client: cuts the bytes into requests, and serves one at a time.
 
-While a request is served, later bytes wait here, so answers leave in the order of the requests.
-Kafka does the same, and calls it muting the channel. A client may close its side of the connection
-after its last request. The requests that it sent before are still served.
+While a request is served, the bytes after it wait here, so that answers leave in the order of the
+requests. Kafka does the same, and calls it muting the channel. If the client closes its side of the
+connection after its last request, the requests that it has sent are still served.
 
-The listener (`ConnectionOwner`) accepts the connections and answers the requests. An exchange is a
-request together with the data for encoding its answer.
+The listener (here `ConnectionOwner`) accepts the connections and answers the requests.
+
 Source: Kafka `SocketServer.Processor`, `NetworkReceive`.
 """
 
@@ -19,10 +19,9 @@ from cluster.wire.headers import foreign_protocol
 from protocol.ids import NodeName
 
 UNREAD_BYTES_MAX = 1_048_576
-"""Number of bytes that may wait while a request is served; with more, the socket is not read."""
+"""While more bytes than this wait behind a request, the socket is not read."""
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-"""Value of SO_LINGER (on, for 0 s): the system closes the connection by a reset. Source: socket(7).
-"""
+"""Value of SO_LINGER with which the system closes a connection by a reset. Source: socket(7)."""
 
 
 class ConnectionOwner(Protocol):
@@ -68,16 +67,15 @@ class WireConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         """asyncio's transport; None before `connection_made`."""
         self._unread = bytearray()
-        """Bytes that have arrived, after those of the served request."""
+        """The bytes that have arrived after the served request."""
         self._is_scheduled = False
         """True if a call of `_serve_next` is scheduled for the next turn of the loop."""
         self._is_held = False
-        """True while the listener already serves the allowed number of other connections."""
+        """True while the listener serves no request of this connection, because it has too many."""
         self._is_reading = True
         """False while the socket is not read, so that TCP makes the client wait."""
         self._is_first = True
-        """True until the first request. The bytes before it show whether the client speaks another
-        protocol."""
+        """True until the first request, which may be in another protocol than Kafka's."""
         self._is_at_end = False
         """True once the client has closed its side."""
         self._is_sending = False
@@ -93,8 +91,8 @@ class WireConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Set up the transport.
 
-        The write buffer's limit is 0, so that `pause_writing` holds back the next request until all
-        bytes of an answer have been sent.
+        With a write buffer of 0 bytes, asyncio calls `pause_writing` until an answer is sent
+        completely. The next request is not served before that.
         """
         # For a stream socket, asyncio passes a Transport, which can also write.
         self._transport = cast(asyncio.Transport, transport)
@@ -106,13 +104,13 @@ class WireConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Buffer the bytes; a request in them is served in the next turn of the loop.
 
-        After a pause of the process (SIGSTOP), timers may be due. They fire in this turn, before
-        the requests that waited in the socket are served.
+        So after a pause of the process (SIGSTOP), the timers that are due fire before the requests
+        that waited in the socket are served.
         """
         self._unread += data
         self._owner.received(self)
-        # Without a served request, the bytes belong to the next request. It may have more than
-        # UNREAD_BYTES_MAX bytes, and must be read completely.
+        # If no request is being served, these bytes belong to the next one, which must be read to
+        # its end, even if it is long.
         if self._is_reading and len(self._unread) > UNREAD_BYTES_MAX and self.exchange is not None:
             self._set_reading(False)
         self._schedule()

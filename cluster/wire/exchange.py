@@ -1,10 +1,10 @@
 """Exchange: one request of a Kafka client as a RequestEnvelope, and its answer as bytes.
 
-A RequestEnvelope is the form in which nodes of the cluster send requests. So the broker handles
-requests of nodes and of Kafka clients alike. The tables of `protocol.wire` list the fields of each
-message; OFFERED lists the APIs and versions that the listener serves. Old versions differ in ways
-that the tables do not contain: other defaults, and another place of the error in the answer. This
-module handles these differences. It must not know connections.
+Nodes of the cluster send their requests as RequestEnvelopes. This module turns the bytes of a Kafka
+client's request into one, so that the broker handles both alike, and turns the answer into bytes.
+The fields of each message are listed in the tables of `protocol.wire`. Old versions of an API also
+differ in other ways, for example in defaults, or in the place of the error; these differences are
+handled here.
 """
 
 from dataclasses import dataclass, field
@@ -40,13 +40,13 @@ from protocol.records.kafka_format import InvalidBatch, decode_batches
 from protocol.wire.listener_versions import OFFERED, OLDEST_ANSWERED_PRODUCE
 
 SIZE_BYTES = 4
-"""Each request and each answer begins with its size as a number of this many bytes. The number
-itself does not count as a part of the size."""
+"""Each request and answer begins with its size, a number of this many bytes."""
 LISTENER_NAME = "PLAINTEXT"
 """Name of the listener, as in Kafka's default of `listeners`."""
 METADATA_SAYS_AUTO_CREATION_SINCE = 4
-"""First version of Metadata with the field allow_auto_topic_creation. A request of an older version
-always allows the creation."""
+"""First version of Metadata in which a client says whether topics may be created for it.
+
+Older versions always allow it."""
 OFFSET_FETCH_HAS_ERROR_SINCE = 2
 """First version of OffsetFetch whose answer has a field for the group's error."""
 
@@ -59,8 +59,9 @@ class UnsupportedRequest(Exception):
 class Exchange:
     """A request for the broker, and the data for encoding its answer.
 
-    `answer_version` is the version in which the answer is encoded. The broker does not get invalid
-    batches. `refused_batches` has, by topic, the outcomes of the partitions with such batches.
+    `answer_version` is the version in which the answer is encoded. If a Produce has an invalid
+    batch, the broker does not get this batch; `refused_batches` has the outcomes of such
+    partitions, by topic.
     """
 
     header: RequestHeader

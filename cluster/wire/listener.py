@@ -1,10 +1,10 @@
-"""WireListener: socket and connections of one incarnation of a broker, for Kafka clients.
+"""WireListener: the socket at which real Kafka clients reach a broker, and their connections.
 
-An incarnation is one life of a node; a Host is its access to the network. To the broker's Host, a
-Kafka client is a node named `client:<client id>`. The listener turns the requests of Kafka clients
-into frames (messages between nodes) from such nodes, and frames of the Host to such nodes into
-bytes. A crash of the broker closes all connections together. While the broker is paused, they stay
-open and silent, because its Host holds the frames. This module must not know brokers.
+The broker's host knows only nodes, which exchange frames (messages between nodes). So the listener
+makes each Kafka client look like a node with the name `client:<client id>`: it turns the bytes of a
+request into a frame from this node, and the frame with the answer into bytes. A fault can therefore
+disturb a Kafka client like any node. If the broker crashes, all connections are closed; while it is
+paused, they stay open, but nothing is answered.
 """
 
 import asyncio
@@ -36,9 +36,9 @@ from protocol.records.metadata import BrokerEndpoint
 from protocol.trace import TraceEvent, TraceKind
 
 CLIENT_PREFIX = "client:"
-"""Beginning of the node name of every Kafka client, and of no other node."""
+"""The names of Kafka clients, and of no other nodes, begin with this."""
 NAME_MAX = 100
-"""Number of characters of the client id that the node name keeps."""
+"""A longer client id is cut to this number of characters in the node name."""
 WILDCARDS = ("0.0.0.0", "::", "")
 """Addresses that stand for all addresses of the machine."""
 BACKLOG = 50
@@ -47,13 +47,12 @@ BACKLOG = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerBinding:
-    """Address, cluster id and limits of a broker's listener for Kafka clients.
+    """Where a broker's listener for Kafka clients listens, and its limits.
 
-    - `port`: the port to bind; 0 means a free one.
-    - `advertised_host`: host in the address that brokers give to clients; None means `host`, or the
-      machine's name if `host` is a wildcard.
-    - `first_number`: number of the first connection. The numbers of different brokers and
-      incarnations do not overlap.
+    If `port` is 0, a free port is used. `advertised_host` is the host in the address that clients
+    get; None means `host`, or the name of the machine if `host` stands for all its addresses.
+    `first_number` is the number of the first connection; the numbers of different brokers and
+    incarnations do not overlap.
     """
 
     host: str
@@ -144,9 +143,8 @@ def address_text(end_point: BrokerEndpoint) -> str:
 class WireListener:
     """The listener of one broker incarnation. It accepts connections from `start` on.
 
-    `flush` is called before an answer is sent, so that the trace rows of the answer's causes are
-    written before the client has the answer. `rng_for` returns the random stream of a link rule at
-    a client.
+    `flush` is called before an answer is sent, because the trace rows about it must be written
+    before the client has it. `rng_for` returns the random stream of a link rule for a client.
     """
 
     def __init__(
@@ -183,9 +181,9 @@ class WireListener:
         self._rules: tuple[LinkRule, ...] = ()
         """The link rules in force, kept for `attach`."""
         self._connections: dict[WireConnection, None] = {}
-        """All accepted connections, also those without a request so far: an ordered set."""
+        """All accepted connections, even those without a request so far, as keys."""
         self._named: dict[ConnectionName, WireConnection] = {}
-        """Connections that are open at the broker, by client and number."""
+        """Client and number -> connection that the broker knows, after its first request."""
         self._server: asyncio.Server | None = None
         """The listening server; None before the loop has made it."""
         self._is_stopped = False
@@ -250,8 +248,7 @@ class WireListener:
         peers = reset.peers_of(host.name)
         names = tuple((client, number) for client, number in self._named if client in peers)
         for client, number in names:
-            # The connection is removed before it ends, so that `closed` sends the broker no
-            # CloseFrame.
+            # Removed before it ends, so that `closed` does not tell the broker.
             connection = self._named.pop((client, number))
             if self._links is not None:
                 close_frame = self._close_frame((client, number), by_client=False)
@@ -269,15 +266,15 @@ class WireListener:
                 if connection is not None:
                     connection.end(reset=True)
             case _:
-                # OpenedFrame: TCP has accepted the connection already. ResetFrame: `stop` closes
-                # the connections of a dead broker.
+                # An OpenedFrame says nothing new, because TCP has accepted the connection. After a
+                # ResetFrame, `stop` closes all connections.
                 pass
 
     def _answer(self, frame: ResponseFrame) -> None:
         """Send an answer as bytes.
 
-        If the client expects none, serve the next request; if the answer has an error, close the
-        connection instead.
+        If the client expects no answer (acks=0), the next request is served; if there was an error,
+        the connection is closed.
         """
         connection = self._named.get((frame.destination, frame.connection_id))
         exchange = None if connection is None else connection.exchange
@@ -297,11 +294,10 @@ class WireListener:
     def _to_broker(self, frame: Frame) -> None:
         """Give the broker a frame that has passed the link rules."""
         if isinstance(frame, CloseFrame):
-            # The frame is given in a later call of the loop, because the broker may be on the call
-            # stack now:
+            # Later, because the broker's host may be sending at this moment:
             # 1. The broker sends an answer, which `take` delivers.
             # 2. The answer makes this listener close the connection (`refuse`).
-            # 3. The broker's Host must not get the end of the connection inside its own `send`.
+            # 3. The host must not be told of this before its own `send` has returned.
             self._loop.call_soon(self._give_to_broker, frame)
         else:
             self._give_to_broker(frame)
@@ -338,8 +334,7 @@ class WireListener:
             self.refuse(connection, str(error))
             return
         except Exception as error:
-            # A bug in the reading of requests must not end the run, because the bytes of one client
-            # would then stop all others.
+            # A bug in our reading of requests must not end the run for all other clients.
             self.refuse(connection, f"the request could not be read: {error!r}")
             return
         host = self._host
@@ -369,8 +364,7 @@ class WireListener:
 
     def closed(self, connection: WireConnection) -> None:
         """Remove a connection that has ended, and inform the broker."""
-        # The dict's values are None, so 0 shows that it did not have the connection, because
-        # `opened` has refused it.
+        # 0 means that the dict did not have the connection: `opened` has refused it.
         if self._connections.pop(connection, 0) == 0:
             return
         host = self._host

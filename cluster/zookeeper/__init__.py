@@ -1,6 +1,7 @@
 """A ZooKeeper ensemble: all behaviour that clients see, above a simplified consensus.
 
-The course of one `create` by a client of a follower:
+An example shows how the modules work together. A client, which is connected to a follower, creates
+a znode:
 
 1. The client's handle sends a CreateRequest (`client`).
 2. The follower's ServerCore accepts it (`client_requests`) and forwards it to the leader as a
@@ -12,12 +13,12 @@ The course of one `create` by a client of a follower:
    `znodes`). It first sends the events of the watches that fire (`watches`). Then the follower
    answers its client.
 
-A learner is a server that follows the leader or is about to. A zxid is the number of a transaction:
-the leader's epoch (the number of its leadership), and a counter within the epoch. A znode is a node
-of ZooKeeper's tree; a watch informs a client once of a change of a znode. A session is the servers'
-state for one client; it outlives connections, and expires if the client is silent for too long. An
-ephemeral znode is deleted with its session. zkclient is a Java library on top of ZooKeeper's own
-client.
+Some words of ZooKeeper: a *learner* is a server that follows the leader, or is about to. A *zxid*
+is the number of a transaction; it consists of the leader's epoch, which each new leader increases,
+and a counter. A *znode* is a node of ZooKeeper's tree, and a *watch* tells a client once that a
+znode has changed. A *session* is what the servers know of a client; it goes on when a connection
+ends, and expires if the client is silent for too long. An *ephemeral* znode is deleted when its
+session ends. *zkclient* is a Java library on top of ZooKeeper's own client.
 
 Reading order: `znodes` (the tree), `database` (tree and sessions; checks writes), `watches`,
 `sessions` (deadlines at the leader), `txn_log`; `ensemble` (settings of a server), `bootstrap`

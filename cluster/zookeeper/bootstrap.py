@@ -1,6 +1,5 @@
 """Znodes of brokers and topics, which are in every server's tree before the run.
 
-A znode is a node of ZooKeeper's tree.
 DEVIATION: topics are created at the controller, so a topic's znode keeps the partitions that the
 topic had at the beginning. Brokers register with the controller, so their znodes are persistent and
 stay when a broker dies. In a cluster with `brokers_register_in_zookeeper`, the brokers register in

@@ -1,13 +1,14 @@
 """ZooKeeper's own client: one session, on one connection after the other.
 
-A session is the servers' state for one client. It outlives connections, and expires if no server
-gets a message of the client during the session timeout. A znode is a node of ZooKeeper's tree; an
-ephemeral one is deleted at the end of its session. A zxid is the number of a transaction.
+The servers keep a session for each client. If a connection ends, the client continues its session
+on a connection to another server, and sets its watches there again. The session expires if no
+server hears of the client for the length of the session timeout; its ephemeral znodes are then
+deleted. The client has no timer for this: it learns that its session has expired only when a server
+tells it (ZK-13).
 
-ZooKeeperHandle owns the connection: it chooses the next server, sends pings and detects silence. It
-also owns the session's id, the requests that wait for an answer, and the watches that a new
-connection must set again. The client has no timer for the session's expiry: only a server's answer
-shows that it has expired (ZK-13). Ids such as ZK-13 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+A ZooKeeperHandle is one session. It chooses the server, sends pings, and notices if the server is
+silent. Ids such as ZK-13 are rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+
 Source: ZooKeeper `ClientCnxn`, `ZooKeeper.ZKWatchManager`, `StaticHostProvider`.
 DEVIATION: after the last server of the list, ZooKeeper's client waits 1 s before it begins again
 with the first; this one does not.
@@ -66,7 +67,7 @@ class KeeperException(Exception):
 
 
 Outcome = Callable[[ZooKeeperResponse | KeeperError], None]
-"""Takes the answer to a request, or an error if no answer came; called once."""
+"""Called once, with the answer to a request, or with an error if no answer came."""
 
 
 @dataclass(slots=True)
@@ -78,12 +79,11 @@ class _Packet:
 
 
 class ZooKeeperHandle:
-    """One session, which begins to connect when it is created.
+    """One session, which begins to connect when the handle is created.
 
-    After the session has expired or was closed, each request fails.
-
-    `on_state` is called when the session connects, disconnects or expires; `on_event` is called
-    when a watch fires. These calls and the answers to requests come in the servers' order.
+    `on_state` is called when the session connects, disconnects or expires, and `on_event` when a
+    watch has fired. These calls and the answers to requests come in the order in which the server
+    sent them. When the session has expired or was closed, every further request fails.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class ZooKeeperHandle:
         # Each client tries the servers in an order of its own, which spreads the clients.
         host.rng.shuffle(self._servers)
         self._next_server = 0
-        # This is the requested timeout until a server grants another one.
+        # The session timeout: what the client wants, until a server has granted another one.
         self._timeout_us = session_timeout_ms * _MS
         self._wanted_timeout_ms = session_timeout_ms
         self._on_state = on_state
@@ -121,7 +121,7 @@ class ZooKeeperHandle:
         self._last_sent_us = 0
         self._last_heard_us = 0
         self._timer: Timer | None = None
-        # The paths of the three kinds of watches. The keys are ordered sets.
+        # The paths with a watch of each kind, as the keys of the dicts.
         self._data_watches: dict[str, None] = {}
         self._exist_watches: dict[str, None] = {}
         self._child_watches: dict[str, None] = {}
@@ -216,8 +216,7 @@ class ZooKeeperHandle:
     ) -> None:
         """Take the session that a server grants, then set the watches and send queued requests."""
         if connection is not self._connection or not isinstance(answer, ConnectResponse):
-            # The answer is of an earlier connection, or a failure. After a failure,
-            # `_connection_ended` connects again.
+            # After a failure, `_connection_ended` connects again.
             return
         if answer.session_id == NO_SESSION:  # the server does not know the session any more
             self._expire()
@@ -225,8 +224,8 @@ class ZooKeeperHandle:
         self._last_heard_us = self._host.now_us()
         self.session_id = answer.session_id
         self._timeout_us = answer.timeout_ms * _MS
-        # The watches are set before the queued requests are sent, because the events of missed
-        # changes must arrive before an answer that shows these changes (ZK-19).
+        # The watches come before the queued requests: the event of a change must arrive before an
+        # answer that shows the change (ZK-19).
         if self._data_watches or self._exist_watches or self._child_watches:
             self._send(
                 _Packet(
@@ -255,8 +254,7 @@ class ZooKeeperHandle:
         self._cancel_timer()
         if not self.is_alive:
             return
-        # The requests fail before `on_state` is called, because a listener may then send new
-        # requests, which must not fail with the lost connection.
+        # First the requests fail. `on_state` may then send new ones, which must not fail, too.
         self._fail_all(KeeperError.ConnectionLoss)
         # If only an attempt to connect has failed, the client was not connected before either, so
         # the state stays.
@@ -336,8 +334,8 @@ class ZooKeeperHandle:
             return  # never: the end of a connection cancels this timer
         if now_us - self._last_heard_us >= self._read_timeout_us:
             connection.close()
-            # The report that `close` makes comes in a later event. By then the connection is not
-            # the present one any more, so that the report is ignored.
+            # `close` will report the end a little later. That report is then ignored, because the
+            # connection is no longer the present one.
             self._connection_ended(connection)
             return
         if self.is_connected and now_us - self._last_sent_us >= self._read_timeout_us // 2:
@@ -383,9 +381,8 @@ class ZooKeeperHandle:
             raise SimulationError("only a new connection is answered ConnectResponse")
         self.last_zxid = Zxid(max(self.last_zxid, answer.zxid))
         if answer.error_code in (KeeperError.SessionExpired, KeeperError.SessionMoved):
-            # The server closes the connection. The packet is put back, so that it fails with
-            # ConnectionLoss like the other packets. Only the answer to the next ConnectRequest
-            # shows whether the session is over.
+            # The server closes the connection. Whether the session is over, only the answer to the
+            # next ConnectRequest tells. So this request fails with ConnectionLoss, like all others.
             self._in_flight[number] = packet
             connection.close()
             self._connection_ended(connection)

@@ -1,14 +1,15 @@
 """Requests of one server's clients: sessions on their connections, reads, watches, writes.
 
-ClientRequests owns the session of each connection, the watches, and the writes that wait for their
-transaction. A session's requests are answered in order (ZK-04), because the Host delivers the next
-request of a connection only after the answer to the one before. Ids such as ZK-04 name rules in
-docs/kafka/ZOOKEEPER_CONSUMER.md.
+A read is answered from the server's own database. A write is passed to the leader, which makes a
+transaction (txn) of it. The transaction has the number of the server that got the write, and a
+request number. When this server applies the transaction, it finds by the request number the client
+that waits, and answers it.
 
-A transaction (txn) is a write to which the leader has given a number (zxid); each server applies
-it. A transaction names the server that got the write, and a request number. By this number, the
-server finds the client that waits. The role of a server is Leading or Following. Outputs go into
-`result`: replies, notices (events of watches), and HangUp, which closes a connection.
+The requests of a session are answered in order (ZK-04), because the host delivers the next request
+of a connection only after the answer to the last one. Everything that must be done goes into
+`result`: replies, the events of watches, and HangUp, which closes a connection. Ids such as ZK-04
+are rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+
 Source: ZooKeeper `ZooKeeperServer`, `FinalRequestProcessor`.
 """
 
@@ -59,8 +60,7 @@ from protocol.messages.zookeeper_quorum import CloseSessionTxn, ErrorTxn, Txn
 Role = Leading | Following
 
 _ENDS_CONNECTION = frozenset({KeeperError.SessionExpired, KeeperError.SessionMoved})
-"""Errors that show that the client's connection has no session any more. After the answer to a
-write with such an error, the server closes the connection."""
+"""Errors after which the server closes the connection, because the session is not on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +73,7 @@ class _PendingWrite:
 
 
 class ClientRequests:
-    """The clients of one server.
-
-    Invariant: a session is on at most one connection, and every watch belongs to a connection that
-    has a session.
-    """
+    """The clients of one server. A session is on at most one connection."""
 
     def __init__(
         self, ensemble: Ensemble, database: ZooKeeperDatabase, first_request_number: int
@@ -91,7 +87,8 @@ class ClientRequests:
         self._pending: dict[int, _PendingWrite] = {}
         """Writes whose transaction is not applied yet, by their request numbers."""
         self._revalidating: dict[SessionId, tuple[RequestId, AcceptedConnection]] = {}
-        """ConnectRequests that continue a session which the leader has not confirmed yet."""
+        """Sessions that clients want to continue here, until the leader confirms them."""
+        it."""
 
     @property
     def sessions(self) -> dict[AcceptedConnection, SessionId]:
@@ -120,9 +117,8 @@ class ClientRequests:
         if session_id is None:
             result.add(HangUp(connection))
             return
-        # `touch` records that the session's client is alive. A leader postpones the session's
-        # deadline, which depends on `now_us`. A follower reports the session at the leader's next
-        # ping, and needs no time.
+        # The client is alive. A leader postpones the deadline of its session; a follower reports
+        # this to the leader at the next ping.
         if isinstance(role, Leading):
             role.touch(session_id, now_us)
         else:
@@ -153,8 +149,8 @@ class ClientRequests:
 
     def hang_up_all(self, result: ServerResult) -> None:
         """Close every client's connection, because this server has no leader."""
-        # `waiting` has the connections of clients that open or continue a session, because these
-        # have no session yet.
+        # Some connections have no session yet, because the client is just opening or continuing
+        # one.
         waiting = [pending.connection for pending in self._pending.values()]
         waiting += [connection for _request_id, connection in self._revalidating.values()]
         for connection in dict.fromkeys((*self._sessions, *waiting)):
@@ -169,9 +165,9 @@ class ClientRequests:
         """Process an applied transaction.
 
         1. Send the events of the watches that fire.
-        2. If `answers` is True, answer the client of this server that waits for the transaction. It
-           is False for a transaction of an earlier epoch, whose client was disconnected when that
-           epoch ended.
+        2. Answer the client of this server that waits for the transaction, if there is one.
+           (`answers` is False for a transaction of an earlier epoch: its client was disconnected
+           when that epoch ended.)
         3. If the transaction closes a session, close the session's connection.
 
         The events go first, because a client must get an event before any answer that shows the

@@ -1,7 +1,7 @@
 """Number, peers and settings of one server of an ensemble.
 
-An ensemble is the set of ZooKeeper servers that elect one of them as their leader. A learner is a
-server that follows the leader. Ids such as ZK-06 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+An ensemble is a set of ZooKeeper servers, which elect one of them as their leader. Ids such as
+ZK-06 are rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from dataclasses import dataclass
@@ -35,12 +35,12 @@ class Ensemble:
 
     @property
     def sync_limit_us(self) -> int:
-        """Longest silence between a leader and a learner (ZK-06)."""
+        """Longest silence between a leader and a server that follows it (ZK-06)."""
         return self.config.sync_limit * self.tick_us
 
     @property
     def init_limit_us(self) -> int:
-        """Longest time that a learner may take until it is up to date."""
+        """Longest time until a server that follows a new leader must be up to date."""
         return self.config.init_limit * self.tick_us
 
     def is_majority(self, count: int) -> bool:

@@ -1,7 +1,7 @@
 """Invariants of a ZooKeeper server between two events. Each check raises InvariantViolation.
 
-A zxid is the number of a transaction; the projected database is the database after all of a
-leader's proposals. Ids such as ZK-12 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+A leader has two databases: the present one, and the *projected* one, as it will be after all
+proposals. Ids such as ZK-12 are rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from cluster.zookeeper.client_requests import ClientRequests
@@ -46,10 +46,9 @@ def check_tree(tree: ZnodeTree) -> None:
         for name in children:
             if f"{prefix}{name}" not in tree:
                 raise InvariantViolation("parent_names_its_child", f"{prefix}{name}")
-    # 1. Each name in a list of children stands for another path: a parent has each name once, and
-    #    two parents have no child at the same path.
-    # 2. At each of these paths there is a znode (checked above).
-    # 3. So if there are as many names as znodes without the root, each znode has a parent.
+    # Each name in a list of children is the path of an existing znode (checked above), and no path
+    # occurs twice. So if there are as many names as znodes, without the root, each znode has a
+    # parent.
     if named != len(tree.paths()) - 1:
         raise InvariantViolation("parent_names_its_child", f"{named} named of {tree.paths()}")
     listed = {owner: sorted(tree.ephemerals(owner)) for owner in tree.owners()}

@@ -1,13 +1,14 @@
-"""The leader's role of a server: it gives out zxids, counts acknowledgements, expires sessions.
+"""What a ZooKeeper server does as the leader: it orders all writes, and expires sessions.
 
-An epoch is the number of a leadership. A zxid is the number of a transaction: the epoch, and a
-counter within it. A learner is a server that follows the leader, or is about to. A learner that
-promises an epoch follows no leader of an older epoch any more. The history is the transactions in
-the leader's log when its epoch begins.
+A new leader first needs a majority of servers that follow it, which are called its learners. It
+chooses an epoch, a number that is higher than all before; a learner that promises this epoch
+follows no older leader any more. Then the leader sends each learner its history, the transactions
+in its log. When a majority has the history, the leader begins to serve (`_advance_epoch`).
 
-Leading owns the learners, the steps until a majority follows (`_advance_epoch`), the proposals
-after that, and the deadlines of sessions. ServerCore applies the committed transactions, up to
-`committed_zxid`.
+From then on, each write becomes a transaction with a zxid, which is the epoch and a counter. The
+leader sends it to all learners as a proposal. When a majority has it in the log, it is committed;
+ServerCore then applies it to the database.
+
 Source: ZooKeeper `Leader`, `LearnerHandler`, `PrepRequestProcessor`; rules ZK-02, ZK-10 and ZK-12
 of docs/kafka/ZOOKEEPER_CONSUMER.md.
 DEVIATION: a server asks the others for their votes; ZooKeeper's servers broadcast their own.
@@ -60,11 +61,11 @@ from protocol.messages.zookeeper_quorum import (
 )
 
 LEAD_TIMER = "lead"
-"""Key of the timer that pings the learners."""
+"""The timer that pings the learners."""
 EXPIRY_TIMER = "expire-sessions"
-"""Key of the timer that expires sessions."""
+"""The timer that expires sessions."""
 BY_THE_LEADER = ServerId(-1)
-"""Value of `server_id` in a transaction that the leader itself began."""
+"""The `server_id` of a transaction that no client has asked for."""
 
 LearnerRequest = (
     FollowerInfoRequest
@@ -80,7 +81,7 @@ LearnerRequest = (
 
 @dataclass(slots=True)
 class _Learner:
-    """A server that follows this leader or is about to."""
+    """A server that follows this leader, or is about to."""
 
     server_id: ServerId
     connection: AcceptedConnection
@@ -88,7 +89,7 @@ class _Learner:
     heard_us: int
     """Time of the learner's last request."""
     parked: RequestId | None = None
-    """A request that is answered once a majority of the servers has come to the same step."""
+    """A request without an answer: it waits until a majority has come to the same step."""
     ack_epoch: AckEpochRequest | None = None
     """None until the learner has promised the leader's epoch."""
     is_synced: bool = False
@@ -102,7 +103,7 @@ class _Learner:
 class Leading:
     """The role of a server that leads, or tries to.
 
-    Invariant: `committed_zxid` is in the log of a majority, and never falls.
+    All transactions up to `committed_zxid` are in the logs of a majority.
     """
 
     def __init__(
@@ -114,14 +115,14 @@ class Leading:
         self._began_us = now_us
         self._learners: dict[AcceptedConnection, _Learner] = {}
         self._projected = ZooKeeperDatabase(ensemble.initial)
-        """The database after every proposal; new writes are checked against it."""
+        """The database as it will be after all proposals. New writes are checked against it."""
         self._projected.apply_all(log.after(NO_ZXID))
         self._sessions = SessionTracker(ensemble.tick_us)
         self._epoch: int | None = None
         """None until a majority has reported its accepted epochs."""
         self._history_is_newest = False
-        """True once a majority has promised the epoch, and no server of this majority has a newer
-        history than this leader."""
+        """True once a majority has promised the epoch, none of it with a newer history than this
+        server."""
         self._last_zxid = NO_ZXID
         """Zxid of the last proposal; before the first one, the zxid just below it."""
         self.is_established = False
@@ -224,7 +225,7 @@ class Leading:
         for old in [
             learner for learner in self._learners.values() if learner.server_id == request.server_id
         ]:
-            # The server connected again before the end of its old connection arrived here.
+            # It has connected again, and the end of the old connection is not known here yet.
             del self._learners[old.connection]
             result.add(HangUp(old.connection))
         self._learners[connection] = _Learner(
@@ -252,16 +253,14 @@ class Leading:
         """
         if self.has_failed:
             return
-        # A parked request belongs to the next step of its learner. The three loops below answer the
-        # request as soon as this step is taken.
+        # After each step, a loop answers the requests that have waited for it.
         # Step 1.
         if self._epoch is None:
             if not self._is_majority(len(self._learners)):
                 return
             accepted = [learner.accepted_epoch for learner in self._learners.values()]
             self._epoch = max((self._log.accepted_epoch, *accepted)) + 1
-            # The epoch is written to the disk before it is sent, because after a restart this
-            # server must not choose it again.
+            # On the disk before it is sent: after a restart this server must not choose it again.
             self._log.accept_epoch(self._epoch)
             self._last_zxid = first_zxid(self._epoch)
         for learner in self._learners.values():
@@ -316,8 +315,8 @@ class Leading:
     def _establish(self, now_us: int, result: ServerResult) -> None:
         """Begin to serve. The whole history is committed now.
 
-        A new leader does not know when the sessions' clients were last active. So each session gets
-        a full timeout from now.
+        A new leader does not know when clients were last heard of, so each session gets a full
+        timeout.
         """
         self.is_established = True
         self.committed_zxid = self._log.last_zxid
@@ -353,8 +352,7 @@ class Leading:
     ) -> None:
         """Propose the transaction of `request`, whose client is connected to `server_id`."""
         self._sessions.touch(session_id, now_us)
-        # If the session has moved, this is a late request on the client's old connection. A
-        # ConnectRequest is not checked: it asks for a new session, which cannot have moved.
+        # If the client has moved its session to another server, this is a late request from before.
         if not isinstance(request, ConnectRequest) and self._sessions.has_moved(
             session_id, server_id
         ):
@@ -413,17 +411,17 @@ class Leading:
         """Commit the transactions that are in the logs of a majority."""
         if not self.is_established:
             return
-        # The leader's own log counts, too. The list is sorted from the newest zxid: its first
-        # `majority` logs all have the zxid at index `majority - 1`.
+        # What each log has, the leader's own included, the newest first. With three servers, two
+        # logs have everything up to the second entry.
         acked = [learner.acked_zxid for learner in self._learners.values()] + [self._log.last_zxid]
         acked.sort(reverse=True)
         majority = len(self._ensemble.servers) // 2 + 1
         if len(acked) < majority:
             return
         zxid = acked[majority - 1]
-        # Only a transaction of this epoch is committed because a majority has it; earlier ones are
-        # committed with it. Even if a majority has a transaction of an earlier epoch, a leader with
-        # a newer history may still replace it.
+        # A transaction of an earlier epoch is not committed just because a majority has it: a
+        # leader with a newer history could still replace it. It is committed together with one of
+        # this epoch.
         if zxid > self.committed_zxid and epoch_of(zxid) == self._epoch:
             self.committed_zxid = zxid
             for learner in self._learners.values():
@@ -457,7 +455,7 @@ class Leading:
         """
         for session_id in self._sessions.expired(now_us):
             result.add(session_expired(session_id))
-            # The request number 0 has no meaning, because no server waits for this write.
+            # The 0 has no meaning, because nobody waits for this write.
             self._propose(session_id, BY_THE_LEADER, 0, CloseSessionTxn(), now_us, result)
         self._set_expiry_timer(now_us, result)
 

@@ -1,10 +1,8 @@
-"""A ZooKeeper server as a node: it runs a ServerCore on a Host, and carries out the outputs.
+"""A ZooKeeper server as a node: it runs a ServerCore on a Host.
 
-- Core: a state machine without clock and network. Each input (a request, a timer, an answer)
-  returns a list of outputs: replies, requests to other servers, timers, trace events.
-- Host: the only thing that a node may touch: clock, timers, connections, storage, trace.
-- Incarnation: one life of a node, counted from 0.
-- Notice: a message on a connection that answers no request.
+The core is a state machine without clock and network. Each input (a request, a timer, an answer)
+returns a list of outputs, which this module carries out: replies, requests to other servers, timers
+and trace rows.
 """
 
 from collections.abc import Callable
@@ -39,10 +37,9 @@ from protocol.messages.zookeeper_quorum import QuorumRequest, ServerId, VoteRequ
 from protocol.trace import TraceEvent
 
 _LIFE_BITS = 32
-"""Number of low bits of a request number that count within an incarnation.
+"""A request number has the incarnation of the server in the bits above the lowest 32.
 
-The bits above are the number of the incarnation, so that a restarted server uses no request number
-twice."""
+So a restarted server uses no request number again."""
 
 
 class ZooKeeperNode:
@@ -67,9 +64,9 @@ class ZooKeeperNode:
         """The leader and the connection to it; None while this server follows no leader."""
         self._costs = cluster.costs
         self._busy_until_us = 0
-        """In virtual time, the time at which all requests so far will have been carried out."""
+        """When all requests so far will have been carried out; only used in virtual time."""
         self._electors: dict[ServerId, Connection] = {}
-        """Connections on which this server asks other servers for their votes."""
+        """Server -> the connection on which this server asks it for its vote."""
 
     @property
     def core(self) -> ServerCore:
@@ -89,8 +86,7 @@ class ZooKeeperNode:
     def report(self, status: ClusterStatus) -> None:
         """Write this server's role, epoch, newest zxid and number of sessions into `status`."""
         core = self._core
-        # The log keeps the epoch of the last leader, so this epoch counts only while the server
-        # serves.
+        # A server that is looking for a leader still has the epoch of the last one in its log.
         status.zookeepers[self._host.name] = ZooKeeperStatus(
             state=core.state.value,
             is_serving=core.is_serving,
@@ -109,8 +105,8 @@ class ZooKeeperNode:
     def _handle(self, request: IncomingRequest) -> None:
         """Carry out a request.
 
-        In virtual time (the run's simulated clock) this happens later: when the modelled costs of
-        the earlier requests and of this one have passed.
+        In virtual time, requests are carried out one after the other, and each takes the time that
+        ClusterSpec.costs says.
         """
         body = request.envelope.body
         if not self._host.simulates_costs or not isinstance(body, ZooKeeperRequest):

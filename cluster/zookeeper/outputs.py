@@ -1,9 +1,9 @@
 """Outputs: the effects of one input of a ServerCore, as one ordered list.
 
-A ServerCore has the rules of one ZooKeeper server, without network and clock. Its node carries the
-outputs out, and must keep their order. For example, the event of a watch goes out before the answer
-that shows the change (rule ZK-19 of docs/kafka/ZOOKEEPER_CONSUMER.md), and a leader's proposal
-before its commit. A learner is a server that is connected to a leader.
+A ServerCore has no network and no clock. It returns what must be done as a list of outputs, which
+its node carries out in this order. The order matters: for example, the event of a watch must be
+sent before the answer that shows the change (rule ZK-19 of docs/kafka/ZOOKEEPER_CONSUMER.md), and a
+leader's proposal before its commit.
 """
 
 from dataclasses import dataclass, field

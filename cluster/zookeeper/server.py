@@ -1,17 +1,15 @@
 """A ZooKeeper server as a pure state machine: each input returns one list of outputs.
 
-ServerCore owns the role (looking for a leader, following, leading), the votes of an election, and
-the committed database. `client_requests` serves the clients while the server has a leader. The log
-of transactions is the only persistent state. Only `_advance`, which applies committed transactions,
-changes the database. Source: ZooKeeper `QuorumPeer`.
+A server looks for a leader at first (an election, with votes), and then follows it (`follower`) or
+leads (`leader`). While it has a leader, it serves clients (`client_requests`). Every write becomes
+a transaction, with a number that is called zxid, in the log of the servers. When it is committed,
+`_advance` applies it to the database; nothing else changes the database. Only the log is on the
+disk.
 
-- Zxid: the number of a transaction. It contains the epoch, which is the number of a leadership.
-- Learner: a server that follows, seen from its leader.
-- A server serves when it answers clients. A leader begins once a majority has its history, a
-  follower once the leader has answered its AckNewLeaderRequest.
-- An output is an effect that the node carries out, such as a reply or a timer. A ServerResult is
-  the list of outputs of one input. AskVote and AskLeader are requests to another server. The name
-  of a timer is its key.
+Each input, such as a request or a timer, returns a ServerResult: the list of what the node must do
+then, for example send a reply or set a timer.
+
+Source: ZooKeeper `QuorumPeer`.
 """
 
 from cluster.host.incoming_request import AcceptedConnection
@@ -62,9 +60,9 @@ from protocol.messages.zookeeper_quorum import (
 )
 
 LOOK_TIMER = "look"
-"""Key of the timer that ends an election round."""
+"""The timer that ends a round of the election."""
 ELECTION_ROUND_US = 200_000
-"""Time from the beginning of a round until a server counts the votes that it has.
+"""A server counts its votes this long after a round of the election has begun.
 
 Source: FastLeaderElection's finalizeWait (200 ms)."""
 
@@ -72,9 +70,9 @@ Source: FastLeaderElection's finalizeWait (200 ms)."""
 class ServerCore:
     """One server of an ensemble.
 
-    `log` is the server's own log. The transactions that it has at the start are applied once a
-    leader has reported which ones are committed. `first_request_number` is larger than all request
-    numbers of earlier incarnations, so that no earlier transaction answers a new request.
+    `log` is the server's own log. Its transactions are applied when a leader has told which of them
+    are committed. `first_request_number` is higher than all request numbers before the last
+    restart, so that an old transaction is never taken for the answer to a new request.
     """
 
     def __init__(self, ensemble: Ensemble, log: TxnLog, *, first_request_number: int) -> None:
@@ -284,8 +282,8 @@ class ServerCore:
         1. Trace the new role when it begins to serve.
         2. Apply the newly committed transactions in order, and answer the clients that wait for
            them.
-        3. If the role has failed, look for another leader. This comes last, so that transactions
-           that are committed already are still applied and answered.
+        3. If the role has failed, look for another leader.
+
         """
         role = self._role
         if role is None:
@@ -344,10 +342,10 @@ class ServerCore:
     def _count_votes(self, now_us: int, result: ServerResult) -> None:
         """Choose the server with the newest log as the leader: lead, or follow that server.
 
-        Only the votes of servers that look for a leader count. If a majority looks for a leader,
-        the newest log of these servers has every committed transaction. Otherwise another round
-        follows: the other servers have a leader, or do not answer. In that round, the vote of a
-        server that leads ends the round immediately (`voted`).
+        Only the votes of servers that look for a leader count. If they are a majority, the newest
+        of their logs has every committed transaction. If they are not, the other servers have a
+        leader or do not answer, and another round begins, in which the vote of a leader ends the
+        search immediately (`voted`).
         """
         looking = {
             server: vote
@@ -357,8 +355,8 @@ class ServerCore:
         if not self._ensemble.is_majority(len(looking)):
             self._begin_round(now_us, result)
             return
-        # Among servers with equally new logs, the one with the largest id is chosen. So servers
-        # with the same votes choose the same leader.
+        # If several logs are equally new, the largest id wins, so that all servers choose the same
+        # one.
         newest = max(looking, key=lambda server: (*_newness(looking[server]), server))
         if newest == self._ensemble.server_id:
             result.add(CancelTimer(key=LOOK_TIMER))

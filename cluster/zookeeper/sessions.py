@@ -1,9 +1,10 @@
 """Deadlines of sessions at the leader, rounded up to whole ticks.
 
-A session is the servers' state for one client. It expires if the client sends nothing until the
-deadline. Only the leader decides that a session has expired (rule ZK-10 of
-docs/kafka/ZOOKEEPER_CONSUMER.md). A tick is ZooKeeper's unit of time limits. Because sessions
-expire at whole ticks, one check per tick suffices. Source: ZooKeeper `SessionTrackerImpl`.
+A session expires if its client sends nothing until the deadline. Only the leader decides this (rule
+ZK-10 of docs/kafka/ZOOKEEPER_CONSUMER.md). A tick is ZooKeeper's unit of time. Deadlines are at
+whole ticks, so that one check in each tick is enough.
+
+Source: ZooKeeper `SessionTrackerImpl`.
 """
 
 from collections.abc import Iterable
@@ -15,7 +16,7 @@ from protocol.messages.zookeeper_quorum import ServerId
 class SessionTracker:
     """Deadlines of the open sessions, and the server that each session's client is connected to.
 
-    Units: microseconds on the leader's clock. Invariant: every deadline is a multiple of the tick.
+    Times are in microseconds on the leader's clock.
     """
 
     def __init__(self, tick_us: int) -> None:

@@ -1,9 +1,9 @@
 """Watches of one server's clients, and the events that a change causes.
 
-A watch is a pair of a connection and a path; a second watch with the same pair changes nothing. A
-watch fires once: when this server applies a change of the path, it sends an event and removes the
-watch. A zxid is the number of a transaction. A znode is a node of ZooKeeper's tree; its stat has
-the zxid of the last change of its data (mzxid), and of the last change of its children (pzxid).
+A client sets a watch on a path by a read. When this server applies a change of the path, it sends
+an event to the client and removes the watch, so a watch fires only once. A second watch of the same
+client on the same path changes nothing.
+
 Source: ZooKeeper `WatchManager`, `DataTree`; rules ZK-16 to ZK-20 of
 docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
@@ -15,17 +15,14 @@ from cluster.zookeeper.znodes import Change, ZnodeTree
 from protocol.messages.zookeeper import SetWatchesRequest, WatcherEvent, WatchType
 
 _Watchers = dict[str, dict[AcceptedConnection, None]]
-"""The connections that watch each path. The inner dicts are ordered sets: their values are None."""
+"""Path -> the connections that watch it, as the keys of the inner dict."""
 
 Fired = tuple[AcceptedConnection, WatcherEvent]
 """An event, and the connection that it goes to."""
 
 
 class WatchTable:
-    """Data watches (exists, getData) and child watches (getChildren) of one server's clients.
-
-    Invariant: no path has an empty set of watchers.
-    """
+    """Data watches (set by exists and getData) and child watches (getChildren) of clients."""
 
     def __init__(self) -> None:
         self._data: _Watchers = {}
@@ -52,8 +49,7 @@ class WatchTable:
                 case WatchType.NODE_CREATED | WatchType.NODE_DATA_CHANGED:
                     watchers = self._data.pop(change.path, {})
                 case WatchType.NODE_DELETED:
-                    # `|` merges the two sets: a connection with both kinds of watches gets one
-                    # event.
+                    # A connection with both kinds of watches gets only one event.
                     watchers = self._data.pop(change.path, {}) | self._children.pop(change.path, {})
                 case WatchType.NODE_CHILDREN_CHANGED:
                     watchers = self._children.pop(change.path, {})

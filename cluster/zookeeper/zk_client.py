@@ -1,15 +1,14 @@
 """The library zkclient, through which Kafka's old consumer used ZooKeeper.
 
-A ZooKeeperHandle is one session, and is useless after the session has expired. ZkClient opens a new
-session then, and repeats operations until a server answers them. It also owns the listeners. A
-listener is a function that is called when the znode at a path changes. A watch tells the client of
-such a change, and fires only once.
+A ZooKeeperHandle is one session, and of no use when the session has expired. ZkClient then opens a
+new session, and repeats operations until a server has answered them.
 
-Each event, such as a fired watch, goes into a queue. One coroutine, which has zkclient's name
-"event thread", handles the events one after the other. Before it calls a listener, it sets the
-watch again by reads of the path. If a listener fails, the event thread logs the error, and handles
-the next event. An ephemeral is a znode that is deleted when its session ends. Ids such as ZK-22
-name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+It also has listeners: functions that are called when the znode at a path has changed. ZooKeeper
+tells a client of a change by a watch, which fires only once. The event goes into a queue, which one
+coroutine works off; in zkclient it is the "event thread". Before this coroutine calls a listener,
+it reads the path, which sets the watch again. If a listener fails, the error is logged, and the
+next event is handled. Ids such as ZK-22 are rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+
 Source: zkclient 0.10 `ZkClient`, `ZkEventThread`; ZK-21 to ZK-24.
 """
 
@@ -62,7 +61,7 @@ class ListenerFailed(Exception):
 
 
 class ZkClient:
-    """One program's access to the ensemble, over all its sessions."""
+    """A program's access to the ZooKeeper servers, with one session after the other."""
 
     def __init__(self, host: Host, servers: Sequence[NodeName], session_timeout_ms: int) -> None:
         """Begin to connect."""
@@ -140,8 +139,8 @@ class ZkClient:
         except KeeperException as error:
             if error.code is not KeeperError.NoNode:
                 raise
-            # As in zkclient, the parent is created without a check whether it exists. If another
-            # client creates the znode meanwhile, its data is replaced.
+            # As in zkclient, the parent is created even if it exists (which does nothing). If
+            # another client creates the znode meanwhile, its data is replaced.
             await self.make_path(parent_of(path))
             try:
                 await self.create(path, data)
@@ -217,7 +216,7 @@ class ZkClient:
         self.on_new_session = None
 
     def close(self, on_closed: Callable[[], None]) -> None:
-        """Close the session; all of its ephemerals are deleted in one step (ZK-59)."""
+        """Close the session; all of its ephemeral znodes are deleted at once (ZK-59)."""
         self._is_closed = True
         self._events.clear()
         self._event_wakeup.set()
@@ -286,8 +285,8 @@ class ZkClient:
     def _fire_children(self, path: str) -> None:
         """Queue a call of each child listener of `path`, with two reads before it."""
         for listener in self._child_listeners.get(path, ()):
-            # The default argument binds `listener` now. Otherwise every `run` would call the
-            # listener of the loop's last iteration.
+            # `listener=listener`, because otherwise every `run` would call the last listener of the
+            # loop.
             async def run(listener: ChildListener = listener) -> None:
                 # The watch is set again before the call, so that the listener misses no later
                 # change (ZK-22).
@@ -301,8 +300,7 @@ class ZkClient:
         for listener in self._data_listeners.get(path, ()):
 
             async def run(listener: DataListener = listener) -> None:
-                # Each of these reads sets the watch again. One would suffice, but zkclient sends
-                # both requests: it passes the data on to its listener.
+                # One read would be enough to set the watch, but zkclient sends both requests.
                 await self.exists(path)
                 await self.read(path)
                 await listener(path)

@@ -1,12 +1,10 @@
 """The tree of znodes of one server, and the changes that transactions make to it.
 
-The tree owns the data, versions and ephemeral owners of the znodes. It must not know clients or
-their watches. A watch is a request for an event when a znode changes. Each method that changes the
-tree returns the changes; the module `watches` makes the events for them.
+A znode is a node of ZooKeeper's tree; it has data and children. An ephemeral znode belongs to a
+session (its owner), and is deleted when the session ends. Other znodes are persistent, and their
+owner is NO_SESSION. Each method that changes the tree gets the number of the transaction (zxid),
+and returns the changes, from which `watches` finds the clients that must be told.
 
-- zxid: the number of a transaction. NO_ZXID stands for the time before the first one.
-- Ephemeral znode: is deleted when the session that owns it ends.
-- Persistent znode: no session owns it; its owner is NO_SESSION.
 Source: ZooKeeper `DataTree`; rules ZK-01, ZK-08 and ZK-12 of
 docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
@@ -29,7 +27,7 @@ ROOT = "/"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change at one path. `type` is the type that an event about the change has."""
+    """Something has changed at `path`. `type` is the type of the event for clients."""
 
     type: WatchType
     path: str
@@ -39,10 +37,9 @@ class Change:
 class _Znode:
     """A znode, with the fields of ZooKeeper's Stat.
 
-    - `czxid`: transaction of its creation.
-    - `mzxid`, `pzxid`: last transactions that changed its data, and its list of children.
-    - `version`, `cversion`: numbers of changes of its data, and of its list of children.
-    - `children`: the children's names as keys, in the order of creation.
+    `czxid` is the transaction that created it. `mzxid` and `pzxid` are the last ones that changed
+    its data, and its list of children; `version` and `cversion` count these changes. The keys of
+    `children` are the names of the children.
     """
 
     data: str
@@ -66,16 +63,16 @@ class _Znode:
 
 
 class ZnodeTree:
-    """All znodes of one server, by path.
+    """All znodes of one server.
 
-    Invariant: every znode but the root has a parent, which lists the znode and is not ephemeral.
-    Invariant: `ephemerals(session_id)` lists exactly the znodes that the session owns.
+    Every znode but the root has a parent, which has it in its list of children and is not
+    ephemeral.
     """
 
     def __init__(self, initial: Iterable[tuple[str, str]] = ()) -> None:
         """Begin with the root and the persistent znodes `initial` (path, data), parents first."""
         self._znodes = {ROOT: _Znode("", NO_ZXID, NO_ZXID, NO_ZXID)}
-        # The paths of each session's ephemeral znodes. The inner keys are ordered sets.
+        # Session -> the paths of its ephemeral znodes, as the keys of the inner dict.
         self._ephemerals: dict[SessionId, dict[str, None]] = {}
         for path, data in initial:
             self.create(path, data, NO_SESSION, NO_ZXID)
