@@ -88,7 +88,6 @@ class ClientRequests:
         """Writes whose transaction is not applied yet, by their request numbers."""
         self._revalidating: dict[SessionId, tuple[RequestId, AcceptedConnection]] = {}
         """Sessions that clients want to continue here, until the leader confirms them."""
-        it."""
 
     @property
     def sessions(self) -> dict[AcceptedConnection, SessionId]:
