@@ -1,7 +1,8 @@
 """Coverage marks of administrators' orders about groups, and their consequences.
 
 A mark is a rare situation of a run. Each function below is the condition of one mark. It gets a row
-of the trace, and the state of the cluster before it (`seen`). `coordinators` explains the form.
+of the trace, and the state of the cluster before this row (`seen`). The module `coordinators`
+explains the form of these functions.
 """
 
 from chaos.checkers.evidence.commit_registers import GIVEN_UP_BY_THE_CLIENT
@@ -21,6 +22,7 @@ mark = ORDERS.add
     TraceKind.REBALANCE_STARTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # A request to remove members gives a reason. An administrator's request gives this one.
     return detail_of(row).client_reason == REMOVED_BY_AN_ADMIN
 
 
@@ -41,6 +43,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.GENERATION_STARTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # The first generation of a group has the number 1.
     return row.generation == 1 and row.group in seen.deleted
 
 

@@ -1,8 +1,9 @@
-"""Mark: a rare situation, and how it is seen in the trace of a run.
+"""Mark: a rare situation, and the condition that detects the situation in the trace of a run.
 
-For example, the mark `two_owners` is reached when two living members own a partition at once. A
-search that finds no violation proves little about situations that no run ever reached. So it
-reports which marks its runs have reached.
+For example, a run reaches the mark `two_owners` if two living members own a partition at once.
+
+A search that finds no violation proves little about situations that none of its runs reached. So a
+search reports which marks its runs have reached.
 """
 
 from collections.abc import Callable
@@ -12,15 +13,18 @@ from chaos.exploration.marks.seen_cluster import SeenCluster
 from protocol.trace import TraceKind, TraceRow
 
 Condition = Callable[[SeenCluster, TraceRow], bool]
-"""Gets the state of the cluster before a row, and the row. Returns True if the mark is reached."""
+"""Function that returns True if a row shows the situation of a mark.
+
+Its arguments are the state of the cluster before the row, and the row.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """One situation.
+    """A rare situation of a run.
 
-    - `meaning`: a sentence for people.
-    - `kinds`: only rows of these kinds can show the situation, so only these are checked.
+    - `meaning`: the situation, in a sentence for people.
+    - `kinds`: the kinds of rows that can show the situation. Only these rows are checked.
     """
 
     name: str
@@ -30,13 +34,16 @@ class Mark:
 
 
 class MarkList:
-    """The marks of one module, in the module's order."""
+    """The marks of one module, in the order in which the module defines them."""
 
     def __init__(self) -> None:
         self.marks: list[Mark] = []
 
     def add(self, name: str, meaning: str, *kinds: TraceKind) -> Callable[[Condition], Condition]:
-        """Return a decorator, which adds a mark with the decorated function as its condition."""
+        """Return a decorator, which adds a mark to the list.
+
+        The decorated function is the condition of the mark.
+        """
 
         def register(condition: Condition) -> Condition:
             self.marks.append(Mark(name=name, meaning=meaning, kinds=kinds, condition=condition))

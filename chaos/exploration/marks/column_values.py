@@ -1,8 +1,9 @@
 """Coverage marks that one row shows by the values of one or two of its columns.
 
-A mark is a rare situation of a run. Most marks need a function, because one row does not show them.
-For the marks here it is enough that a row of some kind has a certain value in one column, such as a
-MEMBER_REMOVED row with the cause DID_NOT_REJOIN. So they are listed in a table.
+A mark is a rare situation of a run. Most marks need a function as their condition, because one row
+alone does not show the situation. But each mark of this module is reached if a row of a certain
+kind has a certain value in one column. For example, the mark `did_not_rejoin` is reached if a row
+MEMBER_REMOVED has the cause DID_NOT_REJOIN. So these marks are listed in a table.
 """
 
 from chaos.exploration.marks.base import Condition, MarkList
@@ -21,8 +22,9 @@ from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
 
 # (kind of row, column, value) -> (name of the mark, its meaning)
-# One key below has a RemovalCause in a row MEMBER_ADDED: a replaced static member has two rows with
-# the same cause, MEMBER_REMOVED for its old member id and MEMBER_ADDED for the new one.
+# One of the keys has a RemovalCause in a row MEMBER_ADDED. This is no mistake. If a static member
+# is replaced, two rows have the same cause: MEMBER_REMOVED with its old member id, and MEMBER_ADDED
+# with its new member id.
 _MARK_OF_VALUE = {
     (TraceKind.MEMBER_STATE, "cause", MemberStateCause.MISSED_POLL): (
         "missed_poll",
@@ -101,9 +103,10 @@ _LOST_RESPONSES = (
     (Api.ALTER_PARTITION, ErrorCode.NONE),
     (Api.INIT_PRODUCER_ID, ErrorCode.NONE),
 )
-"""Responses (API, error) whose loss leaves state behind that affects the retry.
+"""Responses, each as (API, error). There is a mark for the loss of each of them.
 
-The mark of each needs two columns of RESPONSE_LOST: `api` and `error`.
+If such a response is lost, the server has changed its state, and this affects the client's retry.
+A row RESPONSE_LOST has the API and the error of the lost response in two columns.
 """
 
 COLUMN_VALUES = MarkList()
@@ -120,7 +123,7 @@ def _has(column: str, value: str) -> Condition:
 
 
 def _is_lost(api: Api, error: ErrorCode) -> Condition:
-    """Return the condition that a RESPONSE_LOST is about a response of `api` with `error`."""
+    """Return the condition that a row is about a lost response of `api` with `error`."""
 
     def condition(seen: SeenCluster, row: TraceRow) -> bool:
         del seen
@@ -129,7 +132,7 @@ def _is_lost(api: Api, error: ErrorCode) -> Condition:
     return condition
 
 
-# `add(...)` returns a decorator; the call of this decorator with a condition registers the mark.
+# `add(...)` returns a decorator. It is called here with a condition, and so adds the mark.
 for _api, _error in _LOST_RESPONSES:
     _suffix = "" if _error is ErrorCode.NONE else f"_{_error.name}"
     _error_text = "a success" if _error is ErrorCode.NONE else _error.name

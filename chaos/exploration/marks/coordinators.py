@@ -5,14 +5,15 @@ A mark is a rare situation of a run (see `base`). Each function below is the con
     @mark("loaded_empty", "a coordinator loaded a group ...", TraceKind.GROUP_LOADED)
     def _(seen: SeenCluster, row: TraceRow) -> bool:
 
-It is called for each GROUP_LOADED row of a run, and returns True if the row shows the situation.
-`seen` is the state of the cluster as the rows before have shown it. The function has no name,
-because nobody else calls it. If it needs only the row, it begins with `del seen`.
+This function is called for each GROUP_LOADED row of a run. It returns True if the row shows the
+situation. `seen` is the state of the cluster as the rows before this row have shown it. The
+function is called `_`, because nothing else calls it. A function that needs only the row begins
+with `del seen`.
 
-All partitions here are partitions of `__consumer_offsets`, whose leader is the coordinator of the
-groups in it. A broker that becomes leader loads these groups into memory, and unloads them when
-another broker becomes leader. A zombie is a broker that has been replaced as leader, and does not
-know it yet.
+In this module all partitions are partitions of `__consumer_offsets`. The leader of such a partition
+is the coordinator of the groups in the partition. When a broker becomes leader, it loads these
+groups into its memory. When another broker becomes leader, it unloads them. A zombie is a broker
+that has been replaced as leader but does not know this yet.
 """
 
 from itertools import pairwise
@@ -30,18 +31,20 @@ from protocol.causes import GroupStateCause, IgnoredCause, RemovalCause
 from protocol.trace import TraceKind, TraceRow
 
 LONG_WAIT_US = 1_000_000
-"""A load counts as long delayed if other tasks of the broker have kept it waiting so long."""
+"""A load has waited long if other tasks of the broker have delayed it by at least this time."""
 SOON_AFTER_A_LOAD_US = 1_000_000
-"""Within this time, most members have not noticed yet that their coordinator has changed."""
+"""A rebalance is soon after a load if it begins within this time.
+
+Within this time, most members have not noticed yet that their coordinator has changed.
+"""
 
 
 class _LoadStartedDetail(msgspec.Struct):
-    """The detail of LOAD_STARTED."""
+    """The part of a LOAD_STARTED row's detail that a mark needs: how long the load has waited."""
 
     wait_us: int = 0
 
 
-# Decodes only the key `wait_us` of the detail.
 _decode_wait = msgspec.json.Decoder(_LoadStartedDetail).decode
 
 COORDINATORS = MarkList()
@@ -50,8 +53,8 @@ mark = COORDINATORS.add
 
 # -- leadership moves -----------------------------------------------------------------------------
 # In a LEADER_ELECTED row, `peer` is the new leader, or "" if there is none. `seen.election` returns
-# the row of the election before it. That is None at the first election of a partition, which moves
-# no leadership.
+# the row of the partition's election before this row. At the first election of a partition it
+# returns None. This election does not move the leadership, because there was no leader before.
 
 
 @mark(
@@ -104,9 +107,9 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     elections = seen.elections.get(row.partition or "")
     if elections is None or len(elections) < MAX_KEPT_ELECTIONS:
         return False
-    # `seen` has kept three elections (MAX_KEPT_ELECTIONS), and this row is the fourth: A, B, C, D.
-    # If each has another leader than the one before, these are three moves, from A to B, to C and
-    # to D. The first move came with the election of B, so the time counts from there.
+    # `seen` has kept the last three elections (MAX_KEPT_ELECTIONS): A, B and C. The election D is
+    # this row. If each election gave another leader than the election before it, the leadership has
+    # moved three times. The first of these moves was the election B, so the time counts from B.
     leaders = [*(election.peer for election in elections), row.peer]
     all_moved = all(leader != next_leader for leader, next_leader in pairwise(leaders))
     first_move = elections[1]
@@ -119,7 +122,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.LEADER_ELECTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # The last three elections are A, B, and A again with this row.
+    # The leaders of the last three elections must be A, then B, and then A again in this row.
     elections = seen.elections.get(row.partition or "")
     return (
         elections is not None
@@ -151,7 +154,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.LOAD_COMPLETED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # `offset` is the end of the loaded records.
+    # `offset` is the end of the loaded records. Records above the high watermark may be lost later.
     known = seen.high_watermarks.get((row.node, row.partition or ""))
     return known is not None and (row.offset or 0) > known
 
@@ -204,9 +207,9 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 
 def _unloaded_from(seen: SeenCluster, row: TraceRow, state: str) -> bool:
-    """Return True if an unload dropped a group that was in `state` from a broker's memory.
+    """Return True if a row shows that a coordinator unloaded a group, which was in `state` before.
 
-    A dropped group has the state Dead.
+    An unload changes the state of the group to Dead.
     """
     return (
         detail_of(row).to == "Dead"
@@ -221,7 +224,7 @@ def _unloaded_from(seen: SeenCluster, row: TraceRow, state: str) -> bool:
     TraceKind.GROUP_LOADED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # Each rebalance increases the generation. So a group with generation 0 never had members.
+    # Each rebalance increases the generation. So a group with generation 0 has never had members.
     del seen
     return detail_of(row).state == "Empty" and (row.generation or 0) > 0
 
@@ -255,7 +258,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.LOAD_COMPLETED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # `is_served_by_another` is True only for brokers that are alive.
+    # `is_served_by_another` looks only at brokers that are alive.
     return seen.coordinators.is_served_by_another(row.node, row.partition or "")
 
 
@@ -310,8 +313,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.APPEND_COMPLETED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # `attempts` has the appends that zombies have begun. Each has an id that is unique within the
-    # process of the broker (`correlation_id`).
+    # `attempts` has the appends that zombies have begun. Each append has an id (`correlation_id`),
+    # which is unique within the process of the broker.
     attempt = (row.node, row.incarnation, row.correlation_id or 0)
     return row.error not in SUCCEEDED and attempt in seen.attempts
 
@@ -322,7 +325,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.REBALANCE_STARTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # `believes` has the leader epoch in which the broker itself believes that it leads.
+    # `believes` has the leader epoch in which the broker itself believes to be the leader.
     partition = seen.partition_of(row.group)
     return seen.is_deposed(row.node, partition, seen.believes.get((row.node, partition)))
 
@@ -338,7 +341,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     partition = seen.partition_of(row.group)
     load = seen.coordinators.served_since(row.node, partition)
-    # A group that the broker never loaded is new. Its first rebalance is no effect of a load.
+    # If the broker never loaded the group, the group is new. Its first rebalance is then no effect
+    # of a load.
     return (
         load is not None
         and seen.coordinators.loaded(row.node, row.group or "") is not None

@@ -1,12 +1,15 @@
 """Coverage marks of members: missed rebalances, errors after a pause, two owners.
 
 A mark is a rare situation of a run. Each function below is the condition of one mark. It gets a row
-of the trace, and the state of the cluster before it (`seen`). `coordinators` explains the form.
+of the trace, and the state of the cluster before this row (`seen`). The module `coordinators`
+explains the form of these functions.
 
-A member is known by its member id, and its process by the name of its node, such as
-`consumer-orders-1`. `seen.nodes` has the node of each member id. In the rows NODE_KILLED and
-NODE_PAUSED, `row.peer` is the node. A member expires if its coordinator removes it because it was
-silent for its session timeout.
+Some rows name a member by its member id, others by its node, which is the process, such as
+`consumer-orders-1`. `seen.nodes` has the node of each member id. In rows NODE_KILLED and
+NODE_PAUSED `row.peer` is the killed or paused node.
+
+A member expires if it is silent for its session timeout. Its coordinator then removes it from the
+group.
 """
 
 from chaos.exploration.marks.base import Condition, MarkList
@@ -16,7 +19,7 @@ from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
 
 JUST_WOKE_US = 5_000_000
-"""Errors within this time after a pause count as consequences of the pause."""
+"""An error within this time after a pause counts as a consequence of the pause."""
 JOINING = ("PREPARING_REBALANCE", "COMPLETING_REBALANCE")
 """States of a consumer between its JoinGroup and its assignment."""
 COMMIT_ERRORS = (
@@ -51,7 +54,7 @@ def _woke_up_to(error: ErrorCode) -> Condition:
 
     def condition(seen: SeenCluster, row: TraceRow) -> bool:
         pause = seen.pauses.get(row.node)
-        # pause[1] is the end of the pause.
+        # `pause` is the last pause of the node, as (begin, end). So pause[1] is its end.
         return (
             pause is not None and row.time_us - pause[1] < JUST_WOKE_US and row.error == error.name
         )
@@ -91,7 +94,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.NODE_PAUSED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # In the state CompletingRebalance the group waits for the assignment.
+    # In the state CompletingRebalance the group waits for the assignment of its leader.
     return any(
         seen.nodes.get(leader) == row.peer
         and seen.coordinators.state_at(_coordinator(seen, group) or "", group)
@@ -118,7 +121,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.GENERATION_STARTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # A group that was deleted has a generation 1 again, which is not its first.
+    # A group that was deleted and comes back also has a generation 1, but this is not its first.
     return (
         row.generation == 1
         and row.group not in seen.deleted
@@ -138,14 +141,14 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     elections = seen.elections.get(seen.partition_of(row.group))
     if elections is None:
         return False
-    # `elections` has the newest elections, at most three. The pattern below needs at least two, so
-    # two None are put before them.
+    # `elections` has the newest elections, at most three. The assignment below needs at least two
+    # values. So two None stand before the leaders.
     *older, before, newest = [None, None, *(election.peer for election in elections)]
     return row.peer in older and row.peer not in (before, newest)
 
 
 def _coordinator(seen: SeenCluster, group: str | None) -> str | None:
-    """Return the last elected leader of a group's offsets partition, None before any election."""
+    """Return the last elected leader of a group's offsets partition; None before any election."""
     newest = seen.election(seen.partition_of(group))
     return None if newest is None else newest.peer
 
@@ -191,7 +194,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.OFFSETS_FETCHED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # `indefinite` has the commits whose outcome is unknown. No commit has the offset -1.
+    # `indefinite` has the commits of which nobody knows whether they were stored. If the row has no
+    # offset, -1 is looked for, which is the offset of no commit.
     key = (row.group or "", row.partition or "", -1 if row.offset is None else row.offset)
     return key in seen.indefinite
 
@@ -201,7 +205,7 @@ def _commit_failed_with(error: ErrorCode) -> Condition:
 
     def condition(seen: SeenCluster, row: TraceRow) -> bool:
         del seen
-        # `peer` is the broker that answered. Without one, the client itself gave the commit up.
+        # `peer` is the broker that answered. If it is None, the client itself gave the commit up.
         return row.error == error.name and row.peer is not None
 
     return condition

@@ -1,12 +1,13 @@
 """Marks of operations: events in a group while a rollout or scaling replaces its members.
 
-An operation is what a user does with a group on purpose: a rollout replaces all its members by
-successors, and a scaling changes their number. Both are injected like faults, but only some spaces
-have them.
+An operation is something that a user does with a group on purpose. A rollout replaces all members
+of the group by successors. A scaling changes the number of members. Operations are injected like
+faults. Most searches have no operations, because their space does not list them.
 
 A mark is a rare situation of a run. Each function below is the condition of one mark. It gets a row
-of the trace, and the state of the cluster before it (`seen`). `coordinators` explains the form.
-`seen.operations` has the operations that have not ended.
+of the trace, and the state of the cluster before this row (`seen`). The module `coordinators`
+explains the form of these functions.
+`seen.operations` has the operations that go on.
 """
 
 from chaos.exploration.marks.base import MarkList
@@ -53,7 +54,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.MEMBER_REMOVED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # `killed` has every node that has ended, also one that was stopped.
+    # `killed` also has the nodes that were stopped.
     return (
         row.cause == RemovalCause.SESSION_EXPIRY
         and seen.is_operated_on(row.group)
@@ -68,7 +69,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.NODE_KILLED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # NODE_KILLED is a row of the driver about `peer`; a node that stops writes its own row.
+    # The driver (the process that injects faults) writes NODE_KILLED, with the killed node in
+    # `peer`. But NODE_STOPPED is written by the node that stops.
     node = row.peer or row.node
     return bool(seen.operations) and seen.presence.state(node) in JOINING
 

@@ -1,13 +1,13 @@
 """All coverage marks, and their detection in one run.
 
-A mark is a rare situation of a run, such as `two_owners`: two living members own a partition at
-once. For each mark there is a condition. It gets a row of the trace, and the state of the cluster
-that `seen_cluster` has collected from the rows before it.
+A mark is a rare situation of a run. For example, `two_owners` means that two living members own a
+partition at once. Each mark has a condition, which gets a row of the trace, and the state of the
+cluster before this row. `seen_cluster` collects this state from the rows.
 
-The marks are in `coordinators`, `servers`, `members`, `administrators`, `transactions`,
-`operations` and `zookeeper`. Marks that a row shows by the value of one or two columns are in
-`column_values`. To add a mark, write a function with `@mark` in the module of its subject, or an
-entry in `column_values`.
+Each subject has a module with its marks: `coordinators`, `servers`, `members`, `administrators`,
+`transactions`, `operations` and `zookeeper`. The module `column_values` has the marks that a row
+shows by the value of one or two columns. To add a mark, write a function with `@mark` in the module
+of its subject, or an entry in `column_values`.
 """
 
 from collections.abc import Collection
@@ -40,44 +40,48 @@ MARKS: dict[str, str] = {mark.name: mark.meaning for mark in ALL_MARKS}
 """Meaning of each mark, by name."""
 ZOOKEEPER_MARKS = tuple(mark.name for mark in ON_ZOOKEEPER.marks)
 _OPTIONAL_SETS = (frozenset(mark.name for mark in OPERATIONS.marks), frozenset(ZOOKEEPER_MARKS))
-"""Sets of marks that most spaces cannot reach: those of rollouts, and those of ZooKeeper."""
+"""Sets of marks that most searches cannot reach: the marks of operations, and of ZooKeeper.
+
+Only some spaces have operations (rollouts and scalings) or groups on ZooKeeper.
+"""
 
 
 def expected_marks(reached: Collection[str]) -> dict[str, str]:
     """Return the marks that a search can reach, with their meanings.
 
     A search of a space without ZooKeeper cannot reach the marks of ZooKeeper, and should not report
-    them as missing. So the marks of an optional set are expected only if one of them was reached.
+    these marks as missing. So the marks of an optional set are expected only if the search has
+    reached at least one mark of this set.
     """
-    # All names of each optional set that has no reached mark.
+    # These are all names of each optional set without a reached mark.
     not_in_space = {name for names in _OPTIONAL_SETS if names.isdisjoint(reached) for name in names}
     return {name: meaning for name, meaning in MARKS.items() if name not in not_in_space}
 
 
 class CoverageMarks:
-    """Detects the situations of `MARKS` in one run.
+    """Detects the marks that one run reaches.
 
-    The marks need facts that the checkers of the run collect anyway, such as the present owners of
-    each partition (the evidence). If `evidence` is given, it is that of the checkers. They must
-    then add each row to it after the marks have checked the row. If it is None, this class collects
-    the facts itself.
+    The conditions of the marks need facts that the checkers of a run collect anyway, such as the
+    present owners of each partition. These facts are called the evidence. If the caller passes the
+    evidence of its checkers, the checkers must add each row to the evidence after `observe` was
+    called with the row. If `evidence` is None, this class collects the evidence itself.
     """
 
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         self._evidence = Evidence(context) if evidence is None else evidence
-        self._feeds_evidence = evidence is None  # otherwise the checkers update it
+        self._feeds_evidence = evidence is None  # otherwise the checkers add the rows to it
         self._seen = SeenCluster(context, self._evidence)
         self._reached: dict[str, None] = {}
         self._open: dict[str, tuple[Mark, ...]] = {}
-        """Kind of row -> the marks of this kind that are not reached yet."""
+        """For each kind of row, the marks to check with such a row that are not reached yet."""
         for mark in ALL_MARKS:
             for kind in mark.kinds:
                 self._open[kind] = (*self._open.get(kind, ()), mark)
 
     def observe(self, row: TraceRow) -> None:
-        """Check the marks against the next row, then add the row to the seen state.
+        """Check the marks against the next row, then add the row to the state of the cluster.
 
-        The order matters, because a condition compares the row with the state before it.
+        The order matters, because a condition compares the row with the state before the row.
         """
         kind = row.kind
         for mark in self._open.get(kind, ()):

@@ -1,13 +1,16 @@
 """SeenCluster: the state of the cluster as the rows of a trace have shown it so far.
 
-The coverage marks need it: most rare situations do not show in one row alone. For example, "a
-member expired while it was paused" needs the row about the expiry, and the knowledge which nodes
-are paused. A condition is checked with a row first; then the row is added to this state.
+The coverage marks (rare situations of a run) need this state, because most situations do not show
+in one row alone. For example, to see that "a member expired while it was paused", one needs the row
+about the expiry, and must know which nodes are paused. The condition of a mark is checked with each
+row first. Then the row is added to the state.
 
-Some facts are collected by the checkers anyway, in their evidence. Four attributes refer to parts
-of it: `coordinators`, `presence`, `owners` and `zookeeper_tree`.
+The checkers of a run collect some facts anyway; they are called the evidence. Four attributes of
+SeenCluster refer to parts of the evidence: `coordinators`, `presence`, `owners` and
+`zookeeper_tree`.
 
-Only the partitions of `__consumer_offsets` are followed, here called offsets partitions.
+Of all partitions, only those of `__consumer_offsets` are followed. They are called offsets
+partitions here.
 """
 
 from collections import deque
@@ -25,26 +28,30 @@ from protocol.trace import TraceKind, TraceRow
 V = TypeVar("V")
 
 SUCCEEDED = (None, "NONE")
-"""Values of a row's column `error` for a success."""
+"""Values that the column `error` has in the row of a success."""
 INDEFINITE = ("REQUEST_TIMED_OUT", "TIMED_OUT", "DISCONNECTED")
-"""Errors of a commit that leave open whether the commit was stored."""
+"""Errors of a commit after which nobody knows whether the commit was stored."""
 DECIDED = ("PrepareCommit", "PrepareAbort")
 """States of a transaction whose outcome is decided, but whose markers are not all written.
 
 A marker is the record that ends a transaction in a partition.
 """
 _OPERATIONS = ("rollout", "scale")
-"""Faults that go on by themselves after their injection, and replace or add members of a group."""
+"""Faults that replace, add or remove members of a group. They go on after their injection."""
 _CREATION = "create_topic"
 """Fault in which an administrator creates a topic."""
 MAX_KEPT_APPENDS = 256
-"""Number of failed appends kept of one log, newest last."""
+"""Maximum number of failed appends that are remembered for one log. The oldest are dropped."""
 MAX_KEPT_ELECTIONS = 3
-"""Number of elections kept of one partition, newest last."""
+"""Maximum number of elections that are remembered for one partition. The oldest are dropped."""
 
 
 class _Detail(msgspec.Struct, rename={"before": "from"}):
-    """Keys of details that marks use; the key `from` is called `before`."""
+    """The keys that marks use in the details of rows.
+
+    A detail is a JSON object, and its keys depend on the kind of row. The key `from` is called
+    `before` here, because `from` is a keyword of Python.
+    """
 
     isr: tuple[int, ...] = ()
     to: str = ""
@@ -65,9 +72,11 @@ _NO_DETAIL = _Detail()
 
 
 class _Fault(msgspec.Struct):
-    """Keys of the detail of FAULT_INJECTED: the kind of fault, and the groups of its targets.
+    """The keys that marks use in the detail of a FAULT_INJECTED row.
 
-    `topic` is the topic that the fault `create_topic` is to create.
+    - `fault`: the kind of fault.
+    - `groups`: the groups of its targets.
+    - `topic`: the topic that the fault `create_topic` is to create.
     """
 
     fault: str = ""
@@ -76,24 +85,29 @@ class _Fault(msgspec.Struct):
 
 
 class _DeletedTopic(msgspec.Struct):
-    """The key of the detail of TOPIC_DELETED that marks use; `partitions` is a number there."""
+    """The key that marks use in the detail of a TOPIC_DELETED row.
+
+    `_Detail` cannot decode such a detail, because its `partitions` is a number, not a list.
+    """
 
     topic: str
 
 
 def operation_of(row: TraceRow) -> tuple[str, ...]:
-    """Return the groups whose members the fault of a row FAULT_INJECTED replaces or adds.
+    """Return the groups whose members are replaced, added or removed by a fault.
 
-    The result is empty for a fault that is neither a rollout nor a scaling.
+    `row` is a FAULT_INJECTED row. If its fault is neither a rollout nor a scaling, the result is
+    empty.
     """
     fault = msgspec.json.decode(row.detail or "{}", type=_Fault)
     return fault.groups if fault.fault in _OPERATIONS else ()
 
 
 def created_topic_of(row: TraceRow) -> str | None:
-    """Return the topic that the fault of a row FAULT_INJECTED is to create.
+    """Return the topic that a fault is to create; None if the fault creates no topic.
 
-    The row is written before the controller answers. The result is None for another fault.
+    `row` is a FAULT_INJECTED row. It is written before the controller answers, so the creation may
+    still be refused.
     """
     fault = msgspec.json.decode(row.detail or "{}", type=_Fault)
     return fault.topic if fault.fault == _CREATION else None
@@ -107,8 +121,8 @@ def detail_of(row: TraceRow) -> _Detail:
 class SeenCluster:
     """The state of the cluster so far, in one run.
 
-    The conditions of marks only read the attributes. In the comments below, a place is a pair
-    (node, offsets partition): what one broker knows of one partition.
+    The conditions of marks read the attributes, and do not change them. In the comments below, a
+    place is a pair (node, offsets partition). It stands for one broker's replica of the partition.
     """
 
     def __init__(self, context: CheckContext, evidence: Evidence) -> None:
@@ -123,11 +137,11 @@ class SeenCluster:
         self.groups_in: dict[str, list[str]] = {}
         for group, expected in context.groups.items():
             self.groups_in.setdefault(expected.offsets_partition, []).append(group)
-        # Node that was killed or has stopped -> time of the row.
+        # Node that was killed or has stopped -> time at which this happened.
         self.killed: dict[str, int] = {}
-        # Paused node -> time of the row.
+        # Paused node -> time at which its pause began.
         self.paused: dict[str, int] = {}
-        # Node -> begin and end of its last finished pause.
+        # Node -> begin and end of its last pause that is over.
         self.pauses: dict[str, tuple[int, int]] = {}
         # The keys are the fenced brokers.
         self.fenced: dict[str, None] = {}
@@ -142,9 +156,9 @@ class SeenCluster:
         # Place -> id of an append without a result -> the row with which the append began.
         self.in_flight: dict[tuple[str, str], dict[int, TraceRow]] = {}
         # The appends that a broker began although another leader had been elected already. The keys
-        # are (node, incarnation, id of the append).
+        # are (node, incarnation, id of the append). An incarnation is one process of a node.
         self.attempts: dict[tuple[str, int, int], None] = {}
-        # Place -> base offsets of failed appends.
+        # Place -> base offsets of appends that failed after they had been written to the log.
         self.unacknowledged: dict[tuple[str, str], deque[int]] = {}
         # Place -> end offset of the last load.
         self.loaded_to: dict[tuple[str, str], int] = {}
@@ -203,7 +217,7 @@ class SeenCluster:
     # -- questions ----------------------------------------------------------------------------
 
     def partition_of(self, group: str | None) -> str:
-        """Return the offsets partition of a group, "" for an unknown group."""
+        """Return the offsets partition of a group; "" for an unknown group."""
         expected = self.context.groups.get(group or "")
         return "" if expected is None else expected.offsets_partition
 
@@ -217,15 +231,15 @@ class SeenCluster:
         return max((self.context.groups[each].session_timeout_us for each in groups), default=0)
 
     def election(self, partition: str | None) -> TraceRow | None:
-        """Return the newest election of a partition's leader."""
+        """Return the row of the newest election of a partition's leader; None before the first."""
         elections = self.elections.get(partition or "")
         return elections[-1] if elections else None
 
     def is_deposed(self, node: str, partition: str | None, epoch: int | None) -> bool:
         """Return True if `node` led in the leader epoch `epoch`, and has been replaced since.
 
-        It also counts as replaced if the newest election gave the partition no leader at all. If
-        `epoch` is None, the node has never led, and the result is False.
+        If the newest election gave the partition no leader at all, the node counts as replaced,
+        too. If `epoch` is None, the node does not lead the partition, and the result is False.
         """
         newest = self.election(partition)
         return (
@@ -240,14 +254,15 @@ class SeenCluster:
         return node in self.killed or node in self.paused
 
     def groups_with(self, node: str | None, partition: str | None, state: str) -> bool:
-        """Return True if a group of the partition is in `state` at this coordinator."""
+        """Return True if, at the coordinator `node`, a group of the partition is in `state`."""
         return any(
             self.coordinators.state_at(node or "", group) == state
             for group in self.groups_in.get(partition or "", ())
         )
 
     # -- nodes --------------------------------------------------------------------------------
-    # In rows of the driver and the controller, `row.peer` is the node that they are about.
+    # The driver is the process that injects faults. In rows that the driver or the controller has
+    # written, `row.peer` is the node that the row is about.
 
     def _injected(self, row: TraceRow) -> None:
         groups = operation_of(row)
@@ -262,7 +277,8 @@ class SeenCluster:
         self.paused.pop(row.node, None)
 
     def _ended(self, row: TraceRow) -> None:
-        # The driver writes NODE_KILLED about `peer`. A node that stops writes its own row.
+        # The driver writes NODE_KILLED, with the killed node in `peer`. But NODE_STOPPED is written
+        # by the node that stops.
         node = row.peer or row.node
         self.killed[node] = row.time_us
         self.paused.pop(node, None)
@@ -312,7 +328,7 @@ class SeenCluster:
     def _append_completed(self, row: TraceRow) -> None:
         place = (row.node, row.partition or "")
         self.in_flight.get(place, {}).pop(row.correlation_id or 0, None)
-        # A failed append without an offset was refused before it reached the log.
+        # If a failed append has no offset, it was refused before it reached the log.
         if row.error not in SUCCEEDED and row.offset is not None:
             kept = self.unacknowledged.setdefault(place, deque(maxlen=MAX_KEPT_APPENDS))
             kept.append(row.offset)
@@ -360,8 +376,8 @@ class SeenCluster:
 
     def _commit_stored(self, row: TraceRow) -> None:
         if self.indefinite and row.offset is not None:
-            # This commit has stored the same offset. So a later fetch of that offset no longer
-            # shows that the indefinite commit was stored.
+            # An indefinite commit may have the same offset as this commit, which was stored. A
+            # later fetch of the offset then no longer shows that the indefinite commit was stored.
             self.indefinite.pop((row.group or "", row.partition or "", row.offset), None)
 
     # -- transactions -------------------------------------------------------------------------
@@ -381,6 +397,6 @@ class SeenCluster:
 
 
 def _drop_node(places: dict[tuple[str, str], V], node: str) -> None:
-    """Drop the entries of a process that has ended."""
+    """Drop the entries of a node whose process has ended."""
     for place in [place for place in places if place[0] == node]:
         del places[place]

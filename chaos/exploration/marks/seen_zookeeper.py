@@ -1,7 +1,8 @@
-"""State of the ZooKeeper ensemble and of its consumers, from a run's rows, for coverage marks.
+"""State of the ZooKeeper servers and their consumers, as the rows of a trace have shown it so far.
 
-It belongs to `seen_cluster`, and is used by the marks in `zookeeper`, which also explains views and
-attempts of consumers.
+This state is a part of SeenCluster. The coverage marks (rare situations of a run) in the module
+`zookeeper` use it. The text of this module also explains what a view and an attempt of a consumer
+are.
 """
 
 from collections.abc import Callable
@@ -12,22 +13,27 @@ from protocol.trace import TraceKind, TraceRow
 
 
 class SeenZooKeeper:
-    """The state after the rows so far. `updates` has the method to call with the next row.
+    """The state after the rows so far.
 
-    A mark's condition reads these attributes. The first four have one row for each node:
-    - `connected`, `expired`: row of the client's last state SyncConnected, and of its last Expired;
-    - `views`: row of the last view, the members from which an attempt computed its assignment;
-    - `ended`: row of the last end of an attempt.
+    To add a row, call the method that `updates` has for its kind. The conditions of marks read the
+    other attributes. Four of these have a row for each consumer. The row is dropped when the
+    process of the consumer starts again:
 
-    The others are:
-    - `members`: node -> consumer id of its present incarnation;
-    - `dead_members`: the keys are consumer ids whose process was killed, oldest first;
-    - `positions`: (node, partition) -> the committed offset at which the member began;
-    - `applied_us`: zxid -> the time at which the first server applied the transaction;
-    - `led_epoch`: newest epoch in which there was a leader, None before the first;
-    - `states`: server -> True if it serves (it follows or leads).
+    - `connected`, `expired`: the row of the last time at which the consumer's client came to the
+      state SyncConnected, or Expired.
+    - `views`: the row of the last view. A view is the list of members from which an attempt
+      computed its assignment.
+    - `ended`: the row of the last end of an attempt.
 
-    When a consumer's process starts again, its earlier rows are dropped.
+    The other attributes are:
+
+    - `members`: for each node, the consumer id of its present process.
+    - `dead_members`: the consumer ids whose process was killed, oldest first (the keys).
+    - `positions`: for each (node, partition), the committed offset at which the member began.
+    - `applied_us`: for each zxid (number of a transaction), the time at which the first server
+      applied the transaction.
+    - `led_epoch`: the newest epoch in which the servers had a leader; None before the first leader.
+    - `states`: for each server, True if it serves clients, because it follows or leads.
     """
 
     def __init__(self) -> None:
@@ -55,7 +61,7 @@ class SeenZooKeeper:
         """The method to call with a row, by the row's kind."""
 
     def session_of(self, node: str) -> str | None:
-        """Return the session with which a consumer was connected last, in its present life."""
+        """Return the session with which the present process of a consumer was connected last."""
         connected = self.connected.get(node)
         return None if connected is None else str(detail_of(connected)["session"])
 

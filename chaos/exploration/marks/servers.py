@@ -1,7 +1,8 @@
 """Coverage marks of brokers, logs and controllers: fenced brokers, truncated logs, lost leaders.
 
 A mark is a rare situation of a run. Each function below is the condition of one mark. It gets a row
-of the trace, and the state of the cluster before it (`seen`). `coordinators` explains the form.
+of the trace, and the state of the cluster before this row (`seen`). The module `coordinators`
+explains the form of these functions.
 
 Many conditions use the columns `peer` and `offset`, whose meaning depends on the kind of row:
 
@@ -10,7 +11,8 @@ Many conditions use the columns `peer` and `offset`, whose meaning depends on th
 - BECAME_LEADER: `offset` is the end of the new leader's log.
 - LOG_TRUNCATED: `offset` is the new end of the log.
 
-The partitions are those of `__consumer_offsets`, here called offsets partitions, with offsets logs.
+The partitions of `__consumer_offsets` are called offsets partitions here, and their logs offsets
+logs.
 """
 
 from chaos.exploration.marks.base import MarkList
@@ -20,7 +22,7 @@ from protocol.ids import CONSUMER_OFFSETS
 from protocol.trace import TraceKind, TraceRow
 
 BROKER, CONTROLLER = "broker-", "controller-"
-"""Beginnings of node names, which show the role."""
+"""Beginnings of the names of brokers and controllers."""
 
 SERVERS = MarkList()
 mark = SERVERS.add
@@ -46,6 +48,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.LOG_TRUNCATED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # `unacknowledged` has the offsets of failed appends.
     failed = seen.unacknowledged.get((row.node, row.partition or ""), ())
     return any(base >= (row.offset or 0) for base in failed)
 
@@ -107,8 +110,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     return _is_offsets(row) and any(
         broker not in now and not seen.is_out(name) and name not in seen.fenced
         for broker in seen.isr.get(row.partition or "", ())
-        # This condition is always true. It is only here to give the node's name to `name`, which
-        # the condition above uses.
+        # A name is never empty, so this condition is always true. It is only here to assign `name`,
+        # which the condition above uses.
         if (name := f"{BROKER}{broker}")
     )
 
@@ -142,7 +145,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.BROKER_FENCED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # A broker that shuts down, or registers anew, is fenced, too, but does not count here.
+    # The controller also fences a broker that shuts down or registers anew. This does not count.
     return (
         not seen.is_out(row.peer)
         and detail_of(row).reason == FencingCause.SESSION_ENDED
@@ -198,7 +201,10 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 
 def _is_any_out(seen: SeenCluster, role: str, *, except_node: str | None) -> bool:
-    """Return True if a node of the role, other than `except_node`, is out."""
+    """Return True if a node other than `except_node` is dead or paused.
+
+    Only nodes whose name begins with `role` count.
+    """
     return any(
         node.startswith(role) and node != except_node for node in (*seen.killed, *seen.paused)
     )

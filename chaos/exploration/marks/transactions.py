@@ -1,12 +1,15 @@
 """Coverage marks of transactions: the coordinators that end them, and their waiting offsets.
 
 A mark is a rare situation of a run. Each function below is the condition of one mark. It gets a row
-of the trace, and the state of the cluster before it (`seen`). `coordinators` explains the form.
+of the trace, and the state of the cluster before this row (`seen`). The module `coordinators`
+explains the form of these functions.
 
-Two sorts of coordinators take part in a transaction with offsets. The transaction coordinator first
-decides whether the transaction is committed or aborted, and then writes markers to all its
-partitions. The group coordinator takes the offsets, and keeps them until it gets the marker.
-`seen.transactions` has the group coordinator that took the offsets of each open transaction.
+Two coordinators take part in a transaction with offsets:
+
+- The transaction coordinator decides whether the transaction is committed or aborted. Then it
+  writes a marker to each partition of the transaction.
+- The group coordinator takes the offsets, and keeps them until it gets the marker. For each open
+  transaction, `seen.transactions` has the group coordinator that took the offsets.
 """
 
 from chaos.exploration.marks.base import MarkList
@@ -24,8 +27,8 @@ mark = TRANSACTIONS.add
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     detail = detail_of(row)
-    # A change from a decided state means that all markers are written. `seen.decided` has the node
-    # that decided the outcome.
+    # If a transaction leaves a decided state, `row.node` has written all markers. `seen.decided`
+    # has the node that decided the outcome.
     return (
         detail.before in DECIDED and seen.decided.get(detail.transactional_id, row.node) != row.node
     )

@@ -1,15 +1,17 @@
 """Coverage marks of groups on ZooKeeper: the races that docs/kafka/ZOOKEEPER_CONSUMER.md names.
 
-Ids in brackets, such as ZK-37, are those of the rules in that file.
+An id in parentheses, such as ZK-37, names a rule in this file.
 
 A mark is a rare situation of a run. Each function below is the condition of one mark. It gets a row
-of the trace, and the state of the cluster before it (`seen`). `coordinators` explains the form.
-State that only the marks of this module need is in `seen.on_zookeeper`.
+of the trace, and the state of the cluster before this row (`seen`). The module `coordinators`
+explains the form of these functions.
+`seen.on_zookeeper` has the state that only the marks of this module need.
 
-The consumers here have no coordinator. Each rebalances for itself, in one or more attempts: it
-reads the members of its group from ZooKeeper (its view), computes its own share of the partitions,
-and claims each of them by creating an owner node. In the rows of ZooKeeper, `offset` is the zxid,
-ZooKeeper's number of a change.
+Consumers on ZooKeeper have no coordinator. Each consumer rebalances for itself, in one or more
+attempts. In an attempt, the consumer reads the members of its group from ZooKeeper (its view),
+computes its own share of the partitions, and claims each of these partitions: it creates an owner
+node (a znode) for it. In rows about ZooKeeper, `offset` is the zxid, which is the number that
+ZooKeeper gives to a change.
 """
 
 from chaos.checkers.context import detail_of
@@ -20,7 +22,7 @@ from protocol.trace import TraceKind, TraceRow
 ON_ZOOKEEPER = MarkList()
 mark = ON_ZOOKEEPER.add
 LATE_US = 100_000
-"""A watch is late if it fires longer than this after the first server has applied the change."""
+"""A watch is late if it fires more than this time after the first server has applied the change."""
 APART_US = 3_000_000
 """Two different views within this time count as views of the same change."""
 AT_ONCE_US = 50_000
@@ -71,7 +73,8 @@ def _views_apart(seen: SeenCluster, row: TraceRow) -> bool:
         and view.group == row.group
         and row.time_us - view.time_us < APART_US
         and detail_of(view)["members"] != members
-        # The other node's view came earlier, but is as new or newer. So this row's is outdated.
+        # The other consumer has read its view earlier, but its zxid is not lower. So the view of
+        # this row is outdated.
         and (view.offset or 0) >= (row.offset or 0)
         for node, view in seen.on_zookeeper.views.items()
     )
@@ -103,7 +106,7 @@ def _member_vanished(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.ZOOKEEPER_CLAIM_CONFLICT,
 )
 def _owner_was_dead(seen: SeenCluster, row: TraceRow) -> bool:
-    # The owner is a thread id, which contains the consumer id of its member.
+    # The owner is the id of a thread. This id contains the consumer id of the member.
     owner = str(detail_of(row)["owner"])
     return any(member in owner for member in seen.on_zookeeper.dead_members)
 
@@ -117,8 +120,8 @@ def _anothers_node_deleted(seen: SeenCluster, row: TraceRow) -> bool:
     detail = detail_of(row)
     if detail["op"] != "delete" or (row.offset or 0) <= seen.zookeeper_tree.last_zxid:
         return False
-    # Only the first row of a transaction counts, because at later rows the znode is gone from the
-    # tree.
+    # Each server writes a row when it applies the transaction. The condition above lets only the
+    # first of these rows pass, because the tree no longer has the znode at later rows.
     znode = seen.zookeeper_tree.now(detail["path"])
     # A znode with the session None is persistent, so no session owns it.
     return znode is not None and znode.session not in (None, detail["session"])
@@ -135,7 +138,8 @@ def _set_back(seen: SeenCluster, row: TraceRow) -> bool:
     if detail["op"] != "setData" or "/offsets/" not in path:
         return False
     znode = seen.zookeeper_tree.now(path)
-    # Only the first row of a transaction counts, because at later rows the tree has the new offset.
+    # Each server writes a row when it applies the transaction. Only the first of these rows counts,
+    # because the tree has the new offset at later rows.
     is_news = (row.offset or 0) > seen.zookeeper_tree.last_zxid
     return is_news and znode is not None and int(detail["data"]) < int(znode.data)
 
@@ -161,8 +165,9 @@ def _at_another_server(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.ZOOKEEPER_EVENT_RECEIVED,
 )
 def _event_at_reconnection(seen: SeenCluster, row: TraceRow) -> bool:
-    # In rows of a client, `offset` is the newest zxid that the client has seen. If the rows of the
-    # reconnection and of the event have the same one, the client got no newer answer in between.
+    # In rows of a client, `offset` is the newest zxid that the client has seen. If it is the same
+    # in the row of the reconnection and in the row of the event, the client got no newer answer in
+    # between.
     connected = seen.on_zookeeper.connected.get(row.node)
     return (
         connected is not None
@@ -182,7 +187,8 @@ def _change_within_a_rebalance(seen: SeenCluster, row: TraceRow) -> bool:
     return (
         ended is not None
         and ended.incarnation == row.incarnation
-        # In virtual time, the time of two rows is equal if the consumer waits for nothing between.
+        # In virtual time, two rows of a consumer have the same time if it does not wait between
+        # them.
         and row.time_us == ended.time_us
         and detail_of(row)["attempt"] == 0  # the first attempt of its rebalance
         and bool(detail_of(ended)["done"])  # the last attempt succeeded
@@ -212,7 +218,8 @@ def _position_behind_a_commit(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.PARTITIONS_LOST,
 )
 def _lost_with_its_session(seen: SeenCluster, row: TraceRow) -> bool:
-    # A consumer on ZooKeeper loses partitions only by an expiry. Otherwise it revokes them.
+    # A consumer on ZooKeeper loses partitions only if its session expires. In all other cases it
+    # revokes partitions, and writes another kind of row.
     return row.group in seen.context.zookeeper_groups
 
 
@@ -223,7 +230,8 @@ def _lost_with_its_session(seen: SeenCluster, row: TraceRow) -> bool:
 )
 def _committed_after_an_expiry(seen: SeenCluster, row: TraceRow) -> bool:
     expired = seen.on_zookeeper.expired.get(row.node)
-    # `begun_us` is a time of the node's own clock, so it is compared with `node_time_us`.
+    # `begun_us` is a time of the node's own clock. So it is compared with `node_time_us`, which is
+    # the time of the same clock.
     return expired is not None and detail_of(row)["begun_us"] < expired.node_time_us
 
 
@@ -245,7 +253,7 @@ def _elected_again(seen: SeenCluster, row: TraceRow) -> bool:
 )
 def _without_an_ensemble(seen: SeenCluster, row: TraceRow) -> bool:
     on_zookeeper = seen.on_zookeeper
-    # Without any state of a server, `not any` would be True, but nothing is known.
+    # If no state of a server is known yet, `not any` would be True. So there must be a state.
     return (
         row.group in seen.context.zookeeper_groups
         and bool(on_zookeeper.states)

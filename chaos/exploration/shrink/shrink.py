@@ -425,7 +425,6 @@ def _delayed(experiment: Experiment, shift_us: int) -> Experiment:
 
 def _other_seeds(seed: int, count: int) -> Iterator[int]:
     """Yield the `count` smallest seeds other than `seed`."""
-    # The numbers 0 to `count` - 1 are the `count` smallest. If `seed` is at most `count`, one
-    # number more is drawn on, because `seed` may be left out. A comparison that is True counts as
-    # 1.
+    # If `seed` is among the numbers, it is left out. So the range has one number more in this case:
+    # a comparison that is True counts as 1.
     return (other for other in range(count + (seed <= count)) if other != seed)
