@@ -19,7 +19,7 @@ import msgspec
 
 from benchmarks.measurement import commit as current_commit
 from benchmarks.sight.rewriting import changed_text
-from tests.support.mutation.draw import LEFT_ALONE, Drawn, every_mutant, sample
+from tests.support.mutation.draw import LEFT_ALONE, CodeMutant, every_mutant, sample
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = Path(__file__).with_name("samples")
@@ -96,7 +96,7 @@ class _Package:
     """Every mutant of a package in the present code."""
 
     name: str
-    mutants: tuple[Drawn, ...]
+    mutants: tuple[CodeMutant, ...]
     _texts: dict[int, tuple[str, str]] = field(default_factory=dict)
     """The results of `text` so far, by the index of the mutant."""
 
@@ -227,14 +227,14 @@ def _package(root: Path, name: str) -> _Package:
     return _Package(name, tuple(_every_mutant_in(root / name)))
 
 
-def _every_mutant_in(folder: Path) -> Iterator[Drawn]:
+def _every_mutant_in(folder: Path) -> Iterator[CodeMutant]:
     """Yield every mutant of a folder's modules, except those in LEFT_ALONE."""
     for path in sorted(folder.glob("**/*.py")):
         if path.name not in LEFT_ALONE:
             yield from every_mutant(folder, path)
 
 
-def _scope_and_lines(drawn: Drawn) -> tuple[str, str, str]:
+def _scope_and_lines(drawn: CodeMutant) -> tuple[str, str, str]:
     """Return the scope, and the line before and after the change."""
     return drawn.scope, drawn.before, drawn.after
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.sight.sampled import SAMPLES, FoundMutant, SampledMutant, find_mutants
-from tests.support.mutation.draw import Drawn
+from tests.support.mutation.draw import CodeMutant
 from tests.support.mutation.recorded_mutants import Place, run_mutants
 
 Killed = dict[str, bool]
@@ -62,7 +62,7 @@ def try_unit_tests(
 def _place_of(found: FoundMutant) -> Place:
     """Return a mutant as `run_mutants` takes it."""
     mutant = found.mutant
-    drawn = Drawn(
+    drawn = CodeMutant(
         file=found.path.removeprefix(f"{mutant.package}/"),
         source=found.source,
         line=0,  # `run_mutants` does not use it

@@ -78,7 +78,7 @@ def past_run(
     """Write the directory of a run of the experiment `of`, by default of a small experiment.
 
     The run was steady from 6 s on and ended at 46 s. The exit code in its results is always 0, even
-    if the verdict is not PASS: the tested commands do not read this exit code.
+    if the verdict is not PASS.
     """
     own_experiment = of or experiment()
     run = create_run_directory(

@@ -1,7 +1,7 @@
-"""A test for code that removes the folders of dead processes; several such functions share it.
+"""A check of functions that remove the folders of dead processes. Several tests share this check.
 
-Each process has a folder of its own. A file in it names the owner: the host and the process id. The
-code must remove only folders whose owner is dead.
+Each process has a folder of its own. A file in the folder names the owner of the folder: the host
+and the process id. Such a function must remove only folders whose owner is dead.
 """
 
 import os
@@ -13,9 +13,9 @@ from tests.support.harness.programs import pid_of_ended_process
 
 
 def make_folder(parent: Path, name: str, owner: tuple[str, str] | None = None) -> Path:
-    """Make a folder with a log in it, and if given with a file that names its owner.
+    """Make a folder with a log in it. If `owner` is given, it also has a file that names its owner.
 
-    `owner` has the name of this file and its content: `("owner", "my-host 4711")`.
+    `owner` is the name and the content of this file, such as `("owner", "my-host 4711")`.
     """
     folder = parent / name
     (folder / "logs").mkdir(parents=True)
@@ -36,10 +36,10 @@ def check_only_abandoned_folders_are_removed(
 ) -> None:
     """Check that `remove_abandoned` removes the folder of a dead process, and no other.
 
-    It must keep folders with another prefix, of a live process, of another machine, and without a
-    known owner.
+    The function must keep folders with another prefix, folders of a live process, folders of
+    another machine, and folders without a known owner.
 
-    mark_as_owned: writes a file into a folder which says that this process is its owner.
+    mark_as_owned: writes a file into a folder. The file says that this process is the owner.
     remove_abandoned: the code under test. It gets the parent and a pattern of names.
     """
     here = socket.gethostname()

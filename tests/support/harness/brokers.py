@@ -3,8 +3,8 @@
 A test writes a story: a coroutine function that gets a BrokerLab, sends requests with its client,
 lets time pass, and crashes brokers. Afterwards the test looks at the rows of the trace.
 
-Usually the cluster is that of `broker_cluster`: brokers 0, 1 and 2, and the topic `orders` with
-three partitions. At first broker n leads partition n.
+Usually the cluster is made by `broker_cluster`: it has brokers 0, 1 and 2, and the topic `orders`
+with three partitions. At first broker n leads partition n.
 """
 
 from collections.abc import Callable, Coroutine
@@ -109,7 +109,7 @@ class TestClient:
         self._connections: dict[int, Connection] = {}
 
     def start(self) -> None:
-        """Do nothing, because the test says what to do."""
+        """Do nothing, because the test decides when requests are sent."""
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
         """Stop immediately."""
@@ -148,7 +148,8 @@ class TestClient:
     ) -> PartitionProduceResponse:
         """Produce a batch with these values, and return the broker's answer for the partition.
 
-        With the default, acks=all (-1), the broker answers when all in-sync replicas have it.
+        With the default, acks=all (-1), the broker answers when all in-sync replicas have the
+        batch.
         """
         return await self.produce_batch(
             broker_id,
@@ -210,7 +211,7 @@ class TestClient:
         return response.responses[0].partitions[0]
 
     async def find_coordinator(self, broker_id: int, group_id: str) -> Coordinator:
-        """Ask a broker which one coordinates a group."""
+        """Ask a broker which broker coordinates a group."""
         response = await self.call(broker_id, FindCoordinatorRequest(coordinator_keys=(group_id,)))
         assert isinstance(response, FindCoordinatorResponse)
         return response.coordinators[0]
@@ -220,7 +221,8 @@ class TestClient:
     ) -> OffsetCommitResponse:
         """Commit an offset for each of the partitions.
 
-        The request has no member and no generation, as that of a consumer outside the group.
+        The request has no member and no generation. A consumer that is no member of the group
+        commits in this way.
         """
         response = await self.call(
             broker_id,
@@ -249,7 +251,10 @@ def values_of(data: PartitionData) -> list[bytes | None]:
 
 
 class BrokerLab:
-    """A cluster in virtual time, with a client. `rows` has the rows of its trace."""
+    """A cluster in virtual time, with a client.
+
+    `rows` has the rows of the trace, in which all events of the cluster are recorded.
+    """
 
     def __init__(
         self,
@@ -261,7 +266,7 @@ class BrokerLab:
     ) -> None:
         self.cluster = cluster
         self.rows: list[TraceRow] = []
-        # The disk of each node, as it got it at its last start.
+        # The disk of each node, as the node got it at its last start.
         self.storages: dict[NodeName, Storage] = {}
         self.client: TestClient
         self.runtime = VirtualRuntime(
@@ -293,7 +298,7 @@ class BrokerLab:
         """Start the cluster, and wait until all brokers know the leaders of the partitions."""
         await self.runtime.start()
         await self.until(self._has_partitions)
-        # In a second every broker reads what the controller has decided.
+        # Within a second, every broker reads from the metadata log what the controller decided.
         await self.seconds(1)
 
     async def seconds(self, duration_s: float) -> None:
@@ -332,7 +337,7 @@ class BrokerLab:
         return controller_name(CONTROLLER)
 
     def events(self, kind: TraceKind, node: str | None = None) -> list[TraceRow]:
-        """Return the rows of this kind, of one node or of all."""
+        """Return the rows of this kind, of one node or of all nodes."""
         return [
             row
             for row in self.rows
@@ -340,11 +345,11 @@ class BrokerLab:
         ]
 
     def _has_partitions(self, status: ClusterStatus) -> bool:
-        """Return True if the controller has created the partitions and elected their leaders."""
+        """Return True if the controller has created the partitions, with their first leaders."""
         return len(status.partitions) > 0
 
     def _build(self, spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
-        """Build a node as usual, but a TestClient instead of the producer. Keep the node's disk."""
+        """Build a node, and keep its disk. Instead of the producer, build a TestClient."""
         self.storages[host.name] = host.storage
         if isinstance(spec, ProducerSpec):
             self.client = TestClient(host)

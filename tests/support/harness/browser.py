@@ -1,8 +1,8 @@
 """A headless Chromium for tests of the report's page: it opens one local file and nothing else.
 
-Playwright controls the browser of the system, so that nothing is downloaded. While the browser is
-open, a test must not start a run of the lab. Both need an event loop, and Python permits only one
-in a thread.
+Playwright controls the browser that is installed on the system, so nothing is downloaded. While the
+browser is open, a test must not start a run of coordlab in the same thread. The browser and the run
+both need an event loop, and a thread can have only one.
 """
 
 import os
@@ -72,7 +72,7 @@ class Visit:
 
     @property
     def problems(self) -> list[str]:
-        """All that went wrong, one line each."""
+        """All that went wrong, as lines of text."""
         return [*self.console, *self.errors, *(f"requested {url}" for url in self.requests)]
 
 
@@ -88,7 +88,7 @@ def find_chromium() -> Path | None:
 @contextmanager
 def chromium(program: Path) -> Iterator[Browser]:
     """Start a headless Chromium, which is closed at the end of the block."""
-    # In containers tests often run as root, for which Chromium does not start with its sandbox.
+    # In containers, tests often run as root. Chromium refuses to start as root with its sandbox.
     as_root = ("--no-sandbox",) if os.geteuid() == 0 else ()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
@@ -120,7 +120,7 @@ def visit(
         has_touch=screen.touch,
         is_mobile=screen.touch,
         color_scheme=scheme,
-        # No animations, for which a test would have to wait.
+        # The page shall have no animations, because a test would have to wait for their ends.
         reduced_motion="reduce",
     )
     try:
@@ -130,7 +130,7 @@ def visit(
 
 
 def _open(context: BrowserContext, url: str, fragment: str, media: Media) -> Visit:
-    """Open the page and wait until it is ready. From now on the Visit collects its problems."""
+    """Open the page, wait until it is ready, and return a Visit that collects its problems."""
     context.set_default_timeout(PAGE_TIMEOUT_MS)
     page = context.new_page()
     page.emulate_media(media=media)
@@ -153,13 +153,13 @@ def _open(context: BrowserContext, url: str, fragment: str, media: Media) -> Vis
     page.on("pageerror", lambda error: opened.errors.append(str(error)))
     page.on("crash", lambda _: opened.errors.append("the page crashed"))
     page.goto(f"{url}#{fragment}" if fragment else url)
-    # The page's script sets this when all of it has run.
+    # The page's script sets this attribute at its end.
     page.wait_for_function("document.documentElement.dataset.state === 'ready'")
     return opened
 
 
 def draw_all(page: Page) -> None:
-    """Draw every chart. By itself the page draws only those on the screen or near it."""
+    """Draw every chart. By itself the page draws only charts on the screen or near it."""
     page.evaluate("async () => { await window.coordlab.drawAll() }")
 
 
@@ -172,7 +172,7 @@ def shown_range(page: Page) -> tuple[float, float]:
 def set_range(page: Page, from_s: float, to_s: float) -> None:
     """Let the charts show a part of the time axis, given in seconds.
 
-    Return when the charts on the screen or near it have been drawn again.
+    This function returns when the charts on the screen or near it have been drawn again.
     """
     page.evaluate(
         "async ([from, to]) => { await window.coordlab.setRange(from, to) }", [from_s, to_s]
@@ -180,7 +180,7 @@ def set_range(page: Page, from_s: float, to_s: float) -> None:
 
 
 def chart_states(page: Page) -> dict[str, str]:
-    """Return for the id of each chart whether it is waiting, drawn or failed."""
+    """Return the state of each chart (waiting, drawn or failed) by the id of the chart."""
     states: dict[str, str] = page.evaluate(
         "() => Object.fromEntries([...document.querySelectorAll('figure[id][data-state]')]"
         ".map((figure) => [figure.id, figure.dataset.state]))"
@@ -191,8 +191,8 @@ def chart_states(page: Page) -> dict[str, str]:
 def scrolls_sideways(page: Page) -> Sequence[str]:
     """Return the elements that make the page wider than its window.
 
-    An element within a box that scrolls or clips its content is left out: it does not make the page
-    wider.
+    An element does not make the page wider if it is within a box that scrolls or clips its content.
+    Such elements are left out.
     """
     found: list[str] = page.evaluate(
         """() => {

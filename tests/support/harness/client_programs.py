@@ -1,8 +1,8 @@
 """Start the programs in `clients/`, which use real Kafka clients, as processes of their own.
 
-There is one program for each family of clients: librdkafka, kafka-python and Java. It consumes or
-produces, and prints what happens as events, one JSON object in each line. A program that produces
-gives its records the numbers 0, 1, 2 and so on.
+There is one program for each family of clients: librdkafka, kafka-python and Java. A program
+consumes or produces, and prints events about what happens. An event is a JSON object in a line of
+its own. A program that produces gives its records the numbers 0, 1, 2 and so on.
 """
 
 import json
@@ -30,7 +30,7 @@ JAVA = (
 )
 """The command of the Java program, with options that let the JVM start quickly and stay small."""
 POLL_S = 0.05
-"""The time between two looks of `wait_until` at its condition."""
+"""The time between two checks of the condition in `wait_until`."""
 Event = dict[str, Any]
 """One line of a program's output. clients/README.md describes the fields."""
 Stored = tuple[int, int]
@@ -38,7 +38,7 @@ Stored = tuple[int, int]
 
 
 class ClientProgram:
-    """One running program. Two threads read its events and its error output."""
+    """One running program. One thread reads its events, and another thread its error output."""
 
     def __init__(self, command: Sequence[str], arguments: Sequence[str]) -> None:
         self.process = subprocess.Popen(
@@ -73,10 +73,10 @@ class ClientProgram:
         }
 
     def acknowledged(self) -> dict[int, Stored | None]:
-        """Return for the number of each acknowledged record where it is stored.
+        """Return where each acknowledged record is stored, by the number of the record.
 
-        It is None if the client does not know the place. This happens if librdkafka sends a batch
-        again that the broker has already stored: the broker refuses it as a duplicate, and
+        The place is None if the client does not know it. This happens if librdkafka sends a batch
+        that the broker has already stored. The broker refuses the batch as a duplicate, and
         librdkafka takes this refusal as an acknowledgement.
         """
         return {
@@ -148,7 +148,7 @@ class ClientPrograms:
 
 @contextmanager
 def client_programs(family: str, bootstrap: str) -> Iterator[ClientPrograms]:
-    """Yield an object that starts programs; at the end of the block they are killed."""
+    """Yield an object that starts programs. At the end of the block these programs are killed."""
     programs = ClientPrograms(family, bootstrap)
     try:
         yield programs

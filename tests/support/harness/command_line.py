@@ -1,8 +1,8 @@
 """Run `python -m coordlab` as a user does: as a process of its own, in an empty folder.
 
-A test can also find all processes that a command has left running. For this, each command gets an
-environment variable as a mark, which every process that it starts inherits. Even Ray's daemons have
-it, although they leave the session of the command.
+A test can also find all processes that a command has left running. For this purpose, each command
+gets an environment variable as a mark. Every process that the command starts inherits the mark.
+Even Ray's daemons have it, although they leave the session of the command.
 """
 
 import os
@@ -21,7 +21,8 @@ from cluster.realtime.machine_processes import start_ticks
 ROOT = Path(__file__).resolve().parents[3]
 MARK = "COORDLAB_TEST_MARK"
 COMMAND_TIMEOUT_S = 200.0
-# Search for the program `env` now, because a test may start a command without a PATH.
+# The program `env`, which sets up signals for a command (see `started`). It is searched for now,
+# because a test may start a command without a PATH.
 _ENV = shutil.which("env") or "env"
 
 
@@ -53,9 +54,9 @@ class CommandLine:
     ) -> Iterator["subprocess.Popen[str]"]:
         """Start a command in a session of its own.
 
-        Its output goes to the file `stdout`, or without one to a pipe, from which the test reads.
-        If the command still runs at the end of the block, it is killed, together with all other
-        processes that commands in this folder have started.
+        The command writes its output to the file `stdout`. By default it writes to a pipe, from
+        which the test reads. If the command still runs at the end of the block, it is killed,
+        together with all other processes that commands in this folder have started.
         """
         variables = {
             **os.environ,
@@ -69,8 +70,8 @@ class CommandLine:
             variables.pop(name, None)
             if value is not None:
                 variables[name] = value
-        # If the tests run under nohup, they ignore SIGHUP, and a process inherits ignored signals.
-        # So tell it by `env` not to ignore SIGHUP, as a command that a user starts does not.
+        # A command that a user starts does not ignore SIGHUP. But tests that run under nohup ignore
+        # SIGHUP, and a process inherits the ignored signals. So `env` restores the default action.
         process = subprocess.Popen(
             [_ENV, "--default-signal=HUP", sys.executable, "-m", "coordlab", *arguments],
             cwd=self.folder,
@@ -83,8 +84,8 @@ class CommandLine:
         try:
             yield process
         finally:
-            # If the command has ended by itself, some tests look for processes that it has left.
-            # So these are not killed here.
+            # If the command has ended by itself, some tests look for processes that the command has
+            # left. So these processes are not killed here.
             if process.poll() is None:
                 process.kill()
                 process.communicate()
@@ -102,7 +103,8 @@ class CommandLine:
         mark = f"{MARK}={self.folder}".encode()
         pids = []
         for entry in Path("/proc").iterdir():
-            # If there is no start time, the process has ended or is a zombie.
+            # The folders of processes are named by their pids. A process without a start time has
+            # ended or is a zombie.
             if not entry.name.isdigit() or start_ticks(int(entry.name)) is None:
                 continue
             try:

@@ -1,12 +1,13 @@
 """A controller for tests, with a clock and without a network and brokers.
 
-The logic of a controller is a state machine (ControllerCore): requests and fired timers go in;
-replies, timers and trace events come out. ControllerLab gives it a log and a clock, and keeps what
-comes out. The test sends the requests that brokers would send.
+The logic of a controller is a state machine (ControllerCore). Requests and fired timers go in;
+replies, timers and trace events come out. ControllerLab gives the state machine a log and a clock,
+and keeps everything that comes out. The test sends the requests that brokers would send.
 
-A broker registers first, and its requests name the broker epoch that it gets. At first it is
-fenced, and may not lead partitions. A heartbeat which shows that it has read its registration in
-the metadata log ends that. When its heartbeats stop, it is fenced again.
+A broker first registers, and gets a broker epoch, which it must name in its later requests. At
+first the broker is fenced: it may not lead partitions. It is unfenced by a heartbeat that shows
+that the broker has read its own registration in the metadata log. When the heartbeats of the broker
+stop, it is fenced again.
 """
 
 from cluster.controller.core import ControllerCore
@@ -51,11 +52,11 @@ from protocol.records.metadata import MetadataRecord, decode_metadata_record
 from protocol.trace import TraceEvent, TraceKind
 
 CONTROLLER = BrokerId(100)
-"""The node id of the controller. Those of the brokers are 0, 1, 2 and so on."""
+"""The node id of the controller. The brokers have the node ids 0, 1, 2 and so on."""
 NO_BALANCING = BrokerConfig(auto_leader_rebalance_enable=False)
 """With these settings the controller never moves a leadership back to the preferred replica.
 
-Most tests use them, so that leaders change only if the test changes something.
+Most tests use these settings. Then leaders change only if the test changes something.
 """
 
 
@@ -102,7 +103,7 @@ class ControllerLab:
 
     @property
     def image(self) -> MetadataImage:
-        """The state of the cluster, as the records of the metadata log give it."""
+        """The state of the cluster that results from the records of the metadata log."""
         return self.core.image
 
     # -- requests --
@@ -110,7 +111,7 @@ class ControllerLab:
     def send(self, request: AnyRequest, *, host: str = "broker-0") -> RequestId:
         """Send a request of the node `host`, and return the request's id.
 
-        The reply stands in `replies` under this id, at once or later.
+        The reply appears in `replies` under this id, at once or later.
         """
         request_id = RequestId(self._next_request_id)
         self._next_request_id += 1
@@ -157,8 +158,9 @@ class ControllerLab:
     ) -> BrokerHeartbeatResponse:
         """Send a heartbeat of a broker.
 
-        offset: how far the broker has read the metadata log, by default to its last record.
-        epoch: the broker epoch in the request, by default that of the registration.
+        offset: the last offset of the metadata log that the broker has read, by default the offset
+            of the last record.
+        epoch: the broker epoch in the request, by default the epoch of the last registration.
         want_fence, want_shut_down: the broker asks to be fenced, or to be allowed to stop.
         """
         if epoch is None:
@@ -182,7 +184,7 @@ class ControllerLab:
         return response
 
     def start_brokers(self, *broker_ids: int) -> None:
-        """Register brokers, and send a heartbeat of each, so that none of them is fenced."""
+        """Register brokers, and unfence each of them by a heartbeat."""
         for broker_id in broker_ids:
             self.register(broker_id)
         for broker_id in broker_ids:
@@ -191,7 +193,8 @@ class ControllerLab:
     def fetch(self, offset: int, *, max_wait_ms: int = 500) -> RequestId:
         """Let broker 0 fetch the metadata log from `offset` on, and return the request's id.
 
-        If there is no record yet, the controller answers when one comes, or after `max_wait_ms`.
+        If there is no record yet, the controller answers when a record comes, or after
+        `max_wait_ms`.
         """
         position = FetchPartition(partition=0, fetch_offset=offset)
         return self.send(
@@ -215,8 +218,8 @@ class ControllerLab:
         """Let the broker `by`, as the partition's leader, propose a new ISR.
 
         By default the request has the partition's present leader epoch and partition epoch. It also
-        has the broker epochs of the replicas in the ISR, as far as `broker_epochs` gives them. For
-        the others it has -1, as a leader sends it that does not know the epoch.
+        names a broker epoch for each replica in the new ISR. A replica that is not in
+        `broker_epochs` gets the epoch -1, which means that the leader does not know its epoch.
         """
         present = self.image.partition(name)
         if leader_epoch is None:
@@ -247,10 +250,11 @@ class ControllerLab:
     def elect_leaders(
         self, *partitions: TopicPartition, election_type: int = 0
     ) -> ElectLeadersResponse:
-        """Let an administrator ask for elections of some partitions, or without any of all.
+        """Let an administrator ask for elections of leaders.
 
-        With the `election_type` 0 the preferred leader is elected, which is the first replica. With
-        1 the election is unclean: it may elect a replica that is not in the ISR.
+        Without `partitions`, the request is about all partitions. With the `election_type` 0 the
+        controller elects the preferred leader, which is the first replica. With 1 the election is
+        unclean: the controller may elect a replica that is not in the ISR.
         """
         topics = tuple(ElectLeadersTopic(topic, (index,)) for topic, index in partitions)
         response = self.replies[
@@ -289,7 +293,7 @@ class ControllerLab:
     def advance_ms(self, duration_ms: int) -> None:
         """Let time pass, and fire the timers that become due, each at its own time.
 
-        That includes timers that are set by timers on the way.
+        A timer that fires may set another timer, which is fired too if it becomes due.
         """
         end_us = self.now_us + duration_ms * 1_000
         while self.timers:

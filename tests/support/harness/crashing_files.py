@@ -3,11 +3,11 @@
 The code under test makes its system calls through CrashingFiles, which carries them out on real
 files. There are two kinds of accidents:
 
-1. If the process is killed, the files stay as they are. If it was killed in a write, a first part
-   of this write is in the file.
-2. If the machine loses power, all data that was synced is on the disk. Of the other data any
-   mixture is there: old bytes, new bytes and zeros. For this, a model beside the real files keeps
-   all contents that each file has had since its last sync.
+1. The process is killed. Then the files stay as they are. A process that was killed during a write
+   has written only a first part of the data.
+2. The machine loses power. Then only synced data is sure to be on the disk. In the place of other
+   data there is any mixture of old bytes, new bytes and zeros. To draw such a mixture, a model
+   beside the real files keeps all contents that each file has had since its last sync.
 """
 
 import random
@@ -18,8 +18,8 @@ from cluster.storage.files import Files
 PAGES = (1, 16, 512, 4096)
 """Possible sizes of a disk's pages, in bytes.
 
-A disk writes whole pages, so a power loss keeps a page or loses it. With small pages the mixture of
-old and new data is finer.
+A disk writes whole pages. So after a power loss, each page is either the old one or a new one. With
+small pages, the mixture of old and new data is finer.
 """
 
 
@@ -34,7 +34,7 @@ class _File:
     """All contents that a file has had since its last sync, in `versions`."""
 
     def __init__(self) -> None:
-        # The first one is the content at the last sync, and the last one is the present content.
+        # The first version is the content at the last sync, the last one is the present content.
         self.versions = [b""]
 
     @property
@@ -44,8 +44,9 @@ class _File:
     def after_power_loss(self, rng: random.Random) -> bytes:
         """Return a random content that the disk can have after a power loss.
 
-        Its size is that of a version, or lies between those of the versions. Each page is that of a
-        random version. If this version is shorter, the rest of the page has zeros.
+        The size of this content is the size of some version, or any size between the smallest and
+        the largest version. Each page is taken from a random version. Where this version has
+        already ended, the page has zeros.
         """
         sizes = [len(version) for version in self.versions]
         size = rng.choice([*sizes, rng.randint(min(sizes), max(sizes))])
@@ -60,9 +61,9 @@ class _File:
 class CrashingFiles(Files):
     """System calls on the files of a directory, which must be empty at first.
 
-    A process makes the calls, and after its end the next process does. The name of a file and its
-    content become durable separately: `sync_directory` makes the names of all files durable, and
-    `fdatasync` the content of one file.
+    After an accident, the test goes on with the same CrashingFiles, as if a new process made the
+    calls. The name of a file and its content become durable separately: `sync_directory` makes the
+    names of all files durable, and `fdatasync` makes the content of one file durable.
     """
 
     def __init__(self, directory: Path, rng: random.Random) -> None:
@@ -72,22 +73,24 @@ class CrashingFiles(Files):
         self._open: dict[int, _File] = {}
         # The files in the directory, by name, as a process sees them now.
         self._named: dict[Path, _File] = {}
-        # The same at the last sync of the directory.
+        # The files by name at the last sync of the directory.
         self._synced_names: dict[Path, _File] = {}
-        # The same after each change of a name since that sync.
+        # The files by name after each change of a name since the last sync of the directory.
         self._later_names: list[dict[Path, _File]] = []
-        # How many calls succeed before the process is killed. None: it is not killed.
+        # How many calls succeed before the process is killed. None: the process is not killed.
         self._calls_left: int | None = None
+        # If True, the next write fails because the disk is full.
         self._write_fails = False
-        # If the last kill interrupted a write, the number of bytes that were written of it.
+        # The number of bytes that were written by a write that the last kill interrupted; 0 if the
+        # last kill interrupted no write.
         self.torn_bytes = 0
 
     # -- accidents --
 
     def kill_in(self, calls: int) -> None:
-        """Let `calls` more system calls succeed, and kill the process in the one after them.
+        """Let `calls` more system calls succeed, and kill the process in the following call.
 
-        So `kill_in(0)` kills it in the next call.
+        So `kill_in(0)` kills the process in its next call.
         """
         self._calls_left = calls
         self.torn_bytes = 0
@@ -101,14 +104,14 @@ class CrashingFiles(Files):
         self._calls_left = None
         self._write_fails = False
         for file in list(self._open):
-            # Not `self.close`, because it is not the process that closes the file.
+            # `self.close` would count as a call of the process. But the system closes this file.
             super().close(file)
         self._open.clear()
 
     def lose_power(self) -> None:
         """End the process, and replace the files by a random state that the disk can have."""
         self.kill()
-        # The names are as at the last sync of the directory, or as after any change since then.
+        # The disk has the names of the last sync of the directory, or of any change since then.
         names = self._rng.choice([self._synced_names, *self._later_names])
         self._named = {}
         for path in sorted(self._directory.glob("*")):
@@ -141,14 +144,14 @@ class CrashingFiles(Files):
         except Killed:
             written = self._rng.randint(0, len(content))
             self._write(file, content[:written], position)
-            # If all bytes were written before the kill, the write is not torn.
+            # The write is torn only if some of its bytes are missing.
             self.torn_bytes = written if written < len(content) else 0
             raise
         if fails:
             self._write(file, content[: self._rng.randrange(len(content))], position)
             raise OSError("no space left on device")
-        # The system may write fewer bytes than it was given, and the caller must then write the
-        # rest. Here this happens in one of ten writes.
+        # A system may write fewer bytes than it was given. Then the caller must write the rest.
+        # Here this happens in one of ten writes.
         written_part = content if self._rng.random() < 0.9 else content[: len(content) // 2 + 1]
         self._write(file, written_part, position)
         return len(written_part)
@@ -204,7 +207,7 @@ class CrashingFiles(Files):
         super().write(file, content, position)
         opened = self._open[file]
         old = opened.content
-        # If the write begins beyond the file's end, the file has zeros in between.
+        # If the write begins beyond the end of the file, zeros fill the gap.
         before = old[:position].ljust(position, b"\0")
         after = old[position + len(content) :]
         opened.versions.append(before + content + after)

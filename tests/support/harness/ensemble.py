@@ -1,12 +1,12 @@
-"""An ensemble (ZooKeeper's servers) and clients of it, in virtual time (a simulated clock).
+"""An ensemble (ZooKeeper's servers) and its clients, in virtual time (a simulated clock).
 
 A test writes a scenario, in which clients open sessions and send requests, and servers are cut off
-or crash: `run_ensemble(scenario, servers=3)`.
+or crash. It runs the scenario by `run_ensemble(scenario, servers=3)`.
 
 In a cluster's specification (ClusterSpec) only the members of a group are clients of ZooKeeper. But
 the tests need clients without a group. So the specification has producers named `client-0`,
-`client-1` and so on, and EnsembleRun builds an IdleNode instead of each producer. The test then
-uses the host of this node: its access to the network, the clock and timers.
+`client-1` and so on, and EnsembleRun builds an IdleNode instead of each producer. The client uses
+the host of this IdleNode. (A host gives a node access to the network, the clock and timers.)
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -27,6 +27,7 @@ SESSION_TIMEOUT_MS = 6_000
 SECOND = 1_000_000
 """One second in microseconds."""
 CLIENTS = 3
+"""The number of hosts for clients."""
 
 
 class IdleNode:
@@ -85,7 +86,10 @@ class EnsembleRun:
         )
 
     def run(self, scenario: Callable[["EnsembleRun"], Awaitable[None]]) -> None:
-        """Start the ensemble, carry out `scenario`, and stop; check that no node has failed."""
+        """Start the ensemble, carry out `scenario`, and stop the ensemble.
+
+        Raises: AssertionError if a node has failed because of a bug.
+        """
 
         async def main() -> None:
             await self.runtime.start()
@@ -97,7 +101,10 @@ class EnsembleRun:
         assert self.runtime.failures() == ()
 
     async def serving(self, count: int | None = None) -> None:
-        """Wait until `count` servers serve clients, by default all. Give up after a minute."""
+        """Wait until `count` servers serve clients, by default all servers.
+
+        Raises: AssertionError after a minute of virtual time.
+        """
         needed = len(self.servers) if count is None else count
         # 600 steps of a tenth of a second are a minute.
         for _ in range(600):
@@ -120,7 +127,7 @@ class EnsembleRun:
     def client(self, index: int = 0, servers: Sequence[NodeName] = ()) -> Client:
         """Return a client on the host `client-<index>`, with a new session.
 
-        It may connect to `servers`, by default to all.
+        The client may connect to `servers`, by default to all servers.
         """
         states: list[KeeperState] = []
         events: list[WatcherEvent] = []
@@ -139,7 +146,10 @@ class EnsembleRun:
         return ZkClient(host, servers or self.servers, SESSION_TIMEOUT_MS)
 
     async def cut(self, sources: Sequence[str], destinations: Sequence[str]) -> None:
-        """Cut the links between two sets of nodes in both directions. Other rules end."""
+        """Cut the links between two sets of nodes in both directions.
+
+        This replaces all link rules that were in force before.
+        """
         await self.rule(Cut(), sources, destinations, both_ways=True)
 
     async def rule(
@@ -152,7 +162,7 @@ class EnsembleRun:
     ) -> None:
         """Let `effect` act on the links from `sources` to `destinations`, or in both directions.
 
-        All other rules end.
+        This replaces all link rules that were in force before.
         """
         await self.runtime.set_link_rules(
             link_rules(effect, sources, destinations, both_ways=both_ways)
@@ -167,7 +177,7 @@ class EnsembleRun:
         return [row for row in self.rows if row.kind == kind]
 
     def _build(self, spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
-        """Build a server as usual. For a client build an IdleNode, and keep its host."""
+        """Build a server as usual. For a client, build an IdleNode and keep the client's host."""
         if isinstance(spec, ProducerSpec):
             self.hosts[host.name] = host
             return IdleNode()
@@ -193,7 +203,7 @@ def link_rules(
 ) -> list[LinkRule]:
     """Return the rules by which `effect` acts on links in one direction or in both.
 
-    It acts only on messages of `apis`, or if there are none, on all messages.
+    If there are `apis`, the effect acts only on messages of these APIs.
     """
     directions = [(sources, destinations)]
     if both_ways:

@@ -1,9 +1,9 @@
 """A small cluster of fake nodes, for tests of the runtimes: consumers send heartbeats to brokers.
 
-Two runs with the same seed must have equal traces (recorded events). So all random values come from
-the generator of a node's host, which depends only on the seed. (The host is a node's access to
-clock, network, disk and randomness.) Two kinds of consumers break this rule on purpose, so that a
-test can show that the comparison of traces notices it.
+Two runs with the same seed must have equal traces (recorded events). For this, a node must do
+nothing that the seed does not determine. Its random values come from the random generator of its
+host, which gives a node access to clock, network, disk and randomness. Two kinds of consumers
+break this rule on purpose. With them a test shows that a comparison of traces notices the breach.
 """
 
 import random
@@ -24,7 +24,7 @@ MS = 1_000
 
 
 def fake_spec(brokers: int = 3, consumers: int = 4) -> ClusterSpec:
-    """Return a cluster of one controller (which is silent), some brokers and some consumers."""
+    """Return a cluster of one controller, some brokers and some consumers."""
     return ClusterSpec(
         controllers=(ControllerSpec(node_id=100),),
         brokers=tuple(BrokerSpec(broker_id=index) for index in range(brokers)),
@@ -54,7 +54,7 @@ class FakeController:
 
 
 class FakeBroker:
-    """Answers heartbeats after a random delay. For each of them it appends a batch to its disk."""
+    """Answers heartbeats after a random delay. For each heartbeat it appends a batch to a log."""
 
     def __init__(self, host: Host, spec: BrokerSpec) -> None:
         self.host = host
@@ -66,7 +66,7 @@ class FakeBroker:
         self.host.serve(self.handle)
 
     def handle(self, request: IncomingRequest) -> None:
-        """Append a batch to the disk, and answer within 2 ms."""
+        """Append a batch to the log on the disk, and answer within 2 ms."""
         offset = len(self.log)
         self.log.append(
             RecordBatch(
@@ -86,7 +86,10 @@ class FakeBroker:
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
-        """Report how many batches are on the disk, as the generation of a group."""
+        """Report how many batches are on the disk.
+
+        A status has no field for that, so the generation of a group is used.
+        """
         status.groups.setdefault("g", []).append(
             GroupStatus(
                 coordinator=BrokerId(self.spec.broker_id),
@@ -101,7 +104,7 @@ class FakeBroker:
 class FakeConsumer:
     """Sends five heartbeats to each broker in turn, over and over.
 
-    If one fails, the consumer waits 20 ms and then goes on to the next broker.
+    After a heartbeat without an answer, the consumer waits 20 ms and goes on to the next broker.
     """
 
     request_timeout_us = 50 * MS
@@ -129,7 +132,8 @@ class FakeConsumer:
                     await self.host.sleep(10 * MS + self.host.rng.randrange(10 * MS))
                     request = HeartbeatRequest(
                         group_id=self.spec.group_id,
-                        # Each request must be another one, so send the number of answers so far.
+                        # No two requests of a consumer shall be equal. So send a number that grows
+                        # with each answer.
                         generation_id=self.acknowledged,
                         member_id=self.spec.name,
                     )
@@ -144,7 +148,10 @@ class FakeConsumer:
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
-        """Report how many heartbeats were answered, as the number of acknowledged commits."""
+        """Report how many heartbeats were answered.
+
+        A status has no field for that, so the number of acknowledged commits is used.
+        """
         status.members[self.host.name] = MemberStatus(
             group_id=self.spec.group_id,
             member_id=self.spec.name,
@@ -158,10 +165,13 @@ class FakeConsumer:
 
 
 class SetIteratingConsumer(FakeConsumer):
-    """Breaks the rule: its brokers are in the order of a set, which differs between processes."""
+    """Breaks the rule: it takes its brokers in the order of a set.
+
+    The order of a set of strings differs between processes, even with the same seed.
+    """
 
     async def run(self) -> None:
-        """Connect to every broker, in the order of a set of strings."""
+        """Connect to every broker, over and over."""
         while True:
             for name in {broker.name for broker in self.cluster.brokers}:
                 await self.host.sleep(10 * MS)
@@ -173,7 +183,7 @@ class GlobalRandomConsumer(FakeConsumer):
     """Breaks the rule: its waits come from Python's global generator instead of the host's."""
 
     async def run(self) -> None:
-        """Connect to one broker after random waits."""
+        """Connect to one broker over and over, after random waits."""
         while True:
             await self.host.sleep(random.randrange(20 * MS))
             name = self.cluster.brokers[0].name
@@ -184,9 +194,9 @@ def fake_builder(
     consumer: Callable[[Host, ClusterSpec, ConsumerSpec], Node] = FakeConsumer,
     broker: Callable[[Host, BrokerSpec], Node] = FakeBroker,
 ) -> Callable[[NodeSpec, ClusterSpec, Host], Node]:
-    """Return the function with which a runtime builds its nodes: here it builds fake ones.
+    """Return a function that builds fake nodes, for a runtime, which builds its nodes with it.
 
-    A test may give other classes for the consumers and the brokers.
+    A test may pass other classes of consumers and brokers.
     """
 
     def build(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:

@@ -1,9 +1,10 @@
 """Fake processes for tests of RayLives, which starts, stops, kills and pauses the nodes of a run.
 
-In a real run on Ray the nodes are in processes on several machines; together they are the fleet.
-RayLives calls a process through its handle. To kill it or to send it a signal, it calls an agent on
-the machine of the process. Here handles and agents are fakes that answer at once, without Ray and
-without signals. A test says which calls shall fail or hang.
+In a real run on Ray, the nodes are in processes on several machines. All these processes together
+are called the fleet. RayLives calls a process through the handle of the process. To kill a process
+or to send it a signal, RayLives calls an agent on the machine of the process. Here handles and
+agents are fakes that answer at once, without Ray and without signals. A test says which calls shall
+fail or hang.
 """
 
 import asyncio
@@ -44,9 +45,10 @@ def spec_with_a_late_consumer() -> ClusterSpec:
 
 
 class FakeProcessHandle(ProcessHandle):
-    """Answers each call at once, except those that `trouble` names.
+    """Answers each call at once, except the calls that `trouble` names.
 
-    `{"start_node": OSError()}` lets this call raise the error. `{"start_node": None}` lets it hang.
+    With `{"start_node": OSError()}` the call `start_node` raises this error. With
+    `{"start_node": None}` this call hangs.
     """
 
     def __init__(self, trouble: dict[str, BaseException | None]) -> None:
@@ -100,13 +102,13 @@ class FakeProcessHandle(ProcessHandle):
 
 
 class FakeAgent(AgentHandle):
-    """Kills processes. If a process has ended already, this fails, as on a real machine."""
+    """Kills processes. To kill a process that has already ended fails, as on a real machine."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
 
     async def kill(self, process: ProcessRef, timeout_s: float) -> None:
-        # While a real call waits for its answer, other tasks go on. So let them go on here, too.
+        # While a real call waits for its answer, other tasks run. `sleep(0)` lets them run here.
         await asyncio.sleep(0)
         is_up = any(
             started.listening.process == process and started.is_up
@@ -124,7 +126,7 @@ class FakeAgent(AgentHandle):
 
 
 class FakeFleet(Fleet):
-    """The fake processes of a run, which share `trouble`. A test may change it at any time."""
+    """The fake processes of a run. They share `trouble`, which a test may change at any time."""
 
     def __init__(self, run_dir: Path, on_failure: Callable[[str], None]) -> None:
         super().__init__(
@@ -171,7 +173,8 @@ class FakeFleet(Fleet):
 class LivesLab:
     """RayLives on a fake fleet, by default for a cluster of one broker and one consumer.
 
-    `rows` has the events that it has traced, and `failures` the failures that it has reported.
+    `rows` has the events that RayLives has traced, and `failures` has the failures that it has
+    reported.
     """
 
     def __init__(self, run_dir: Path, cluster: ClusterSpec | None = None) -> None:
@@ -193,7 +196,7 @@ class LivesLab:
         return self.lives.states()[NODE]
 
     def processes_of(self, name: str) -> list[FleetProcess]:
-        """Return the processes that are up and that were started for the planned one `name`."""
+        """Return the processes that were started by the plan `name` and that are still up."""
         return [
             started
             for started in self.fleet.processes

@@ -1,11 +1,12 @@
 """A fake runtime without nodes, for tests of the driver (the code that conducts a run).
 
 The driver uses a Runtime to start the cluster, to inject faults and to read the cluster's status.
-FakeRuntime only notes what it is told to do, as short texts in `acts`: "crash broker-0". The status
-that it returns is that of a healthy cluster, until a test changes one of its fields.
+FakeRuntime only notes what the driver tells it to do. The notes are short texts in `acts`, such as
+"crash broker-0". The status that FakeRuntime returns describes a healthy cluster, until a test
+changes a field of the FakeRuntime.
 
-Its clock moves only when the driver sleeps. To change something at a certain time, a test sets a
-script, which is a function: `runtime.at[5_000_000] = script`.
+The clock of a FakeRuntime moves only when the driver sleeps. To change something at a certain time,
+a test sets a script, which is a function: `runtime.at[5_000_000] = script`.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -56,7 +57,7 @@ Script = Callable[["FakeRuntime"], None]
 
 
 class FakeRuntime(Runtime):
-    """The cluster of an experiment. It is healthy until a test changes its fields."""
+    """The cluster of an experiment. It is healthy until a test changes a field of this object."""
 
     name = "fake"
 
@@ -75,13 +76,13 @@ class FakeRuntime(Runtime):
         self.rules: tuple[LinkRule, ...] = ()
         # How many connections `reset_links` reports as ended.
         self.open_connections = 3
-        # How long a controlled shutdown takes; None: it never ends.
+        # How long a controlled shutdown takes; None: a shutdown never ends.
         self.stopping_takes_us: int | None = 1_000_000
         # The state of each paused node before its pause: up or stopping.
         self._state_before_pause: dict[NodeName, NodeState] = {}
-        # What `ask_as_admin` answers or raises, unless it is asked for committed offsets.
+        # What `ask_as_admin` returns or raises, unless the question is about committed offsets.
         self.admin_answer: dict[str, str] | Exception = {}
-        # The active controller; None: no controller answers, so no leader is known.
+        # The active controller; None: no controller answers, so the status has no leaders.
         self.controller: NodeName | None = controller_name(FIRST_CONTROLLER_ID)
         # The member id of every group's leader; None: the first member is the leader.
         self.group_leader: str | None = None
@@ -90,19 +91,19 @@ class FakeRuntime(Runtime):
         self.nobody_joined = False
         # If True, the numbers of acknowledged commits no longer grow.
         self.commits_stand_still = False
-        # How many commits of each member are acknowledged at time 0.
+        # How many commits of each member were acknowledged until time 0.
         self.first_commit = 1
-        # The requests for whose answers every member waits.
+        # The requests of every member that have no answer yet.
         self.waiting: tuple[WaitingRequest, ...] = ()
         # Committed offsets by partition; None: offset 7 is committed in every partition.
         self.committed: dict[TopicPartition, Offset] | None = None
         # Failures of coordlab itself, which the driver must report.
         self.tool_failures: list[str] = []
-        # When a machine was unreachable.
+        # The times at which machines were unreachable.
         self.machines_away: list[MachineEvent] = []
         # The nodes whose traces were lost.
         self.lost_traces: tuple[NodeName, ...] = ()
-        # If set, a crash or a power loss raises this.
+        # What `crash` raises, and what `power_loss` raises; None: the call succeeds.
         self.crash_fails_with: Exception | None = None
         self.power_fails_with: Exception | None = None
         self.stopped = False
@@ -124,7 +125,7 @@ class FakeRuntime(Runtime):
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run `main`, which may await only methods of this runtime."""
-        # None of these methods really waits. So one step runs the coroutine to its end.
+        # No method of this runtime really waits. So one step runs the coroutine to its end.
         try:
             main.send(None)
         except StopIteration as end:
@@ -135,8 +136,8 @@ class FakeRuntime(Runtime):
     async def sleep(self, delay_us: int) -> None:
         """Move the clock, and call the scripts whose times come meanwhile."""
         end_us = self.time_us + delay_us
-        # `sorted` makes a list, so a script may add other scripts. They count from the next sleep
-        # on.
+        # `sorted` makes a list. So a script may add scripts to `at` during the loop; the added
+        # scripts are called in the next sleep at the earliest.
         for time_us in sorted(self.at):
             if time_us <= end_us:
                 self.time_us = max(self.time_us, time_us)
@@ -183,8 +184,8 @@ class FakeRuntime(Runtime):
         if not self.nobody_joined:
             for group_id in coordinated_groups(experiment):
                 self._report_group(group_id, status)
-        # Without a controller no leader is known. But `_report_group` needs the leaders, so the
-        # partitions are removed only now.
+        # Without a controller, the status has no partitions. They are removed only now, because
+        # `_report_group` needs their leaders.
         if self.controller is None:
             status.partitions = {}
         return status
@@ -192,7 +193,7 @@ class FakeRuntime(Runtime):
     def _report_group(self, group_id: str, status: ClusterStatus) -> None:
         """Add a group to the status.
 
-        All members that were ever started have joined it, and each owns one partition.
+        All members that were ever started have joined the group, and each owns one partition.
         """
         group = self.experiment.groups[group_id]
         names = [consumer_name(group_id, index) for index in range(group.members_total)]
@@ -234,9 +235,9 @@ class FakeRuntime(Runtime):
             )
 
     def _change(self, node: NodeName, act: LifeAct, to: NodeState, words: str) -> HitNode:
-        """Change a node's state to `to`, and note that in `acts`: "crash broker-0".
+        """Change a node's state to `to`, and note the change in `acts`, such as "crash broker-0".
 
-        Raises: the error of `LifeAct.check` if a node in its present state does not allow the act.
+        Raises: the error of `LifeAct.check`, if the present state of the node forbids the act.
         """
         act.check(node, self.nodes[node])
         self.acts.append(f"{words} {node}")
@@ -283,7 +284,7 @@ class FakeRuntime(Runtime):
         return self._change(node, LifeAct.PAUSE, NodeState.PAUSED, "pause")
 
     async def resume(self, node: NodeName) -> None:
-        """Resume a paused node. If it was stopping before the pause, it is stopping again."""
+        """Resume a paused node. A node that was stopping before the pause is stopping again."""
         state = self._state_before_pause.pop(node, NodeState.UP)
         self._change(node, LifeAct.RESUME, state, "resume")
 
@@ -310,10 +311,13 @@ class FakeRuntime(Runtime):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Note the question, and return `admin_answer`, or for committed offsets `committed`."""
+        """Note the question, and return `admin_answer`.
+
+        If the question is about committed offsets, return the offsets of `committed` instead.
+        """
         function: Any = question
         values: list[Any] = [*args, *kwargs.values()]
-        # Some callers pass a `partial`, which has the arguments already.
+        # Some callers pass a `partial`, which already contains arguments of the function.
         if isinstance(function, partial):
             values += function.keywords.values()
             function = function.func
@@ -332,8 +336,8 @@ class FakeRuntime(Runtime):
     ) -> dict[TopicPartition, Offset]:
         """Return the committed offsets of a group."""
         self.acts.append(f"read offsets of {group_id}")
-        # As the real request does, write a row with the offset -1 for each partition in which
-        # nothing is committed.
+        # The real request writes a row into the trace for each partition in which nothing is
+        # committed, with the offset -1. Do the same.
         if self.committed is not None:
             for partition in partitions:
                 if partition not in self.committed:
@@ -354,7 +358,10 @@ class FakeRuntime(Runtime):
         }
 
     def trace(self, event: TraceEvent) -> None:
-        """Write a row of the driver: pass it to the observer. A stage of the run is also noted."""
+        """Write a row of the driver, and pass it to the observer.
+
+        If the row begins a stage of the run, the stage is also noted in `acts`.
+        """
         row = stamp(
             event,
             run="test",

@@ -1,13 +1,13 @@
 """Fake workers for tests of the search.
 
-The search plays many random runs on several workers, which normally are processes. It gives a
-worker some items, and waits for answers. An item says which run to play. It is the run's seed, or a
-lineage: a tuple of seeds, of which the first draws a schedule of faults, and each later one changes
-it.
+The search plays many random runs on several workers, which normally are processes. It gives items
+to a worker, and waits for answers. An item says which run to play. There are two forms of items: an
+item is the seed of a run, or it is a lineage, which is a tuple of seeds. The first seed of a
+lineage draws a schedule of faults, and each later seed changes this schedule.
 
-The workers here play no real runs: a function makes up the result of each run from its seed. And
-they do nothing until `wait` is called, so that a test knows what happens in which order. A worker
-dies if a test wants it.
+The workers here play no real runs: a function makes up the result of each run from its seed. The
+workers do nothing until `wait` is called. So a test knows what happens in which order. A test can
+also let a worker die.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,10 @@ Play = Callable[[int], PlayedRun]
 
 
 def passed(seed: int) -> PlayedRun:
-    """Return a run that passed. As in a real run, its digest depends on the seed."""
+    """Return a run that passed.
+
+    Its digest depends on the seed. (In a real run, the digest is a hash over all recorded events.)
+    """
     return PlayedRun(seed=seed, result=PlayResult.PASS, digest=f"{seed:04x}", virtual_us=40_000_000)
 
 
@@ -56,17 +59,18 @@ class ScriptedClock:
 
 
 class ScriptedWorkers:
-    """`size` workers, of which one answers at each call of `wait`: the one that has waited longest.
+    """`size` workers. At each call of `wait` one worker answers, the one that got its items first.
 
     play: makes up the result of a seed.
     play_again: makes up the result of a seed that was played before; by default `play`.
-    play_item: if given, it makes up all results, also those of lineages.
-    deadly: how many workers each of these seeds kills: with {7: 2} the seed 7 kills the first two
+    play_item: if given, this function makes up the result of every item, instead of `play` and
+        `play_again`.
+    deadly: how many workers each of these seeds kills. With {7: 2}, the seed 7 kills the first two
         workers that play it.
     on_wait: is called at the beginning of each `wait`.
     late: the last worker has started only after this number of calls of `wait`.
 
-    A test finds in `given` which items each worker got, in the order of time.
+    A test finds in `given` which items each worker got, oldest first.
     """
 
     def __init__(
@@ -88,10 +92,10 @@ class ScriptedWorkers:
         self._play_again = play_again or play
         self._deadly = dict(deadly or {})
         self._on_wait = on_wait
-        # How many workers were ever started, so that each gets a name of its own.
+        # How many workers were ever started. A new worker gets this number as a part of its name.
         self._started_count = size
         self._names = [WorkerName(f"worker:{number}") for number in range(size)]
-        # The items of each worker that has some, in the order in which they were given.
+        # The items of each busy worker, in the order in which the workers got their items.
         self._busy: dict[WorkerName, Items] = {}
         self._played: set[int] = set()
 
@@ -108,7 +112,7 @@ class ScriptedWorkers:
         return tuple(name for name in started if name not in self._busy)
 
     def coming(self) -> int:
-        """Return how many workers are still starting: the last one, or none."""
+        """Return how many workers are still starting: 1 if the last worker is late, else 0."""
         return 1 if self.late > 0 else 0
 
     def give(self, worker: WorkerName, items: Items) -> None:
@@ -119,7 +123,7 @@ class ScriptedWorkers:
         self._busy[worker] = items
 
     def wait(self, timeout_s: float) -> list[Finished | Died]:
-        """Let one worker play its items, or die: the one that got them first."""
+        """Let the worker that got its items first play them, or die."""
         self._on_wait()
         self.late -= 1
         if not self._busy:

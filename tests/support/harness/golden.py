@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Golden:
-    """Compares texts with the files in `folder`, or if `rewrite` is True, writes them first."""
+    """Compares texts with the files in `folder`. With `rewrite`, it first writes the files."""
 
     folder: Path
     rewrite: bool

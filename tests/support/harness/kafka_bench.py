@@ -1,9 +1,9 @@
 """Our coordinator in the setting of Kafka's own GroupCoordinatorTest.
 
 docs/kafka/BEHAVIOUR.md (10.1) describes the tests of this class as scenarios, with ids such as
-GC-010. For our tests of these scenarios this harness has the settings and timeouts of Kafka's
-class, and groups from which many of the tests start. Times must pass as in Kafka's tests, too: use
-`tick`, which works as Kafka's mock timer does.
+GC-010. This harness is for our tests of these scenarios. It has the settings and timeouts of
+Kafka's class, and methods that make the groups from which many of the tests start. Time must pass
+as in Kafka's tests, too: use `tick`, which works as Kafka's mock timer does.
 
 Source: BEHAVIOUR 10.0.
 """
@@ -47,9 +47,9 @@ id, with which it must join again.
 class Statics:
     """The member ids of a Stable group of two static members."""
 
-    # Its instance id is "L".
+    # The id of the group's leader, whose instance id is "L".
     leader: str
-    # Its instance id is "F".
+    # The id of the other member, whose instance id is "F".
     follower: str
 
 
@@ -57,9 +57,9 @@ class Statics:
 class Awaited:
     """A join phase that waits only for a third client, which has an id but has not joined yet."""
 
-    # The id that the third client got (in Kafka's words, a pending member).
+    # The id of the third client, which Kafka calls a pending member.
     pending: str
-    # The ids of the two members, and their JoinGroups, which have no answer yet.
+    # The ids of the two members, and the ids of their JoinGroups, which have no answer yet.
     members: tuple[str, str]
     joins: tuple[RequestId, RequestId]
 
@@ -90,10 +90,10 @@ class KafkaBench(CoordinatorHarness):
         version: int | None = None,
         client_id: str = "client",
     ) -> RequestId:
-        """Send a JoinGroup with Kafka's defaults.
+        """Send a JoinGroup with the defaults of Kafka's tests.
 
-        A static member offers the protocols PS, and a dynamic one offers P. A new dynamic client
-        sends the version NO_ID_REQUIRED, so that this request makes it a member.
+        A static member offers the protocols PS, and a dynamic member offers P. A new dynamic client
+        sends the version NO_ID_REQUIRED, because this version makes it a member at once.
         """
         is_new = not member_id and instance is None
         if offers is None:
@@ -179,8 +179,8 @@ class KafkaBench(CoordinatorHarness):
             for instance in ("L", "F")
         ]
         self.tick(DELAY_MS + 1)
-        # Because F joined during the initial delay (DELAY_MS), the coordinator waits once more. It
-        # waits no longer than REBALANCE_MS.
+        # F joined during the initial delay (DELAY_MS). So the coordinator waits once more, but no
+        # longer than REBALANCE_MS.
         self.tick(REBALANCE_MS + 1)
         leading, following = (self.join_response(join) for join in joins)
         assert (leading.error_code, leading.generation_id) == (ErrorCode.NONE, 1)
@@ -208,10 +208,11 @@ class KafkaBench(CoordinatorHarness):
         self.sync_as(ids[1], 1)
         assert self.state() is GroupState.STABLE
         # The first member joins again, which begins a join phase. The third client gets its id
-        # before the second member has joined again. So the join phase must wait for it, too.
+        # before the second member has joined again. So the join phase must wait for the third
+        # client, too.
         first = self.add(ids[0])
         assert self.state() is GroupState.PREPARING_REBALANCE
-        # Its session timeout is shorter than those of the members, so that it can expire alone.
+        # The third client has a shorter session timeout than the members, so it can expire alone.
         pending = self.give_id(session_timeout_ms=100)
         second = self.add(ids[1])
         assert self.state() is GroupState.PREPARING_REBALANCE
@@ -220,7 +221,7 @@ class KafkaBench(CoordinatorHarness):
 
     def force(self, *states: GroupState) -> None:
         """Put the group into these states, one after the other, without their usual effects."""
-        # Such a state may violate the invariants, which are otherwise checked after every input.
+        # A forced state may violate the invariants. They are otherwise checked after every input.
         self.checks_invariants = False
         for state in states:
             self.group().transition_to(

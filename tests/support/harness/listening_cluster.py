@@ -1,7 +1,8 @@
 """A cluster whose brokers listen for Kafka clients, and a client that sends raw bytes.
 
-All nodes run in the process of the test and in real time (the local runtime). Each broker has a
-listener: a port at which it accepts connections in Kafka's wire protocol.
+The cluster runs on the local runtime: all nodes are in the process of the test, and run in real
+time. Each broker has a listener, which is a port at which it accepts connections in Kafka's wire
+protocol.
 """
 
 import asyncio
@@ -26,11 +27,11 @@ QUICK = {
 }
 """Settings with short times: a failover takes about a second."""
 PATIENCE_S = 30.0
-"""The longest wait for an answer. Only a test that fails waits until its end."""
+"""The longest wait for an answer. Only a failing test waits so long."""
 
 
 class KafkaConnection:
-    """A client's connection, on which a test writes any bytes it likes, and reads answers."""
+    """A client's connection. A test can write any bytes on it, and read answers."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -69,7 +70,10 @@ class KafkaConnection:
         return (await self.answer())[1]
 
     async def ended(self) -> bool:
-        """Wait until the broker has closed the connection; return False if bytes came before."""
+        """Wait until the broker has closed the connection.
+
+        Return True if the broker closed it without sending any more bytes.
+        """
         try:
             last_bytes = await asyncio.wait_for(self.reader.read(), PATIENCE_S)
         except ConnectionResetError:
@@ -96,8 +100,9 @@ class KafkaConnection:
 class ListeningCluster:
     """One run of a cluster.
 
-    `settings` are those of the brokers, with `_` instead of `.`: `num_partitions=5`. When the run
-    has ended, `rows` has the rows of its trace.
+    `settings` are settings of the brokers. Their names have `_` instead of `.`, as in
+    `num_partitions=5`. When the run has ended, `rows` has the rows of its trace (its recorded
+    events).
     """
 
     def __init__(self, run_dir: Path, *, brokers: int = 1, **settings: Any) -> None:  # noqa: ANN401 (values of settings)
@@ -122,11 +127,14 @@ class ListeningCluster:
         )
 
     def play(self, story: Callable[["ListeningCluster"], Awaitable[None]]) -> None:
-        """Start the cluster, carry out `story`, the part of a test that uses it, and stop it."""
+        """Start the cluster, carry out `story`, and stop the cluster.
+
+        `story` is the part of a test that uses the cluster.
+        """
 
         async def run() -> None:
             await self.runtime.start()
-            # Wait until broker 0 listens. The others are started at the same time.
+            # Wait until broker 0 listens. All brokers are started at the same time.
             (await self.connect()).close()
             await asyncio.wait_for(story(self), 2 * PATIENCE_S)
 
@@ -142,7 +150,7 @@ class ListeningCluster:
         return ",".join(self.runtime.bootstrap_servers())
 
     async def connect(self, broker: int = 0) -> KafkaConnection:
-        """Connect to a broker. If it does not listen yet, try again, for 20 s at most."""
+        """Connect to a broker. If the broker does not listen yet, try again for at most 20 s."""
         host, port = self.runtime.bootstrap_servers()[broker].split(":")
         # 1,000 attempts that are 20 ms apart make 20 s.
         for _ in range(1_000):
@@ -154,7 +162,8 @@ class ListeningCluster:
 
     def refusals(self) -> list[str]:
         """Return why brokers closed connections of clients, from the rows of the trace."""
-        # The detail of such a row is JSON. It contains "reason":"<text>".
+        # The detail of such a row is JSON that contains "reason":"<text>". The reason ends at the
+        # next quotation mark.
         return [
             str((row.detail or "").partition('"reason":"')[2].partition('"')[0])
             for row in self.rows

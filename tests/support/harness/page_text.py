@@ -1,9 +1,9 @@
 """Read the words and the facts of a report's page, which is in HTML.
 
-Tests compare both with recorded ones. The words of a page are its visible text, line by line. Its
-facts are figures with their units ("8.56 s"), names of Kafka and of the run ("broker-2"), and the
-cells of its tables. If somebody rewords a sentence of the report, the words of the page change, but
-the facts must not.
+Tests compare the words and the facts with recorded ones. The words of a page are its visible text,
+line by line. Its facts are figures with their units ("8.56 s"), names of Kafka and of the run
+("broker-2"), and the cells of its tables. If somebody rewords a sentence of the report, the words
+of the page change, but the facts must not change.
 """
 
 import hashlib
@@ -45,13 +45,13 @@ _BLOCKS = frozenset(
 )
 # Each line of the pattern matches one kind of fact.
 _FACT = re.compile(
-    # A name that ends with "-" and a number, after which no letter follows.
+    # A name that ends with "-" and a number.
     r"[A-Za-z_][\w.]*(?:-[\w.]+)*-\d+\b"  # broker-2, consumer-orders-readers-0
     r"|\b[a-z]+(?:\.[a-z]+){2,}\b"  # session.timeout.ms
     r"|\b[A-Z]+(?:_[A-Z]+)+\b"  # UNKNOWN_MEMBER_ID
     r"|\b(?:[A-Z][a-z]+){2,}\b"  # FindCoordinator
-    # A number, with its unit if it has one: 8.56 s or 1,024. It must not be a part of a longer
-    # name, as the 2 in broker-2 or in 2.txt.
+    # A number, with its unit if it has one: 8.56 s or 1,024. The 2 in broker-2 or in 2.txt is no
+    # such number, because it is a part of a longer name.
     r"|(?<![\w.-])\d+(?:,\d{3})*(?:\.\d+)?(?: (?:s|ms|us|%))?(?![\w.-]*\w)"
 )
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -62,16 +62,23 @@ _START_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d[:-]\d\d[:-][\d.:-]+(?:Z|\+00:
 _PATH = re.compile(r"(?<!\S)/\S*/(?=[\w.-]+)")
 """The folders of an absolute path, which differ between machines."""
 _VERSION_HEADINGS = ["what", "value"]
-"""The headings of the table of versions.
+"""The headings of the table that lists the versions of coordlab and of other programs.
 
-The versions in its second column change with each commit, so only the first column is read.
+The second column has the versions. Some of them change with each commit, so only the first column
+is read.
 """
 MAX_ROWS = 6
 """Only this number of rows of each table become words and facts."""
 _CHART = "[chart "
-"""In the parts of a section, a text that begins so stands for a chart: `[chart lane-groups]`."""
+"""The beginning of a text that stands for a chart in the parts of a section.
+
+The whole text is `[chart lane-groups]`, for example.
+"""
 _CHART_DATA = "-data"
-"""The data of the chart `lane-groups` is in a script element with the id `lane-groups-data`."""
+"""The ending of the ids of script elements that have the data of a chart.
+
+The data of the chart `lane-groups` is in the script element `lane-groups-data`.
+"""
 _NO_FACT = "JavaScript"
 """This word is in a note of every page. It looks like a name of Kafka, but is no fact."""
 
@@ -80,8 +87,8 @@ _NO_FACT = "JavaScript"
 class Section:
     """One section of a page, with its parts from top to bottom.
 
-    A paragraph is a string. A table is a list of rows, of which the first one has the headings. A
-    chart is a string such as `[chart lane-groups]`.
+    A part is a paragraph, a table or a chart. A paragraph is a string. A table is a list of rows,
+    and its first row has the headings. A chart is a string such as `[chart lane-groups]`.
     """
 
     name: str
@@ -97,7 +104,7 @@ class _Reader(HTMLParser):
         self.data: dict[str, str] = {}
         # The visible text since the last paragraph or cell.
         self._text = ""
-        # The cells so far of the row that is being read; None outside of a row.
+        # The cells of the row that is being read, as far as they were read; None outside of a row.
         self._cells: list[str] | None = None
         # True within an element `script` or `style`, whose text is not visible.
         self._is_in_script = False
@@ -130,7 +137,7 @@ class _Reader(HTMLParser):
             table = self.sections[-1].parts[-1]
             assert isinstance(table, list)
             assert self._cells is not None
-            # When the row of headings itself ends, the table is still empty.
+            # `table` is still empty when its first row ends, which has the headings.
             is_version_row = bool(table) and table[0] == _VERSION_HEADINGS
             table.append(self._cells[:1] if is_version_row else self._cells)
             self._cells = None
@@ -154,12 +161,12 @@ class _Reader(HTMLParser):
         return text
 
     def _flush(self) -> None:
-        """Add the text that was read to the section, unless it belongs to a cell of a table."""
+        """Add the text that was read to the section. Inside a row of a table, drop the text."""
         text = self._take_text()
         if text and self._cells is None:
             parts = self.sections[-1].parts
-            # If the last part is a table without rows, the table has only begun. So the text is its
-            # caption, and goes above the table.
+            # If the last part is a table without rows, this table has only begun. Then the text is
+            # the caption of the table, and goes above it.
             is_caption = bool(parts) and parts[-1] == []
             if is_caption:
                 parts.insert(len(parts) - 1, text)
@@ -168,7 +175,10 @@ class _Reader(HTMLParser):
 
 
 def read_page(html: str) -> tuple[list[Section], dict[str, str]]:
-    """Return the sections of a page, and the data of its charts as JSON, by the id of the chart."""
+    """Return the sections of a page, and the data of its charts.
+
+    The data of a chart is JSON. It is found by the id of the chart.
+    """
     reader = _Reader()
     reader.feed(html)
     reader.close()
@@ -180,8 +190,8 @@ def read_page(html: str) -> tuple[list[Section], dict[str, str]]:
 def _leave_defaults_out(section: Section) -> None:
     """Remove the table of the settings that have their defaults.
 
-    It stands below a line such as "40 more settings: the defaults". Every new setting would change
-    it, and with it the recorded pages.
+    This table stands below a line such as "40 more settings: the defaults". If it stayed, every new
+    setting of the program would change the recorded pages.
     """
     for index, part in enumerate(section.parts):
         if isinstance(part, str) and part.endswith("more settings: the defaults"):
@@ -193,7 +203,7 @@ def _leave_defaults_out(section: Section) -> None:
 def words_of(html: str) -> str:
     """Return the visible text of a page.
 
-    It has a line for each paragraph, and one for each of the first rows of a table.
+    The text has a line for each paragraph, and a line for each of the first rows of a table.
     """
     lines: list[str] = []
     for section in read_page(html)[0]:
@@ -213,9 +223,10 @@ def words_of(html: str) -> str:
 
 
 def facts_of_page(html: str) -> str:
-    """Return the facts of each section of a page: first those of its paragraphs, sorted.
+    """Return the facts of each section of a page.
 
-    Those of its tables and charts follow.
+    First come the facts of the section's paragraphs, sorted. The facts of its tables and charts
+    follow.
     """
     sections, data = read_page(html)
     lines: list[str] = []
@@ -233,7 +244,7 @@ def facts_of_page(html: str) -> str:
 
 
 def _paragraph_facts(part: str | list[list[str]]) -> list[str]:
-    """Return the facts of a paragraph. A table or a chart has none here."""
+    """Return the facts of a paragraph. For a table or a chart, return nothing."""
     if isinstance(part, list) or part.startswith(_CHART):
         return []
     return _FACT.findall(part)
@@ -242,8 +253,8 @@ def _paragraph_facts(part: str | list[list[str]]) -> list[str]:
 def _table_facts(rows: list[list[str]]) -> Iterator[str]:
     """Yield a line with the headings of a table, and a line for each of its first rows.
 
-    If the table has more rows, a last line has their number and a digest of all. The columns are
-    sorted by their headings, because their order in the page is no fact.
+    If the table has more rows, a last line has the number of all rows and a digest of them. The
+    columns are sorted by their headings, because the order of the columns is no fact.
     """
     ordered = [_by_heading(rows[0], row) for row in rows]
     headings, body = ordered[0], ordered[1:]
@@ -258,6 +269,7 @@ def _by_heading(headings: list[str], row: list[str]) -> list[str]:
 
     If a cell of the row spans several columns, the row is returned unchanged.
     """
+    # A cell that spans several columns counts once, so the row has fewer cells than headings.
     if len(row) != len(headings):
         return row
     others = sorted(zip(headings[1:], row[1:], strict=True), key=lambda pair: pair[0])

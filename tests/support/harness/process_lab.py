@@ -1,8 +1,8 @@
 """Several NodeProcesses in one process, for tests of how they reach each other over TCP.
 
 A NodeProcess hosts nodes. In a real run on Ray, each NodeProcess is alone in a process of the
-operating system, and uses TCP to reach the nodes of the others. Here they all share one process and
-one asyncio loop, but still talk over TCP. Their nodes only answer heartbeats.
+operating system, and reaches the nodes of other NodeProcesses over TCP. Here all NodeProcesses
+share one process and one asyncio loop, but still talk over TCP. Their nodes only answer heartbeats.
 """
 
 import asyncio
@@ -36,7 +36,8 @@ class EchoNode:
     def __init__(self, host: Host) -> None:
         self.host = host
         self.served: list[int] = []
-        # The node must call this when it has stopped; None until it is asked to shut down.
+        # The function that must be called when the node has stopped. It is None until the node is
+        # asked to shut down.
         self.on_done: Callable[[], None] | None = None
 
     def start(self) -> None:
@@ -48,14 +49,14 @@ class EchoNode:
         self.on_done = on_done
 
     def report(self, status: ClusterStatus) -> None:
-        """Report how many requests the node has served, so that a test can read it.
+        """Report how many requests the node has served.
 
-        A status has no field for that, so `records_produced` is used.
+        A status has no field for this number, so the field `records_produced` is used.
         """
         status.records_produced += len(self.served)
 
     def handle(self, request: IncomingRequest) -> None:
-        """Answer a heartbeat, and keep its number, which `beat` sends as the generation."""
+        """Answer a heartbeat, and keep its number, which the function `beat` has sent in it."""
         body = request.envelope.body
         assert isinstance(body, HeartbeatRequest)
         self.served.append(body.generation_id)
@@ -67,16 +68,17 @@ class Lab:
     """The NodeProcesses of one run."""
 
     run_dir: Path
-    # By the id of the process.
+    # Id of a process -> the process, and its address.
     processes: dict[str, NodeProcess] = field(default_factory=dict)
     addresses: dict[str, ProcessAddress] = field(default_factory=dict)
-    # For each node the address of its process. Every process must know all of them.
+    # Node -> the address of its process. Every process must know this whole directory.
     directory: dict[NodeName, ProcessAddress] = field(default_factory=dict)
 
     async def start_process(self, process_id: str, *, token: str = "secret") -> NodeProcess:
         """Start a NodeProcess without nodes.
 
-        It shows `token` when it connects to another one, which refuses it if its own token differs.
+        When a NodeProcess connects to another, it shows its token. The other NodeProcess refuses
+        the connection if its own token is different.
         """
         settings = RunSettings(
             run_id="run",
@@ -92,7 +94,7 @@ class Lab:
         return process
 
     def node(self, process_id: str, name: NodeName, incarnation: int = 0) -> EchoNode:
-        """Start an EchoNode in a process, and tell every process where it is."""
+        """Start an EchoNode in a process, and tell every process where this node is."""
         node = self.processes[process_id].start_node(
             name, Incarnation(incarnation), EchoNode, storage=MemoryStorage(), role="echo"
         )
@@ -115,12 +117,12 @@ class Lab:
         return read_frames(frames_path(self.run_dir / "trace", name, incarnation)).rows
 
     def kinds(self, name: NodeName, incarnation: int = 0) -> list[str]:
-        """Return the kinds of these rows."""
+        """Return the kinds of the rows that a node wrote in one incarnation."""
         return [row.kind for row in self.rows(name, incarnation)]
 
 
 def in_lab(tmp_path: Path, body: Callable[[Lab], Awaitable[None]]) -> None:
-    """Run `body` with a new Lab. At the end all its processes are stopped, even after an error."""
+    """Run `body` with a new Lab, and stop all processes of the lab, even after an error."""
 
     async def main() -> None:
         lab = Lab(tmp_path)
@@ -135,7 +137,7 @@ def in_lab(tmp_path: Path, body: Callable[[Lab], Awaitable[None]]) -> None:
 
 
 def connect(node: EchoNode, peer: NodeName = SERVER) -> Connection:
-    """Open a connection from a node to another one, by default to SERVER."""
+    """Open a connection from `node` to `peer`, by default to SERVER."""
     return node.host.connect(peer, "test", setup_timeout_us=10 * SECOND_US)
 
 

@@ -1,11 +1,11 @@
 """Start programs in sessions of their own, read their output, and see which processes they leave.
 
-The tests of drivers need this. A driver is the process that conducts a run on Ray and starts its
-nodes. If it is killed, all its nodes must end.
+The tests of drivers need this. A driver is the process that conducts a run on Ray, and that starts
+the nodes of the run. If the driver is killed, all its nodes must end.
 
-A process is named by a ProcessRef, which has its pid and its start time. A pid alone is not enough,
-because a later process may get the same one. A Ray head is the set of processes that Ray itself
-runs on a machine.
+A process is identified by a ProcessRef, which has the pid and the start time of the process. A pid
+alone is not enough, because a later process may get the same pid. A Ray head is the set of
+processes that Ray itself runs on a machine.
 """
 
 import json
@@ -24,7 +24,7 @@ from cluster.realtime.machine_processes import ProcessRef, is_alive, start_ticks
 
 ROOT = Path(__file__).resolve().parents[3]
 LEAVES_WITHIN_S = 10.0
-"""A killed run must have ended after this time, so that a user can start the next one."""
+"""After this time, all processes of a killed run must have ended. A user may start the next run."""
 PATIENCE_S = 60.0
 """The longest wait. It is long, because the machine may be busy."""
 
@@ -54,9 +54,9 @@ def program(
     try:
         yield process
     finally:
-        # First only the program gets a signal, not its whole session, and it ends the processes
-        # that it has started. If the processes of a Ray head got the signal, too, the head would
-        # need half a minute to notice.
+        # First only the program gets a signal, not its whole session. The program then ends the
+        # processes that it has started. If the processes of a Ray head got the signal, too, the
+        # head would need half a minute to notice that they have ended.
         process.terminate()
         try:
             process.wait(20)
@@ -74,9 +74,11 @@ def driver_arguments(run_dir: Path, address: str, run_ms: int, *more: str) -> tu
 
 
 def event(process: "subprocess.Popen[str]", name: str) -> dict[str, Any]:
-    """Read a driver's output up to the event `name`, which is a line of JSON, and return it.
+    """Read a driver's output up to the event `name`, and return this event.
 
-    Raises: AssertionError with the other lines, if the output ends before.
+    An event is a line of JSON.
+
+    Raises: AssertionError with the lines of the output, if it ends without the event.
     """
     output: IO[str] | None = process.stdout
     assert output is not None
@@ -93,7 +95,7 @@ def event(process: "subprocess.Popen[str]", name: str) -> dict[str, Any]:
 def wait_gone(pids: Sequence[int]) -> None:
     """Wait until no process has one of these pids."""
     deadline_s = time.monotonic() + PATIENCE_S
-    # If there is no start time, no process has this pid.
+    # A pid without a start time belongs to no process.
     while any(start_ticks(pid) is not None for pid in pids):
         assert time.monotonic() < deadline_s, f"still there: {pids}"
         time.sleep(0.05)
@@ -102,7 +104,7 @@ def wait_gone(pids: Sequence[int]) -> None:
 def processes(pids: Iterable[int]) -> list[ProcessRef]:
     """Return the processes with these pids.
 
-    If one has ended, its start time is 0 here, which no process has.
+    For a process that has ended, the start time is 0. No living process has this start time.
     """
     return [ProcessRef(pid=pid, start_ticks=start_ticks(pid) or 0) for pid in pids]
 
@@ -110,14 +112,16 @@ def processes(pids: Iterable[int]) -> list[ProcessRef]:
 def rays_own(session: int) -> list[ProcessRef]:
     """Return the processes of Ray itself (gcs_server and raylet) that a driver has started.
 
-    They are in the session of the driver, whose number is the driver's pid.
+    These processes are in the session of the driver. The number of a session is the pid of its
+    first process, which is the driver.
 
     Source: proc(5), fields 2 (comm) and 6 (session) of /proc/<pid>/stat.
     """
     pids = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            # Such as "4711 (raylet) S 1 4711 4711 ...". The name may contain spaces and brackets.
+            # A file has a line such as "4711 (raylet) S 1 4711 4711 ...". The name of the process,
+            # here "raylet", may contain spaces and brackets.
             name, _, rest = path.read_text().partition("(")[2].rpartition(")")
         except (FileNotFoundError, ProcessLookupError):
             # The process has ended meanwhile.
@@ -129,7 +133,10 @@ def rays_own(session: int) -> list[ProcessRef]:
 
 
 def left_after(refs: Sequence[ProcessRef]) -> list[ProcessRef]:
-    """Wait until all processes have ended, LEAVES_WITHIN_S at most; return those that are left."""
+    """Wait until all processes have ended, at most for LEAVES_WITHIN_S.
+
+    Return the processes that are left then.
+    """
     deadline = time.monotonic() + LEAVES_WITHIN_S
     while time.monotonic() < deadline:
         if not any(is_alive(ref) for ref in refs):
@@ -141,7 +148,7 @@ def left_after(refs: Sequence[ProcessRef]) -> list[ProcessRef]:
 @contextmanager
 def ray_head(tmp_path: Path, *, auth_mode: str | None) -> Iterator[str]:
     """Start a Ray head on this machine, and yield its address."""
-    # Let the system choose a free port, and close the socket again so that Ray can use the port.
+    # The system chooses a free port. Then the socket is closed, so that Ray can use the port.
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -1,13 +1,13 @@
-"""A driver (the process that conducts a run) that tests start as a process, to interrupt it.
+"""A driver for tests that interrupt a driver, which is the process that conducts a run on Ray.
 
 Usage: python -m tests.support.harness.ray_driver RUN_DIR ADDRESS MILLISECONDS [NODE_TO_PAUSE].
 
 The driver runs a fake cluster on the Ray head at ADDRESS, until MILLISECONDS are over or a test
-stops it. It prints two events, each as a line of JSON:
+stops the driver. It prints two events, each as a line of JSON:
 
 - `up`, when the cluster runs, with the pids of the node processes. If NODE_TO_PAUSE is given, the
-  driver has paused the process of this node, and its pid comes first.
-- `stopped`, at the end, with the failures of the tool itself, and with the number of answers that
+  driver has paused the process of this node, and the pid of this process comes first.
+- `stopped`, at the end, with the failures of coordlab itself, and with the number of answers that
   nodes have received.
 """
 
@@ -56,8 +56,8 @@ def main(run_dir: Path, ray_address: str, run_ms: int, paused: str | None = None
         runtime.run(experiment())
     finally:
         runtime.run(runtime.stop())
-        # These rows were written by the nodes. So their number shows that the traces of all
-        # processes have been collected.
+        # The nodes have written these rows in their own processes. So their number shows whether
+        # the traces of these processes were collected.
         acknowledged = sum(row.kind == "response_received" for row in rows)
         say("stopped", failures=runtime.failures(), acknowledged=acknowledged)
 

@@ -1,4 +1,4 @@
-"""Work for tests of the workers on Ray: one item kills its worker, and another one fails."""
+"""Work for tests of the workers on Ray: one item kills its worker, and another item fails."""
 
 import os
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from signal import SIGKILL
 from cluster.fan_out import Died, Finished, Items, Workers
 
 DEADLY, FAILING = 13, 14
-"""The item that kills its worker, and the one that raises an error."""
+"""The item that kills its worker, and the item that raises an error."""
 
 
 def work(items: Items) -> bytes:

@@ -1,6 +1,7 @@
-"""A small cluster of real nodes, not of fake ones, for runs in virtual time (a simulated clock).
+"""A small cluster of real nodes, for runs in virtual time (a simulated clock).
 
-Its timeouts are short, so that failovers are quick.
+Real nodes are coordlab's own brokers and clients, in contrast to the fake nodes of `fake_cluster`.
+The timeouts of this cluster are short, so that failovers are quick.
 """
 
 from cluster.spec import (
@@ -61,7 +62,7 @@ def real_spec(
             min_insync_replicas=2,
             broker_heartbeat_interval_ms=500,
             broker_session_timeout_ms=2_000,
-            # A restarted broker does not get its leaderships back.
+            # With False, a restarted broker does not get its leaderships back.
             auto_leader_rebalance_enable=False,
         ),
     )

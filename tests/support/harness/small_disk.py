@@ -10,7 +10,7 @@ import pytest
 
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """Mount a disk in memory (tmpfs) at `folder`, or skip the test if the system forbids that.
+    """Mount a disk in memory (tmpfs) at `folder`. Skip the test if the system forbids mounting.
 
     The size is written as in the options of `mount`, such as `64k`. At the end of the block the
     disk is unmounted, even if files on it are still open.

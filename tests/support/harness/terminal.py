@@ -1,4 +1,8 @@
-"""Run a command on a pseudo-terminal, for tests that act as a person in front of it would."""
+"""Run a command on a pseudo-terminal.
+
+The test acts as a person in front of the terminal would: it reads the screen, types, and closes the
+window.
+"""
 
 import fcntl
 import os
@@ -16,7 +20,10 @@ ROOT = Path(__file__).resolve().parents[3]
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 """Escape sequences for colours and for the cursor, and carriage returns."""
 _PATIENCE_S = 100.0
-"""A command must have written all its output after this time, and must then end within it."""
+"""The longest time that a command may take to write all its output.
+
+After its last output the command must end within the same time.
+"""
 
 
 class TerminalCommand:
@@ -31,8 +38,8 @@ class TerminalCommand:
         # A pseudo-terminal has two ends. The command uses `theirs` as its terminal. The test reads
         # from `ours` what the command writes, and types there.
         ours, theirs = pty.openpty()
-        # TIOCSWINSZ sets the size of a terminal's window: here it has 50 rows and `width` columns.
-        # The last two numbers are its size in pixels, and 0 means that this is not known.
+        # TIOCSWINSZ sets the size of a terminal's window: here 50 rows and `width` columns. The
+        # last two numbers are the size in pixels, and 0 means that it is not known.
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
         variables = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color"}
         # With these variables Rich would not ask the terminal for its size and its colours.
@@ -48,8 +55,8 @@ class TerminalCommand:
             # In a session of its own the command cannot use the terminal of the tests.
             start_new_session=True,
         )
-        # Now only the command has this end open. So reading from the other end stops when the
-        # command ends.
+        # Now only the command has `theirs` open. So `_read` sees the end of the output as soon as
+        # the command ends.
         os.close(theirs)
         self._ours = ours
         self._deadline = time.monotonic() + _PATIENCE_S
@@ -58,7 +65,7 @@ class TerminalCommand:
     def read_until(self, word: str) -> None:
         """Read until the command has written `word`.
 
-        Raises: EOFError if the command ends before; TimeoutError.
+        Raises: EOFError if the command ends without it; TimeoutError.
         """
         while word not in self.screen:
             if not self._read():
@@ -108,10 +115,10 @@ class TerminalCommand:
         try:
             chunk = os.read(self._ours, 65_536)
         except OSError:
-            # On Linux this error means that the other end was closed.
+            # On Linux this error means that the command has closed its end of the terminal.
             return False
         self.screen += chunk.decode(errors="replace")
-        # On other systems an empty chunk means the same.
+        # On other systems an empty chunk means that the command has closed its end.
         return bool(chunk)
 
 

@@ -1,11 +1,16 @@
 """A TransactionCoordinator for tests, with simple parts in place of its broker.
 
-The coordinator does no I/O. Each of its calls returns a Result, which says what shall be done: the
-appends to the log in which it keeps the states of transactions, timers, replies, and the markers
-that end a transaction in its partitions. The harness carries the Result out.
+The coordinator does no I/O. Each of its methods returns a Result, which says what shall be done:
 
-By default appends and markers succeed at once. If a test sets `holds_appends` or `holds_markers`,
-they wait until the test calls `complete` or `answer_markers`, and so decides how they end.
+- timers to set or to cancel,
+- replies to requests,
+- appends to the log in which the coordinator keeps the states of transactions,
+- markers to write, which end a transaction in each of its partitions.
+
+The harness does what a Result says. By default appends and markers succeed at once. After a test
+has set `holds_appends`, an append waits until the test calls `complete`. After it has set
+`holds_markers`, markers wait until the test calls `answer_markers`. Both calls say how the append
+or the markers end.
 """
 
 import heapq
@@ -45,7 +50,7 @@ TX = "tx"
 TIMEOUT_MS = 60_000
 """The transaction timeout of most tests."""
 OFFSETS = offsets_partition(0)
-"""The only partition of `__consumer_offsets`, so that every group belongs to it."""
+"""The only partition of `__consumer_offsets`. So every group belongs to it."""
 
 
 class TransactionHarness:
@@ -59,10 +64,10 @@ class TransactionHarness:
         epoch: int | None = 0,
         first_producer_id: int = 0,
     ) -> None:
-        """Create the coordinator, and load its only partition from `log`, by default an empty one.
+        """Create the coordinator, and load its only partition from `log`, by default an empty log.
 
-        The coordinator loads the partition as its leader in the leader epoch `epoch`. If this is
-        None, it loads nothing, and the test calls `load` later. The producer ids begin with
+        The coordinator leads this partition in the leader epoch `epoch`. If `epoch` is None, the
+        coordinator loads nothing, and the test calls `load` later. The producer ids begin with
         `first_producer_id`.
         """
         self.config = config or BrokerConfig()
@@ -83,11 +88,11 @@ class TransactionHarness:
         self.responses: dict[RequestId, AnyResponse] = {}
         self._next_block = first_producer_id
         self._request_ids = count(1)
-        # Key of each running timer -> the time at which it fires, and a number. Of two timers with
-        # equal times the one that was set first (with the smaller number) fires first.
+        # Key of each running timer -> the time at which it fires, and a number. If two timers have
+        # equal times, the timer that was set first has the smaller number, and fires first.
         self._deadlines: dict[str, tuple[int, int]] = {}
-        # Time, number and key of each timer that was ever set. If the timer was cancelled or set
-        # again since, `_deadlines` does not have this time and number.
+        # Time, number and key of each timer that was ever set and did not fire yet. A timer that
+        # was cancelled or set again stays here, but its time and number are not in `_deadlines`.
         self._timer_heap: list[tuple[int, int, str]] = []
         self._timer_numbers = count()
         # Appends that are not held. They succeed, in this order, when the rest of the Result has
@@ -101,7 +106,10 @@ class TransactionHarness:
     # -- inputs --
 
     def submit(self, body: TransactionRequest, *, version: int | None = None) -> RequestId:
-        """Send a request and return its id. The answer stands in `responses`, at once or later."""
+        """Send a request and return its id.
+
+        The answer appears in `responses` under this id, at once or later.
+        """
         request_id = RequestId(next(self._request_ids))
         api = API_OF_REQUEST[type(body)]
         envelope = RequestEnvelope(
@@ -154,12 +162,12 @@ class TransactionHarness:
         self.execute(self.coordinator.finish_load(0, self.now_us))
 
     def failover(self, epoch: int = 1) -> "TransactionHarness":
-        """Return another coordinator, which has loaded a copy of this one's log."""
+        """Return the harness of another coordinator, which has loaded a copy of this log."""
         other = TransactionHarness(
             config=self.config,
             log=list(self.log),
             epoch=None,
-            # Far above the ids of the first coordinator.
+            # The controller gives no producer id twice. This one is far above all earlier ids.
             first_producer_id=1_000,
         )
         other.now_us = self.now_us
@@ -180,7 +188,7 @@ class TransactionHarness:
     ) -> InitProducerIdResponse:
         """Send an InitProducerId and return its answer.
 
-        By default the producer has no id and no epoch yet, for which it sends -1.
+        By default the producer has no id and no epoch yet, and sends -1 instead of them.
         """
         request = InitProducerIdRequest(
             transactional_id=transactional_id,
@@ -291,7 +299,7 @@ class TransactionHarness:
         return [str((event.detail or {})["to"]) for event in self.trace]
 
     def deadlines(self) -> list[tuple[str, int]]:
-        """Return key and time of each running timer; the one that fires next comes first."""
+        """Return key and time of each running timer, in the order in which they fire."""
         by_deadline = sorted(self._deadlines.items(), key=lambda item: item[1])
         return [(key, deadline_us) for key, (deadline_us, _) in by_deadline]
 
@@ -323,7 +331,8 @@ class TransactionHarness:
             else:
                 self._deadlines.pop(timer.key, None)
         for append in result.appends:
-            # A log acknowledges appends in their order. So an append after a held one is held, too.
+            # A log acknowledges appends in their order. So an append is also held if an earlier
+            # append is still held.
             if self.holds_appends or self.held:
                 self.held.append(append)
             else:

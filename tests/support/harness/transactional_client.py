@@ -1,11 +1,12 @@
 """A producer that commits offsets in transactions, request by request.
 
 A test sends the requests of a transaction one after the other: `init`, `add_offsets`,
-`commit_offset` and `end`. Between two requests it can crash a broker, for example. The three
+`commit_offset` and `end`. Between two requests the test can crash a broker, for example. The three
 brokers run in virtual time (BrokerLab).
 
-In all functions `broker` is the broker to which the request is sent. `commit_offset` must go to the
-coordinator of the group, and the others to the coordinator of the transaction.
+In all functions `broker` is the broker to which the request is sent. `commit_offset` must be sent
+to the coordinator of the group. The other requests must be sent to the coordinator of the
+transaction.
 """
 
 from collections.abc import Awaitable, Callable
@@ -50,14 +51,15 @@ RETRIABLE = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.CONCURRENT_TRANSACTIONS,
 )
+"""Errors after which the same request may succeed a moment later."""
 
 
 def transactional_cluster(
     *, config: BrokerConfig = NO_BALANCING, base: ClusterSpec | None = None
 ) -> ClusterSpec:
-    """Return a cluster with the topic `__transaction_state`, where the state of transactions is.
+    """Return a cluster with the topic `__transaction_state`, which stores states of transactions.
 
-    The rest of the cluster is that of `base`, by default that of `broker_cluster`.
+    Apart from this topic, the cluster is equal to `base`, by default to `broker_cluster`.
     """
     cluster = broker_cluster(config=config) if base is None else base
     transaction_state = TopicSpec(
@@ -80,7 +82,7 @@ class TransactionalClient:
         self._transactional_id = transactional_id
 
     async def coordinator(self, asked: int = 0) -> Coordinator:
-        """Ask the broker `asked` which one is the coordinator of the transaction."""
+        """Ask the broker `asked` which broker is the coordinator of the transaction."""
         request = FindCoordinatorRequest(
             key_type=CoordinatorType.TRANSACTION, coordinator_keys=(self._transactional_id,)
         )
@@ -89,7 +91,7 @@ class TransactionalClient:
         return response.coordinators[0]
 
     async def init_once(self, broker: int, *, timeout_ms: int = 60_000) -> InitProducerIdResponse:
-        """Ask for a producer id and an epoch with one InitProducerId, and keep them."""
+        """Send one InitProducerId, and keep the producer id and the epoch of its answer."""
         response = await self._lab.client.call(
             broker,
             InitProducerIdRequest(
@@ -102,7 +104,7 @@ class TransactionalClient:
         return response
 
     async def init(self, broker: int, *, timeout_ms: int = 60_000) -> None:
-        """Get a producer id and an epoch, and repeat the request after retriable errors."""
+        """Get a producer id and an epoch. The request is repeated after retriable errors."""
 
         async def attempt() -> ErrorCode:
             return (await self.init_once(broker, timeout_ms=timeout_ms)).error_code
@@ -110,7 +112,10 @@ class TransactionalClient:
         assert await self._retried(attempt) is ErrorCode.NONE
 
     async def add_offsets(self, broker: int, group_id: str) -> ErrorCode:
-        """Add the offsets of a group to the transaction, and repeat after retriable errors."""
+        """Add the offsets of a group to the transaction, and return the error code.
+
+        The request is repeated after retriable errors.
+        """
 
         async def attempt() -> ErrorCode:
             response = await self._lab.client.call(
@@ -154,7 +159,10 @@ class TransactionalClient:
         return response.topics[0].partitions[0].error_code
 
     async def end(self, broker: int, *, is_commit: bool = True) -> ErrorCode:
-        """Commit or abort the transaction, and repeat the request after retriable errors."""
+        """Commit or abort the transaction, and return the error code.
+
+        The request is repeated after retriable errors.
+        """
 
         async def attempt() -> ErrorCode:
             response = await self._lab.client.call(
@@ -189,9 +197,9 @@ async def fetched(
 ) -> OffsetFetchResponsePartition | ErrorCode:
     """Ask for the stable offset of a partition of `orders`; return the answer for the partition.
 
-    An offset is stable if no open transaction has committed an offset for the partition. As long as
-    one has, the answer for the partition has an error. If the answer has an error for the whole
-    group, this error is returned instead.
+    An offset is stable if no open transaction has committed an offset for the partition. If the
+    offset is not stable, the answer for the partition has an error code. If the answer has an error
+    code for the whole group, this error code is returned instead.
     """
     response = await lab.client.call(
         broker,
@@ -215,7 +223,10 @@ async def fetched(
 async def stable_offset(
     lab: BrokerLab, broker: int, group_id: str, *, partition: int = 0, at_most_s: float = 20
 ) -> int:
-    """Wait until the committed offset is stable, and return it."""
+    """Wait until the committed offset of a partition is stable, and return this offset.
+
+    Raises: TimeoutError after `at_most_s`.
+    """
     # An attempt every 20 ms makes 50 attempts in a second.
     for _ in range(round(at_most_s * 50)):
         answer = await fetched(lab, broker, group_id, partition=partition)

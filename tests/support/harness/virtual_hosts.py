@@ -1,7 +1,8 @@
 """A few hosts on one virtual network, without nodes, for tests of connections and hosts.
 
-A host is all that a node may use of the outside world: a clock, timers, connections, a disk, the
-trace. A frame is one message on a connection, as it travels through the network.
+A host is all that a node may use of the outside world: a clock, timers, connections, a disk, and
+the trace, in which events are recorded. A frame is one message on a connection, as it travels
+through the network.
 """
 
 import asyncio
@@ -25,16 +26,16 @@ from protocol.trace import TraceRow
 T = TypeVar("T")
 
 LATENCY_US = 100
-"""Every frame needs exactly this time, in each direction."""
+"""Every frame takes exactly this time from one host to another."""
 CONSTANT_LATENCY = LinkModel(base_us=LATENCY_US, jitter_us=0, tail_us=0)
 
 
 class HostLab:
     """Hosts on one network and in one virtual time.
 
-    The lab records all rows of the trace in `rows`, and all frames in `frames`. If a test sets
-    `lose`, the frames for which it returns True never arrive. With `copy_messages` each message is
-    encoded and decoded on its way, as on a real network.
+    The lab records all rows of the trace in `rows`, and all frames in `frames`. A test can replace
+    the function `lose`: a frame for which `lose` returns True never arrives. With `copy_messages`
+    each message is encoded and decoded on its way, as on a real network.
     """
 
     def __init__(self, model: LinkModel = CONSTANT_LATENCY, *, copy_messages: bool = False) -> None:
@@ -44,7 +45,7 @@ class HostLab:
         self.failures: list[tuple[str, BaseException]] = []
         self.hosts: list[VirtualHost] = []
         self.lose: Callable[[Frame], bool] = lambda _frame: False
-        # The method below needs the lab, but there `self` is the network.
+        # The method `transmit` below needs the lab, but its `self` is the network.
         lab = self
 
         class WatchedNetwork(VirtualNetwork):
@@ -69,8 +70,8 @@ class HostLab:
     ) -> VirtualHost:
         """Return a new host, which is alive and attached to the network.
 
-        `incarnation` says how often its node was restarted before. If `traced` is False, the host
-        writes no rows about messages.
+        `incarnation` says how often the node of this host was restarted before. If `traced` is
+        False, the host writes no rows about messages.
         """
         host = VirtualHost(
             name=NodeName(name),
@@ -113,7 +114,10 @@ class HostLab:
 
 
 class EchoServer:
-    """Answers every heartbeat at once, but those of `parked_groups` only after `release`."""
+    """Answers every heartbeat at once, except the heartbeats of `parked_groups`.
+
+    These heartbeats wait until the test calls `release`.
+    """
 
     def __init__(self, host: VirtualHost, *, parked_groups: tuple[str, ...] = ()) -> None:
         self.host = host
@@ -145,7 +149,7 @@ class EchoServer:
 
 def heartbeat(group: str = "g") -> HeartbeatRequest:
     """Return a heartbeat of a member of `group`."""
-    # EchoServer reads only the group.
+    # EchoServer reads only the group. The generation and the member id have no effect.
     return HeartbeatRequest(group_id=group, generation_id=3, member_id="m")
 
 

@@ -1,4 +1,7 @@
-"""Run the fake cluster, whose nodes only send heartbeats, in virtual time (a simulated clock)."""
+"""Run the fake cluster in virtual time (a simulated clock).
+
+The nodes of the fake cluster only send and answer heartbeats.
+"""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -14,10 +17,11 @@ from tests.support.harness.fake_cluster import FakeBroker, FakeConsumer, fake_bu
 
 
 class Run:
-    """A run of the fake cluster, with all that it has recorded.
+    """A run of the fake cluster, with all that the run has recorded.
 
-    `rows` are the rows of the trace. `digest` is a hash over all of them, so that equal digests
-    mean equal runs. `lines` are the lines of the log, each with its time, its node and its text.
+    `rows` are the rows of the trace, in which all events are recorded. `digest` is a hash over all
+    rows: if two runs have equal digests, the runs were equal. `lines` are the lines of the log,
+    each with its time, its node and its text.
     """
 
     def __init__(

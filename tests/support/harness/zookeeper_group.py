@@ -1,11 +1,12 @@
 """A group of old consumers, which coordinate over ZooKeeper, in virtual time (a simulated clock).
 
-These members have no coordinator. They agree over ZooKeeper on who owns which partition. When a
-member has noticed a change, it makes an attempt to own its share, and if the attempt fails, another
-one.
+The members of such a group have no coordinator. They agree over ZooKeeper on who owns which
+partition. A member that has noticed a change makes an attempt to own its share of the partitions.
+If the attempt fails, the member makes another attempt.
 
-A test writes a scenario, a coroutine function that changes the cluster. It runs the scenario in a
-GroupLab, and then looks at the rows of the trace: at the members' requests, attempts and writes.
+A test writes a scenario, which is a coroutine function that changes the cluster. The test runs the
+scenario in a GroupLab. Then it looks at the rows of the trace (the recorded events), which show the
+members' requests, attempts and writes.
 """
 
 import json
@@ -40,6 +41,7 @@ VISITOR = NodeName("visitor")
 """The node of a client of ZooKeeper that is no member of the group."""
 SECOND = 1_000_000
 """One second in microseconds."""
+# The requests to ZooKeeper that only read, and those that write.
 READS = ("Exists", "GetData", "GetChildren")
 WRITES = ("Create", "Delete", "SetData")
 
@@ -52,15 +54,15 @@ def member_name(index: int) -> NodeName:
 class GroupLab:
     """A group of `members` members, with the servers, brokers and producers that they need.
 
-    late_from: the members from this index on do not start with the cluster, because the scenario
-        starts them.
-    starts_apart: if False, all other members start in the same moment.
+    late_from: the members from this index on do not start with the cluster; the scenario may start
+        them later.
+    starts_apart: if False, all members that start with the cluster do so in the same moment.
     config: the settings of the members.
-    configs: other settings for some members, by their index.
+    configs: settings that replace `config` for some members, by the member's index.
     has_visitor: if True, `visitor` returns a client of ZooKeeper that is no member.
     brokers_register: if True, the brokers register in ZooKeeper.
-    records_per_second: how much the producer of each topic writes; with 0 there are no producers.
-        By default 5 records for each partition.
+    records_per_second: how many records the producer of each topic writes, by default 5 for each
+        partition. With 0 there are no producers.
     process_us: how long a member works on a record.
     """
 
@@ -83,7 +85,7 @@ class GroupLab:
         topic_filter: TopicFilterSpec | None = None,
         starts_apart: bool = True,
     ) -> None:
-        # The object that was built when a node started last.
+        # The object of each node. A node that was started again has a new object.
         self.nodes: dict[NodeName, Node] = {}
         self._visitor_host: Host | None = None
         self._starts_apart = starts_apart
@@ -172,7 +174,12 @@ class GroupLab:
         return (await self.runtime.status()).members
 
     async def settled(self, names: Sequence[NodeName], timeout_us: int = 120 * SECOND) -> None:
-        """Wait until each of these members owns its share, so that its state is STABLE."""
+        """Wait until each of these members owns its share of the partitions.
+
+        Such a member reports the state STABLE.
+
+        Raises: AssertionError after `timeout_us` of virtual time.
+        """
         deadline_us = self.runtime.now_us() + timeout_us
         while self.runtime.now_us() < deadline_us:
             status = await self.status()
@@ -193,8 +200,8 @@ class GroupLab:
     ) -> None:
         """Let `effect` act on the links from `sources` to `destinations`, or in both directions.
 
-        It acts only on messages of `apis`, or if there are none, on all messages. All other rules
-        end.
+        If there are `apis`, the effect acts only on messages of these APIs. It replaces all link
+        rules that were in force before.
         """
         await self.runtime.set_link_rules(
             link_rules(effect, sources, destinations, apis=apis, both_ways=both_ways)
@@ -210,7 +217,7 @@ class GroupLab:
         return ZkClient(self._visitor_host, self.servers, SESSION_TIMEOUT_MS)
 
     def _build(self, spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
-        """Build and keep a node as usual. For the visitor build an IdleNode, and keep its host."""
+        """Build a node, and keep it in `nodes`. For the visitor, build an IdleNode."""
         if host.name == VISITOR:
             self._visitor_host = host
             return IdleNode()
@@ -220,7 +227,7 @@ class GroupLab:
     # -- readers of the rows ---------------------------------------------------------------------
 
     def of(self, kind: TraceKind, *, after_us: int = 0, node: str | None = None) -> list[TraceRow]:
-        """Return the rows of this kind, from `after_us` on, of one node or of all."""
+        """Return the rows of this kind, from `after_us` on, of one node or of all nodes."""
         return [
             row
             for row in self.rows
@@ -248,9 +255,9 @@ class GroupLab:
     def writes_of(self, part: str, after_us: int = 0) -> list[tuple[TraceRow, dict[str, Any]]]:
         """Return the writes below `/consumers/g/<part>/` that ZooKeeper applied.
 
-        Each of them has its row and the detail of the row.
+        For each write, return its row in the trace and the detail of this row.
         """
-        # Every server applies every write and has a row about it. So take those of one server.
+        # Every server applies every write and has a row about it. So one server's rows suffice.
         applied = [
             (row, detail_of(row))
             for row in self.of(TraceKind.ZOOKEEPER_TXN_APPLIED, after_us=after_us)
@@ -268,6 +275,6 @@ class GroupLab:
 
 
 def detail_of(row: TraceRow) -> dict[str, Any]:
-    """Return the decoded detail of a row; {} if it has none."""
+    """Return the decoded detail of a row; {} if the row has no detail."""
     detail: dict[str, Any] = json.loads(row.detail or "{}")
     return detail

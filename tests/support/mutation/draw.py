@@ -1,9 +1,9 @@
 """Draw random mutants of a package: copies with one small change, which the tests should notice.
 
 A change replaces `<` by `<=`, for example, or removes a call. The syntax tree of a file shows where
-changes are possible, and the change itself is made in the text of the file. Some code is never
-changed, because tests need not notice it: texts for people, docstrings, raised errors, and checks
-of invariants.
+changes are possible. The change itself is made in the text of the file. Some code is never changed,
+because tests need not notice a change of it: texts for people, docstrings, raised errors, and
+checks of invariants.
 """
 
 import ast
@@ -16,7 +16,7 @@ from protocol.errors import ErrorCode
 
 LEFT_ALONE = ("invariants.py", "__init__.py")
 """Names of files without mutants: checks of invariants, and files with little but a docstring."""
-# For each node of the syntax tree: the operator in the source, and what replaces it in a mutant.
+# For each kind of operator: how the source writes it, and the operator that replaces it.
 _COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
     ast.Eq: ("==", "!="),
     ast.NotEq: ("!=", "=="),
@@ -35,20 +35,21 @@ _OPERATORS: dict[type[ast.operator], tuple[str, str]] = {
     ast.Mult: ("*", "//"),
     ast.FloorDiv: ("//", "*"),
 }
+# A function of Python -> the function that replaces it.
 _FUNCTIONS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class CodeMutant:
     """A mutant: a file of the package with one change."""
 
-    # Relative to the package, such as "apis/join_group.py".
+    # The path of the file, relative to the package, such as "apis/join_group.py".
     file: str
     # The text of the whole changed file.
     source: str
-    # The number of the changed line, from 1.
+    # The number of the changed line. The first line of the file has the number 1.
     line: int
-    # The function or class around the change, such as "Server._answer"; "" outside of any.
+    # The function or class around the change, such as "Server._answer"; "" at the top level.
     scope: str
     # The changed line before and after the change, without indentation.
     before: str
@@ -70,10 +71,11 @@ class _Edit:
     scope: str = ""
 
 
-def sample(package: Path, count: int, seed: int) -> list[Drawn]:
-    """Draw `count` mutants of a package, or all if there are fewer; the same for the same seed.
+def sample(package: Path, count: int, seed: int) -> list[CodeMutant]:
+    """Draw `count` mutants of a package, or all mutants if there are fewer.
 
-    They are returned in the order in which they stand in the files.
+    The same seed draws the same mutants. They are returned in the order of their places in the
+    files.
     """
     possible = [
         (path, edit)
@@ -85,17 +87,17 @@ def sample(package: Path, count: int, seed: int) -> list[Drawn]:
     return [_with_edit(package, *possible[index]) for index in sorted(chosen)]
 
 
-def every_mutant(package: Path, path: Path) -> Iterator[Drawn]:
-    """Yield all mutants of one file, in the order in which they stand in it."""
+def every_mutant(package: Path, path: Path) -> Iterator[CodeMutant]:
+    """Yield all mutants of one file, in the order of their places in the file."""
     for edit in _edits(path.read_bytes()):
         yield _with_edit(package, path, edit)
 
 
-def _with_edit(package: Path, path: Path, edit: _Edit) -> Drawn:
+def _with_edit(package: Path, path: Path, edit: _Edit) -> CodeMutant:
     """Return the mutant with this edit of the file `path`.
 
-    An edit may touch several lines, for example if it removes a long call. `before` and `after`
-    are then these lines, joined by spaces.
+    An edit may touch several lines, for example if it removes a long call. Then `before` and
+    `after` are these lines, joined by spaces.
     """
     source = path.read_bytes()
     changed = source[: edit.start] + edit.text.encode() + source[edit.end :]
@@ -103,7 +105,7 @@ def _with_edit(package: Path, path: Path, edit: _Edit) -> Drawn:
     first_line = source.count(b"\n", 0, edit.start)
     last_line_before = source.count(b"\n", 0, edit.end)
     last_line_after = first_line + edit.text.count("\n")
-    return Drawn(
+    return CodeMutant(
         file=path.relative_to(package).as_posix(),
         source=changed.decode(),
         line=first_line + 1,
@@ -122,7 +124,7 @@ def _joined_lines(source: bytes, first: int, last: int) -> str:
 def _edits(source: bytes) -> Iterator[_Edit]:
     """Yield every possible edit of a file, in the order of the file."""
     # An edit has positions in the file, but `ast` gives lines and columns. So find the position at
-    # which each line begins. All are counted in bytes, because `ast` counts columns in bytes.
+    # which each line begins. Positions are counted in bytes, because `ast` counts columns in bytes.
     line_starts = [0]
     for line in source.splitlines(keepends=True):
         line_starts.append(line_starts[-1] + len(line))
@@ -132,9 +134,10 @@ def _edits(source: bytes) -> Iterator[_Edit]:
 
 
 def _changeable_nodes(node: ast.AST, scope: str) -> Iterator[tuple[ast.AST, str]]:
-    """Yield `node` and all nodes below it whose change a test could notice, in file order.
+    """Yield `node` and the nodes below it, but only nodes whose change a test should notice.
 
-    With each node comes its scope: the name of the function or class that it is in.
+    The nodes come in the order of the file. With each node comes its scope: the name of the
+    function or class around the node.
     """
     # Raised errors and f-strings are mostly texts for people, which tests need not check. A changed
     # import fails in every test, so it would say nothing about the tests.
@@ -157,7 +160,7 @@ def _changeable_nodes(node: ast.AST, scope: str) -> Iterator[tuple[ast.AST, str]
 
 
 def _edits_of_node(node: ast.AST, source: bytes, line_starts: list[int]) -> Iterator[_Edit]:
-    """Yield the possible edits of one node, without those of the nodes below it.
+    """Yield the possible edits of one node. The nodes below it have edits of their own.
 
     `line_starts` has the position in `source` at which each line begins.
     """
@@ -177,8 +180,8 @@ def _edits_of_node(node: ast.AST, source: bytes, line_starts: list[int]) -> Iter
 
     match node:
         case ast.Compare(left=left, ops=ops, comparators=rights):
-            # `a < b < c` has two operators: the operands to the left of them are a and b, those to
-            # the right b and c.
+            # `a < b < c` has two operators. The first one is between a and b, and the second one is
+            # between b and c. So `lefts` is (a, b), and `rights` is (b, c).
             lefts = [left, *rights[:-1]]
             for a, op, b in zip(lefts, ops, rights, strict=True):
                 yield between(a, b, *_COMPARISONS[type(op)])
@@ -196,6 +199,8 @@ def _edits_of_node(node: ast.AST, source: bytes, line_starts: list[int]) -> Iter
             yield _Edit(*span(node), str(not value))
         case ast.Constant(value=int(value)):
             yield _Edit(*span(node), str(value + 1))
+        # `ErrorCode` has the error codes of Kafka, which are in the answers to requests. A mutant
+        # answers without an error where the code has one, and the other way round.
         case ast.Attribute(value=ast.Name(id="ErrorCode"), attr=name) if (
             name in ErrorCode.__members__
         ):
@@ -209,17 +214,20 @@ def _edits_of_node(node: ast.AST, source: bytes, line_starts: list[int]) -> Iter
             yield _Edit(*span(node), "pass")
         case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]) | ast.AugAssign():
             yield _Edit(*span(node), "pass")
-        # The condition of an `if` is negated as a whole. A comparison or a `not` is left out here,
-        # because the cases above change its operator.
-        case ast.If(test=test) | ast.IfExp(test=test) if not isinstance(
-            test, (ast.Compare, ast.UnaryOp)
-        ):
-            begin, end = span(test)
-            yield _Edit(begin, end, f"not ({source[begin:end].decode()})")
+        # The condition of an `if` is negated as a whole.
+        case ast.If(test=condition) | ast.IfExp(test=condition):
+            # The cases above already change the operator of a comparison, and remove a `not`.
+            is_changed_above = isinstance(condition, (ast.Compare, ast.UnaryOp))
+            if not is_changed_above:
+                begin, end = span(condition)
+                yield _Edit(begin, end, f"not ({source[begin:end].decode()})")
         case _:
             pass
 
 
 def _called_name(node: ast.Call) -> str:
-    """Return the called name: `f(x)` -> `f`; "" if more than a name is called, as in `a.f(x)`."""
+    """Return the name of the called function: `f(x)` -> `f`.
+
+    Return "" if the function is not called by its name alone: `a.f(x)` -> "".
+    """
     return node.func.id if isinstance(node.func, ast.Name) else ""

@@ -1,8 +1,8 @@
 """A process that runs tests on mutants.
 
-A mutant is a package with one small change, which the tests should notice. `JobFolder` starts this
-process in a copy of the packages, in which it may change files. It reads all jobs from stdin as
-JSON, and answers each job with a line on stdout.
+A mutant is a package with one small change, which the tests should notice. `JobFolder` copies the
+packages and starts this process in the copy, where the process may change files. The process reads
+all jobs from stdin as JSON, and answers each job with a line on stdout.
 
 The tests of each job run in a forked child process, which imports the changed package. Forking
 saves time: pytest and the modules that no mutant changes are imported only once, in the parent. But
@@ -28,10 +28,10 @@ CPU_SECONDS_MAX = 600
 """Limit of a child's CPU time, after which the system kills the child.
 
 A child that takes longer is in an endless loop because of the mutant. That counts as a failed test.
-Spark's process inherits the limit, and needs only 100 s.
+Some tests start a process of Spark. It inherits the limit, but needs only 100 s.
 """
 OUTPUT_MAX = 4_000
-"""The number of characters that are kept of pytest's output: only its end is kept."""
+"""The number of characters that are kept of pytest's output: those at its end."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,28 +76,33 @@ def main() -> None:
 
 @contextmanager
 def _changed(job: Job, number: int) -> Iterator[None]:
-    """Write the changed file of job `number`, and restore the original afterwards."""
+    """Write the changed file of a job, and restore the original file afterwards.
+
+    `number` is another one for each job.
+    """
     if not job.path:
         yield
         return
     path = Path(job.path)
-    original, times = path.read_bytes(), path.stat()
+    original_content = path.read_bytes()
+    original_stat = path.stat()
     path.write_text(job.source, encoding="utf-8")
-    # Python keeps the compiled file, and compiles it anew if the time of the file (in whole
-    # seconds) or its size has changed. Two mutants of a file may have the same size and may be
-    # written within a second. So the number of the job becomes the time, which differs.
+    # Python keeps the compiled form of a source file. It compiles the source again only if the time
+    # of the source (in whole seconds) or its size has changed. But two mutants of a file may have
+    # the same size, and may be written within the same second. So the number of the job becomes the
+    # time of the file: it is different for each job.
     os.utime(path, (number, number))
     try:
         yield
     finally:
-        path.write_bytes(original)
-        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        path.write_bytes(original_content)
+        os.utime(path, ns=(original_stat.st_atime_ns, original_stat.st_mtime_ns))
 
 
 def _in_child(tests: Sequence[str]) -> bytes:
     """Run pytest in a forked child, and return its Run as JSON.
 
-    The changed modules are imported only in the child, so they are gone when it ends.
+    The changed module is imported only in the child. So it is gone when the child ends.
     """
     reading, writing = os.pipe()
     child = os.fork()

@@ -1,16 +1,16 @@
-"""Run the tests of `coordinator` on mutants of it, to see whether the tests notice a change.
+"""Run the tests of the package `coordinator` on mutants, to see whether they notice a change.
 
 A mutant is a copy of the code with one small change. If a test fails with the change, the tests
-have killed the mutant; if all pass, the mutant is a survivor. The change is made in a copy of the
-packages and their tests, never in the checkout.
+have killed the mutant. If all tests pass, the mutant is a survivor. The change is made in a copy of
+the packages and their tests, never in the checkout.
 
 There are two kinds of mutants:
 
-- `LIST` is written by hand. Each of its mutants breaks one scenario: a test case of Kafka, with an
-  id such as GC-010. Our tests of a scenario name its id in their docstrings, and these tests must
-  kill the mutant.
-- `drawn_survivors` runs mutants that were drawn at random. Any test of the coordinator may kill
-  them.
+- The mutants in the file `LIST` are written by hand. Each of them breaks one scenario: a test case
+  of Kafka, with an id such as GC-010. Our tests of a scenario name this id in their docstrings, and
+  these tests must kill the mutant. `survivors` runs them.
+- Other mutants are drawn at random. Any test of the coordinator may kill such a mutant.
+  `drawn_survivors` runs the tests on them.
 """
 
 import os
@@ -25,7 +25,7 @@ from pathlib import Path
 import msgspec
 
 from scripts.docs.conformance_page import places_by_scenario
-from tests.support.mutation.draw import Drawn
+from tests.support.mutation.draw import CodeMutant
 from tests.support.mutation.mutant_runs import Job, Run
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -35,7 +35,7 @@ TESTS = "tests/coordinator/"
 COPIED = ("protocol", "partition_log", PACKAGE, "benchmarks", "tests/support", "tests/coordinator")
 """The folders that the tests of the coordinator need."""
 SURVIVORS = ROOT / "tests" / "coordinator" / "surviving_mutants.toml"
-"""Drawn mutants that no test can kill, each with the reason why not."""
+"""The file with the drawn mutants that no test can kill, each with the reason why not."""
 SLOW_TESTS = (
     "test_coordinator_properties.py",
     "storage/test_compacted_load.py",
@@ -47,8 +47,9 @@ SLOW_TESTS = (
 class Mutant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A mutant of `LIST`: a change of one file, and the scenario whose tests must notice it.
 
-    Some changes belong to no scenario, for example those of the switches that imitate the Java
-    coordinator. Such a mutant has an empty `scenario`, and names a file of tests in `tests`.
+    Some changes belong to no scenario, for example changes of the switches that let our coordinator
+    imitate Kafka's Java coordinator. Such a mutant has an empty `scenario`, and `tests` names a
+    file of tests.
     """
 
     file: str
@@ -92,7 +93,7 @@ def scenario_tests(mutant: Mutant) -> tuple[str, ...]:
 
 
 def survivors(folder: Path, mutants: Sequence[Mutant]) -> list[Mutant]:
-    """Run for each mutant the tests of its scenario; return the mutants with which all tests pass.
+    """Run for each mutant the tests of its scenario, and return the mutants that survive.
 
     The copy of the code is made in `folder`.
 
@@ -116,7 +117,7 @@ def survivors(folder: Path, mutants: Sequence[Mutant]) -> list[Mutant]:
 
 
 class Survivor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A drawn mutant that no test kills, and the reason why none has to."""
+    """A drawn mutant that no test kills, and the reason why no test has to kill it."""
 
     file: str
     before: str
@@ -130,13 +131,13 @@ def read_survivors() -> tuple[Survivor, ...]:
         return msgspec.convert(tomllib.load(file)["survivor"], tuple[Survivor, ...])
 
 
-def drawn_survivors(folder: Path, drawn: Sequence[Drawn]) -> list[Drawn]:
+def drawn_survivors(folder: Path, drawn: Sequence[CodeMutant]) -> list[CodeMutant]:
     """Run every test of the coordinator against each mutant; return the survivors.
 
     Raises: RuntimeError if the tests fail without any change.
     """
-    # test_mutants compares the text of the code with a list, so it would fail with every mutant and
-    # prove nothing.
+    # test_mutants compares the text of the code with a list. So it would fail with every mutant,
+    # and would prove nothing about the other tests.
     ignored = (f"--ignore={TESTS}{name}" for name in ("test_mutants.py", *SLOW_TESTS))
     quick = (TESTS, *ignored)
     slow = tuple(f"{TESTS}{name}" for name in SLOW_TESTS)
@@ -193,8 +194,8 @@ class JobFolder:
         """
         # First all tests run once without a change, and must pass. A dict has each test only once.
         all_tests = dict.fromkeys(test for job in jobs for test in job.tests)
-        # `_run` yields one result for the one job. `*_` asks it for more, so that it goes on to the
-        # end, at which it waits for its process.
+        # `_run` yields a single result, because it gets a single job. `*_` lets this generator run
+        # to its end, where it waits for its process.
         unchanged, *_ = self._run([Job(tests=tuple(all_tests))])
         if not unchanged.is_passed:
             raise RuntimeError(f"tests fail without a mutant:\n{unchanged.output}")
@@ -202,7 +203,8 @@ class JobFolder:
 
     def _run(self, jobs: Sequence[Job]) -> Iterator[Run]:
         """Start a process that runs the jobs in the copy, and yield each result as it comes."""
-        # Python must import the copy of the packages, and PYTHONPATH could lead it to the checkout.
+        # The process must import the copied packages. With PYTHONPATH it could import those of the
+        # checkout.
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         with subprocess.Popen(
             [sys.executable, "-m", "tests.support.mutation.mutant_runs"],

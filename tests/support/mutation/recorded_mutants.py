@@ -3,11 +3,11 @@
 A mutant is a copy of the code with one small change, such as `<` to `<=`. If a test fails with the
 change, the tests have killed the mutant; otherwise the mutant is alive.
 
-Once, a random sample of mutants of every package was drawn and run. The file
-`recorded_mutants.jsonl` says for each of them whether the tests killed it. If code is then moved or
-reworded, the tests must still kill the same mutants.
-`python -m tests.support.mutation.recorded_mutants` looks for the mutants in the present code, runs
-the tests on them and compares.
+At one time, a random sample of mutants of every package was drawn, and the tests were run on each
+of these mutants. The file `recorded_mutants.jsonl` says for each mutant whether the tests killed
+it. When code has been moved or reworded since, the tests must still kill the same mutants.
+`python -m tests.support.mutation.recorded_mutants` looks for the recorded mutants in the present
+code, runs the tests on them, and compares the results with the record.
 
 The line of a mutant may be in another file by now. So a mutant is recognised by its package, its
 scope (the name of the function or class around the change), and its line before and after the
@@ -26,7 +26,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.support.mutation.draw import LEFT_ALONE, Drawn, every_mutant, sample
+from tests.support.mutation.draw import LEFT_ALONE, CodeMutant, every_mutant, sample
 from tests.support.mutation.mutant_runs import Job, Run
 from tests.support.mutation.mutants import JobFolder
 from tests.support.soak import code_id, has_result, load_or_compute
@@ -36,8 +36,11 @@ RECORD = ROOT / "tests" / "soak" / "recorded_mutants.jsonl"
 DRAWN_PER_PACKAGE = 40
 DRAW_SEED = 17
 SOAK_PART = "mutants"
-"""The soak saves the result of each mutant in `.soak/mutants/`, so that it can be interrupted."""
-# Of the tests, only those without any of these marks are run.
+"""The result of each mutant is saved in the folder `.soak/mutants/`.
+
+(The soak is a set of very long tests.) After an interruption, only missing results are computed.
+"""
+# The selection of tests for pytest: only tests that have none of these marks.
 _QUICK = "not ray and not spark and not browser and not soak and not slow"
 STAGES: dict[str, tuple[tuple[str, ...], ...]] = {
     "protocol": (
@@ -46,8 +49,8 @@ STAGES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "partition_log": (("tests/partition_log", "-m", _QUICK),),
     "coordinator": (
-        # test_mutants compares the text of the code with a list, so it would fail with every
-        # mutant and prove nothing.
+        # test_mutants compares the text of the code with a list. So it would fail with every
+        # mutant, and would prove nothing about the other tests.
         ("tests/coordinator", "--ignore=tests/coordinator/test_mutants.py", "-m", _QUICK),
     ),
     "cluster": (("tests/cluster", "-m", _QUICK), ("tests/chaos", "-m", _QUICK)),
@@ -60,16 +63,16 @@ STAGES: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 """For each package the tests that may kill its mutants, as arguments of pytest.
 
-They run in stages: first the tests of the first tuple. The tests of a later tuple run only on the
-mutants that are still alive then.
+Each tuple is a stage. The tests of the first stage run on all mutants. The tests of a later stage
+run only on the mutants that are still alive after the stages before.
 """
 SEARCHED_FOLDERS = (*STAGES, "results_schema", "scripts")
 """Folders into which the code of a package may have moved since the record.
 
-The last two have no mutants of their own in the record.
+The record has no mutants of the last two folders.
 """
-Place = tuple[str, Drawn]
-"""A folder, and a mutant of a file in it: `mutant.file` is relative to the folder."""
+Place = tuple[str, CodeMutant]
+"""A folder, and a mutant of a file in this folder: `mutant.file` is relative to the folder."""
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,8 +86,8 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     # The changed line before and after the change.
     before: str
     after: str
-    # A function may contain the same line twice, so that two mutants look alike. Then the first has
-    # 0 here and the second 1.
+    # A function may contain the same line twice. Then two mutants look alike: the mutant of the
+    # first line has 0 here, and the mutant of the second line has 1.
     nth: int
     is_killed: bool
 
@@ -96,11 +99,11 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fates:
-    """What became of the mutants of one package that the tests killed when they were recorded."""
+    """The fates of the mutants of one package that the tests killed at the time of the record."""
 
     # The number of mutants that the tests still kill.
     killed: int
-    # Mutants that the tests killed then, and do not kill now.
+    # Mutants that the tests no longer kill.
     alive: tuple[Recorded, ...]
     # Mutants whose line no longer exists, because it was removed or rewritten.
     gone: tuple[Recorded, ...]
@@ -139,7 +142,7 @@ def main() -> None:
 def write_sample(package: str) -> None:
     """Draw mutants of one package, run the tests on each, and append the results to the record.
 
-    Older lines of the package stay in the record. Whoever draws anew removes them by hand.
+    Older lines of the package stay in the record, until a person removes them.
     """
     drawn = sample(ROOT / package, DRAWN_PER_PACKAGE, DRAW_SEED)
     killed = run_mutants(package, [(package, mutant) for mutant in drawn])
@@ -163,10 +166,7 @@ def write_sample(package: str) -> None:
 
 
 def fates_of_killed(package: str) -> Fates:
-    """Run the tests again on the package's mutants that the tests killed when they were recorded.
-
-    Return which of them the tests still kill, which are alive now, and which no longer exist.
-    """
+    """Run the tests again on the package's mutants that they killed at the time of the record."""
     killed_before = [
         recorded for recorded in read_record() if recorded.package == package and recorded.is_killed
     ]
@@ -198,11 +198,11 @@ def read_record() -> list[Recorded]:
     return [msgspec.json.decode(line, type=Recorded) for line in lines]
 
 
-def find(recorded: Recorded, possible: Sequence[tuple[str, Sequence[Drawn]]]) -> Place | None:
+def find(recorded: Recorded, possible: Sequence[tuple[str, Sequence[CodeMutant]]]) -> Place | None:
     """Return the recorded mutant's place in the present code; None if its line is gone.
 
-    `possible` has all possible mutants of each folder. The folders are searched in this order, and
-    the first one that has the mutant is taken.
+    `possible` has folders, each with all its possible mutants. The folders are searched in this
+    order, and the first folder that has the mutant is taken.
     """
     for folder, mutants in possible:
         with_same_line = [
@@ -212,15 +212,15 @@ def find(recorded: Recorded, possible: Sequence[tuple[str, Sequence[Drawn]]]) ->
         ]
         in_scope = [mutant for mutant in with_same_line if mutant.scope == recorded.scope]
         if not in_scope:
-            # The function may have moved to another class. So its name must be the same, but not
-            # the class before the name.
+            # The function may have moved to another class. So compare only the names of the
+            # functions, without their classes.
             function = _last_part(recorded.scope)
             in_scope = [mutant for mutant in with_same_line if _last_part(mutant.scope) == function]
         if in_scope:
-            # Of several equal lines some may have been removed, so `nth` may be too large now.
+            # Some of several equal lines may have been removed since. Then `nth` is too large.
             return folder, in_scope[min(recorded.nth, len(in_scope) - 1)]
         if len(with_same_line) == 1:
-            # The function was renamed. As its folder has the line only once, it is the right one.
+            # The function was renamed. As the folder has the line only once, it is the right line.
             return folder, with_same_line[0]
     return None
 
@@ -233,16 +233,17 @@ def _last_part(scope: str) -> str:
 def run_mutants(package: str, mutants: Sequence[Place]) -> list[bool]:
     """Run the package's tests, stage by stage; return for each mutant whether a test failed.
 
-    The result of each mutant is saved as soon as it is known. If the function is interrupted, the
-    next call runs only the mutants that have no saved result.
+    The result of each mutant is saved as soon as it is known. After an interruption, the next call
+    of this function runs only the mutants that have no saved result.
     """
     killed = [False] * len(mutants)
     for stage, tests in enumerate(STAGES[package]):
         alive = [index for index, is_killed in enumerate(killed) if not is_killed]
         keys = {index: _result_key(package, stage, mutants[index]) for index in alive}
         unsaved = [index for index in alive if not has_result(SOAK_PART, keys[index])]
-        # `runs` is a generator: it runs the tests on the next unsaved mutant only when it is asked
-        # for the next result. The loop below asks once for each unsaved mutant, in the same order.
+        # `runs` is a generator. It runs the tests on the next unsaved mutant only when it is asked
+        # for the next result. The loop below has the same order of mutants, and asks for one result
+        # for each unsaved mutant: `load_or_compute` computes only what is not saved.
         runs = _run_one_by_one(tests, [mutants[index] for index in unsaved])
         for index in alive:
             killed[index] = load_or_compute(
@@ -257,8 +258,8 @@ def _next_is_killed(runs: Iterator[Run]) -> bool:
 
 
 def _run_one_by_one(tests: tuple[str, ...], places: Sequence[Place]) -> Iterator[Run]:
-    """Run the tests on one mutant after another, and yield the result of each."""
-    # A JobFolder copies the packages and runs all tests once. That is not worth it for no mutant.
+    """Run the tests on one mutant after another, and yield the result of each mutant."""
+    # A JobFolder would copy the packages and run all tests once, even without any mutant.
     if not places:
         return
     jobs = [
@@ -272,7 +273,7 @@ def _run_one_by_one(tests: tuple[str, ...], places: Sequence[Place]) -> Iterator
 def _result_key(package: str, stage: int, place: Place) -> str:
     """Return the name under which the result of a mutant in one stage is saved.
 
-    A change of the code or of the tests gives another name, so that an old result is not used.
+    A change of the code or of the tests changes the name. So no result of older code is used.
     """
     folder, mutant = place
     code = code_id(("tests", *SEARCHED_FOLDERS))
@@ -280,7 +281,7 @@ def _result_key(package: str, stage: int, place: Place) -> str:
     return f"recorded-{package}-{stage}-{digest.hexdigest()[:16]}"
 
 
-def _possible_mutants(package: str) -> Iterator[Drawn]:
+def _possible_mutants(package: str) -> Iterator[CodeMutant]:
     """Yield a mutant for each small change that is possible in the package."""
     folder = ROOT / package
     for path in sorted(folder.glob("**/*.py")):
@@ -288,7 +289,7 @@ def _possible_mutants(package: str) -> Iterator[Drawn]:
             yield from every_mutant(folder, path)
 
 
-def _looks_like(mutant: Drawn, other: Drawn) -> bool:
+def _looks_like(mutant: CodeMutant, other: CodeMutant) -> bool:
     """Return True if the record could not tell the mutants apart, except by `nth`."""
     return (mutant.scope, mutant.before, mutant.after) == (other.scope, other.before, other.after)
 
