@@ -30,7 +30,7 @@ from protocol.ids import NO_PRODUCER_ID, BrokerId, TopicPartition, broker_name
 from protocol.messages.log import ProduceRequest
 from protocol.messages.transaction import InitProducerIdRequest, InitProducerIdResponse
 from protocol.records.batch import records_of
-from tests.cluster.client.producer.test_producer import error
+from tests.cluster.client.producer.test_producer import error_answer
 from tests.support.builders.experiments import experiment
 from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
 from tests.support.harness.scripted_broker import MS, SECOND, ClientLab, LabMaker
@@ -86,7 +86,7 @@ def test_resent_batch_keeps_its_sequence(make_lab: LabMaker) -> None:
     Here the first batch fails twice, so it is sent three times.
     """
     lab = make_lab(1, partitions=1)
-    lab.brokers[0].answer(ProduceRequest, *[error(0, ErrorCode.NOT_ENOUGH_REPLICAS)] * 2)
+    lab.brokers[0].answer(ProduceRequest, *[error_answer(0, ErrorCode.NOT_ENOUGH_REPLICAS)] * 2)
     lab.producer(20.0, IDEMPOTENT)
     lab.run_for(2 * SECOND)
     batches = batches_sent(lab)
@@ -123,7 +123,7 @@ def test_batch_that_is_given_up_raises_the_epoch(make_lab: LabMaker) -> None:
     lab.run_for(SECOND)
     batches_before = len(batches_sent(lab))
 
-    lab.brokers[0].answer(ProduceRequest, error(0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    lab.brokers[0].answer(ProduceRequest, error_answer(0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
     lab.run_for(SECOND)
 
     (failed,) = lab.of_kind("produce_failed")
