@@ -9,6 +9,9 @@ The words of such a search, which is also called an exploration:
 - A finding is a violation of one of Kafka's promises.
 - A mark is a rare situation that has a name. The command reports which marks its runs reached.
 
+The exit code is 0 without a finding, and 1 with findings. It is 130 after Ctrl-C, 141 if the
+terminal was closed, and 254 if the command refuses its arguments.
+
 Most tests explore the space `reference`, or a copy of it without one of Kafka's safety rules. In
 the copy, a leader may acknowledge an append before its followers have it, so a few seeds suffice
 for a finding. Every run takes a fraction of a second.
@@ -321,10 +324,11 @@ def test_search_on_ray_is_stopped_by_ctrl_c_and_leaves_no_process(
     number of runs that failed by a bug.
     """
     with command_line.started(
-        # With 5,000 seeds the search cannot end before Ctrl-C.
+        # With 5,000 seeds the search cannot be finished before Ctrl-C.
         *("explore", "reference", "--workers", "2", "--count", "5000", "--recheck", "50")
     ) as process:
         folder = command_line.folder / "runs/explorations/reference/latest"
+        # If the process ends by a mistake, the wait ends, too, and its exit code below is wrong.
         wait_until(
             lambda: (
                 process.poll() is not None

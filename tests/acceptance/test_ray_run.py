@@ -4,7 +4,8 @@ Here every broker and every consumer (a node) has a process of its own, which Ra
 process of the command is called the driver. It injects the faults, and writes each of them into the
 run's journal.
 
-The timeouts are scaled down so that a run takes half a minute; `make soak` has the real ones.
+The timeouts are scaled down, so that a run takes half a minute. `make soak` has the real timeouts.
+The exit code of an interrupted run is 130. The exit code 255 means that coordlab itself failed.
 """
 
 import os

@@ -2,7 +2,8 @@
 
 On a terminal a run shows a panel, which is drawn again and again in its place, and at last a
 summary. A TerminalCommand runs `python -m coordlab` on a pseudo-terminal, a terminal that a program
-can read. Its `screen` is everything that the command has written, with all control codes.
+can read. Its `screen` is everything that the command has written, with all control codes. The exit
+code of an interrupted command is 130.
 """
 
 import re

@@ -499,7 +499,7 @@ def test_member_metadata_is_not_listed_while_a_rebalance_is_prepared() -> None:
 # -- answers to parked requests --
 
 
-def turn() -> Turn:
+def new_turn() -> Turn:
     """Return a turn: an object in which the coordinator collects its replies to one input."""
     return Turn(CoordinatorHarness().coordinator._shared, 0)
 
@@ -511,11 +511,11 @@ def test_parked_join_is_answered_once_and_no_longer_counted() -> None:
     GM-44: no JoinGroup parked: nothing is answered
     """
     group = preparing(member("a"), member("b"))
-    its_turn = turn()
+    turn = new_turn()
     response = JoinGroupResponse(generation_id=1, member_id="a")
     for _ in range(2):
-        answer_parked_join(its_turn, group, group.members["a"], response)
-        replies = [(reply.request_id, reply.response) for reply in its_turn.result.replies]
+        answer_parked_join(turn, group, group.members["a"], response)
+        replies = [(reply.request_id, reply.response) for reply in turn.result.replies]
         assert replies == [(0, response)]  # the JoinGroup of `a` has the request id 0
         assert group.members_awaiting_join == 1
         assert not group.has_all_members_joined
@@ -528,10 +528,10 @@ def test_parked_join_that_fails_is_answered_once_with_the_given_member_id() -> N
     GM-44: no JoinGroup parked: nothing is answered
     """
     group = preparing(member("a"))
-    its_turn = turn()
+    turn = new_turn()
     for error in (ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_MEMBER_ID):
-        fail_parked_join(its_turn, group, group.members["a"], "given id", error)
-    assert [reply.response for reply in its_turn.result.replies] == [
+        fail_parked_join(turn, group, group.members["a"], "given id", error)
+    assert [reply.response for reply in turn.result.replies] == [
         JoinGroupResponse(error_code=ErrorCode.NOT_COORDINATOR, member_id="given id")
     ]
 
@@ -544,11 +544,11 @@ def test_parked_sync_is_answered_once_and_the_caller_learns_whether_it_was() -> 
     """
     group = preparing(member("a"))
     group.members["a"].awaiting_sync = RequestId(7)
-    its_turn = turn()
+    turn = new_turn()
     response = SyncGroupResponse(assignment=b"mine")
-    assert answer_parked_sync(its_turn, group, group.members["a"], response) is True
-    assert answer_parked_sync(its_turn, group, group.members["a"], response) is False
-    replies = [(reply.request_id, reply.response) for reply in its_turn.result.replies]
+    assert answer_parked_sync(turn, group, group.members["a"], response) is True
+    assert answer_parked_sync(turn, group, group.members["a"], response) is False
+    replies = [(reply.request_id, reply.response) for reply in turn.result.replies]
     assert replies == [(7, response)]
 
 

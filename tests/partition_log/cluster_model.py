@@ -257,7 +257,8 @@ class ClusterModel:
         # A leader has at most one AlterPartition in flight.
         if broker.proposal is None or broker.proposal_answer is not None:
             return
-        proposal, broker.proposal = broker.proposal, None
+        proposal = broker.proposal
+        broker.proposal = None
         data = proposal.data
         error = ErrorCode.NONE
 
@@ -295,7 +296,8 @@ class ClusterModel:
         broker = self.brokers[broker_id]
         if broker.partition is None or broker.proposal_answer is None:
             return
-        (proposal, answer), broker.proposal_answer = broker.proposal_answer, None
+        proposal, answer = broker.proposal_answer
+        broker.proposal_answer = None
         if is_lost:
             answer = AlterPartitionPartitionResponse(
                 partition_index=answer.partition_index, error_code=ErrorCode.NETWORK_EXCEPTION

@@ -280,13 +280,16 @@ class IdempotentModel(ClusterModel):
 
     def _handle_success(self, producer: Producer, waiting: WaitingAnswer) -> None:
         """Let the producer learn that a batch is acknowledged, and at which offset it is."""
-        index, offset = waiting.request.index, waiting.end_offset - 1
+        index = waiting.request.index
+        offset = waiting.end_offset - 1  # the batch has one record
+        # If the batch was answered before, this answer must have the same offset.
         first_answer = producer.offsets.setdefault(index, offset)
         if first_answer != offset:
             raise InvariantViolation(
                 "a batch stands where its answer says",
                 f"{producer.value(index)} at {first_answer} and at {offset}",
             )
+        # A client that repeats batches sends the next one when the last one is answered.
         if producer.must_repeat and not producer.on_the_way:
             unanswered = producer.unanswered()
             if unanswered:

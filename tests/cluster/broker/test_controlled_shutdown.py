@@ -90,9 +90,8 @@ def test_shutdown_moves_the_coordinator_within_tens_of_milliseconds() -> None:
             fenced.time_us - begun_us,
         )
 
-    until_elected_us, until_loaded_us, between_unload_and_load_us, until_fenced_us = BrokerLab(
-        broker_cluster()
-    ).run(story)
+    times_us = BrokerLab(broker_cluster()).run(story)
+    until_elected_us, until_loaded_us, between_unload_and_load_us, until_fenced_us = times_us
     # None of these three steps waits for a heartbeat (every 2 s) or for a session's end (9 s).
     assert until_elected_us < 20_000
     assert until_loaded_us < 200_000

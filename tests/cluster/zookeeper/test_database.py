@@ -207,7 +207,8 @@ def test_tree_equals_a_plain_model_of_paths_and_owners(
             open_sessions.append(writer.zxid)
         else:
             is_permitted = _write_into_model(model, open_sessions, session, request)
-            assert (error is KeeperError.NONE) is is_permitted
+            is_written = error is KeeperError.NONE
+            assert is_written == is_permitted
 
         tree = writer.database.tree
         data_and_owners = {
@@ -230,8 +231,11 @@ def _write_into_model(
     match request:
         case CreateRequest(path=path, data=data, ephemeral=ephemeral):
             parent = path.rpartition("/")[0] or "/"
+            if path in model or parent not in model:
+                return False
             # A parent with an owner is ephemeral, so it cannot have children.
-            if path in model or parent not in model or model[parent][1]:
+            _data, owner_of_parent = model[parent]
+            if owner_of_parent != 0:
                 return False
             model[path] = (data, session if ephemeral else 0)
         case DeleteRequest(path=path):

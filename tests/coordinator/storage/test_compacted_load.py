@@ -138,9 +138,10 @@ class Logs:
         # The high watermark may lag behind the log end by some records.
         lag = self._draw(st.sampled_from((0, 0, 1, 4)))
         for log in (self.whole, self.cleaned):
+            present_epoch = max(log.latest_epoch, 0)  # the latest epoch of an empty log is -1
             log.append_as_leader(
                 records,
-                leader_epoch=max(log.latest_epoch, 0) + is_new_epoch,
+                leader_epoch=present_epoch + 1 if is_new_epoch else present_epoch,
                 producer_id=producer,
                 producer_epoch=0 if producer >= 0 else -1,
                 is_transactional=producer >= 0,

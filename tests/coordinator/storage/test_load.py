@@ -349,7 +349,7 @@ def test_load_whose_leader_resigned_is_served_by_scala_and_refused_by_java(
     h.coordinator.begin_load(0, leader_epoch=3, now_us=h.now_us)
     h.coordinator.load_batches(0, tuple(h.log[0]))
     h.execute(h.coordinator.finish_load(0, h.now_us, stopped="NOT_LEADER_OR_FOLLOWER"))
-    assert h.coordinator.is_owned(0) is not java
+    assert h.coordinator.is_owned(0) == (not java)
     assert h.coordinator.load_error(0) == ("NOT_LEADER_OR_FOLLOWER" if java else None)
     if not java:
         assert h.offset("foo", 0) == 5

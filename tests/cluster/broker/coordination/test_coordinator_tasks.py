@@ -70,7 +70,7 @@ class TaskLab:
         costs: CostModel | None = None,
         check_interval_ms: int = 600_000,
     ) -> None:
-        self.lab = HostLab()
+        self.hosts = HostLab()
         config = msgspec.structs.replace(
             NO_BALANCING,
             offsets_load_buffer_size=load_buffer,
@@ -82,7 +82,7 @@ class TaskLab:
             java=java or JavaSwitches(),
             costs=costs or CostModel(),
         )
-        host = self.lab.host("broker-0")
+        host = self.hosts.host("broker-0")
         identity = BrokerIdentity(broker_id=ME)
         cache = MetadataCache(num_offsets_partitions=3)
         replicas = ReplicaManager(
@@ -107,7 +107,7 @@ class TaskLab:
 
     def run_for(self, duration_us: int) -> None:
         """Advance the virtual time."""
-        self.lab.run_for(duration_us)
+        self.hosts.run_for(duration_us)
 
     def partition(
         self, index: int, *last: Record, commit_records: int = 0, records_per_batch: int = 500
@@ -142,7 +142,7 @@ class TaskLab:
                 partition_epoch=epoch,
                 replicas=REPLICAS,
                 isr=REPLICAS,
-                now_us=self.lab.loop.now_us(),
+                now_us=self.hosts.loop.now_us(),
             )
         self.tasks.leadership_changed(
             LocalLeadership(
@@ -171,13 +171,13 @@ class TaskLab:
         """
         return [
             (row.kind, row.partition, row.leader_epoch)
-            for row in self.lab.rows
+            for row in self.hosts.rows
             if row.kind in TASK_KINDS
         ]
 
     def row(self, kind: TraceKind) -> TraceRow:
         """Return the only trace row of one kind."""
-        (row,) = [row for row in self.lab.rows if row.kind == kind]
+        (row,) = [row for row in self.hosts.rows if row.kind == kind]
         return row
 
 
@@ -195,7 +195,7 @@ def test_loads_of_one_metadata_change_run_one_after_the_other() -> None:
     ]
     first_wait_us, second_wait_us = [
         json.loads(row.detail or "{}")["wait_us"]
-        for row in lab.lab.rows
+        for row in lab.hosts.rows
         if row.kind == TraceKind.LOAD_STARTED
     ]
     assert first_wait_us == 0
@@ -241,7 +241,7 @@ def test_load_delays_the_next_one_by_its_own_cost() -> None:
         lab.partition(1, commit_records=20_000)
         lab.lead(1, 2, 0, epoch=1)
         lab.run_for(1_000_000)
-        started = [row for row in lab.lab.rows if row.kind == TraceKind.LOAD_STARTED]
+        started = [row for row in lab.hosts.rows if row.kind == TraceKind.LOAD_STARTED]
         assert [row.partition for row in started] == [
             f"__consumer_offsets-{index}" for index in (1, 2, 0)
         ]
@@ -261,7 +261,7 @@ def test_offset_expiry_waits_for_the_loads_before_it() -> None:
     expire = lab.coordinator.expire_offsets
 
     def expire_offsets(now_us: int) -> Result:
-        expiry_times_us.append(lab.lab.loop.now_us())
+        expiry_times_us.append(lab.hosts.loop.now_us())
         return expire(now_us)
 
     lab.coordinator.expire_offsets = expire_offsets  # type: ignore[method-assign]  # recorded
