@@ -1,8 +1,7 @@
-"""Nodes by role: their common interface, and their construction on a Host in any runtime.
+"""What all nodes have in common, and the creation of the node that a spec describes.
 
-A node is one server or client of the cluster; an incarnation is one life of it, from a start to its
-end. The Host is all that a node may touch: clock, timers, connections, storage, trace. A runtime is
-a platform for hosts: virtual time, one process in real time, or Ray.
+A runtime creates a Host, and `build_node` creates the node on it: a broker, a consumer and so on.
+The nodes are the same in every runtime.
 """
 
 from collections.abc import Callable
@@ -29,7 +28,7 @@ from cluster.zookeeper.node import ZooKeeperNode
 
 
 class Node(Protocol):
-    """One incarnation of a node; it ends when its Host ends."""
+    """A node, from its start to its end."""
 
     def start(self) -> None:
         """Begin to serve and to send requests, and return without waiting."""
@@ -37,12 +36,12 @@ class Node(Protocol):
     def shut_down(self, on_done: Callable[[], None]) -> None:
         """Begin to stop as on SIGTERM; `on_done` is called once, when the node has finished.
 
-        A broker asks the controller to move its leaderships, then unloads its groups. A consumer
-        commits and leaves its group. Most other nodes have nothing to do, and finish immediately.
+        A broker waits until other brokers lead its partitions. A consumer commits and leaves its
+        group. Most other nodes have nothing to do, and finish immediately.
         """
 
     def report(self, status: ClusterStatus) -> None:
-        """Write this node's knowledge of the cluster into `status`."""
+        """Add to `status` what this node knows of the cluster."""
 
 
 @runtime_checkable

@@ -1,12 +1,12 @@
-"""Link resets: end the connections between two sets of nodes that live in several processes.
+"""Link resets: close connections between two sets of nodes, which may be in several processes.
 
-The process of each node ends the node's own end of a connection; no frame (message between nodes)
-about it travels between the processes. A reset has two steps:
-1. The processes of the clients end their ends and report the names of these connections.
-2. The processes of the servers end the connections with these names. A connection that a client
-   opened after step 1 has another name, and survives.
-The control plane, on which the run commands the processes, carries the orders
-(`cluster.ray.fleet`).
+Such a fault closes both ends of each connection at the same time. The run orders it by calls to the
+processes of the nodes, in two steps:
+
+1. The processes of the clients close the clients' ends, and return the names of these connections.
+2. The processes of the servers close the connections with these names. A connection that a client
+   has opened after step 1 has another name, and stays.
+
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -17,7 +17,7 @@ from cluster.host.connections import connection_named_by
 from protocol.ids import NodeName
 
 ConnectionName = tuple[NodeName, int]
-"""Name of a connection in the whole run: its client, and the id that the client chose."""
+"""Identifies a connection in the whole run: its client, and the id that the client chose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +47,8 @@ def reset_client_ends(hosts: Iterable[BaseHost], reset: LinkReset) -> tuple[Conn
     names: list[ConnectionName] = []
     for host in hosts:
         ends = host.endpoint.close_frames_of_reset(reset.peers_of(host.name), reset.purposes)
-        # Each host may be client and server. A close frame that ends a client's end comes from the
-        # server, so it is not `by_client`.
+        # `close` looks as if the other end had sent it. So a close for the client's end is not
+        # `by_client`.
         closes = [close for close in ends if not close.by_client]
         host.reset(closes)
         names.extend(connection_named_by(close) for close in closes)
@@ -73,7 +73,7 @@ def reset_server_ends(
         closes = [
             close
             for close in ends
-            if close.by_client  # ends the server's end of the connection
+            if close.by_client  # closes the server's end
             and (close.source in silent_clients or connection_named_by(close) in names)
         ]
         ended_of_silent_clients += sum(close.source in silent_clients for close in closes)

@@ -1,9 +1,8 @@
 """LocalRuntime: a cluster in this process, in real time.
 
-LocalRuntime owns the NodeProcess, which has all nodes, and the task that watches it for failures.
-LocalLives starts and ends nodes; RealtimeRuntime has the common part of the runtimes in real time.
-The listeners file has the addresses by which clients from outside reach the nodes. A link rule
-disturbs messages between nodes.
+All nodes are in one NodeProcess of this operating-system process. LocalLives starts and ends them,
+and RealtimeRuntime has what all runtimes in real time share. LocalRuntime adds the rest of the
+Runtime interface. Clients from outside find the nodes by the listeners file.
 """
 
 import asyncio
@@ -107,8 +106,8 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
             process = NodeProcess(_PROCESS_ID, self._settings)
             self._watcher = asyncio.create_task(self._watch(process), name=_PROCESS_ID)
             self._address = await process.listen(LOOPBACK)
-            # Objects made by imports live as long as the run. `freeze` excludes them from garbage
-            # collections, which get shorter. A collection delays all nodes.
+            # A garbage collection delays all nodes. `freeze` makes it shorter, by leaving out the
+            # many objects that exist by now and stay for the whole run.
             gc.collect()
             gc.freeze()
             self.start_all(process)
@@ -147,9 +146,8 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
             sources=tuple(sources), destinations=tuple(destinations), purposes=tuple(purposes)
         )
         process = self._hosting()
-        # Each connection is counted at its client's end. The second call closes the servers' ends.
-        # It counts only connections of silent clients, which are clients whose process does not
-        # answer. Here all nodes share this process, so the tuple of silent clients is empty.
+        # The first call closes and counts the clients' ends, the second one closes the servers'
+        # ends. (The latter counts only clients whose process is stopped; here there are none.)
         names = process.reset_client_ends(reset)
         return len(names) + process.reset_server_ends(reset, set(names), ())
 
@@ -198,7 +196,8 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
         """Write the addresses of the nodes into the listeners file, for clients from outside."""
         if self._address is None:
             return
-        # The admin node may start later, and its start writes no new file, so it is always listed.
+        # The administrator may start later, and then the file is not written again. So it is always
+        # listed.
         names = (*self.names_up(), ADMIN_NODE)
         listeners = Listeners(
             run_id=self._settings.run_id,

@@ -1,8 +1,8 @@
 """Environment variables that Ray reads at its first import: `actors` imports this module first.
 
-Only unset variables are set, so that the user's settings have precedence. If Ray is imported
-already, no variable is set. A variable would then reach the processes that Ray starts, but not Ray
-in this process, and the two would disagree about the authentication token.
+A variable that the user has set is not changed. If Ray is imported already, no variable is set: it
+would then be seen by the processes that Ray starts, but not by Ray in this process, and the two
+would use different authentication tokens.
 """
 
 import os

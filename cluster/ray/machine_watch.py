@@ -1,8 +1,8 @@
 """MachineWatch: decides whether machines are silent or lost, from the times of their answers.
 
-The agent of a machine is this project's process there. The fleet queries each agent every second,
-and reports the answers. Time is an argument, so that tests need neither machines nor sleeping.
-Units: seconds of a monotonic clock.
+The fleet has a process on each machine, its agent, and sends it a query every second. It reports
+the answers here. The caller passes the time, in seconds of a monotonic clock, so that tests need
+neither machines nor time.
 """
 
 from dataclasses import dataclass
@@ -14,10 +14,11 @@ BEAT_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SilenceLimits:
-    """Times without an answer after which a machine counts as silent, and as lost.
+    """How long a machine may not answer until it counts as silent, and as lost.
 
-    No call to a silent machine is awaited. The nodes of a lost machine start on other machines. An
-    experiment sets these times by `run.machine_silent_after` and `run.machine_lost_after`.
+    Calls to a silent machine are not awaited. The nodes of a lost machine are started on other
+    machines. An experiment sets these times by `run.machine_silent_after` and
+    `run.machine_lost_after`.
     """
 
     silent_after_s: float = 3.0
@@ -47,9 +48,9 @@ class MachineWatch:
     def __init__(self, limits: SilenceLimits) -> None:
         self._limits = limits
         self._heard_s: dict[str, float] = {}
-        """Time of the last answer of each machine; a machine that never answered is missing."""
+        """Machine -> time of its last answer, if it has ever answered."""
         self._states: dict[str, Contact] = {}
-        """The state of each machine; a machine without an answer so far is missing."""
+        """Machine -> its state, if it has ever answered."""
 
     def state_of(self, machine: str) -> Contact:
         """Return the state of a machine; a machine without an answer so far counts as HEARD."""

@@ -1,7 +1,9 @@
 """The common part of the runtimes in real time, such as Hosts on an asyncio loop and TCP links.
 
-A runtime runs the nodes of a cluster (brokers, controllers, clients); in real time they are
-processes, not parts of a simulation. A Host is a node's only access to clock, network and disk.
+The runtimes in `cluster.local` and `cluster.ray` use it: there, time is not simulated, and nodes
+really wait, send over TCP and write to files.
+
+
 
 Reading order:
 1. `clock` has one time line for all processes. `host` is the Host in real time, `tcp` has the links

@@ -1,7 +1,8 @@
 """A client from outside: an administrator in another process on a machine of a running cluster.
 
-An administrator asks the cluster questions, or changes it, as Kafka's command-line tools do. This
-module does not need Ray. The run keeps a listeners file in its directory. The client reads from it
+With this module, a command such as the deletion of a group can be carried out on the cluster of a
+run that is going on, as with Kafka's command-line tools. The run keeps a listeners file in its
+directory, from which the client reads
 - the directory: the address of each running node,
 - the token: the run's secret, without which its processes accept no connection, and
 - the run's clock.
@@ -42,9 +43,8 @@ class NotReachable(Exception):
 def ask_as_guest(run_dir: Path, question: Callable[[Host], Awaitable[T]]) -> T:
     """Join the run in `run_dir` as a client, run `question`, leave, and return the result.
 
-    A guest is a process that does not belong to the run, so the directory does not contain its
-    node.
-    Effects: a file in the run's `trace` and `logs`, and the changes that `question` makes.
+    The client also writes a file into the run's `trace` and `logs`.
+
     Raises: NotReachable if no node listens, or the run stops before the answer; SimulationError if
     a task of the client's process dies; the exceptions of `question`.
     """
@@ -72,8 +72,8 @@ async def _ask(run_dir: Path, listeners: Listeners, question: Callable[[Host], A
         trace_messages=listeners.trace_messages,
     )
     process = NodeProcess(name, settings, is_guest=True)
-    # The guest listens, because a process sends only on links that it dialed
-    # (`cluster.realtime.tcp`). So the answers come on links that the run's processes dial.
+    # The answers come on links that the run's processes dial (see `cluster.realtime.tcp`), so this
+    # process must listen.
     await process.listen(_own_address(listeners))
     process.set_directory(listeners.directory)
     try:
@@ -99,8 +99,8 @@ async def _await_answer(
     """
     try:
         await asyncio.wait((asked, lost, failed), return_when=asyncio.FIRST_COMPLETED)
-        # `lost` and `failed` never return: if one of them is done, it has raised. If the answer
-        # came in the same turn of the loop, the answer counts.
+        # If `lost` or `failed` is done, it has raised an exception. But an answer that came at the
+        # same moment counts.
         for watch in (lost, failed):
             if watch.done() and not asked.done():
                 watch.result()
@@ -133,8 +133,8 @@ def _own_address(listeners: Listeners) -> str:
     any_node = next(iter(listeners.directory.values()), None)
     if any_node is None:
         raise NotReachable("none of its nodes is up")
-    # `connect` of a datagram socket sends nothing. It makes the system choose the address from
-    # which the socket would send.
+    # `connect` sends nothing here, because this is a datagram socket. It makes the system choose
+    # the address from which it would send.
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as route:
         route.connect((any_node.host, any_node.port))
         address: str = route.getsockname()[0]

@@ -1,11 +1,10 @@
 """TraceTail: the trace of a run in progress, row by row in one order.
 
-It follows the `*.frames` files that the driver (the process that conducts the run) can read, on its
-own machine or in a shared directory, while nodes append to them. A node writes a row to its file a
-short time after the row's event. So rows are merged only up to a watermark, a time that stays
-behind the run's clock. A row that arrives after the watermark has passed its time is dropped. A
-reader that needs all rows reads the complete files after the run. This module must not know which
-runtime writes the files.
+It follows the trace files of all nodes (`*.frames`), while the nodes append to them. The rows of
+different files must be merged in the order of time, but a node writes a row a little after its
+event. So rows are returned only up to a *watermark*, a time that stays behind the run's clock. A
+row that arrives even later is dropped; after the run, one can read the complete files.
+
 """
 
 from collections import deque
@@ -15,7 +14,7 @@ from cluster.trace.files import FrameDecoder, merge_rows
 from protocol.trace import TraceRow
 
 WATERMARK_LAG_US = 1_000_000
-"""Default distance between watermark and the run's clock, in run time."""
+"""How far the watermark is behind the run's clock by default."""
 _BEFORE_THE_RUN_US = -1
 """Below every row's time, since a run begins at 0."""
 
@@ -51,9 +50,8 @@ class _FollowedFile:
 class TraceTail:
     """Follows the trace files of one directory, including files that appear later.
 
-    Units: `lag_us` is run time. If the run's clock is k times faster than real time, the lag is k
-    times shorter in real time. So a fast run needs a longer lag, as does a run on a loaded machine.
-    Memory: the rows of about the last `lag_us`, of all files.
+    The watermark is `lag_us` behind the run's clock. A run whose clock is faster than real time
+    needs a longer lag, and so does one on a busy machine. The rows of this time are kept in memory.
     """
 
     def __init__(self, trace_dir: Path, *, lag_us: int = WATERMARK_LAG_US) -> None:
@@ -68,8 +66,8 @@ class TraceTail:
     def poll(self, now_us: int) -> tuple[TraceRow, ...]:
         """Return the new rows that are at least `lag_us` old, in the merged order.
 
-        Units: `now_us` is the run's clock. The order is that of `files.merge_rows` over all polls
-        together: no row returned later belongs before a row returned earlier.
+        `now_us` is the time of the run's clock. All polls together return the rows in the order of
+        `files.merge_rows`.
         Raises: TraceFileCorrupt, OSError.
         """
         for path in sorted(self._trace_dir.glob("*.frames")):

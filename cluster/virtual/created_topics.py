@@ -1,12 +1,13 @@
 """Checks of CreateTopics: created topics are as ordered, and refusals have their reason.
 
-Controller and brokers replay the same records, so a comparison of the two does not show a setting
-that the replay loses. Here the controller's image is compared with the request, or with the
-cluster's spec.
+`replica_checks` compares the metadata of brokers with that of the controller. This would not show
+if a replay lost a setting, because all of them replay the same records. So here the controller's
+metadata is compared with the request, or with the cluster's spec.
 
-The controller places the replicas that a request does not name. A broker that is shutting down gets
-none. Fenced brokers (the controller counts them as dead) get replicas only if the unfenced ones do
-not suffice. Leaderships are spread over the unfenced brokers.
+If a request does not say where the replicas are, the controller chooses: a broker that is shutting
+down gets none, a fenced broker only if there are not enough others, and the unfenced brokers lead
+about as many partitions each.
+
 Source: Kafka StripedReplicaPlacer, ReplicationControlManager.createTopic,
 BrokerHeartbeatManager.UsableBrokerIterator.
 """
@@ -35,7 +36,7 @@ def check_created(
 ) -> None:
     """Check the answer for each topic, just before the controller's answer leaves.
 
-    Nothing has changed the image since the controller decided.
+    At this moment the image is still as the controller has left it.
     Raises: InvariantViolation.
     """
     errors = {each.name: each.error_code for each in response.topics}
@@ -112,7 +113,7 @@ def _check_replicas(
             "replicas of a new partition are on registered brokers that are not shutting down",
             f"{name}: {unusable} of {replicas}",
         )
-    # As many unfenced brokers as there are or are needed; they precede the fenced ones.
+    # The unfenced brokers come first, as many as there are or as are needed.
     first = replicas[: min(replication_factor, len(unfenced))]
     if not set(first) <= set(unfenced):
         raise InvariantViolation(

@@ -1,10 +1,9 @@
 """A broker's listener for Kafka clients: Kafka's wire protocol over TCP, PLAINTEXT.
 
-In this project a node is a broker, a controller or a client of the cluster. A frame is a message
-between nodes, and a Host is a node's only access to clock, network and disk. A Kafka client is a
-node without a Host: it has a name and connections, and link rules (the effects of faults on frames)
-apply to it. This package turns the client's bytes into frames, and the broker's frames into bytes.
-It may import `protocol`, hosts and links, but no code of brokers.
+With it, real Kafka clients can use a cluster of this project, in the runtimes in real time. Inside
+the cluster, nodes exchange frames. This package turns the bytes of a Kafka client into frames from
+a node with the client's name, and the broker's frames into bytes. So faults can disturb Kafka
+clients like nodes. The package imports `protocol`, hosts and links, but no code of brokers.
 
 Reading order:
 1. `codec` has the messages by version, from the tables of `protocol.wire`. `headers` has the

@@ -1,11 +1,9 @@
 """Link rules at the end of Kafka clients, which have no Host that applies them.
 
-A link rule is a fault's effect on the frames (messages) between two nodes, for instance a delay. A
-LinkGate applies the rules to the frames of one node, and keeps those that must wait. Each node has
-its gate in its Host (its access to the network). A Kafka client is a process from outside, without
-a Host, so the listener of each broker to which it is connected has a gate for it. The frames of
-the client's requests leave through the gate, and the broker's frames arrive through it. The
-broker's Host applies the rules at the other end of the link.
+A fault disturbs the link between two nodes by link rules, which are applied at both ends: each node
+has a LinkGate in its host. A Kafka client is a process from outside and has no host. So the
+listener of the broker has a gate in its place, one for each client. The requests of the client pass
+through this gate on their way to the broker, and the broker's answers on their way back.
 """
 
 import random
@@ -21,7 +19,7 @@ from protocol.ids import Incarnation, NodeName
 
 
 class _ClientConnections:
-    """The facts about a client's connections that a LinkGate needs."""
+    """What a LinkGate asks about the connections of a Kafka client."""
 
     def purpose_of(self, end: ConnectionEnd) -> str | None:
         """Return the purpose of every connection of a Kafka client."""
@@ -90,8 +88,8 @@ class ClientLinks:
         """
         gate = self._gates.get(client)
         if gate is not None:
-            # When the last rule is withdrawn, a gate stays until its waiting frames have left: a
-            # later frame must not overtake them.
+            # Without rules, the gate must stay until its waiting frames have left, so that no later
+            # frame overtakes them.
             if gate.is_idle and not self._rules:
                 del self._gates[client]
                 return None

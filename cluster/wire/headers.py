@@ -1,9 +1,11 @@
 """Request headers, which can be read for any API and version.
 
-A correlation id is the client's number of a request; the answer repeats it. The header must be
-readable even if the body of the request is not. For example, the answer to an ApiVersions request
-of an unknown version needs the request's correlation id (KIP-511). The header of an answer is the
-correlation id alone. `foreign_protocol` recognises bytes of other protocols.
+The header must be readable even if the body is not. For example, an ApiVersions request of an
+unknown version must be answered with its correlation id (KIP-511), the number that the client has
+given to the request. An answer's header is only the correlation id.
+
+If the bytes are in another protocol, `foreign_protocol` says in which.
+
 Source: Kafka `RequestHeader.json`, `ResponseHeader.json`.
 """
 

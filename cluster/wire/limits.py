@@ -11,9 +11,10 @@ from protocol.config import BrokerConfig
 
 
 class ConnectionLimits:
-    """Counts connections, holds connections above max.connections, and finds idle connections.
+    """Counts the connections of a broker's listener, and finds those that are idle for too long.
 
-    A held connection is accepted, but not served until another connection ends.
+    If there are more than max.connections, the newest ones are *held*: they are not served until
+    another connection ends.
     DEVIATION: at max.connections, Kafka accepts no further connection; new connections wait in the
     system's backlog. Here they are accepted but not served. A client sees no difference.
     """
@@ -23,7 +24,7 @@ class ConnectionLimits:
         self._per_address_max = config.max_connections_per_ip
         self._idle_max_us = config.connections_max_idle_ms * 1_000
         self._last_bytes_us: OrderedDict[WireConnection, int] = OrderedDict()
-        """Served connections with the time of their last bytes, the longest idle one first."""
+        """Served connection -> time of its last bytes; the longest idle one is first."""
         self._waiting: deque[WireConnection] = deque()
         """Held connections, in the order of their arrival."""
         self._by_address: dict[str, int] = {}
@@ -70,8 +71,7 @@ class ConnectionLimits:
 
     def idle(self, now_us: int) -> Iterator[WireConnection]:
         """Yield the connections that have been idle for connections.max.idle.ms or longer."""
-        # The iteration needs a copy, because the caller closes each connection, and `forget` then
-        # removes it.
+        # A copy, because the caller closes the connections, which removes them.
         for connection, last_us in list(self._last_bytes_us.items()):
             if now_us - last_us < self._idle_max_us:
                 return  # all further connections have been idle for a shorter time

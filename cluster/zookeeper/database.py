@@ -1,9 +1,8 @@
-"""A server's database: the tree and the open sessions, as of one zxid.
+"""A server's database: the tree of znodes and the open sessions.
 
-A zxid is the number of a transaction, in the order that the leader has decided. Two servers that
-have applied the same transactions have equal databases. A leader has two databases. The first has
-the committed transactions, like the database of every server. The second is ahead: the leader
-applies each proposal to it immediately, and checks new writes against it.
+Servers that have applied the same transactions have equal databases. A leader has two databases:
+one with the committed transactions, like every server, and one that is ahead, to which it applies
+each proposal immediately. It checks new writes against the second one.
 - `prepare` runs on the leader. It checks a write and returns its transaction; an ErrorTxn if the
   write is refused.
 - `apply` runs on every server. It carries out a transaction without checks.
@@ -42,16 +41,16 @@ from protocol.messages.zookeeper_quorum import (
 
 
 class ZooKeeperDatabase:
-    """Tree and sessions after the transaction `last_zxid`.
+    """The tree and the sessions after the transaction `last_zxid`.
 
-    Invariant: every owner of an ephemeral znode is an open session (ZK-12).
+    Every ephemeral znode belongs to an open session (ZK-12).
     """
 
     def __init__(self, initial: Iterable[tuple[str, str]] = ()) -> None:
         """Begin with the persistent znodes `initial` (path, data) and without sessions."""
         self.tree = ZnodeTree(initial)
         self.sessions: dict[SessionId, int] = {}
-        """Open sessions, and the timeout of each in milliseconds."""
+        """Open session -> its timeout in milliseconds."""
         self.last_zxid = NO_ZXID
 
     def apply(self, txn: Txn) -> tuple[Change, ...]:
@@ -77,8 +76,8 @@ class ZooKeeperDatabase:
                 self.sessions.pop(txn.session_id, None)
                 return self.tree.end_session(txn.session_id, txn.zxid)
             case ErrorTxn():
-                # A refused write changes nothing. It has a zxid, so that its client gets the answer
-                # in the order of all writes.
+                # A refused write is a transaction, too, so that its client is answered in the order
+                # of all writes.
                 return ()
 
     def prepare(self, session_id: SessionId, request: ZooKeeperWrite) -> TxnBody:
@@ -87,7 +86,7 @@ class ZooKeeperDatabase:
         Changes nothing.
         """
         match request:
-            # This is the only write without a session, because it asks for one.
+            # The only write without a session: it asks for a new one.
             case ConnectRequest(timeout_ms=timeout_ms):
                 return CreateSessionTxn(timeout_ms=timeout_ms)
             case _ if session_id not in self.sessions:

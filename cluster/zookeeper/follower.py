@@ -8,15 +8,15 @@ The requests to the leader, in order, each with the method that handles its answ
    (`up_to_date`).
 4. AckRequest acknowledges a Proposal, one for each. The proposals come as notices (`noticed`).
 
-An epoch is the number of a leadership. A server that promises an epoch follows no leader of an
-older one. A zxid is the number of a transaction; it contains the epoch. Each request of a client
-prolongs its session, which ZooKeeper calls a touch. Each method adds the requests that it sends,
-and the timers that it sets, to the ServerResult `result`. The class closes no connection itself: it
-sets `has_failed`, and the server gives up the role.
+A server that has promised an epoch (each new leader increases it) follows no older leader any more.
+If the leader is silent or not acceptable, `has_failed` becomes True, and the server looks for
+another leader. The requests to send and the timers to set are added to `result`.
 
-A follower answers reads from the transactions that it has applied, so they may lag behind the
-leader (ZK-03). Ids such as ZK-03 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md. Source: ZooKeeper
-`Learner`, `Follower`.
+A follower answers reads from its own database, which may be behind the leader's (ZK-03). Each
+request of a client prolongs its session; ZooKeeper calls this a touch, and the follower reports it
+to the leader. Ids such as ZK-03 are rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+
+Source: ZooKeeper `Learner`, `Follower`.
 """
 
 from cluster.zookeeper.ensemble import Ensemble
@@ -44,7 +44,7 @@ from protocol.messages.zookeeper_quorum import (
 )
 
 FOLLOW_TIMER = "follow"
-"""Key of the timer that checks whether the leader is silent."""
+"""The timer that checks whether the leader is silent."""
 
 
 class Following:
@@ -61,12 +61,12 @@ class Following:
         self.has_failed = False
         """True if the server must look for another leader."""
         self.committed_zxid = committed_zxid
-        """Newest transaction known to be committed; the server applies all up to this one."""
+        """The newest transaction that is known to be committed. The server applies all up to it."""
         self._ensemble = ensemble
         self._log = log
         self._heard_us = now_us
         self._touched: dict[SessionId, None] = {}
-        """Sessions whose clients sent a request since the leader's last ping, as an ordered set."""
+        """The sessions with a request since the leader's last ping, as the keys of the dict."""
 
     def begin(self, result: ServerResult) -> None:
         """Ask the leader for its epoch."""
@@ -90,7 +90,7 @@ class Following:
             self.has_failed = True
             return
         self.epoch = response.epoch
-        # The promise is written to the disk before it is sent, so that it survives a restart.
+        # On the disk before it is sent, because the promise must survive a restart.
         self._log.accept_epoch(response.epoch)
         ack = AckEpochRequest(
             current_epoch=self._log.current_epoch, epoch_ends=self._log.epoch_ends()
@@ -110,15 +110,14 @@ class Following:
         self._log.truncate(response.keep_zxid)
         for txn in response.txns:
             self._log.append(txn)
-        # The epoch is entered after the history is written, because a log of a later epoch counts
-        # as newer, whatever its length. In the other order this could happen:
+        # The epoch comes after the history, because a log with a later epoch counts as newer, even
+        # if it is shorter. In the other order this could happen:
         # 1. This server dies before it has written the whole history.
         # 2. In the next election its incomplete log counts as the newest.
         # 3. The server leads, and removes committed transactions from the other logs.
         self._log.enter_epoch(self.epoch)
         self._ask(AckNewLeaderRequest(), result)
-        # This request shows the leader where this log ends. The leader commits a transaction of its
-        # own epoch once enough logs have it; the history before it is committed with it.
+        # This tells the leader where this log ends.
         self._ask(AckRequest(zxid=self._log.last_zxid), result)
 
     def up_to_date(self, response: AckNewLeaderResponse, now_us: int) -> None:

@@ -1,13 +1,13 @@
 """A server's log of transactions on its disk, in zxid order, and the epochs that it promised.
 
-Every append is flushed (written to the disk) before it is acknowledged (forceSync=yes). So a power
-loss removes no acknowledged transaction.
+A transaction is on the disk before it is acknowledged (forceSync=yes), so a power loss does not
+remove it.
+
 DEVIATION: there are no snapshots, the whole log stays.
 Source: ZooKeeper `FileTxnLog`, `QuorumPeer` (acceptedEpoch, currentEpoch).
 
-The epoch is the number of a leadership. A zxid is the number of a transaction: its high bits are
-the epoch, its low bits count the transactions of that epoch. A leader's history is the transactions
-in its log when its epoch began.
+The zxid of a transaction consists of the epoch of the leader that has ordered it, in the high bits,
+and a counter.
 """
 
 from bisect import bisect_right
@@ -23,11 +23,11 @@ from protocol.messages.zookeeper_quorum import Txn
 from protocol.records.batch import Record, decode_records
 
 TXN_LOG = TopicPartition("zookeeper", 0)
-"""Name of the log in the storage, which names logs by partition."""
+"""The log's name on the disk, which has the form of a partition's name."""
 EPOCHS = "epochs"
 """Name of the checkpoint file that has the epochs."""
 _EPOCH_BITS = 32
-"""Number of a zxid's low bits, which count within an epoch; the bits above are the epoch."""
+"""The lowest 32 bits of a zxid are the counter; the bits above are the epoch."""
 
 
 class Epochs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -42,9 +42,9 @@ class Epochs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TxnLog:
-    """All transactions of one server; the last ones may not be committed yet.
+    """All transactions of one server, with growing zxids; the last ones may not be committed yet.
 
-    Invariant: zxids grow; one batch of the storage holds one transaction.
+    On the disk, each transaction is a batch.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -106,7 +106,7 @@ class TxnLog:
         self._keep(txn)
 
     def after(self, zxid: Zxid) -> tuple[Txn, ...]:
-        """Return the transactions after `zxid`. `zxid` itself may be missing in the log."""
+        """Return the transactions after `zxid`, which need not be in the log itself."""
         return tuple(self._txns[bisect_right(self._zxids, zxid) :])
 
     def between(self, zxid: Zxid, last: Zxid) -> tuple[Txn, ...]:
@@ -115,19 +115,19 @@ class TxnLog:
 
     def epoch_ends(self) -> tuple[Zxid, ...]:
         """Return the last zxid of each epoch in the log, in order."""
-        # Of two equal keys the later value stays, so each epoch keeps its last zxid.
+        # The last zxid of each epoch stays in the dict.
         ends = {epoch_of(zxid): zxid for zxid in self._zxids}
         return tuple(ends.values())
 
     def common_with(self, epoch_ends: tuple[Zxid, ...]) -> Zxid:
         """Return the last zxid that this log and a log with these `epoch_ends` have in common.
 
-        The end of each epoch suffices for this. One leader gives out all zxids of an epoch, in
-        order, and a server that has one of them has the leader's whole history before it.
+        The ends of the epochs are enough for this: all zxids of an epoch come from one leader, in
+        order, and a server that has one of them also has everything before it.
         """
         own_end_by_epoch = {epoch_of(zxid): zxid for zxid in self.epoch_ends()}
-        # `epoch_ends` is ascending, so the last common end is that of the newest common epoch. In
-        # an epoch that both logs have, the common end is the smaller one.
+        # For each epoch that both logs have: the end of the shorter one. The last entry is about
+        # the newest of these epochs.
         common_ends = [
             min(zxid, own_end_by_epoch[epoch_of(zxid)])
             for zxid in epoch_ends

@@ -1,9 +1,9 @@
 """ListOffsets: returns an offset of a log, mainly for consumers without a committed offset.
 
-A request asks for the first offset, for the end as consumers see it, or for the first record since
-a time. The end is the high watermark: the offset below which every in-sync replica has the records.
-The field `timestamp` says which of the three is wanted. Two negative numbers stand for the first
-offset and the end; other values are a time in milliseconds.
+A request asks for the first offset of the log, for its end as consumers see it (the high
+watermark), or for the first record since a certain time. The field `timestamp` has this time, or
+one of two negative numbers, which stand for the first offset and for the end.
+
 Source: Kafka `Partition.fetchOffsetForTimestamp`.
 """
 
@@ -103,7 +103,7 @@ def _check(partition: Partition, asked: ListOffsetsPartition) -> ErrorCode:
         asked.timestamp == LATEST_TIMESTAMP
         and partition.log.high_watermark < partition.leader_epoch_start_offset
     ):
-        # A new leader's high watermark may be below records that the previous leader acknowledged.
-        # So the high watermark is no valid end before it has reached the start of the new epoch.
+        # A new leader's high watermark may at first be below records that the old leader has
+        # acknowledged. It is right when it has reached the start of the new epoch.
         return ErrorCode.LEADER_NOT_AVAILABLE
     return ErrorCode.NONE
