@@ -90,8 +90,8 @@ class Group:
         # The log has no entry for the fields below. The next coordinator starts without them, or
         # computes them from the members.
         self.static_members: dict[str, str] = {}  # group.instance.id -> member id
-        # The next two dicts are used as sets, because a set has no fixed order: in a dict the order
-        # is that of insertion, and so a repeated run gives the same result.
+        # The next two dicts are used as sets. A real set has no fixed order. A dict keeps the order
+        # of insertion, so that a repeated run gives the same result.
         # Member ids that clients got with MEMBER_ID_REQUIRED, and have not joined with so far.
         self.pending_members: dict[str, None] = {}
         # Members that have not sent SyncGroup in this generation.
@@ -363,8 +363,8 @@ class Group:
             raise IllegalTransition(f"group {self.group_id} has no members to vote")
         size = len(self.members)
         # Every JoinGroup was checked for a common protocol, so normally there is a candidate. But
-        # a member may list the common protocol twice. As in Kafka it is then counted twice, its
-        # count is not equal to the number of members, and no candidate may be left.
+        # a member may list the common protocol twice. Then it counts twice, as in Kafka, so its
+        # count is larger than the number of members, and perhaps no candidate is left.
         # The dict is used as a set.
         candidates = {n: None for n, count in self.supported_protocols.items() if count == size}
         return most_votes(self._vote(member, candidates) for member in self.members.values())

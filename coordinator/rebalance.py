@@ -152,9 +152,9 @@ def try_complete_join(
 ) -> None:
     """End the join phase if every member has joined.
 
-    This does nothing in the first join phase of an Empty group, which only its timer ends. Nor does
-    it do anything if an earlier call of `complete_join` has raised an exception in this phase: then
-    `group.delayed_join` is None, and nothing ends the phase any more.
+    There are two exceptions, in which nothing is done. Only its timer ends the first join phase of
+    an Empty group. And nothing ends a phase in which `complete_join` has raised an exception
+    before: `group.delayed_join` is None then.
 
     `cause` and `cause_text` say why the phase ends now. If no member is left, the cause is
     NO_MEMBER_LEFT instead.
@@ -186,7 +186,7 @@ def complete_join(
         if member.awaiting_join is None and not member.is_static:
             drop_member(turn, group, member, cause=RemovalCause.DID_NOT_REJOIN)
 
-    # The leader must be a member that has rejoined. The result is False if there is none.
+    # The leader must be a member that has rejoined. If there is none, the result is False.
     if not group.elect_joined_leader() and group.members:
         # Only static members are left, and none of them has rejoined. So nobody could compute an
         # assignment. The join phase goes on until one of them rejoins, or all of them expire.

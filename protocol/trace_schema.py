@@ -1,10 +1,13 @@
 """The schema of the trace: meaning, columns and detail of each kind of row.
 
 The trace is the recording of a run: a table with one row for each event. All rows have the same
-columns. The column `detail` is a JSON object, whose fields depend on the kind of the row.
-`TRACE_SECTIONS` is the table of kinds. `nonconformity` checks a row against this table, the
-reference page prints it, and `pipeline` takes the types of details from it. A znode is a node of
-ZooKeeper's tree.
+columns, but a kind of row fills only some of them. For example, a row GROUP_STATE fills `group`,
+`generation`, `cause` and others. Its column `detail`, a JSON object, has `from` and `to`.
+
+The table `TRACE_SECTIONS` at the end says for each kind which columns it fills, what they mean, and
+which fields its detail has. The `...Detail` classes before it define these fields. `nonconformity`
+checks a row against the table, a page of the documentation prints it, and `pipeline` takes the
+types of the details from it.
 """
 
 from collections.abc import Mapping
@@ -55,11 +58,11 @@ COLUMN_MEANINGS = {
     "detail": "JSON object with the fields of the kind",
     "cause_text": "sentence for people; no program reads it",
 }
-"""Meaning of a column, unless the table gives a kind a more exact one."""
+"""What each column means. For some kinds of rows, TRACE_SECTIONS has a more exact meaning."""
 
 
 class Detail(msgspec.Struct, forbid_unknown_fields=True):
-    """Base class of the details. A field without a default is present in every row of its kind."""
+    """Base class of the details. Every row of the kind has the fields that have no default."""
 
 
 # -- the run and its faults -----------------------------------------------------------------------
@@ -553,11 +556,12 @@ class ViolationDetail(Detail):
 class KindSchema:
     """The schema of one kind of row.
 
-    columns: the columns that a row of this kind may fill besides those of STAMP, each with its
-        meaning in this kind; "" stands for the meaning in COLUMN_MEANINGS.
+    summary: what has happened, in a sentence.
+    columns: column -> what it means in this kind of row; "" stands for the meaning in
+        COLUMN_MEANINGS. A row may fill these columns and those of STAMP, and no others.
     causes: the enums whose values the column `cause` may have.
-    has_named_cause: True if the cause may also be a name that is in no enum.
-    detail: the struct of the detail, or a dict type if the detail may have any field. None if rows
+    has_named_cause: True if the cause may also be a name that is in no enum, such as a fault's id.
+    detail: the class of the detail, or a dict type if the detail may have any field. None if rows
         of this kind have no detail.
     """
 
@@ -577,8 +581,9 @@ def _kind(
 ) -> KindSchema:
     """Return the KindSchema of a kind.
 
-    `columns` are columns with the meaning in COLUMN_MEANINGS. `meanings` has other columns, each
-    with its meaning in this kind. If there are `causes` and also a meaning for `cause`, the cause
+    `columns` are columns with their usual meaning, and `meanings` are columns with a meaning of
+    their own in this kind. For example, `_kind("...", "group", offset="base offset")` is a kind
+    that fills `group` and `offset`. If there are `causes` and also a meaning for `cause`, the cause
     may be a value of these enums or a name.
     """
     filled = dict.fromkeys(columns, "") | meanings
@@ -590,7 +595,8 @@ def _kind(
         summary=summary,
         columns=filled,
         causes=causes,
-        # Without enums, every cause is a name. With enums, only a meaning of `cause` permits names.
+        # If there are no enums, every cause is a name. If there are enums, a name is allowed only
+        # if `cause` has a meaning of its own.
         has_named_cause="cause" in filled and (not causes or bool(filled["cause"])),
         detail=detail,
     )
@@ -1148,7 +1154,7 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
         ),
     },
 }
-"""The schemas of all kinds, in sections by the writer of the rows."""
+"""The schemas of all kinds, in sections: one section for each writer of rows."""
 
 TRACE_KINDS: Mapping[TraceKind, KindSchema] = {
     kind: schema for kinds in TRACE_SECTIONS.values() for kind, schema in kinds.items()
@@ -1167,11 +1173,10 @@ _UNDECLARED = {
 _UNDECLARED_OF = {
     kind: (attrgetter(*names), (None,) * len(names)) for kind, names in _UNDECLARED.items()
 }
-"""Kind -> a function that reads all columns that rows of the kind must not fill, and the tuple of
-Nones that it must return.
+"""Kind -> a function that reads all columns which rows of the kind must not fill, and what it must
+return: a tuple of Nones.
 
-The check runs for every row of a test, so a single call reads all these columns. Every kind has
-several of them, so attrgetter returns a tuple.
+`nonconformity` runs for every row of a test, so it must be fast: one call reads all these columns.
 """
 _DECODERS = {
     kind.value: msgspec.json.Decoder(schema.detail)
@@ -1181,20 +1186,23 @@ _DECODERS = {
 
 
 def nonconformity(row: TraceRow) -> str | None:
-    """Return the first difference of a row from its schema, None if the row conforms."""
+    """Return the first thing that is wrong with a row, None if it fits the schema of its kind.
+
+    Example: "group_state fills offset (7), expected null".
+    """
     kind = row.kind
     undeclared, nothing = _UNDECLARED_OF[kind]
     if undeclared(row) != nothing:
         name = next(name for name in _UNDECLARED[kind] if getattr(row, name) is not None)
         return f"{kind} fills {name} ({getattr(row, name)!r}), expected null"
-    # A kind that is not in _CLOSED_CAUSES accepts any cause. For such a kind the default of `get`
-    # is a tuple with the row's own cause, so the test never fails.
+    # A kind that is not in _CLOSED_CAUSES accepts any cause. The default of `get` has the row's own
+    # cause, so the test accepts it.
     if row.cause is not None and row.cause not in _CLOSED_CAUSES.get(kind, (row.cause,)):
         expected = ", ".join(sorted(_CLOSED_CAUSES[kind]))
         return f"{kind} has cause {row.cause!r}, expected one of {expected}"
     if row.detail is not None:
-        # _DECODERS has this kind. A row with a detail whose kind has no detail was found above,
-        # because it fills a column that it must not fill.
+        # _DECODERS has every kind with a detail. If the kind has none, the row fills a column that
+        # it must not fill, and was found above.
         try:
             _DECODERS[kind].decode(row.detail)
         except msgspec.ValidationError as error:

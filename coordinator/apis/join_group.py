@@ -48,8 +48,8 @@ MEMBER_ID_REQUIRED_VERSION = 4
 """First version in which a client without an instance id must join twice, the second time with the
 member id from the first answer."""
 _WHAT_MEMBER_DID = {
-    # Both texts follow the words "member m". If a follower rejoins unchanged, no rebalance starts,
-    # so a rebalance with the cause REJOIN was started by the leader.
+    # These texts are parts of sentences, such as "member c-1 (leader) rejoined". Only the leader's
+    # rejoin starts a rebalance. If a follower rejoins unchanged, none starts.
     RebalanceCause.REJOIN: "(leader) rejoined",
     RebalanceCause.CHANGED_METADATA: "changed its metadata",
 }
