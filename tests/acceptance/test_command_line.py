@@ -33,6 +33,7 @@ from tests.support.worlds.acceptance import rows_of_run
 pytestmark = pytest.mark.slow
 
 VIRTUAL_RUN = ("run", "coordinator_crash", "--runtime", "virtual")
+"""The command that plays the experiment coordinator_crash in virtual time."""
 SMALL = (
     "--var=groups.orders-readers.members=3",
     "--var=topics.orders.partitions=3",

@@ -36,6 +36,7 @@ pytestmark = pytest.mark.slow
 
 GROUP = "orders-readers"
 SEEDS = (7, 0, 1)
+"""Seeds of the played runs. Other seeds would do, too."""
 
 
 @pytest.fixture(scope="module", params=SEEDS, ids=lambda seed: f"seed {seed}")

@@ -35,7 +35,9 @@ OFFSETS = "__consumer_offsets-2"
 COORDINATOR = "broker-2"
 """The group's coordinator before the fault."""
 SEED = 3
+"""The seed of every run. Another seed would do, too."""
 SECOND_US = 1_000_000
+# The experiments that are played. Each has the group `orders-readers`.
 EXPERIMENTS = (
     "coordinator_crash_static",
     "graceful_move",

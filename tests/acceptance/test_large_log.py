@@ -32,6 +32,7 @@ from tests.support.worlds.acceptance import (
 pytestmark = pytest.mark.slow
 
 RECORDS = 200_000
+"""Number of old commits in the large log."""
 READERS, BYSTANDERS = "orders-readers", "others"
 """The group whose log is large, and a second group.
 

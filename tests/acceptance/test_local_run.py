@@ -31,6 +31,7 @@ from tests.support.worlds.story import milestones_of
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 TIME_SCALE = 10.0
+"""The clock of the run goes ten times as fast as real time."""
 SMALLER = ("topics.orders.partitions=6", "producers[0].records_per_second=20")
 """Settings that make an experiment smaller than in its file."""
 

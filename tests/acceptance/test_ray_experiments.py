@@ -28,6 +28,7 @@ pytestmark = [
 GROUP = "orders-readers"
 TIME_SCALE = 10.0
 SMALLER = ("topics.orders.partitions=6", "producers[0].records_per_second=20")
+"""Settings that make an experiment smaller than in its file."""
 EXPERIMENTS = {
     # The fault stops a real process by a signal.
     "pause_coordinator": (*SMALLER, f"groups.{GROUP}.members=4", "run.after_faults=3s"),

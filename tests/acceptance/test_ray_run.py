@@ -42,6 +42,8 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(300)]
 
 GROUP = "orders-readers"
 SESSION_US, HEARTBEAT_US = 3_000_000, 500_000
+"""The session of a broker, and the interval of its heartbeats."""
+# Options that make a run short: short timeouts, a small group, an early fault, and no analysis.
 SCALED_DOWN = (
     "--no-analyze",
     f"--var=cluster.config.broker.session.timeout.ms={SESSION_US // 1_000}",

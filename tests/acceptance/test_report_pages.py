@@ -45,6 +45,7 @@ pytestmark = [
 
 LARGEST_BYTES = 10_000_000
 """Bound for the size of every report, even of the report with a thousand members."""
+# The lanes and the sections that every report must have.
 LANES = {
     "lane-faults",
     "lane-coordinators",

@@ -21,6 +21,8 @@ from tests.support.harness.command_line import COMMAND_TIMEOUT_S, ROOT, CommandL
 pytestmark = pytest.mark.slow
 
 VIRTUAL_RUN = ("run", "coordinator_crash", "--runtime", "virtual")
+"""The command that plays the experiment coordinator_crash in virtual time."""
+# Options that make the experiment small.
 SMALL = (
     "--var=groups.orders-readers.members=3",
     "--var=topics.orders.partitions=3",

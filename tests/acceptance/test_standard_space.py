@@ -33,6 +33,7 @@ pytestmark = [
 
 SEEDS = 120
 RECHECK_PERCENT = 5
+"""The share of the seeds that are played a second time."""
 LEAST_SHARES = {
     "commit_failed_COORDINATOR_LOAD_IN_PROGRESS": 0.05,
     "restarted_before_fenced": 0.15,

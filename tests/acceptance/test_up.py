@@ -34,6 +34,7 @@ from tests.support.harness.programs import wait_gone
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 PATIENCE_S = 60.0
+"""The longest wait for the end of a process."""
 QUICK = (
     *("--topic", "orders:2", "--group", "readers:orders:2", "--producer", "orders:50"),
     "--var=cluster.config.group.initial.rebalance.delay.ms=0",

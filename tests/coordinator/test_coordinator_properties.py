@@ -521,6 +521,8 @@ class JavaCoordinator(Coordinator):
         self.log_diverged = True
 
 
+# pytest runs the machines by these classes. With `derandomize` each run of the tests draws the same
+# inputs.
 TestJavaCoordinator = JavaCoordinator.TestCase
 TestJavaCoordinator.settings = settings(
     max_examples=40,

@@ -25,6 +25,7 @@ from tests.support.builders.requests import join_group, offset_commit, sync_grou
 from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 VALUE = OffsetCommitValue(offset=3, commit_timestamp_ms=0)
+"""A committed offset. Its numbers do not matter."""
 
 
 def stable_group() -> Group:

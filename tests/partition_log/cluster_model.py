@@ -27,6 +27,7 @@ from protocol.records.batch import RecordBatch
 from tests.support.builders.partition_logs import PARTITION, REPLICAS, records
 
 CONFIG = ReplicaConfig(min_insync_replicas=2, replica_lag_time_max_ms=10_000)
+"""The settings of every replica. After 10 s without catching up, a follower lags."""
 
 
 @dataclass

@@ -31,6 +31,7 @@ DAY_MS = 86_400_000
 NOW_MS = 1_700_000_000_000
 PRODUCER = 7
 OTHER_PRODUCER = 8
+"""The ids of two producers that write in transactions."""
 
 
 class CleanedLog:

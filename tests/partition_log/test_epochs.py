@@ -14,6 +14,7 @@ from protocol.ids import LeaderEpoch, Offset
 from tests.support.builders.partition_logs import entries
 
 LOG_END = Offset(20)
+"""The end of the log, where its latest epoch ends."""
 
 
 def cache(*pairs: tuple[int, int]) -> LeaderEpochCache:

@@ -27,6 +27,7 @@ from tests.support.builders.partition_logs import REPLICAS
 
 PRODUCERS = st.integers(0, 1)  # indexes of the model's two producers
 STEPS = 400
+"""Number of events in a long random schedule."""
 
 
 class IdempotenceMachine(ReplicationMachine):
@@ -71,6 +72,7 @@ class IdempotenceMachine(ReplicationMachine):
 
 # pytest runs the machine by this class.
 TestIdempotence = IdempotenceMachine.TestCase
+# With `derandomize` each run of the test draws the same events.
 TestIdempotence.settings = settings(
     max_examples=40, stateful_step_count=40, deadline=None, derandomize=True, database=None
 )

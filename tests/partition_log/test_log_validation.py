@@ -29,6 +29,7 @@ from tests.support.builders.partition_logs import follower as following_replica
 from tests.support.recorded_batches import RecordedBatch, recorded_batches
 
 RECORDED = recorded_batches()
+"""Batches that were recorded from real clients."""
 
 
 def partition(
@@ -95,6 +96,7 @@ GZIP, ZSTD = 1, 4
 """Kafka's numbers of two compression codecs."""
 UNCOMPRESSED = client_batch("a", "b", "c")
 COMPRESSED = client_batch("a", "b", "c", compression=GZIP)
+"""Two valid batches with the same records."""
 
 
 @pytest.mark.parametrize(

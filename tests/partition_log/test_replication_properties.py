@@ -24,6 +24,7 @@ from tests.support.builders.partition_logs import REPLICAS
 
 BROKERS = st.sampled_from(REPLICAS)
 STEPS = 400
+"""Number of events in a long random schedule."""
 
 
 class ReplicationMachine(RuleBasedStateMachine):
@@ -100,6 +101,8 @@ class ReplicationMachine(RuleBasedStateMachine):
         self.model.heal()  # raises if the logs do not become equal
 
 
+# pytest runs the machine by this class. With `derandomize` each run of the test draws the same
+# events.
 TestReplication = ReplicationMachine.TestCase
 TestReplication.settings = settings(
     max_examples=40, stateful_step_count=40, deadline=None, derandomize=True, database=None

@@ -68,6 +68,7 @@ class FileDisk:
 
 
 DISKS: dict[str, type[MemoryDisk] | type[FileDisk]] = {"memory": MemoryDisk, "file": FileDisk}
+"""The kinds of Disk. Each test runs once with each kind."""
 
 
 @pytest.fixture(params=list(DISKS))

@@ -32,6 +32,7 @@ from tests.support.builders.client_batches import client_batch
 from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
 
 CREATED = "created"
+"""A topic that does not exist before a test creates it."""
 LOG_END = -1
 """A request ListOffsets with this value as its timestamp asks for the end of the log."""
 

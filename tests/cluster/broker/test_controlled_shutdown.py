@@ -23,7 +23,9 @@ from tests.support.harness.brokers import BrokerLab, broker_cluster
 
 GROUP = "group"
 PARTITION = partition_for(GROUP, 3)
+"""The number of the group's offsets partition. The offsets topic has three partitions."""
 OLD = PARTITION
+"""The broker that coordinates the group until it is shut down."""
 OFFSETS = str(offsets_partition(PARTITION))
 
 

@@ -39,6 +39,7 @@ from tests.support.harness.controllers import CONTROLLER
 from tests.support.harness.transactional_client import transactional_cluster
 
 BROKER = 0
+"""The broker that gets the requests. It leads orders-0."""
 PRODUCE = ProduceRequest(
     acks=-1,
     timeout_ms=10_000,

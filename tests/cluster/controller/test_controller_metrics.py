@@ -15,6 +15,7 @@ from tests.support.harness.controllers import ControllerLab, cluster_of, topic
 from tests.support.harness.virtual_hosts import HostLab
 
 SESSION_MS = 9_000
+"""The session of a broker."""
 P0 = TopicPartition("orders", 0)
 
 

@@ -25,6 +25,7 @@ from tests.support.harness.programs import (
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 PAUSED = "broker-0"
+"""The node that the driver pauses in the second test."""
 
 
 def test_run_on_a_joined_ray_presents_its_token(tmp_path: Path) -> None:

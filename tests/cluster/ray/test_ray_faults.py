@@ -37,6 +37,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("local_
 
 SECOND_US = 1_000_000
 TIME_SCALE = 10.0
+"""The clock of the run goes ten times as fast as real time."""
 GROUP, TOPIC = "readers", "orders"
 CONTROLLER = NodeName("controller-100")
 BROKERS = tuple(broker_name(i) for i in range(3))
@@ -44,7 +45,10 @@ SHARED, LATE, ISOLATED = NodeName("consumer-0"), NodeName("consumer-2"), NodeNam
 """ISOLATED has its own process; the other consumers share one. LATE and ISOLATED start later."""
 CONSUMERS = (SHARED, NodeName("consumer-1"), LATE, ISOLATED)
 PATIENCE_US = 600 * SECOND_US
-"""The longest wait for a state of the cluster: a minute of real time, for a busy machine."""
+"""The longest wait for a state of the cluster.
+
+600 s of the run are a minute of real time, which is enough even on a busy machine.
+"""
 
 PAUSE_TAKES_US = 10 * SECOND_US
 """The longest time from the row of a pause to the moment at which the node stops.
@@ -83,7 +87,7 @@ def story_spec() -> ClusterSpec:
         broker_config=BrokerConfig(
             offsets_topic_num_partitions=1,
             min_insync_replicas=2,
-            auto_leader_rebalance_enable=False,
+            auto_leader_rebalance_enable=False,  # only the chapters move leaders
         ),
     )
 
@@ -131,7 +135,7 @@ class Story:
             await self.runtime.sleep(SECOND_US)
 
     async def until_stable(self, members: int) -> None:
-        """Wait until the group's coordinator has it in Stable, with this number of members."""
+        """Wait until the group is Stable at a broker, with this number of members."""
 
         def is_stable(status: ClusterStatus) -> bool:
             groups = status.groups.get(GROUP, [])  # one entry for each broker that has the group

@@ -41,6 +41,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("local_
 
 SECOND_US = 1_000_000
 CONSUMER, VICTIM = NodeName("consumer-0"), broker_name(1)
+"""The client and the broker that are killed and restarted."""
 
 
 class BrokenBroker(FakeBroker):

@@ -175,6 +175,7 @@ def test_transaction_is_applied_once_and_in_order() -> None:
 
 
 PATHS = tuple(f"/owners{rest}" for rest in ("", "/a", "/b", "/a/x", "/a/x/y"))
+# Random writes. There are few paths, so the writes often meet at the same path.
 WRITES = st.one_of(
     st.builds(CreateRequest, path=st.sampled_from(PATHS), ephemeral=st.booleans()),
     st.builds(DeleteRequest, path=st.sampled_from(PATHS)),

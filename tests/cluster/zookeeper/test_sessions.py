@@ -15,6 +15,7 @@ from protocol.messages.zookeeper import SessionId
 
 TICK_US = 2_000_000
 TIMEOUT_US = 6_000_000
+"""The session timeout."""
 SESSION = SessionId(7)
 
 

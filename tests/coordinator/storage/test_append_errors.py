@@ -80,6 +80,7 @@ ROWS = [
     (E.CORRUPT_MESSAGE, E.CORRUPT_MESSAGE, E.CORRUPT_MESSAGE, E.CORRUPT_MESSAGE),
 ]
 SCALA, JAVA = JavaSwitches(), JavaSwitches(append_errors=True)
+"""The switches for a coordinator that maps errors like the Scala one, and like the Java one."""
 
 
 @pytest.mark.parametrize(("error", "group_error", "commit_error", "java_error"), ROWS)

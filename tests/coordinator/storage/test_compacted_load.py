@@ -40,6 +40,7 @@ KINDS = ("commit", "commit", "commit", "delete", "group", "transaction", "end", 
 PRODUCERS = (7, 8)
 GROUPS = ("g", "h")
 KEYS = tuple((group, partition) for group in GROUPS for partition in range(3))
+"""The keys of all offsets that may be committed: two groups, and three partitions of a topic."""
 
 Key = tuple[str, int]
 """A committed offset belongs to a group and a partition, such as ("g", 2)."""

@@ -30,6 +30,7 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 SESSION_MS = 4_000
 STATE_TIMESTAMP_MS = 77
+"""The time since which a stored group is in its state. Any number would do."""
 
 
 def member(

@@ -39,7 +39,9 @@ from tests.support.harness.controllers import NO_BALANCING
 from tests.support.harness.virtual_hosts import HostLab
 
 ME = BrokerId(0)
+"""The broker with the queue of tasks."""
 REPLICAS = (BrokerId(0), BrokerId(1))
+# The kinds of recorded events that are about a task of the queue.
 TASK_KINDS = (
     TraceKind.LOAD_STARTED,
     TraceKind.LOAD_COMPLETED,

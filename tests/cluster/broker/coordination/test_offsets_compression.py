@@ -26,6 +26,7 @@ COORDINATOR = partition_for(GROUP, 3)
 """The group's offsets partition, and also the broker that leads it: partition n is on broker n."""
 PARTITION = offsets_partition(COORDINATOR)
 NEXT_COORDINATOR = BrokerId((COORDINATOR + 1) % 3)
+"""The broker to which the test moves the partition, and so the groups."""
 OTHER_GROUP = next(
     name
     for name in (f"other-{number}" for number in range(99))  # about a third has this partition

@@ -17,6 +17,7 @@ from protocol.records.offsets import OffsetCommitKey, decode_key, decode_offset_
 from tests.support.harness.brokers import broker_cluster
 
 SPEC = PreloadSpec(partition=1, commit_records=1_234, groups=3, records_per_batch=100)
+"""A preload of offsets partition 1: twelve batches of 100 commits, and one of 34."""
 PARTITIONS = 3
 """The number of partitions of __consumer_offsets."""
 

@@ -37,9 +37,10 @@ from tests.support.harness.brokers import ORDERS, broker_cluster
 from tests.support.harness.virtual_hosts import HostLab
 
 Outcome = AnyResponse | Disconnected | RequestTimedOut
+"""What a client may get for a request."""
 P0 = TopicPartition(ORDERS, 0)
 CONFIG = BrokerConfig(
-    auto_leader_rebalance_enable=False,
+    auto_leader_rebalance_enable=False,  # leaders stay where they are
     replica_lag_time_max_ms=4_000,
     replica_socket_timeout_ms=2_000,  # after this time a follower repeats a lost Fetch
 )

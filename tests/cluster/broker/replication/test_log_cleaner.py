@@ -47,6 +47,7 @@ COORDINATOR = partition_for(GROUP, 3)
 PARTITION = offsets_partition(COORDINATOR)
 FOLLOWER_1 = BrokerId((COORDINATOR + 1) % 3)
 FOLLOWER_2 = BrokerId((COORDINATOR + 2) % 3)
+"""The two brokers that follow in PARTITION, the group's offsets partition."""
 
 
 def compacting_cluster(config: BrokerConfig | None = None, **more: object) -> ClusterSpec:

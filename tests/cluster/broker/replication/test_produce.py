@@ -39,6 +39,7 @@ from tests.support.recorded_batches import recorded_batches
 
 P0 = TopicPartition(ORDERS, 0)
 PRODUCER = 7
+"""The id of an idempotent producer, which numbers its records."""
 CHANGED_BY_BROKER_BYTES = 16
 """Number of bytes at the beginning of a batch that the broker itself writes.
 

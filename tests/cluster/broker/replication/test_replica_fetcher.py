@@ -35,7 +35,7 @@ from protocol.messages.log import (
 )
 from tests.support.harness.virtual_hosts import LATENCY_US, HostLab
 
-MS = 1_000
+MS = 1_000  # in microseconds
 SOURCE, FOLLOWER = BrokerId(0), BrokerId(1)
 BACKOFF_US = 1_000 * MS
 """The wait after an error: replica.fetch.backoff.ms."""
