@@ -1,7 +1,11 @@
 """`python -m coordlab` from outside: exit codes, output, and the files and processes that remain.
 
 Every command is a process of its own in an empty folder. The runs are small, and use virtual time:
-their clock is simulated, so nothing waits for it. These are the exit codes of a run:
+their clock is simulated, so nothing waits for it. Each run makes a directory. There the manifest
+says what was played, the journal lists the faults, and the results have the verdict. The trace,
+which is the list of all recorded events, is in the folder `events`.
+
+These are the exit codes of a run:
 
 - 0: it passed
 - 1: a promise of Kafka's was violated

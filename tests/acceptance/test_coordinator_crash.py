@@ -10,8 +10,9 @@ Another broker, the successor, takes over in three phases:
 The bounds come from measurements of a real cluster: (MEASURED_FAILOVER kill) is the column `kill`
 of the table in docs/kafka/MEASURED_FAILOVER.md, and (MEASURED_FAILOVER 2) is its point 2.
 
-The tests compute all times from the trace of a run in virtual time. They use neither the tables of
-the analysis nor the checks of the run, so that an error in these shows here.
+The tests compute all times from the trace of a run in virtual time, that is, from the list of all
+recorded events. They use neither the tables of the analysis nor the checks of the run. So an error
+in the analysis or in a check shows here.
 """
 
 from collections import Counter

@@ -1,9 +1,10 @@
 """Experiments that coordlab ships behave as real clusters did in measurements.
 
 Each experiment is played once, in virtual time. The tests compute times from the rows of its trace,
-with code that shares nothing with the analysis or with the checks of a run, so that errors there
-show here. Many bounds come from measurements of a real cluster: (MEASURED_FAILOVER move) is the
-measurement `move` in docs/kafka/MEASURED_FAILOVER.md, and (MEASURED_FAILOVER 4) its point 4.
+the list of all recorded events. Their code shares nothing with the analysis or with the checks of a
+run, so an error in the analysis or in a check shows here. Many bounds come from measurements of a
+real cluster: (MEASURED_FAILOVER move) is the measurement `move` in docs/kafka/MEASURED_FAILOVER.md,
+and (MEASURED_FAILOVER 4) is point 4 of that page.
 """
 
 import itertools

@@ -56,7 +56,7 @@ def test_no_seed_breaks_a_promise_and_rechecks_agree(
     The workers run compiled modules if `make fast` compiled them, as in a user's search.
     """
     monkeypatch.setenv(SWITCH, "1")
-    tally = Tally(RECHECK_PERCENT)
+    tally = Tally(RECHECK_PERCENT)  # counts the results of the runs
     workers = RayWorkers(
         LOCAL,
         partial(play_seeds, packaged_space("standard")),

@@ -19,7 +19,7 @@ from tests.support.harness.terminal import TerminalCommand, without_control
 
 pytestmark = pytest.mark.slow
 
-# A small run in virtual time. It is fast, because it is not analysed, and its trace has no messages.
+# A small and fast run in virtual time. It is not analysed, and its trace has no messages.
 RUN = (
     *("run", "coordinator_crash", "--runtime", "virtual", "--no-analyze", "--no-trace"),
     "--var=groups.orders-readers.members=3",
