@@ -1,9 +1,10 @@
 """What changes in whole runs if our coordinator gets traits of Kafka's newer, Java coordinator.
 
-Our coordinator behaves like Kafka's older one, which is written in Scala. The experiment's setting
-`java_coordinator` has switches, and each of them gives it one trait of the Java coordinator.
+Our coordinator behaves like Kafka's older coordinator, which is written in Scala. The setting
+`java_coordinator` of an experiment has switches. Each switch gives our coordinator one trait of the
+Java coordinator.
 
-The tests use the fault CUT. For 30 s it separates the coordinator of the group `readers` from the
+Most runs have the fault CUT. For 30 s it separates the coordinator of the group `readers` from the
 controller and the other brokers, but not from the group's members. Another broker then becomes
 coordinator, and the separated broker does not know this.
 
@@ -19,7 +20,7 @@ from tests.support.builders.experiments import experiment
 from tests.support.worlds.planted import CUT, Played, play, readers
 
 CUT_S = 30
-"""Duration of CUT."""
+"""Duration of CUT in seconds."""
 SECOND_US = 1_000_000
 
 
@@ -30,7 +31,7 @@ def two_groups(faults: list[object] | None = None, **java_switches: bool) -> Exp
     - The members of `readers` only send heartbeats; those of `writers` also commit.
     - At 12 s, which is during CUT, a third reader joins the new coordinator.
     """
-    # This reader knows only the brokers on the other side of the cut.
+    # The reader that joins late knows only the brokers on the other side of the cut.
     other_side = {
         "at": "12s",
         "members": 1,
@@ -72,7 +73,7 @@ def cut_us(played: Played) -> int:
 def left_after_s(played: Played) -> dict[str, float]:
     """Return when each reader gave up the old coordinator, in seconds since the cut.
 
-    {"consumer-readers-0": 6.2, "consumer-readers-1": 7.0}
+    For example {"consumer-readers-0": 6.2, "consumer-readers-1": 7.0}.
     """
     left: dict[str, float] = {}
     for row in played.rows:
@@ -87,22 +88,25 @@ def left_after_s(played: Played) -> dict[str, float]:
 def test_members_leave_a_cut_coordinator_once_it_has_uncommitted_writes() -> None:
     """The switch `heartbeats_wait_for_writes` prevents two owners of a partition (6.4 [J]).
 
-    Without it the cut coordinator answers heartbeats from memory during the whole cut. So the two
-    readers keep their partitions, while the new coordinator gives them to the third reader.
+    Without the switch, the cut coordinator answers heartbeats from its memory during the whole cut.
+    So the two readers keep their partitions, while the new coordinator gives the same partitions to
+    the third reader.
 
-    With it, the heartbeats of the readers wait for a commit of the writers in the same log. This
-    commit fails, because the cut coordinator reaches no follower. The two readers then look for the
-    new coordinator before it gives their partitions to the third reader.
+    With the switch, the heartbeats of the readers wait for a commit of the writers in the same log.
+    This commit fails, because the cut coordinator reaches no follower. So the two readers leave the
+    cut coordinator before the new coordinator gives their partitions to the third reader.
     """
     scala, java = play(two_groups()), play(two_groups(heartbeats_wait_for_writes=True))
     assert (scala.violated, java.violated) == ([], [])
     assert java.results.verdict is Verdict.PASS
 
-    # Without the switch the readers stay until the cut ends. The topic has two partitions.
+    # Without the switch the readers stay until the cut ends. Both partitions of the topic have two
+    # owners for a while.
     assert all(CUT_S < after_s < CUT_S + 3 for after_s in left_after_s(scala).values())
     assert scala.report("ownership").measured["overlapping_partitions"] == 2
 
-    # With the switch: up to 2 s until the next heartbeat, then 5 s of waiting.
+    # With the switch, a reader sends its next heartbeat within 2 s, and waits for the answer for 5
+    # s.
     assert sorted(left_after_s(java)) == ["consumer-readers-0", "consumer-readers-1"]
     assert all(5 <= after_s <= 8 for after_s in left_after_s(java).values())
     assert java.report("ownership").measured["overlaps"] == 0
@@ -115,9 +119,9 @@ def test_no_check_has_a_finding_with_every_switch_on(fault: str) -> None:
 
     The checks must not report such a commit as lost, nor as a commit of another generation.
 
-    The controller fences a broker that it has not heard for 9 s. So of the two cuts (or pauses),
-    the first one, of 7 s, ends before the coordinator is fenced; the second one, of 15 s, ends
-    after that.
+    The controller fences a broker that it has not heard for 9 s. There are two cuts (or pauses).
+    The first one lasts 7 s, and ends before the coordinator is fenced. The second one lasts 15 s,
+    and ends after the coordinator was fenced.
     """
     base: dict[str, object] = {
         "at": "2s",

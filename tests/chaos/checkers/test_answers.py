@@ -1,10 +1,12 @@
 """The answers checker finds requests without an answer in a healthy cluster.
 
-A request may time out because of a fault. But if a request with a timeout of 5 s times out when the
-last fault has been over for 11 s, it was sent while nothing was broken. Then a server has forgotten
-it, and that is a finding. The checker demands twice the timeout, here 10 s, to be on the safe side.
+A request may time out because of a fault. But suppose that a request with a timeout of 5 s times
+out when the last fault has been over for 11 s. Then it was sent while nothing was broken, so a
+server has forgotten the request. This is a finding. To be on the safe side, the checker waits for
+twice the timeout after a fault, here 10 s.
 
-"Planted bug" in a docstring names a bug of a server that would write such rows.
+The tests write the rows of a trace by hand. "Planted bug" in a docstring names a bug of a server
+that would lead to such rows.
 """
 
 import pytest
@@ -21,9 +23,9 @@ C0 = "consumer-g-0"
 def check(rows: Rows, *, in_virtual_time: bool = True) -> CheckReport:
     """Return the report of a run in which the member C0 and the brokers have these timeouts.
 
-    A broker opens a connection for each purpose, such as "metadata", and each purpose has its own
-    timeout (`broker_timeouts_us`). A server that has nothing new holds the request of a broker back
-    for up to `broker_waits_us` before it answers.
+    Brokers send requests, too. A broker opens a connection for each purpose, such as "metadata",
+    and each purpose has its own timeout (`broker_timeouts_us`). If the server has no news for the
+    broker, it waits for news for up to `broker_waits_us` before it answers.
     """
     checker = Answers(
         CheckContext(
@@ -61,7 +63,7 @@ def timed_out(
 ) -> None:
     """Let a request of `node` to broker-0 time out.
 
-    If `node` is a broker, `purpose` is that of its connection.
+    If `node` is a broker, `purpose` is the purpose of its connection.
     """
     rows.add(
         time_s,
@@ -88,9 +90,12 @@ def timed_out(
 def test_request_that_times_out_in_a_healthy_cluster_is_found(api: str, bound_s: float) -> None:
     """Planted bug: a request that is parked and never answered.
 
-    `bound_s` is twice the request's timeout of 5 s. A JoinGroup also waits for the other members,
-    for up to the rebalance timeout of 20 s. OffsetCommit and JoinGroup append to the log. For this
-    the ISR must be large enough, and it may need 30 s to recover after the last fault.
+    `bound_s` is the time after the last fault from which on a timeout is a finding. It is twice the
+    request's timeout of 5 s, with two additions:
+
+    - A JoinGroup also waits for the other members, for up to the rebalance timeout of 20 s.
+    - OffsetCommit and JoinGroup append to the log. For this the ISR must be large enough, and the
+      ISR may need 30 s to recover after the last fault.
     """
     late, in_time = after_a_fault(), after_a_fault()
     timed_out(late, 30 + bound_s + 0.1, api)
@@ -98,7 +103,8 @@ def test_request_that_times_out_in_a_healthy_cluster_is_found(api: str, bound_s:
 
     assert f"broker-0 has not answered {api} of {C0}" in check(late).findings[0].summary
     assert check(in_time).outcome is CheckOutcome.PASS
-    # In real time a slow machine may be the reason, so the checker judges only virtual time.
+    # In real time a slow machine may be the reason, so the checker judges runs in virtual time
+    # only.
     assert check(late, in_virtual_time=False).outcome is CheckOutcome.PASS
 
 
@@ -132,10 +138,12 @@ def test_request_of_a_broker_is_judged_by_its_purpose(
 
     The request times out `after_s` seconds after the last fault.
 
-    - metadata: the timeout is 2 s, so the request is found after 4 s.
-    - heartbeat: `check` sets no timeout for it, so it is 30 s, and the request is found after 60 s.
-    - replica-fetcher: the timeout of 0.9 s is less than twice the 0.5 s for which the leader may
-      hold a Fetch back. Such a request may time out without a bug, so it is never found.
+    - metadata: the timeout is 2 s, so the request is a finding after 4 s.
+    - heartbeat: `check` sets no timeout for this purpose, so the default of 30 s applies. The
+      request is a finding after 60 s.
+    - replica-fetcher: the leader may wait for news for 0.5 s before it answers a Fetch. The timeout
+      of 0.9 s is less than twice this wait. Such a request may time out without a bug, so it is
+      never a finding.
     """
     rows = after_a_fault()
     timed_out(rows, 30 + after_s, "Fetch", node="broker-1", purpose=purpose)
@@ -154,8 +162,8 @@ def test_requests_of_other_clients_are_not_judged() -> None:
 def test_answer_with_an_unknown_server_error_is_found() -> None:
     """Planted bug: a handler that throws.
 
-    It throws twice. Both answers count in `findings_total`, but a reader of the report needs only
-    one finding for each server and API.
+    The handler throws twice. Both answers count in `findings_total`, but the report has only one
+    finding for each server and API.
     """
     rows = Rows()
     errors = ("NONE", "UNKNOWN_SERVER_ERROR", "UNKNOWN_SERVER_ERROR")

@@ -5,9 +5,9 @@ example a Java consumer of the group `payments`. We call such a client a guest. 
 trace rows about the guest's group, but the guest itself writes none, so the checkers see only half
 of what happens.
 
-These tests need no Java client. They play a run with two groups that coordlab started, `readers`
-and `payments`. Then they remove the rows that the members of `payments` wrote, and tell the
-checkers that `payments` has guests.
+These tests need no Java client. They play a run with two groups that coordlab starts, `readers` and
+`payments`. Then they remove the rows that the members of `payments` wrote, and tell the checkers
+that `payments` has guests.
 """
 
 import pytest
@@ -21,7 +21,7 @@ from results_schema.results import CheckOutcome
 from tests.support.builders.quick_experiment import QUICK_BROKERS, quick_experiment
 
 OUTSIDE = "payments"
-"""The group that looks like a group of guests."""
+"""The group whose members look like guests, because their rows are removed."""
 GROUP = {
     "members": 2,
     "topics": ["orders"],
@@ -62,10 +62,10 @@ FAULTS: dict[str, list[dict[str, object]]] = {
 
 
 def is_row_of_a_lab_client(prefix: str, row: TraceRow) -> bool:
-    """Return True for a row that would be missing if the client were a guest.
+    """Return True for a row that would be missing if the clients with this prefix were guests.
 
-    The names of the clients begin with `prefix`. A client of the lab writes rows itself, and the
-    driver, which starts and kills it, writes rows about it.
+    `prefix` is the beginning of the names of one or more clients. A client of the lab writes rows
+    itself. And the lab's driver, which starts and kills the client, writes rows about the client.
     """
     if row.node.startswith(prefix):
         return True
@@ -103,16 +103,17 @@ def test_no_check_accuses_a_group_whose_members_write_no_rows(
 ) -> None:
     """No check accuses the group, or raises an exception because of the missing rows.
 
-    The rows of the members whose names begin with `unseen_prefix` are removed: those of the whole
-    group, or those of member 1 only. In the second case the group looks as if a guest had joined
-    member 0. In virtual time, which is simulated, some checks judge times more strictly.
+    The rows of the members whose names begin with `unseen_prefix` are removed. These are all
+    members of the group, or only member 1. In the second case the group looks as if a guest had
+    joined the lab's member 0. In virtual time, which is simulated, some checks judge times more
+    strictly.
     """
     experiment, all_rows = play_two_groups(faults)
     assert guests_in(all_rows) == ()
     rows = [row for row in all_rows if not is_row_of_a_lab_client(unseen_prefix, row)]
     assert guests_in(rows) == (OUTSIDE,)
     context = context_of(experiment, in_virtual_time=in_virtual_time)
-    # Only `readers`, which no guest has joined, is judged in full.
+    # This context says that OUTSIDE has guests. So only `readers` is judged in full.
     suite = CheckSuite(context.without_guests(mixed=[OUTSIDE], all_groups=experiment.groups))
     suite.observe_all(rows)
 
@@ -128,9 +129,9 @@ def test_no_check_accuses_a_group_whose_members_write_no_rows(
 
 
 def test_member_without_rows_is_accused_if_it_counts_as_one_of_the_lab() -> None:
-    """The checkers are not told that the group has a guest.
+    """The rows of member 1 are removed, but the checkers are told of no guest.
 
-    So the records that the unseen member processed look as if nobody had processed them.
+    So the records that member 1 processed look as if nobody had processed them.
     """
     experiment, all_rows = play_two_groups([])
     rows = [row for row in all_rows if not is_row_of_a_lab_client(f"consumer-{OUTSIDE}-1", row)]

@@ -3,12 +3,13 @@
 - OneOwnerProcesses: at any time only one member processes a partition.
 - PositionsNeverGoBack: the committed position of a partition never decreases.
 
-If a group names a property under `must_hold` in the experiment file, a breach is a finding.
-Otherwise the checker only measures how often the property was broken, and for how long.
+A group may demand a property: the experiment file names the property under `must_hold` of the
+group. A breach is then a finding. If the group does not demand the property, the checker only
+measures how often the property was broken, and for how long.
 
-The group "old" uses the old consumer, whose members divide the partitions among themselves by what
-they read in ZooKeeper. The group "new" has a coordinator. Ids such as ZK-60 are those of the rules
-in docs/kafka/ZOOKEEPER_CONSUMER.md.
+The group "old" uses Kafka's old consumer: its members read in ZooKeeper which members there are,
+and divide the partitions among themselves. The group "new" has a coordinator. Ids such as ZK-60 are
+rules of docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ from tests.support.builders.rows import OFFSETS_0, Rows
 
 BOTH_PROPERTIES: tuple[str, ...] = (OneOwnerProcesses.name, PositionsNeverGoBack.name)
 BOTH_GROUPS_DEMAND: dict[str, tuple[str, ...]] = {"old": BOTH_PROPERTIES, "new": BOTH_PROPERTIES}
-"""`must_hold` of a file in which both groups demand both properties."""
+"""What each group demands (`must_hold`), if both groups demand both properties."""
 C0, C1 = "consumer-old-0", "consumer-old-1"
 
 
@@ -39,7 +40,7 @@ def context(must_hold: Mapping[str, tuple[str, ...]]) -> CheckContext:
 
 
 def let_two_process(checker: Checker, group: str = "old") -> None:
-    """Let C0 and C1 both own orders-0, and process records of it, from 2 s to 3 s.
+    """Let C0 and C1 both own orders-0, and process its records, from 2 s to 3 s.
 
     - 2.5 s: C1 processes the records 10 and 11.
     - 2.7 s: C0 processes the records 10 and 11, too.
@@ -68,8 +69,8 @@ def commit_20_then_9(
 ) -> None:
     """Commit offset 20 at 2 s and offset 9 at 3 s, in Kafka or in ZooKeeper.
 
-    ZooKeeper numbers its writes; the number is called zxid. To keep the rows simple, the write at
-    2 s has the zxid 2, and the write at 3 s has the zxid 3.
+    ZooKeeper numbers its writes, and the number is called zxid. To keep the rows simple, the write
+    at 2 s has the zxid 2, and the write at 3 s has the zxid 3. So `zxid` is also the time here.
     """
     rows = Rows(checker.observe)
     session: dict[str, object] = {"session": "0x1", "op": "createSession"}
@@ -117,14 +118,15 @@ def test_concurrent_processors_of_a_partition_are_a_finding_where_it_is_asked(gr
     assert finding.summary == (
         f"{group}, orders-0: {C0} and {C1} both processed it while both owned it"
     )
-    # For each of the two members, its assignment and a row of processed records.
+    # The evidence has two rows of each of the two members: its assignment, and processed records.
     assert len(finding.evidence) == 2 * 2
 
 
 def test_concurrent_processors_of_a_partition_are_measured_where_it_is_not_asked() -> None:
     """From 2 s to 3 s two members process orders-0: C1 two records, and C0 four.
 
-    The note counts in partition-seconds: one second of one partition is 1 partition-s.
+    The note adds up the times of all partitions, in partition-seconds: one second of one partition
+    is 1 partition-s.
     """
     checker = OneOwnerProcesses(context({}))
     let_two_process(checker)
@@ -143,7 +145,10 @@ def test_concurrent_processors_of_a_partition_are_measured_where_it_is_not_asked
 
 
 def test_second_owner_that_does_not_process_is_no_finding() -> None:
-    """C0 still owns the partition, but processes nothing, for example because it is paused."""
+    """From 2 s on, both members own orders-0.
+
+    But C0 processes nothing, perhaps because it is paused.
+    """
     checker = OneOwnerProcesses(context(BOTH_GROUPS_DEMAND))
     rows = Rows(checker.observe)
     orders_0: dict[str, object] = {"partitions": ["orders-0"]}
@@ -173,6 +178,7 @@ def test_committed_position_that_decreases_is_a_finding_where_it_is_asked(in_kaf
 
     report = checker.finish()
     assert report.outcome is CheckOutcome.VIOLATED
+    # A commit in Kafka has a member id, here "m". A write in ZooKeeper has the session of C0.
     store, writer = ("Kafka", "m") if in_kafka else ("ZooKeeper", C0)
     assert [finding.summary for finding in report.findings] == [
         f"old, orders-0: {writer} set the offset in {store} back from 20 to 9"
@@ -180,7 +186,7 @@ def test_committed_position_that_decreases_is_a_finding_where_it_is_asked(in_kaf
 
 
 def test_committed_position_that_decreases_is_measured_where_it_is_not_asked() -> None:
-    """Only the group "new" demands the property, and the position of "old" decreases once."""
+    """The position of "old" decreases once, but only the group "new" demands the property."""
     checker = PositionsNeverGoBack(context({"new": BOTH_PROPERTIES}))
     commit_20_then_9(checker, in_kafka=False)
 
@@ -192,8 +198,8 @@ def test_committed_position_that_decreases_is_measured_where_it_is_not_asked() -
 def test_administrator_may_lower_the_position_of_a_group_with_a_coordinator() -> None:
     """In the group "new" only an administrator commits without a member id, and may lower offsets.
 
-    In the group "old" consumers commit without a member id, too. So the checker cannot tell them
-    from an administrator, and judges every commit.
+    In the group "old" consumers commit without a member id, too. So the checker cannot tell a
+    consumer of this group from an administrator, and judges every commit.
     """
     for group, expected_findings in (("new", 0), ("old", 1)):
         checker = PositionsNeverGoBack(context(BOTH_GROUPS_DEMAND))

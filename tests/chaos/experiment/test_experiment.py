@@ -1,8 +1,8 @@
 """From an experiment file the lab makes the specification of a cluster and a plan of faults.
 
 The specification says which nodes and topics the cluster has. The plan says when each fault begins
-and ends. `experiment()` is a small experiment: three brokers, the topic orders with two partitions,
-`__consumer_offsets` with two partitions, and the group readers with two members.
+and ends. Most tests use a small experiment, `experiment()`: three brokers, the topic orders with
+two partitions, `__consumer_offsets` with two partitions, and the group readers with two members.
 """
 
 import pytest
@@ -20,7 +20,7 @@ from tests.support.builders.experiments import experiment
     [("0s", 0), ("250ms", 250_000), ("5s", 5_000_000), ("2m", 120_000_000), ("7us", 7)],
 )
 def test_duration_is_read_in_microseconds(text: str, us: int) -> None:
-    """A file has a whole number and a unit. The code has microseconds everywhere."""
+    """A duration in a file is a whole number with a unit. The code uses microseconds everywhere."""
     assert microseconds(text) == us
 
 
@@ -32,9 +32,9 @@ def test_duration_in_another_form_is_refused(text: str) -> None:
 
 
 def test_cluster_has_the_offsets_topic_and_equal_members() -> None:
-    """The file does not list `__consumer_offsets`, but the cluster has it, as in Kafka.
+    """The file does not list `__consumer_offsets`, but the cluster has this topic, as in Kafka.
 
-    Its settings come from the settings of the brokers, and it is compacted.
+    Its numbers come from the settings of the brokers (offsets.topic...), and it is compacted.
     """
     spec = to_cluster_spec(experiment())
 
@@ -57,7 +57,8 @@ def test_cluster_has_the_offsets_topic_and_equal_members() -> None:
 def test_cluster_with_transactions_has_their_topic() -> None:
     """A group with transactions needs `__transaction_state`, so the cluster has this topic, too.
 
-    Its settings come from the settings of the brokers.
+    Its numbers come from the settings of the brokers (transaction.state.log...). Its three replicas
+    are Kafka's default.
     """
     spec = to_cluster_spec(
         experiment(
@@ -92,10 +93,11 @@ def test_cluster_with_transactions_has_their_topic() -> None:
 def test_costs_and_java_switches_are_passed_to_the_cluster() -> None:
     """An experiment can change how the lab's coordinator works, in two ways.
 
-    - Costs say how long its work takes in virtual time. Here it is the load of a group's records.
+    - Costs say how long the coordinator's work takes in virtual time. The cost in this test is that
+      of reading one record when a group is loaded.
     - Kafka has an older coordinator in Scala and a newer one in Java. The lab's coordinator behaves
-      like the older one. A Java switch gives it one trait of the newer one: with the switch of this
-      test it refuses the groups of a partition whose load has failed.
+      like the older one. A Java switch gives the lab's coordinator one trait of the newer one. The
+      switch in this test makes it refuse the groups of a partition whose load has failed.
     """
     spec = to_cluster_spec(
         experiment(
@@ -115,9 +117,9 @@ def test_costs_and_java_switches_are_passed_to_the_cluster() -> None:
 def test_preloaded_log_is_in_the_groups_own_partition() -> None:
     """`offsets_log` puts old commits of a group into `__consumer_offsets` before the run.
 
-    They make a failover slow, because the next coordinator must read them all. So they must be in
-    the partition of this group. With `unreadable` the coordinator fails to read them, which an
-    experiment may want to show.
+    The old commits make a failover slow, because the next coordinator must read all of them. So
+    they must be in the partition of this group. With `unreadable` the coordinator fails to read the
+    partition, which an experiment may want to show.
     """
     preload = {"group": "readers", "commit_records": 1_000, "unreadable": True}
     spec = to_cluster_spec(experiment(offsets_log=[preload]))
@@ -131,8 +133,8 @@ def test_preloaded_log_is_in_the_groups_own_partition() -> None:
 def test_plan_is_in_time_order_with_ends_before_beginnings() -> None:
     """The second fault of the file, crash-1, begins at 3 s and ends at 8 s. crash-0 begins at 8 s.
 
-    At 8 s the end comes first: broker-0 returns, and then broker-1 crashes. Otherwise both would be
-    down for a moment.
+    At 8 s the end comes first: broker-0 returns, and then broker-1 crashes. In the other order both
+    brokers would be down for a moment.
     """
     plan = plan_of(
         experiment(
@@ -143,7 +145,7 @@ def test_plan_is_in_time_order_with_ends_before_beginnings() -> None:
         )
     )
 
-    # An act begins a fault, or heals it.
+    # The plan is carried out as a list of acts. An act begins a fault, or heals it.
     acts = [
         (act.at_us // 1_000_000, act.planned.fault_id, "heal" if act.heals else "begin")
         for act in acts_of(plan)

@@ -1,11 +1,12 @@
 """What makes the measured speed of a search ("runs per minute") meaningful.
 
-The speed is measured with runs of the space `reference`, which is a file from which seeds draw
-experiments. Two things are tested here:
+A search plays many runs, whose experiments are drawn from a space: a file that says what may vary.
+The speed is measured with runs of the space `reference`. Two things are tested here:
 
-- Each run has a fixed size and does a minimum of work. Otherwise a broken cluster, in which nothing
-  happens, would look fast.
-- Python's garbage collector is paused during runs, for speed, and is always switched on again.
+- Each run has a fixed size and does a minimum of work. Without this, a broken cluster, in which
+  nothing happens, would look fast.
+- Python's garbage collector is paused during runs, which makes them faster. It is always switched
+  on again.
 """
 
 import gc
@@ -42,14 +43,15 @@ def test_reference_has_the_sizes_that_its_speed_is_quoted_for() -> None:
     assert sum(topic.partitions for topic in experiment.topics.values()) == 12
     assert space.faults.window == "30s"
     assert experiment.run.liveness_timeout == "15s"
-    # No list of checks means all of them.
+    # All checks judge the run. An empty list means all checks.
     assert not experiment.checks or set(experiment.checks) == set(CHECKERS)
+    # The space demands a minimum of each kind of work.
     assert min(space.minimum.fetches, space.minimum.commits, space.minimum.faults) > 0
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_reference_run_passes_and_does_its_minimum(seed: int) -> None:
-    """`make bench` counts such runs per minute."""
+    """`make bench` measures how many such runs are played per minute, so each must do its work."""
     space = load_space("reference")
     played = play_seed(space, seed)
 
@@ -60,7 +62,10 @@ def test_reference_run_passes_and_does_its_minimum(seed: int) -> None:
 
 
 def test_run_below_its_minimum_names_the_missing_work() -> None:
-    """A run whose faults hit nothing is fast and proves nothing."""
+    """A run whose clients or faults do too little is fast, and proves nothing.
+
+    This run has enough fetches, but lacks a commit and a fault.
+    """
     played = PlayedRun(
         seed=1, result=PlayResult.PASS, requests={"Fetch": 10, "OffsetCommit": 4}, faults_hit=0
     )
@@ -74,7 +79,7 @@ def test_run_below_its_minimum_names_the_missing_work() -> None:
 def test_garbage_collector_is_paused_and_restored() -> None:
     """The collector is off in the block, and on again after it.
 
-    The end of a nested block must not switch it on before the outer block ends.
+    The end of an inner block must not switch the collector on before the outer block ends.
     """
     frozen_before = gc.get_freeze_count()  # number of objects that the collector ignores
     with collecting_afterwards():
@@ -92,7 +97,7 @@ def test_garbage_collector_is_paused_and_restored() -> None:
 
 
 def test_garbage_collector_that_was_off_stays_off() -> None:
-    """The caller has switched it off on purpose."""
+    """The caller has switched the collector off before the block, perhaps for good reasons."""
     gc.disable()
     try:
         with collecting_afterwards():
@@ -112,17 +117,18 @@ class Loop:
 def test_long_run_collects_at_long_intervals() -> None:
     """During one long run the collector works seldom (thresholds SELDOM), but it does work.
 
-    Otherwise the garbage would fill the memory. After the block Python's thresholds are restored.
+    Without the collector the garbage would fill the memory. After the block Python's thresholds are
+    restored.
     """
     thresholds_before = gc.get_threshold()
     with collecting_seldom():
         assert gc.get_threshold() == SELDOM
         garbage = weakref.ref(Loop())  # nothing else refers to this Loop
-        held = [Loop() for _ in range(2 * LEFT_MAX)]  # so many objects cause a collection
+        held = [Loop() for _ in range(2 * LEFT_MAX)]  # enough new objects to cause a collection
         assert garbage() is None
         with collecting_seldom():
             assert gc.get_threshold() == SELDOM
-        assert len(held) == 2 * LEFT_MAX
+        assert len(held) == 2 * LEFT_MAX  # objects that are in use are not collected
 
     assert gc.get_threshold() == thresholds_before
     assert gc.get_freeze_count() == 0

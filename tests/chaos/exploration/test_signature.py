@@ -3,14 +3,14 @@
 Two runs that find the same bug differ in names, numbers and times. So the signature of a finding
 has only:
 
-- the check that reports it;
-- the claim: the summary without names and numbers, such as `GROUP, PARTITION: lost`;
-- the story: the kinds of the trace rows that prove it, in order.
+- the name of the check that reports the finding;
+- the claim: the summary of the finding without names and numbers, such as `GROUP, PARTITION: lost`;
+- the story: the kinds of the trace rows that prove the finding, in order.
 """
 
 import pytest
 
-from chaos.exploration.signature import MAX_STEPS, signature_of
+from chaos.exploration.signature import MAX_STEPS, Signature, signature_of
 from protocol.trace import TraceKind
 from results_schema.results import Finding
 from tests.support.builders.rows import Rows
@@ -71,8 +71,8 @@ def test_names_numbers_and_lengths_of_lists_make_no_difference(
 ) -> None:
     """One bug must have one signature under all seeds."""
     assert signature_of(one) == signature_of(other)
-    # Names of nodes, members and partitions have hyphens. So if no hyphen is left, no name is. Only
-    # the placeholders of partitions, such as `__consumer_offsets-N`, may have one.
+    # Names of nodes, members and partitions have hyphens. So if the claim has no hyphen, it has no
+    # name. Only the placeholders of partitions, such as `__consumer_offsets-N`, may have hyphens.
     claim = signature_of(one).claim
     assert "-" not in claim.replace("__consumer_offsets-N", "").replace("-N", "")
 
@@ -87,7 +87,10 @@ def test_names_numbers_and_lengths_of_lists_make_no_difference(
     ],
 )
 def test_kinds_of_events_make_a_difference(one: str, other: str) -> None:
-    """Words, roles of nodes and internal topics stay in the claim, so they make a difference."""
+    """Words, roles of nodes and internal topics stay in the claim.
+
+    So two findings that differ in one of these have two signatures.
+    """
     assert signature_of(finding(one)) != signature_of(finding(other))
 
 
@@ -95,7 +98,7 @@ def test_signature_has_each_kind_of_the_evidence_once_without_names() -> None:
     """A kind that occurs twice in a row is in the story once.
 
     How often something is repeated depends on times, and not on the bug. Names do not matter
-    either: here the broker and the member differ, and the signatures are equal.
+    either: the two findings here have different brokers and members, but the same signature.
     """
 
     def rows(broker: str, member: str) -> Rows:
@@ -120,17 +123,17 @@ def test_order_of_the_evidence_makes_a_difference_and_its_length_is_bounded() ->
     """An append after an election may fail for another reason than an append before it.
 
     So the order is a part of the signature. `claims_as` compares signatures without their stories.
+    A story has at most MAX_STEPS kinds of rows.
     """
-    in_order, reversed_order, long = Rows(), Rows(), Rows()
-    kinds = list(TraceKind)
-    for rows, order in (
-        (in_order, kinds[:2]),
-        (reversed_order, kinds[1::-1]),  # the same two kinds, in reverse order
-        (long, kinds[:20]),
-    ):
-        for index, kind in enumerate(order):
-            rows.add(float(index), "broker-0", kind)
-    forward, backward = (signature_of(finding("x", rows)) for rows in (in_order, reversed_order))
+
+    def signature_with(*kinds: TraceKind) -> Signature:
+        evidence = Rows()
+        for index, kind in enumerate(kinds):
+            evidence.add(float(index), "broker-0", kind)
+        return signature_of(finding("x", evidence))
+
+    first, second, *others = TraceKind
+    forward, backward = signature_with(first, second), signature_with(second, first)
     assert forward != backward
     assert forward.claims_as(backward)
-    assert len(signature_of(finding("x", long)).story) == MAX_STEPS
+    assert len(signature_with(*others[:20]).story) == MAX_STEPS

@@ -1,11 +1,12 @@
 """Faults that an administrator causes: members removed, a group deleted, offsets deleted or reset.
 
-For example `remove_members` removes all members of a group. The lab does this as an AdminClient of
-Kafka does, with a request to the group's coordinator, which we call an order. If the coordinator
-refuses the whole order, or does not answer, the fault has not hit anything (it is a miss).
+For example, the fault `remove_members` removes all members of a group. The lab sends a request to
+the group's coordinator, as Kafka's AdminClient does. We call this request an order. If the
+coordinator refuses the whole order, or does not answer, the fault has not hit anything. It is
+called a miss.
 
-The tests need no cluster. `Injecting(fault)` injects a fault into a runtime without nodes, in which
-broker-0 coordinates the group `readers`:
+The tests need no cluster. `run = Injecting(fault)` injects a fault into a runtime without nodes, in
+which broker-0 coordinates the group `readers`:
 
 - `run.inject()` returns the entry that the journal of the run has about the fault.
 - `run.runtime.acts` lists what the fault did to the cluster, as text: "delete_group readers".
@@ -45,7 +46,10 @@ def order(fault: str, **args: str | bool) -> dict[str, Any]:
 def test_order_applies_to_the_group_of_the_named_coordinator(
     fault: dict[str, Any], act: str
 ) -> None:
-    """An order about offsets covers all topics of the group, unless one is named."""
+    """An order about offsets is about all topics of the group, unless it names a topic.
+
+    By default `reset_offsets` resets to the earliest offset.
+    """
     run = Injecting(fault)
 
     entry = run.inject()
@@ -59,8 +63,8 @@ def test_order_applies_to_the_group_of_the_named_coordinator(
 def test_order_is_momentary_and_affects_only_its_group(name: str) -> None:
     """An order is over at once, so it is momentary: there is nothing to undo.
 
-    It leaves the coordinator's other groups alone. Of these faults only `remove_members` removes
-    members.
+    The row of the fault names only the group of the order, and no other group of this coordinator.
+    It says also whether all members stay, which only `remove_members` changes.
     """
     run = Injecting(order(name))
 
@@ -98,9 +102,9 @@ def test_order_is_momentary_and_affects_only_its_group(name: str) -> None:
 def test_refused_or_unanswered_order_is_a_miss(
     answer: dict[str, str] | Exception, reason: str, error: str
 ) -> None:
-    """The coordinator refuses the whole order or each partition of it, or does not answer.
+    """The coordinator refuses the whole order, or every partition of the order, or does not answer.
 
-    The journal explains this in the sentence `reason`, and the row of the trace names the error.
+    `reason` is the sentence in the journal, and `error` is the error code in the row of the trace.
     """
     run = Injecting(order("delete_offsets"))
     run.runtime.admin_answer = answer
@@ -113,7 +117,7 @@ def test_refused_or_unanswered_order_is_a_miss(
 
 
 def test_partly_refused_order_names_the_refused_part() -> None:
-    """The fault has hit, because the offset of orders-0 was deleted. The rest is `refused`."""
+    """The offset of orders-0 was deleted, so the fault is no miss. `refused` names orders-1."""
     run = Injecting(order("delete_offsets"))
     run.runtime.admin_answer = {"orders-0": "NONE", "orders-1": "GROUP_SUBSCRIBED_TO_TOPIC"}
 
@@ -126,7 +130,8 @@ def test_partly_refused_order_names_the_refused_part() -> None:
 def test_deletion_of_offsets_may_name_unknown_partitions() -> None:
     """With `unknown_partitions` the order also names a partition that the topic does not have.
 
-    For example it names orders-2, if orders has the partitions 0 and 1.
+    For example, if orders has the partitions 0 and 1, the order names orders-2, too. The runtime of
+    this test only notes that the order has this argument.
     """
     run = Injecting(order("delete_offsets", unknown_partitions=True))
 
@@ -137,7 +142,7 @@ def test_deletion_of_offsets_may_name_unknown_partitions() -> None:
 
 
 def test_order_about_a_topic_that_the_file_lacks_is_refused() -> None:
-    """Before the run starts, the author is asked whether `order` should be `orders`."""
+    """Before the run starts, the author of the file is told that `orders` was probably meant."""
     (problem,) = errors(experiment(faults=[order("delete_offsets", topic="order")]))
 
     assert problem.path == "faults[0].args.topic"

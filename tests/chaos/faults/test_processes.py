@@ -1,7 +1,8 @@
 """Faults that crash, pause or shut down a process, and how the process comes back.
 
-The tests need no cluster. `Injecting(fault, ...)` injects faults into a runtime without processes,
-in which broker-0 of three brokers leads every partition, and heals them, that is, undoes them.
+The tests need no cluster. `run = Injecting(fault, ...)` is for a runtime without processes, in
+which broker-0 of three brokers leads every partition. `run.inject()` injects the first fault, and
+`run.heal()` undoes ("heals") it.
 
 - `run.inject()` returns the entry that the journal of the run has about the fault.
 - `run.runtime.acts` lists what was done to the cluster, as text: "crash broker-1".
@@ -57,7 +58,7 @@ def test_fault_of_a_process_is_injected_and_undone(
     """A crash is undone by a restart, and a pause by a resume.
 
     A power loss first cuts the links of the machine, with one rule for each direction ("there" and
-    "back").
+    "back"). When it is undone, the process is restarted, and then the links are restored.
     """
     run = Injecting({"at": "1s", "fault": fault, "target": target})
 
@@ -68,7 +69,7 @@ def test_fault_of_a_process_is_injected_and_undone(
 
 @pytest.mark.parametrize("fault", ["crash", "power_loss"])
 def test_disk_can_be_lost_with_the_process(fault: str) -> None:
-    """A replaced machine returns without its data."""
+    """With `disk: empty` the process returns without its data, as on a new machine."""
     run = Injecting({"at": "1s", "fault": fault, "target": "broker(1)", "args": {"disk": "empty"}})
 
     run.inject()
@@ -78,9 +79,10 @@ def test_disk_can_be_lost_with_the_process(fault: str) -> None:
 
 
 def test_machine_without_power_is_cut_off_from_all_nodes() -> None:
-    """A machine without power cannot close its connections, so at the peers they stay open.
+    """A machine without power cannot close its connections, so the other nodes keep theirs open.
 
-    Without the cut, the connections of the killed process would be closed.
+    The lab only kills a process, and the connections of a killed process are closed. The cut
+    prevents that the other nodes hear of this.
     """
     run = Injecting({"at": "1s", "fault": "power_loss", "target": "broker(1)"})
 
@@ -114,9 +116,10 @@ def test_failed_power_loss_leaves_no_rule() -> None:
     ],
 )
 def test_process_that_is_not_up_is_a_miss_with_the_reason(state: NodeState, reason: str) -> None:
-    """Otherwise the end of one fault would undo the other fault on the same process.
+    """A process that another fault has hit cannot be hit again.
 
-    For example, the restart after this crash would end an earlier crash too soon.
+    If it could, the end of one fault would undo the other one too soon. For example, the restart
+    after this crash would end an earlier crash.
     """
     run = Injecting({"at": "1s", "fault": "crash", "target": "coordinator-of(readers)"})
     run.runtime.nodes[broker_name(0)] = state
@@ -129,7 +132,7 @@ def test_process_that_is_not_up_is_a_miss_with_the_reason(state: NodeState, reas
 
 
 def test_member_that_has_not_joined_yet_is_a_miss() -> None:
-    """The member is to start later in the run, and has no process that could be paused yet."""
+    """The member starts later in the run, so it has no process yet that could be paused."""
     run = Injecting({"at": "1s", "fault": "pause", "target": "member(readers, 1)"})
     run.runtime.nodes[NodeName("consumer-readers-1")] = NodeState.NOT_STARTED
 
@@ -150,7 +153,10 @@ def test_node_of_a_controlled_shutdown_is_restarted_when_it_is_down() -> None:
 
 
 def test_controlled_shutdown_that_never_ends_is_killed_and_reported() -> None:
-    """Without a controller a broker may wait for minutes, so the lab kills it after 30 s."""
+    """The shutdown of a broker may take minutes if there is no controller.
+
+    So when the fault is to be healed, the lab waits for 30 s, and then kills the broker.
+    """
     run = Injecting({"at": "1s", "fault": "controlled_shutdown", "target": "broker(2)"})
     run.runtime.stopping_takes_us = None  # never ends
 
@@ -176,7 +182,7 @@ def test_fault_that_the_runtime_cannot_inject_is_a_failure_of_the_tool() -> None
     ("target", "node"), [("broker(1)", "broker-1"), ("member(readers, 1)", "consumer-readers-1")]
 )
 def test_lost_node_is_killed_and_never_restarted(target: str, node: str) -> None:
-    """No healing starts a lost node again, neither that of another fault nor that of the run's end.
+    """A lost node stays down, also when another fault is healed, and at the end of the run.
 
     A pause (fault 0) is healed before the node is lost (fault 1). A crash (fault 2) then misses,
     because the node is down for good.

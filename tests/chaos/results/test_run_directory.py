@@ -1,9 +1,11 @@
-"""Run directories: unique, readable while they are written and after an interruption.
+"""Run directories, each with the files of one run.
+
+They can be read while the run goes on, and also after it was interrupted.
 
 The runs of the experiment `small`, which these tests play, are in the folder `small`:
 
     small/2026-01-01T00-00-00.000Z/   one run, with these files and others:
-        manifest.json                 what is played, by which process, and how to play it again
+        manifest.json                 what is played, by which process, and how to replay the run
         journal.json                  an entry for each fault; here there is one fault, `crash-0`
     small/latest                      a link to the last run
 """
@@ -29,7 +31,10 @@ from tests.support.harness.programs import pid_of_ended_process
 
 
 def create(root: Path) -> RunDirectory:
-    """Create the directory of a run of `small`; "again" stands for the replay command."""
+    """Create the directory of a run of `small`.
+
+    "again" stands for the command that replays the run.
+    """
     small = experiment()
     return create_run_directory(
         root, small, plan_of(small), seed=7, runtime="virtual", replay="again"
@@ -37,9 +42,10 @@ def create(root: Path) -> RunDirectory:
 
 
 def test_concurrent_runs_get_directories_of_their_own(tmp_path: Path) -> None:
-    """Runs that begin in the same moment must not write into one directory.
+    """Runs that begin at the same time must not write into one directory.
 
-    The name is a time without colons, because Hadoop, which reads the files, refuses colons.
+    The name of a directory is a time without colons. (Hadoop, which reads the files, refuses names
+    with colons.)
     """
     paths = [create(tmp_path).path for _ in range(5)]
 
@@ -49,7 +55,7 @@ def test_concurrent_runs_get_directories_of_their_own(tmp_path: Path) -> None:
 
 
 def test_manifest_has_all_that_reproduces_the_run(tmp_path: Path) -> None:
-    """The manifest has experiment, plan, seed and runtime.
+    """The manifest has the experiment, the plan, the seed and the runtime of the run.
 
     Settings that the experiment file omits are in the manifest with their defaults, because later
     versions may have other defaults.
@@ -66,14 +72,15 @@ def test_manifest_has_all_that_reproduces_the_run(tmp_path: Path) -> None:
 
 
 def test_run_of_a_dead_process_reads_as_incomplete(tmp_path: Path) -> None:
-    """The process that plays a run was killed, so the manifest still says that the run goes on.
+    """The process that played a run was killed, so the manifest still says that the run goes on.
 
-    The manifest has the id of this process. So a reader sees that the process is dead.
+    The manifest has the id of this process. So a reader of the manifest sees that the process has
+    ended.
     """
     run = create(tmp_path)
     assert not open_run(run.path).incomplete
     assert open_run(run.path).is_running
-    assert open_run(run.path).is_here  # its process is on this machine, so it can be looked up
+    assert open_run(run.path).is_here  # the process is on this machine, so a reader can look for it
 
     run.manifest.pid = pid_of_ended_process()
     run.write_manifest()
@@ -92,7 +99,7 @@ def test_run_of_a_dead_process_reads_as_incomplete(tmp_path: Path) -> None:
     ],
 )
 def test_ended_run_has_its_outcome(tmp_path: Path, status: RunStatus, *, incomplete: bool) -> None:
-    """Only a completed run has a trace up to the end of the run."""
+    """The directory shows how the run ended. Only the trace of a completed run is complete."""
     run = create(tmp_path)
     run.finish(status)
 
@@ -105,7 +112,7 @@ def test_ended_run_has_its_outcome(tmp_path: Path, status: RunStatus, *, incompl
 
 
 def test_journal_is_on_disk_after_every_change(tmp_path: Path) -> None:
-    """Even the journal of a run that is killed shows the faults that were injected."""
+    """So even the journal of a run that is killed shows the faults that were injected."""
     run = create(tmp_path)
     journal = Journal(plan_of(experiment()), run.write_journal)
     assert open_run(run.path).journal()[0].outcome is FaultOutcome.PLANNED
@@ -116,13 +123,14 @@ def test_journal_is_on_disk_after_every_change(tmp_path: Path) -> None:
 
     (written,) = open_run(run.path).journal()
     assert (written.outcome, written.node, written.pid) == (FaultOutcome.HIT, "broker-1", 4711)
-    assert written.in_force
+    assert written.in_force  # the crash was injected, and is not healed yet
 
 
 def test_list_skips_the_latest_link_and_other_files(tmp_path: Path) -> None:
-    """`latest` is a link to the last run, and following it would list that run twice.
+    """`latest` is a link to the last run.
 
-    The second run has a damaged journal and is listed all the same. `notes` is no run.
+    If `list` followed the link, it would list this run twice. The second run has a damaged journal,
+    and is listed all the same. The folder `notes` is no run.
     """
     first, second = create(tmp_path), create(tmp_path)
     (tmp_path / "small" / "notes").mkdir()
@@ -133,7 +141,7 @@ def test_list_skips_the_latest_link_and_other_files(tmp_path: Path) -> None:
 
 
 def test_experiments_folder_opens_its_latest_run(tmp_path: Path) -> None:
-    """`analyze runs/small` means the last run."""
+    """A user may give the folder of an experiment: `analyze runs/small` means its last run."""
     create(tmp_path)
     last = create(tmp_path)
 

@@ -6,8 +6,8 @@ A trace has a row for each recorded event of a run. Two functions compare traces
 - `story_parting` compares only the steps that change the course of a run, such as an election, and
   ignores their times. It is for runs of two seeds, whose messages never have the same latencies.
 
-In a result, `one` and `other` have the rows of the two traces from the difference on; `nodes` has
-the first different row of each node.
+In a result of `parting`, `one` and `other` have the rows of the two traces from the difference on.
+In both results `nodes` has the first different row of each node, in each trace.
 """
 
 from msgspec.structs import replace
@@ -22,16 +22,20 @@ from chaos.results.trace_diff import (
 from cluster.lives import ADMIN_NODE
 from protocol.trace import TraceKind, TraceRow
 
+# The row with which a run enters its stage "steady".
 STEADY = TraceRow("a", 0, 0, 0, "driver", 0, "run_stage", detail='{"stage":"steady"}')
 
 
 def row(time_us: int, node: str, kind: TraceKind = TraceKind.HIGH_WATERMARK) -> TraceRow:
-    """Return a row, by default a change of the high watermark, which is no step."""
+    """Return a row. By default it is about a change of the high watermark, which is no step."""
     return TraceRow("a", time_us, time_us, 0, node, 0, kind.value, partition="orders-0")
 
 
 def test_traces_that_differ_in_run_and_row_numbers_are_equal() -> None:
-    """Two runs never have the same id, and row numbers differ if only one run traced messages."""
+    """Two runs never have the same id. And their rows may be numbered differently.
+
+    This happens if only one of the runs has traced messages.
+    """
     one = [row(1, "x"), row(2, "y")]
     other = [replace(same_row, run="b", seq=9) for same_row in one]
 
@@ -39,9 +43,9 @@ def test_traces_that_differ_in_run_and_row_numbers_are_equal() -> None:
 
 
 def test_first_different_row_is_reported_with_its_context() -> None:
-    """The rows differ from row 6 on.
+    """The traces have ten rows, and differ from row 6 on.
 
-    The result has the two rows before it, and the next three rows of each trace.
+    The result has the two rows before row 6, and three rows of each trace from row 6 on.
     """
     one = [row(time_us, "x") for time_us in range(10)]
     other = [*one[:6], *(replace(changed_row, offset=7) for changed_row in one[6:])]
@@ -55,7 +59,7 @@ def test_first_different_row_is_reported_with_its_context() -> None:
 
 
 def test_shorter_trace_differs_at_its_end() -> None:
-    """The shorter trace has no rows after the difference, so its node has None there."""
+    """The shorter trace has no row where they differ, so the node x has None in place of a row."""
     one = [row(1, "x"), row(2, "x")]
     parts = parting(one, one[:1])
 
@@ -67,7 +71,7 @@ def test_shorter_trace_differs_at_its_end() -> None:
 
 
 def test_nodes_are_listed_in_the_order_of_their_first_difference() -> None:
-    """The rows of b differ at 2 µs and those of a at 5 µs; those of c are equal to the end."""
+    """The rows of b differ at 2 µs, and those of a at 5 µs. All rows of c are equal."""
     one = [row(1, "a"), row(2, "b"), row(3, "c"), row(4, "b"), row(5, "a"), row(6, "c")]
     other = [one[0], replace(one[1], offset=1), one[2], one[3], replace(one[4], offset=1), one[5]]
     parts = parting(one, other)
@@ -79,7 +83,8 @@ def test_nodes_are_listed_in_the_order_of_their_first_difference() -> None:
 def test_same_event_at_another_time_differs_only_by_time() -> None:
     """Runs of two seeds usually differ first in the latency of a message.
 
-    Such a difference says little, so it is told apart from a difference of events.
+    Such a difference says little. `differs_by_time_only` tells whether a difference is of this
+    kind.
     """
     original = row(1, "x")
     same_event_later = row(2, "x")
@@ -96,8 +101,8 @@ def test_same_event_at_another_time_differs_only_by_time() -> None:
 def test_rows_up_to_the_steady_state_count_as_before_it() -> None:
     """Before the steady state, differences are usual: latencies decide how the groups form.
 
-    The row STEADY itself (index 1) still counts as before. Index 3 is behind the last row, where
-    the difference is if one trace is longer.
+    The row STEADY itself, which has the index 1, still counts as before the steady state. Index 3
+    is behind the last row. This is where two traces differ if one of them is longer.
     """
     rows = [row(0, "x"), STEADY, row(1, "x")]
 
@@ -108,7 +113,7 @@ def test_steps_are_equal_if_only_times_numbers_and_repetitions_differ() -> None:
     """Differences that follow only from the latencies of messages do not count.
 
     Here `one` has a row before the steady state, a row of a high watermark, and the same failure
-    twice. `other` has another time, offset and member.
+    twice. The election of `other` has another time and offset, and its failure has another member.
     """
     elected = row(5, "c", TraceKind.LEADER_ELECTED)
     failed = row(6, "m", TraceKind.COMMIT_FAILED)
@@ -119,8 +124,9 @@ def test_steps_are_equal_if_only_times_numbers_and_repetitions_differ() -> None:
 
 
 def test_steps_differ_at_the_first_step_that_the_other_run_lacks() -> None:
-    """Each node is compared by itself; the node with the earliest difference is first."""
-    elected, loaded = row(5, "c", TraceKind.LEADER_ELECTED), row(3, "b", TraceKind.LOAD_COMPLETED)
+    """Each node is compared by itself. The node with the earliest difference is listed first."""
+    elected = row(5, "c", TraceKind.LEADER_ELECTED)
+    loaded = row(3, "b", TraceKind.LOAD_COMPLETED)
     one = [STEADY, loaded, elected]
     other = [STEADY, replace(loaded, leader_epoch=4), replace(elected, peer="broker-1")]
     story = story_parting(one, other)
@@ -132,8 +138,9 @@ def test_steps_differ_at_the_first_step_that_the_other_run_lacks() -> None:
 
 
 def test_different_step_is_reported_with_the_steps_before_it() -> None:
-    """These may be steps of any node, but not of the administrator's client (ADMIN_NODE)."""
-    fenced, elected = row(3, "c", TraceKind.BROKER_FENCED), row(5, "b", TraceKind.BECAME_LEADER)
+    """They may be steps of any node, except those of the administrator's client (ADMIN_NODE)."""
+    fenced = row(3, "c", TraceKind.BROKER_FENCED)
+    elected = row(5, "b", TraceKind.BECAME_LEADER)
     admin = row(4, ADMIN_NODE, TraceKind.NODE_STARTED)
     story = story_parting([STEADY, fenced, admin, elected], [STEADY, fenced], before=4)
 
@@ -144,13 +151,14 @@ def test_different_step_is_reported_with_the_steps_before_it() -> None:
 def test_row_of_an_earlier_healing_is_no_difference_of_its_own() -> None:
     """A user compares a run with the same run without its last fault.
 
-    The run without the fault is over sooner, so it enters the stage "healing" earlier. If the two
-    traces first differ at this row, the difference says nothing about Kafka: they part "by
-    themselves".
+    The run without the fault is over sooner, so it enters the stage "healing" earlier. If the
+    traces first differ at the row of this stage, the difference says nothing about Kafka. We say
+    that the traces part "by themselves".
     """
     healing = replace(STEADY, time_us=2, detail='{"stage":"healing"}')
-    one, other = [STEADY, row(3, "x")], [STEADY, healing, row(3, "x")]
-    at_healing, at_another_node = parting(one, other), parting(one, [STEADY, row(3, "y")])
+    one = [STEADY, row(3, "x")]
+    at_healing = parting(one, [STEADY, healing, row(3, "x")])
+    at_another_node = parting(one, [STEADY, row(3, "y")])
 
     assert at_healing is not None
     assert at_another_node is not None

@@ -1,12 +1,13 @@
-"""What a cluster still lacks: to be steady before the first fault, or live after the last one.
+"""What a cluster lacks before it is steady, and before it is live again after the faults.
 
 A run injects no fault before the cluster is steady, and at its end it waits until the cluster is
-live again. Meanwhile it queries the status of the cluster, and lists what is missing, such as
-`orders-0 has no leader`. The tests make such a status: a FakeRuntime, which has no nodes, reports a
-healthy cluster, and each test changes something in this report.
+live again. While the run waits, it queries the status of the cluster, and lists what is missing,
+such as `orders-0 has no leader`. The status in these tests comes from a FakeRuntime, which has no
+nodes and reports a healthy cluster. Each test changes something in this status.
 
-To be live, a member must also commit again. `commits_before` has its number of commits at the time
-at which the faults were healed. It is empty in these tests, so commits play no role.
+A cluster is live only if each member has committed since the faults were healed. `commits_before`
+has the number of commits of each member at that time. It is empty in these tests, so commits play
+no role.
 """
 
 from dataclasses import replace
@@ -31,10 +32,11 @@ def status_of(runtime: FakeRuntime) -> ClusterStatus:
 
 
 def test_lost_member_is_not_awaited_and_any_other_dead_one_is() -> None:
-    """A `node_loss` removes a member for good; a member that died in another way must return.
+    """The fault `node_loss` removes a member for good.
 
-    In the status the second member is down, and its group has only the first. `lost` has the nodes
-    that a `node_loss` has removed.
+    A member that died in another way must return. In the status the second member is down, and its
+    group has only the first member. `lost` has the nodes that a `node_loss` has removed: the second
+    member, then none, then the first one.
     """
     runtime = FakeRuntime(experiment())
     runtime.nodes[SECOND] = NodeState.DOWN
@@ -53,10 +55,10 @@ def test_lost_member_is_not_awaited_and_any_other_dead_one_is() -> None:
 
 
 def test_member_that_its_group_refused_is_not_awaited() -> None:
-    """A group refuses a member that has no assignor (way to assign partitions) in common with it.
+    """A group refuses a member that supports none of the group's ways to assign partitions.
 
-    The refused member stops with INCONSISTENT_GROUP_PROTOCOL. After any other error a member must
-    come back.
+    The refused member stops with INCONSISTENT_GROUP_PROTOCOL, and need not come back. After any
+    other error a member must come back.
     """
     runtime = FakeRuntime(experiment())
     status = status_of(runtime)
@@ -95,8 +97,8 @@ def test_partition_of_a_deleted_topic_needs_no_leader() -> None:
 def test_group_that_keeps_the_id_of_a_lost_member_is_not_live() -> None:
     """The second member is lost, but its group still assigns partitions to its member id.
 
-    This lasts until the session of the lost member ends. Until then the group has two members, and
-    should have one.
+    This lasts until the session of the lost member ends. Until then the group has two members in
+    the status, but it should have one.
     """
     status = status_of(FakeRuntime(experiment()))
 
@@ -118,7 +120,10 @@ def experiment_with_late_members() -> Experiment:
 
 
 def test_members_that_all_join_late_are_missed_only_at_the_end() -> None:
-    """Before its late members join, the group does not exist, and the cluster is steady."""
+    """Before the late members join, there is no group, and the cluster is steady without it.
+
+    At the end of the run, the late members must be there.
+    """
     runtime = FakeRuntime(experiment_with_late_members())
     status = status_of(runtime)
 
@@ -131,9 +136,7 @@ def test_members_that_all_join_late_are_missed_only_at_the_end() -> None:
 def test_group_on_zookeeper_is_steady_when_every_partition_has_one_settled_reader() -> None:
     """ZooKeeper does not store the state of a group, so the states of its members decide.
 
-    A member has settled if its state is STABLE.
-
-    See rule ZK-27 in docs/kafka/ZOOKEEPER_CONSUMER.md.
+    A member has settled if its state is STABLE. See rule ZK-27 in docs/kafka/ZOOKEEPER_CONSUMER.md.
     """
     old = {"members": 2, "topics": ["orders"], "coordination": "zookeeper"}
     on_zookeeper = experiment(groups={"old": old}, faults=[])
@@ -143,7 +146,8 @@ def test_group_on_zookeeper_is_steady_when_every_partition_has_one_settled_reade
     def missing_if(*assigned: tuple[int, ...], state: str = "STABLE") -> list[str]:
         """Return what is missing if the members have these partitions of orders.
 
-        `missing_if((0, 1), ())`: the first member has orders-0 and orders-1, the second has none.
+        For example `missing_if((0, 1), ())`: the first member has orders-0 and orders-1, and the
+        second member has no partition.
         """
         members = {
             name: MemberStatus(
@@ -169,5 +173,5 @@ def test_group_on_zookeeper_is_steady_when_every_partition_has_one_settled_reade
         "consumer-old-0 is REBALANCING",
         "consumer-old-1 is REBALANCING",
     ]
-    # The unchanged status has no answer of the ZooKeeper server.
+    # In the status of the FakeRuntime the ZooKeeper server has not answered.
     assert "zookeeper-1 does not serve" in missing_for_steady_state(on_zookeeper, status)

@@ -1,8 +1,8 @@
 """What the command `up` starts: a cluster from its flags, from an experiment file, or from both.
 
 `up` starts a cluster that runs until a person ends it. `define(file, flags)` makes the experiment
-that describes this cluster, its topics and its clients. The file may be missing; the experiment is
-named `lab` then. Each field of Flags has the values of one flag: `topics` those of `--topic`,
+that describes this cluster, its topics and its clients. Without a file (None) the experiment is
+named `lab`. Each field of Flags has the values of one flag: `topics` those of `--topic`,
 `overrides` those of `--var`, and so on.
 """
 
@@ -57,7 +57,8 @@ def test_flags_create_topics_groups_and_producers() -> None:
     - `--group NAME:TOPICS:MEMBERS`: 3 members;
     - `--producer TOPIC:RATE`: 100 records per second.
 
-    The topics `made` and `also` are created, too, although only a group or a producer names them.
+    The topics `made` and `also` are created, too, although no `--topic` names them: a group reads
+    `made`, and a producer writes to `also`.
     """
     flags = Flags(
         brokers=4,
@@ -83,9 +84,9 @@ def test_flags_create_topics_groups_and_producers() -> None:
 
 
 def test_replication_of_kafkas_topics_fits_a_small_cluster() -> None:
-    """On one broker no topic can have three replicas, which is Kafka's default.
+    """On one broker no topic can have three replicas, which is the default of `up` and of Kafka.
 
-    So `define` lowers the defaults, also that of `__consumer_offsets`.
+    So `define` lowers these defaults for the user's topics, and for `__consumer_offsets`.
     """
     experiment = define(None, Flags(brokers=1, topics=("orders",))).experiment
     assert experiment.cluster.config.offsets_topic_replication_factor == 1
@@ -93,7 +94,7 @@ def test_replication_of_kafkas_topics_fits_a_small_cluster() -> None:
 
 
 def test_plan_of_a_file_is_kept_only_to_play_it(file: str) -> None:
-    """Without `--play` the faults of the file are left out: a person orders faults instead."""
+    """Without `--play` the faults of the file are left out, because a person will order faults."""
     standing = define(file, Flags())
     assert standing.experiment.name == "orders"
     assert standing.experiment.faults == ()
@@ -102,7 +103,7 @@ def test_plan_of_a_file_is_kept_only_to_play_it(file: str) -> None:
 
 
 def test_flags_change_a_file(file: str) -> None:
-    """The flags replace the number of brokers, and add a group."""
+    """The flags replace the number of brokers and the name, and add a group to that of the file."""
     experiment = define(file, Flags(brokers=5, groups=("more:orders:1",)), name="x").experiment
     assert (experiment.name, experiment.cluster.brokers) == ("x", 5)
     assert list(experiment.groups) == ["readers", "more"]
@@ -129,7 +130,11 @@ def test_flags_change_a_file(file: str) -> None:
     ],
 )
 def test_problems_of_flags_have_the_messages_of_files(flags: Flags, expected: str) -> None:
-    """`define` makes an experiment of the flags, and checks it like one from a file."""
+    """`define` makes an experiment of the flags, and checks it as if it came from a file.
+
+    The first eight cases cannot be read as a topic, group or producer. The others can be read, but
+    no cluster could run with them.
+    """
     assert expected in problems_text(flags)
 
 

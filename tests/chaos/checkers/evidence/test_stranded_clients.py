@@ -1,15 +1,17 @@
 """A consumer is excused if it knows only brokers that are lost for good, and only then.
 
 We call such a consumer stranded. It asks the brokers of its last metadata for its coordinator, and
-none of them will ever answer. It makes no progress, but that is how Kafka's consumer works, and so
-the checkers do not accuse it. Metadata does not list fenced brokers, and so a consumer may know a
-single broker of three, as in the trace of most tests (times in seconds):
+none of these brokers will ever answer. So the consumer makes no progress. But Kafka's consumer
+works like this, so the checkers do not accuse it. Metadata does not list fenced brokers, so a
+consumer may know a single broker of three. This happens in the trace of most tests (times in
+seconds):
 
 - 1: group `g` has the members C0 and C1, which own t-0 and t-1.
 - 15: broker-0 and broker-1 are fenced, so metadata lists only broker-2.
 - 20: broker-2 is lost for good.
-- 30: broker-0 and broker-1 are unfenced, which heals the cluster.
 - 22 to 119: C0, which has the metadata of 15 s, asks broker-2 again and again. C1 goes on.
+- 30: broker-0 and broker-1 are unfenced. They could answer, but C0 does not know them.
+- 40: all faults are healed, and the stage "liveness" begins.
 - 120: the run ends.
 """
 
@@ -44,7 +46,7 @@ CONTEXT = CheckContext(
 
 
 def steady_group() -> Rows:
-    """Return rows of two Stable members, and of three unfenced brokers."""
+    """Return rows of a group with two members that are Stable, and of three unfenced brokers."""
     rows = Rows()
     for broker in ("broker-0", "broker-1", "broker-2"):
         rows.add(0.5, CONTROLLER, TraceKind.BROKER_UNFENCED, peer=broker)
@@ -66,7 +68,7 @@ def fence(rows: Rows, time_s: float, *brokers: str) -> None:
 def lookup_failed(rows: Rows, time_s: float, asked: str | None) -> None:
     """Let C0 ask the broker `asked` for its coordinator in vain.
 
-    None means that C0 has no broker to ask, because it waits after the last failure.
+    None means that C0 has no broker to ask, because it waits a while after each failure.
     """
     error = "NO_BROKER_AVAILABLE" if asked is None else "DISCONNECTED"
     rows.add(time_s, C0, TraceKind.COORDINATOR_LOOKUP_FAILED, group="g", peer=asked, error=error)
@@ -86,7 +88,7 @@ def stranded_member(
     - `asked` is the broker that C0 asks for its coordinator.
     - `returns_s` is the time at which broker-2 starts again; None means never.
     - `found_s` is the time at which C0 finds its coordinator after all; None means never.
-    - `last_lookup_s` is the time of C0's last lookup. It makes one each second.
+    - `last_lookup_s` is the time of C0's last lookup. C0 makes one lookup each second.
     """
     rows = steady_group()
     fence(rows, 15, *fenced_brokers)
@@ -105,7 +107,7 @@ def stranded_member(
             rows.add(time_s, "driver", TraceKind.NODE_STARTED, peer="broker-2")
         if time_s == found_s:
             rows.add(time_s, C0, TraceKind.COORDINATOR_FOUND, group="g", peer="broker-0")
-        # After each failure C0 waits, and so every second lookup has no broker to ask.
+        # After each failure C0 waits for a second. So every second lookup has no broker to ask.
         is_waiting = time_s % 2 == 0
         lookup_failed(rows, time_s, asked=None if is_waiting else asked)
     rows.stage(120, "stopping")
@@ -113,14 +115,14 @@ def stranded_member(
 
 
 def check(checker: Checker, rows: Rows) -> CheckReport:
-    """Return the checker's report about the rows, which are sorted by time first."""
+    """Let the checker observe the rows in the order of time, and return its report."""
     for row in sorted(rows.rows, key=lambda row: row.time_us):
         checker.observe(row)
     return checker.finish()
 
 
 def test_reader_that_knows_only_a_lost_broker_is_excused() -> None:
-    """Nobody reads the record of t-0, and its owner C0 is excused for that."""
+    """Nobody reads the record of t-0. But C0, which owns t-0, is excused."""
     report = check(Readers(CONTEXT), stranded_member())
 
     assert report.outcome is CheckOutcome.PASS
@@ -131,8 +133,8 @@ def test_reader_that_knows_only_a_lost_broker_is_excused() -> None:
 def test_member_that_finds_its_coordinator_again_is_not_excused() -> None:
     """C0 finds its coordinator at 80 s, so it is not stranded any more.
 
-    The checker judges the partition when the last member leaves. So both members leave here, C1 at
-    43 s, and C0 shortly before the end.
+    The checker judges partitions when the last member leaves the group. So both members leave here,
+    C1 at 43 s, and C0 shortly before the end.
     """
     rows = stranded_member(found_s=80)
     rows.member_state(43, C1, "UNJOINED", cause="left")
@@ -145,7 +147,10 @@ def test_member_that_finds_its_coordinator_again_is_not_excused() -> None:
 
 
 def test_group_is_excused_if_it_is_live_without_its_stranded_member() -> None:
-    """C1 has committed since the faults were healed, so only the commit of C0 is missing."""
+    """A group is live if each member has committed since the faults were healed, at 40 s.
+
+    C1 has committed at 42 s, so only a commit of C0 is missing.
+    """
     report = check(Liveness(CONTEXT), stranded_member())
 
     assert report.outcome is CheckOutcome.INCONCLUSIVE
@@ -154,7 +159,7 @@ def test_group_is_excused_if_it_is_live_without_its_stranded_member() -> None:
 
 
 def test_group_is_not_excused_if_another_member_makes_no_progress() -> None:
-    """C1, which can reach the cluster, waits in a rebalance."""
+    """C1 can reach the cluster, but waits in a rebalance until the end of the run."""
     rows = stranded_member()
     rows.member_state(119.5, C1, "PREPARING_REBALANCE")
 
@@ -181,7 +186,10 @@ def test_group_is_not_excused_if_another_member_makes_no_progress() -> None:
 def test_consumer_that_can_reach_the_cluster_has_to_go_on(
     checker: type[Readers] | type[Liveness], rows: Rows
 ) -> None:
-    """Each variant of the trace lacks one part of the evidence that C0 is stranded."""
+    """Each variant of the trace lacks one part of the evidence that C0 is stranded.
+
+    So the partition without a reader, and the group that is not live, are findings.
+    """
     report = check(checker(CONTEXT), rows)
 
     assert report.outcome is CheckOutcome.VIOLATED

@@ -1,7 +1,7 @@
 """Groups on ZooKeeper: the settings of the file, and the cluster that is built.
 
-`experiment()` has the group readers with a coordinator. A group on ZooKeeper ("old") has consumers
-that share out the partitions among themselves, by means of an ensemble of ZooKeeper servers.
+The group readers has a coordinator, as in today's Kafka. The group "old" is on ZooKeeper: its
+consumers divide the partitions among themselves, by means of an ensemble of ZooKeeper servers.
 """
 
 import msgspec
@@ -16,12 +16,12 @@ OLD = NEW | {"coordination": "zookeeper"}
 
 
 def with_old(**changes: object) -> Experiment:
-    """Return an experiment with a group of each kind; `changes` apply to the one on ZooKeeper."""
+    """Return an experiment with the groups readers and old; `changes` are settings of old."""
     return experiment(groups={"readers": NEW, "old": OLD | changes})
 
 
 def test_ensemble_is_built_only_if_a_group_asks_for_it() -> None:
-    """An experiment without a group on ZooKeeper has no ZooKeeper servers and no such members."""
+    """If no group is on ZooKeeper, the cluster has no ZooKeeper servers, and no such consumers."""
     without, both = to_cluster_spec(experiment()), to_cluster_spec(with_old())
 
     assert without.zookeepers == ()
@@ -35,9 +35,10 @@ def test_ensemble_is_built_only_if_a_group_asks_for_it() -> None:
 
 
 def test_settings_of_the_file_reach_servers_and_members() -> None:
-    """No error shows that a setting is lost on its way to a node, so a test must.
+    """The settings of the file are passed on to the nodes.
 
-    In the file the settings have the names of Kafka and ZooKeeper.
+    If a setting were lost on this way, no error would show it. In the file the settings have the
+    names that they have in Kafka and ZooKeeper.
     """
     file = with_old(
         zookeeper={"zookeeper.session.timeout.ms": 12_000, "rebalance.max.retries": 10},
@@ -80,13 +81,16 @@ def test_settings_of_the_file_reach_servers_and_members() -> None:
 def test_settings_of_the_other_kind_of_group_are_refused(
     changes: dict[str, object], path: str
 ) -> None:
-    """A setting of the other kind of group would have no effect."""
-    assert list(errors(with_old())) == []
+    """In a group on ZooKeeper, a setting of a group with a coordinator would have no effect.
+
+    Nor may the file set `consumer.id`, which must differ between the members.
+    """
+    assert list(errors(with_old())) == []  # without these settings the file is valid
     assert [problem.path for problem in errors(with_old(**changes))] == [path]
 
 
 def test_settings_for_zookeeper_need_a_group_on_zookeeper() -> None:
-    """A group with a coordinator would not read the section `zookeeper`."""
+    """In a group with a coordinator the section `zookeeper` would have no effect."""
     group = NEW | {"zookeeper": {"rebalance.max.retries": 8}}
 
     (problem,) = errors(experiment(groups={"readers": group}))
@@ -96,8 +100,9 @@ def test_settings_for_zookeeper_need_a_group_on_zookeeper() -> None:
 def test_members_whose_retries_end_before_a_session_are_warned_about() -> None:
     """`rebalance.max.retries x rebalance.backoff.ms > zookeeper.session.timeout.ms` (ZK-50).
 
-    By default 4 retries at 2 s last longer than a session of 6 s. 4 retries at 1.5 s do not. ZK-50
-    is a rule of docs/kafka/ZOOKEEPER_CONSUMER.md.
+    If this condition does not hold, there is a warning. By default it holds: 4 retries at 2 s last
+    longer than a session of 6 s. 4 retries at 1.5 s do not. ZK-50 is a rule of
+    docs/kafka/ZOOKEEPER_CONSUMER.md.
     """
 
     def warned_paths(**settings: object) -> list[str]:
@@ -112,10 +117,11 @@ def test_members_whose_retries_end_before_a_session_are_warned_about() -> None:
 
 
 def test_filter_names_the_topics_of_the_group_or_excludes_the_others() -> None:
-    """`topics` of the file lists the topics that the members read.
+    """In the file, `topics` of a group lists the names of the topics that its members read.
 
-    A white list is a pattern of these names, a black list a pattern of all other names. Without
-    `topic_filter` a member reads its topics by their names.
+    With `topic_filter`, a member gets a pattern instead. The pattern of a white list matches the
+    names of these topics. The pattern of a black list matches the names of all other topics.
+    Without `topic_filter` a member gets the names.
     """
     topics = {name: {"partitions": 2, "replication.factor": 1} for name in ("a.b", "c", "d")}
     for kind, regex in (("white_list", "a[.]b|c"), ("black_list", "d")):

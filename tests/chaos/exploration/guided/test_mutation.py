@@ -1,13 +1,15 @@
 """Mutations: small variations of a plan that had an interesting run.
 
-A seed draws a plan (a list of faults) from a space. A mutation, which has a seed of its own,
-changes a few things in it: it moves a fault, makes it longer, drops it, adds another one, or
-chooses another setting. It works on the plan's genome: its faults, its settings, and the network
-seed, which decides latencies and other chances of a run. The changed copy is called a mutant of its
-parent.
+A seed draws a plan (a list of faults) from a space, which is a file that says what may be drawn. A
+mutation, which has a seed of its own, changes a few things in a copy of the plan: it moves a fault,
+makes a fault longer, drops one, adds one, or chooses another setting. The changed copy is called a
+mutant of its parent, the original plan.
 
-The seeds together are the lineage of a plan. (3, 1007) is the plan that seed 3 draws, mutated by
-seed 1007.
+What a mutation changes is called the genome of the plan. It consists of the faults, the settings,
+and the network seed, which decides latencies and everything else in a run that is left to chance.
+
+A plan is named by the seeds that made it, its lineage. (3, 1007) is the plan that seed 3 draws,
+mutated by seed 1007.
 """
 
 import json
@@ -33,7 +35,7 @@ PARENT = 3
 """Seed that draws the parent of all mutants here."""
 MUTANTS = range(1_000, 1_150)
 """Seeds of the mutations."""
-# A program that prints the digests of this module, for another process.
+# A program for another Python process. It prints what `digests` of this module returns there.
 DIGESTS = """
 import json
 from tests.chaos.exploration.guided.test_mutation import digests
@@ -48,7 +50,7 @@ def standard() -> Space:
 
 @cache
 def mutants() -> tuple[Genome, ...]:
-    """Return 150 mutants of one parent."""
+    """Return a mutant of the parent for each seed in MUTANTS."""
     parent = drawn_genome(standard(), PARENT)
     return tuple(mutate(standard(), parent, seed) for seed in MUTANTS)
 
@@ -64,7 +66,11 @@ def digests() -> list[str]:
 
 @pytest.mark.slow
 def test_lineage_means_the_same_in_another_process() -> None:
-    """A worker builds a plan from its lineage alone, so the plan must be equal in every process."""
+    """A worker builds a plan from its lineage alone, so the plan must be equal in every process.
+
+    The other process has another PYTHONHASHSEED (an arbitrary number), so its sets have another
+    order.
+    """
     completed = subprocess.run(
         [sys.executable, "-c", DIGESTS],
         env={**os.environ, "PYTHONHASHSEED": "4711"},
@@ -73,7 +79,7 @@ def test_lineage_means_the_same_in_another_process() -> None:
         check=True,
     ).stdout
     assert json.loads(completed) == digests()
-    assert len(set(digests())) == 3
+    assert len(set(digests())) == 3  # the three plans differ
 
 
 def test_lineage_of_one_seed_is_the_drawn_plan() -> None:
@@ -94,14 +100,14 @@ def test_every_mutant_can_be_run_and_is_called_by_its_own_seed() -> None:
 def test_mutant_keeps_most_of_its_parent() -> None:
     """The faults of the parent brought its run into a rare situation, so most of them are kept.
 
-    But each mutant differs from its parent in something, and the mutants differ from one another:
+    But each mutant differs from its parent in something. And the mutants differ from one another:
     150 mutants have more than 75 different lists of faults.
     """
     parent = drawn_genome(standard(), PARENT)
     parent_faults = Counter(msgspec.json.encode(fault) for fault in parent.faults)
     kept_shares = []
     for genome in mutants():
-        assert genome.seed == parent.seed
+        assert genome.seed == parent.seed  # the seed that drew the parent
         assert genome != parent
         faults = Counter(msgspec.json.encode(fault) for fault in genome.faults)
         kept_shares.append((parent_faults & faults).total() / parent_faults.total())
@@ -117,23 +123,27 @@ def test_mutants_move_lengthen_drop_and_add_faults_and_change_settings() -> None
     parent_size = len(parent.faults)
     sizes = {len(genome.faults) for genome in mutants()}
     assert min(sizes) < parent_size < max(sizes)
-    assert any(genome.options for genome in mutants())
+    assert any(genome.options for genome in mutants())  # settings that the mutation has chosen
+    # Where the number of faults is the same, some fault must have moved, or lasts longer or
+    # shorter.
     same_size = [genome for genome in mutants() if len(genome.faults) == parent_size]
     assert any(
         [fault.at for fault in genome.faults] != [fault.at for fault in parent.faults]
         for genome in same_size
     )
-    lengths = Counter(fault.duration for fault in parent.faults)
+    parent_durations = Counter(fault.duration for fault in parent.faults)
     assert any(
-        Counter(fault.duration for fault in genome.faults) != lengths for genome in same_size
+        Counter(fault.duration for fault in genome.faults) != parent_durations
+        for genome in same_size
     )
 
 
 def test_half_of_the_mutants_keep_their_parents_network_seed() -> None:
     """With the same network seed, a run equals the run of its parent up to the first changed fault.
 
-    So a rare moment before this fault occurs again. But the other half gets network seeds of their
-    own, so that something else can happen, too. SAME_NETWORK is the share that keeps the seed.
+    So a rare moment before this fault occurs again. The other half of the mutants have network
+    seeds of their own, so that something else can happen, too. SAME_NETWORK is the share of mutants
+    that keep the parent's network seed.
     """
     keep_parents_seed = sum(genome.network_seed == PARENT for genome in mutants())
     have_own_seed = sum(
@@ -144,7 +154,10 @@ def test_half_of_the_mutants_keep_their_parents_network_seed() -> None:
 
 
 def test_lineage_is_written_as_its_seeds() -> None:
-    """Other texts, such as the id of a fault, are no lineage."""
+    """A lineage is written as its seeds with hyphens, and read back from this text.
+
+    Other texts, such as the id of a fault, are no lineage: None.
+    """
     assert lineage_text((12, 400, 4711)) == "12-400-4711"
     assert lineage_of_text("12-400-4711") == (12, 400, 4711)
     assert lineage_of_text("4711") == (4711,)

@@ -1,9 +1,12 @@
 """Effects of an administrator's orders: which rows a coordinator must write after an order.
 
-An order is for example the deletion of a group. The group `g` reads the topics `t`, with two
-partitions, and `u`, with one. broker-0 is its coordinator; `stored` has rows of offsets that it
-stores, `removed` rows of offsets that it removes. The cluster is undisturbed if no fault is in
-force. "Planted bug" in a docstring names a bug that the test would find.
+An order is for example the deletion of a group. If the coordinator answers an order with success,
+the effects of the order must be in the trace.
+
+The group `g` of these tests reads the topics `t`, with two partitions, and `u`, with one. broker-0
+is the coordinator of `g`. The function `stored` returns rows of offsets that broker-0 stores, and
+`removed` returns rows of offsets that it removes. "Planted bug" in a docstring names a bug that the
+test would find.
 """
 
 from collections.abc import Sequence
@@ -31,8 +34,10 @@ def missing_effect(
 ) -> str | None:
     """Return the missing effect of an order; None if the order has its effects.
 
-    The order is given between the rows `before` and the rows `after`. `members` are those that the
-    order removes; None: they are not known.
+    The order is given between the rows `before` and the rows `after`.
+
+    - `members` are the members that the order removes. None: they are not known.
+    - `is_undisturbed` is True if no fault is in force.
     """
     effects = GroupEffects(CheckContext(groups={"g": GROUP}))
     for row in before.rows:
@@ -47,7 +52,7 @@ def missing_effect(
 def stored(*partitions: str, member: str = "m-0", generation: int = 1) -> Rows:
     """Return rows of commits that broker-0 stores.
 
-    An administrator's commit, unlike a member's, has the empty member id and generation -1.
+    The commit of an administrator has the empty member id and generation -1.
     """
     rows = Rows()
     for partition in partitions:
@@ -67,7 +72,8 @@ def removed(*partitions: str, cause: str = DELETED) -> Rows:
     ("partitions", "expected"),
     [
         (ALL, None),
-        (("u-0",), None),  # an order about this topic alone
+        # The order may be about one topic only.
+        (("u-0",), None),
         (("t-0", "t-1"), None),
         (("t-0",), "no offset of t-1 was committed"),
         (("t-1", "u-0"), "no offset of t-0 was committed"),
@@ -77,7 +83,10 @@ def removed(*partitions: str, cause: str = DELETED) -> Rows:
 def test_reset_commits_an_offset_of_each_partition_of_its_topics(
     partitions: tuple[str, ...], expected: str | None
 ) -> None:
-    """Planted bug: the administrator finds no partition, or not all."""
+    """Planted bug: the administrator's client finds no partition of a topic, or not all partitions.
+
+    `partitions` are those of which an offset is committed.
+    """
     committed = stored(*partitions, member="", generation=-1)
     assert missing_effect(Rows(), "reset_offsets", committed) == expected
 
@@ -88,7 +97,10 @@ def test_commit_of_a_member_is_no_reset() -> None:
 
 
 def test_reset_in_a_disturbed_cluster_commits_at_least_one_offset() -> None:
-    """A broker may not know all partitions yet, but an order without any effect is refused."""
+    """In a disturbed cluster a broker may not know all partitions yet.
+
+    But if it knew none, the order would be refused.
+    """
     one_offset = stored("t-0", member="", generation=-1)
     assert missing_effect(Rows(), "reset_offsets", one_offset, is_undisturbed=False) is None
     assert missing_effect(Rows(), "reset_offsets", Rows(), is_undisturbed=False) is not None
@@ -98,10 +110,12 @@ def test_reset_in_a_disturbed_cluster_commits_at_least_one_offset() -> None:
     ("partitions", "expected"),
     [
         (ALL, None),
-        (("u-0",), None),  # an order about this topic, or members read the other topic
+        # The order may be about one topic only, or the members may still read the other topic.
+        (("u-0",), None),
         (("t-0", "t-1"), None),
         (("t-1", "u-0"), "the stored offset of t-0 was kept"),
-        (("t-0",), "the stored offsets of each topic were kept"),  # t-1 of t, and u-0 of u
+        # The offset of t-1 was kept, and that of u-0. So no topic is without stored offsets.
+        (("t-0",), "the stored offsets of each topic were kept"),
         ((), "the stored offsets of each topic were kept"),
     ],
 )
@@ -113,7 +127,7 @@ def test_deletion_removes_the_stored_offsets_of_a_topic(
 
 
 def test_deletion_needs_no_removal_of_what_is_not_stored() -> None:
-    """The offset of t-0 is removed before the order. The offset of t-1 expires during the order."""
+    """The offset of t-0 is removed before the order, and that of t-1 expires just after it."""
     before = stored("t-0", "t-1")
     before.rows.extend(removed("t-0").rows)
     assert missing_effect(before, "delete_offsets", removed("t-1", cause="expired")) is None
@@ -123,7 +137,8 @@ def test_deletion_needs_no_removal_of_what_is_not_stored() -> None:
 def test_offset_that_may_be_lost_needs_no_removal(forgotten_by: str) -> None:
     """The offset may be gone if it was stored before a load, or in a group that has died since.
 
-    A load reads the groups of a partition from its log, which may lack the offset.
+    A load means that a coordinator reads the groups of a partition from the partition's log. This
+    log may lack the offset.
     """
     before = stored(*ALL)
     if forgotten_by == "load":
@@ -134,27 +149,30 @@ def test_offset_that_may_be_lost_needs_no_removal(forgotten_by: str) -> None:
 
 
 def test_deletion_in_a_disturbed_cluster_is_not_judged() -> None:
-    """A coordinator that was replaced may answer, while the new one still has the offset."""
+    """A coordinator that was replaced may have answered, while its successor has the offsets."""
     before = stored(*ALL)
     assert missing_effect(before, "delete_offsets", Rows(), is_undisturbed=False) is None
 
 
 def test_removal_of_members_removes_each_of_them() -> None:
-    """m-1 leaves by itself, which counts as its removal; then m-0 must be removed, too."""
+    """m-1 leaves, which counts as its removal. Then m-0 must be removed, too.
+
+    If the members are not known, no effect is demanded.
+    """
     rows = Rows()
     rows.member_removed(2, "broker-0", "m-1", "leave")
     members = ("m-0", "m-1")
     assert missing_effect(Rows(), "remove_members", rows, members=members) == "m-0 was not removed"
     rows.member_removed(2, "broker-0", "m-0", "leave")
     assert missing_effect(Rows(), "remove_members", rows, members=members) is None
-    assert missing_effect(Rows(), "remove_members", Rows()) is None  # the members are not known
+    assert missing_effect(Rows(), "remove_members", Rows(), members=None) is None
 
 
 @pytest.mark.parametrize(("cause", "is_missing"), [(DELETED, False), ("expired", True)])
 def test_deletion_of_a_group_makes_it_dead(cause: str, *, is_missing: bool) -> None:
     """The group must die because it was deleted, not because it expired.
 
-    An order about a group that has expired is refused with GROUP_ID_NOT_FOUND.
+    If the group had expired before, the order would have been refused with GROUP_ID_NOT_FOUND.
     """
     rows = Rows()
     rows.group_state(2, "broker-0", "Empty", "Dead", cause=cause)

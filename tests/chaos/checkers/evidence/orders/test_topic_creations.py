@@ -1,7 +1,10 @@
 """The creation of a topic: which errors fit the order, and which rows are its effect.
 
-The order asks for the topic `t`. The cluster has three brokers. "Planted bug" in a docstring names
-a bug that the test would find.
+An order is a request of an administrator. The order of these tests asks the controller of a cluster
+with three brokers to create the topic `t`. The controller may refuse the order with an error, and
+some errors do not fit the order. If it carries out the order, certain rows must be in the trace.
+
+"Planted bug" in a docstring names a bug that the test would find.
 """
 
 from collections.abc import Sequence
@@ -19,7 +22,10 @@ CONTROLLER = "controller-100"
 def order(
     *, partitions: int = 1, replication_factor: int = 3, must_succeed: bool = True
 ) -> TopicCreation:
-    """Return the order of a topic that did not exist."""
+    """Return the order to create a topic that does not exist yet.
+
+    `must_succeed` is False if something is broken, so that the order may fail.
+    """
     rows = Rows()
     rows.fault(
         20,
@@ -38,7 +44,10 @@ def missing(
     reason: str = TOPIC_CREATED,
     is_deleted: bool = False,
 ) -> str | None:
-    """Return what the order lacks after some elections: (partition, ISR, leader) of each."""
+    """Return which effect of the order is missing after some elections; None if there is none.
+
+    `created` has the partition, the ISR and the leader of each election.
+    """
     rows = Rows()
     for partition, isr, leader in created:
         rows.add(
@@ -80,19 +89,28 @@ def missing(
 def test_effect_is_each_partition_with_its_replicas_and_a_leader(
     created: list[tuple[str, Sequence[int], str]], what: str | None
 ) -> None:
-    """While nothing is broken, all replicas are in the first ISR."""
+    """While nothing is broken, a new partition has all replicas in its ISR, and a leader.
+
+    The order asks for the partitions t-0 and t-1 with three replicas each.
+    """
     assert missing(order(partitions=2), *created) == what
 
 
 def test_replicas_may_be_out_of_the_isr_while_something_is_broken() -> None:
-    """They are on brokers that the controller counts as dead; but one replica must lead."""
-    for isr, is_whole in (((0, 1), True), ((), False), ((0, 1, 2, 3), False)):
+    """A replica may be on a broker that the controller counts as dead. But one replica must lead.
+
+    The order asks for three replicas, so an ISR of four is wrong in any case.
+    """
+    for isr, is_right in (((0, 1), True), ((), False), ((0, 1, 2, 3), False)):
         creation = order(must_succeed=False)
-        assert (missing(creation, ("t-0", isr, "broker-0")) is None) is is_whole
+        assert (missing(creation, ("t-0", isr, "broker-0")) is None) is is_right
 
 
 def test_later_election_and_deletion_are_no_part_of_the_effect() -> None:
-    """Only the first row of a partition shows its creation; a deleted topic is not judged."""
+    """Only the first election of a partition, with the reason TOPIC_CREATED, shows its creation.
+
+    If the topic is deleted soon, nothing is missing.
+    """
     created = ("t-0", (0, 1, 2), "broker-0")
     assert missing(order(), created, ("t-0", (1, 2), "broker-1")) is None
     assert missing(order(), created, reason="broker fenced") is not None
@@ -110,7 +128,10 @@ def test_later_election_and_deletion_are_no_part_of_the_effect() -> None:
 def test_error_must_fit_the_numbers(
     error: str, fitting: dict[str, int], unfitting: dict[str, int]
 ) -> None:
-    """Planted bug: the controller refuses as many replicas as there are brokers."""
+    """An error is allowed only with numbers that are really wrong.
+
+    Planted bug: the controller refuses as many replicas as there are brokers, three.
+    """
     assert order(**fitting).misfits([error], 3) == []  # type: ignore[arg-type]
     assert order(**unfitting).misfits([error], 3) == [error]  # type: ignore[arg-type]
 
@@ -129,12 +150,19 @@ def test_error_must_fit_the_numbers(
 def test_errors_that_no_fault_explains_are_found_while_something_is_broken(
     error: str, *, is_found: bool
 ) -> None:
-    """Without an unfenced broker, every replication factor is refused."""
+    """The numbers of the order are valid, so most errors have no explanation.
+
+    INVALID_REPLICATION_FACTOR has one: if all brokers are fenced, every replication factor is
+    refused. INVALID_REQUEST stands for all other errors, which a fault may cause.
+    """
     assert bool(order(must_succeed=False).misfits([error], 3)) is is_found
 
 
 def test_topic_exists_once_a_request_of_the_order_has_created_it() -> None:
-    """The answer to this request was lost, and the next request was refused."""
+    """The first request of an order may create the topic, and its answer may be lost.
+
+    Then the next request is refused with TOPIC_ALREADY_EXISTS, which fits the order.
+    """
     creation = order()
     assert creation.misfits(["TOPIC_ALREADY_EXISTS"], 3) == ["TOPIC_ALREADY_EXISTS"]
     assert missing(creation, ("t-0", (0, 1, 2), "broker-0")) is None
