@@ -35,12 +35,13 @@ def elect_leaders(
     """Elect the preferred leader of each partition that `request` names.
 
     The preferred leader is the first replica of the assignment. If `topic_partitions` is None,
-    leaders of all partitions are elected. The errors of single partitions are
+    leaders of all partitions are elected. The errors of single partitions are:
 
     - UNKNOWN_TOPIC_OR_PARTITION.
     - ELECTION_NOT_NEEDED if the preferred replica leads already. Such partitions are left out of
       the answer if all partitions were requested.
     - PREFERRED_LEADER_NOT_AVAILABLE if the preferred replica is not in the ISR or not active.
+
     DEVIATION: unclean elections are refused, with UNSUPPORTED_VERSION.
     """
     if request.election_type == ElectionType.UNCLEAN:
@@ -76,11 +77,12 @@ def alter_partition_reassignments(
 
     Here only the order of the replicas can be changed, which decides who is the preferred leader.
     It takes effect immediately, but changes neither the present leader nor the ISR. The errors of
-    single partitions are
+    single partitions are:
 
     - UNKNOWN_TOPIC_OR_PARTITION.
     - INVALID_REPLICA_ASSIGNMENT for no replicas, a broker named twice, or an unknown broker.
     - NO_REASSIGNMENT_IN_PROGRESS for replicas None, which cancels a reassignment.
+
     DEVIATION: a change of the set of replicas is refused, with UNSUPPORTED_VERSION.
     """
     # The response is replaced at the end, when the results are known.

@@ -71,7 +71,6 @@ def check_sessions(
     controlled shutdown. `is_timer_set` is True if a timer will fire when the first session ends, or
     earlier. The rules are:
 
-
     - Exactly the unfenced brokers have sessions.
     - If there is a session, the timer is set.
     - If a broker's session is in a controlled shutdown, the metadata records this shutdown.

@@ -6,8 +6,7 @@ of the spec are active. Other topics are created by CreateTopics.
 Source: Kafka `ReplicationControlManager.createTopic`, `StripedReplicaPlacer` (without racks).
 DEVIATION: Kafka creates `__consumer_offsets` at its first use, and chooses at random the broker
 from which it spreads the replicas of a topic. Here the topics of the spec are created together, and
-nothing is
-drawn. All numbers below count from 0:
+nothing is drawn. All numbers below count from 0:
 - For a topic of the spec, the replicas of partition p begin at the p-th broker.
 - For a topic of CreateTopics, they begin at the (t + p)-th active broker. Here t is the number of
   topics that exist, plus the number of topics that precede this topic in the request. Refused

@@ -5,8 +5,7 @@ Ray is a framework that starts processes on several machines and calls objects i
 Reading order:
 1. `layout` divides a cluster's nodes among processes, and the processes among machines.
 2. `environment` sets Ray's environment variables. `actors` is the only module for nodes that
-imports
-   ray; the classes of its actors are in `cluster.realtime.services`.
+   imports ray; the classes of its actors are in `cluster.realtime.services`.
 3. `session_guard` and `leavings` remove what a Ray leaves if its driver was killed.
 4. `control_plane` sends link rules and addresses to every process. `machine_watch` decides which
    machines are silent or lost.

@@ -3,8 +3,6 @@
 The runtimes in `cluster.local` and `cluster.ray` use it: there, time is not simulated, and nodes
 really wait, send over TCP and write to files.
 
-
-
 Reading order:
 1. `clock` has one time line for all processes. `host` is the Host in real time, `tcp` has the links
    between processes.

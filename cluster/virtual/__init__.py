@@ -2,7 +2,7 @@
 
 Reading order:
 1. `loop` has the run's clock, and `loop_timer` a timer of it. `clock` is a node's view of the
-clock.
+   clock.
 2. `network` has the links between nodes. `host` has the clocks and timers of one incarnation (one
    life of a node); `cluster.host.base_host` has everything else of a Host.
 3. `lives` has the nodes over all their incarnations. `starts` draws the times of their starts.

@@ -1,7 +1,7 @@
 """A check that loads and unloads of coordinators are not lost, and end in their order.
 
 A broker schedules a load when it becomes the leader of an offsets partition, and an unload when it
-stops to lead it. It carries them out one after the other. So when one has ended, all that were
+stops leading it. It carries them out one after the other. So when one has ended, all that were
 scheduled before it must have ended, too.
 
 Source: Kafka GroupMetadataManager, whose scheduler has one thread.

@@ -7,8 +7,7 @@ clients like nodes. The package imports `protocol`, hosts and links, but no code
 
 Reading order:
 1. `codec` has the messages by version, from the tables of `protocol.wire`. `headers` has the
-request
-   headers, `exchange` one request and its answer.
+   request headers, `exchange` one request and its answer.
 2. `connection` is one TCP connection. `limits` bounds the number and the idle time of connections.
 3. `client_links` applies link rules at a client's end.
 4. `listener` uses all of these, for one incarnation of a broker.

@@ -3,7 +3,7 @@
 A follower fetches all its partitions after every append, although only one of them has new records.
 So the leader remembers for each partition the position in the follower's last Fetch (mainly the
 fetch offset) and the answer. Kafka has fetch sessions for this (KIP-227); but here, requests still
-contain all partitions. A partition is *quiet* for a follower, and need not be read again, if
+contain all partitions. A partition is *quiet* for a follower, and need not be read again, if:
 
 1. the follower's Fetch has the same position as its previous Fetch,
 2. the answer to the previous Fetch had no new records, and

@@ -37,7 +37,7 @@ from protocol.messages.log import (
 )
 
 _STOPS_FETCHING = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR)
-"""Errors after which the follower stops to fetch, because it would get them again and again."""
+"""Errors after which the follower stops fetching, because it would get them again and again."""
 
 FetchResultHandler = Callable[[Partition, FollowerFetchResult], None]
 """Called with the Partition that an answer has changed, and with the effects of the change."""

@@ -116,8 +116,7 @@ class ReplicaManager:
         """The replicas of this broker whose metadata is known."""
         self._topic_offsets: dict[str, int] = {}
         """Topic -> the offset of its TopicRecord in the metadata log, by which we notice that a
-        topic
-        was deleted and created again."""
+        topic was deleted and created again."""
         self._logs: dict[TopicPartition, PartitionLog] = {}
         """Logs that were found on the disk, until the metadata says what their replicas do."""
         self._checkpointed: bytes | None = None

@@ -4,7 +4,6 @@ A member names its generation in its requests, and the coordinator refuses reque
 one. A mistake here would let a member act for a generation that is over, so all changes of state go
 through ConsumerMember, which checks them and writes a trace row for each.
 
-
 Source: Kafka AbstractCoordinator.MemberState, AbstractCoordinator.Generation; docs/kafka,
 BEHAVIOUR 7.1.
 """

@@ -12,8 +12,7 @@ generation and offsets to each commit (KIP-447).
 Source: Kafka `KafkaProducer.sendOffsetsToTransaction`, `TransactionManager`; KIP-98, KIP-447.
 DEVIATION: a producer is fenced when another producer begins to use its transactional id. Kafka's
 producer must then be closed. This class gets a new producer id, as if the application had restarted
-its
-producer.
+its producer.
 """
 
 from collections.abc import Awaitable, Callable

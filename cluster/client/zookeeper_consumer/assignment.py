@@ -2,9 +2,8 @@
 
 A consumer reads a topic with one or more threads, also called streams. Each thread has an id, the
 consumer's id with a number behind it, and partitions are assigned to threads. The result depends
-only on the consumer's
-view: what it has read of its group. If two consumers have different views, their assignments may
-contradict each other. Ids such as ZK-51 are rules in the document below.
+only on the consumer's view: what it has read of its group. If two consumers have different views,
+their assignments may contradict each other. Ids such as ZK-51 are rules in the document below.
 
 Source: Kafka 1.1 `RangeAssignor`, `RoundRobinAssignor`; rules ZK-51 to ZK-54 of
 docs/kafka/ZOOKEEPER_CONSUMER.md.

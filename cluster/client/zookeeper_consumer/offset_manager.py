@@ -5,7 +5,6 @@ needed, and again after each failure. A commit has the generation -1 and no memb
 cannot check whether the consumer owns the partitions (rule ZK-63 of
 docs/kafka/ZOOKEEPER_CONSUMER.md).
 
-
 Source: Kafka 1.1 `ClientUtils.channelToOffsetManager`, `ZookeeperConsumerConnector.fetchOffsets`.
 """
 

@@ -1,8 +1,8 @@
 """The rebalance of one consumer on ZooKeeper, which it repeats until an attempt succeeds.
 
-There is no group coordinator. In an attempt, the consumer
+There is no group coordinator. In an attempt, the consumer:
 
-1. gives up all its partitions and stops to fetch,
+1. gives up all its partitions and stops fetching,
 2. reads which consumers and topics the group has (its *view*),
 3. computes its share of the partitions from this view,
 4. reads the committed offsets of its share,
@@ -14,6 +14,7 @@ docs/kafka/ZOOKEEPER_CONSUMER.md describes the steps in more detail; names such 
 this module are steps and rules there.
 
 The *registry* has the partitions that the consumer believes it owns.
+
 Source: Kafka 1.1 `ZookeeperConsumerConnector.ZKRebalancerListener`; ZK-38 to ZK-50.
 """
 
@@ -236,7 +237,6 @@ class Rebalancer:
         """Read all registrations and topics, one after the other.
 
         They may change meanwhile, so the view may be one that never existed (ZK-42).
-
 
         Source: Kafka 1.1 `AssignmentContext`, which reads the consumer's own registration twice and
         lists the consumers once more at its end.
