@@ -1,8 +1,9 @@
 """docs/ARCHITECTURE.md lists the places at which a fault, a check, an API and so on are added.
 
-A developer who wants to add a fault looks into a table of that page: the row "a fault" has links to
-all files and folders that must be changed, which are called places here. The tests check the rows
-with an example for each kind of addition, something that exists already, such as the fault
+A developer who wants to add a fault looks into a table of that page. The row "a fault" has links to
+all files and folders that must be changed. These files and folders are called places here.
+
+The tests check each row with an example: an existing thing of the row's kind, such as the fault
 `preferred_leader_election`. Every file that mentions the example must be in a place of the row. And
 every place of the row must mention the example.
 """
@@ -15,7 +16,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "ARCHITECTURE.md"
-# Where files are looked for that mention an example: all code and data except tests, and one page.
+# The folders and the page in which the tests search for the examples: all code and data except
+# tests, and one page of the documentation.
 SEARCHED = (
     "protocol",
     "partition_log",
@@ -34,12 +36,12 @@ SUFFIXES = frozenset({".py", ".txt", ".j2", ".yaml", ".toml", ".md"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """An addition of one kind that exists already.
+    """An existing fault, check, API and so on, which is the example for one row.
 
-    - `row`: the first cell of the row.
-    - `pattern`: a regular expression that finds the addition in a text.
-    - `users`: files that mention the addition only because they use it.
-    - `only_if_needed`: places of the row that this addition did not need.
+    - `row`: the first cell of the row, such as "a fault".
+    - `pattern`: a regular expression that finds the example in a text.
+    - `users`: files that only use the example. They are not places of the row.
+    - `only_if_needed`: places of the row that some additions need, but not this example.
     """
 
     row: str
@@ -117,7 +119,10 @@ def files_with(pattern: str, places: tuple[str, ...]) -> list[str]:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.row)
 def test_page_names_every_place_of_an_addition(example: Example) -> None:
-    """Otherwise a developer who follows the page would forget something."""
+    """A developer who follows the page must not forget anything.
+
+    So each file that mentions the example must be in a place of the row, or be a known user.
+    """
     places = linked_places(example.row)
 
     def is_in_a_place(path: str) -> bool:
@@ -134,7 +139,7 @@ def test_page_names_every_place_of_an_addition(example: Example) -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.row)
 def test_page_names_no_needless_place(example: Example) -> None:
-    """Each place of the row must mention the example, also places in `tests`."""
+    """Each place of the row must mention the example. This includes places in `tests`."""
     needless = [
         place
         for place in linked_places(example.row)

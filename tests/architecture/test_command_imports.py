@@ -1,4 +1,7 @@
-"""What the commands of `coordlab` import: each import delays the first line of their output."""
+"""The commands of `coordlab` import only what they need, because each import takes time.
+
+The imports delay the first line that a command prints.
+"""
 
 import subprocess
 import sys
@@ -10,7 +13,7 @@ from coordlab.cli import COMMANDS, SUMMARIES, load_command
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("pyarrow", "numpy", "ray", "pyspark", "altair", "jinja2")
-"""Packages that are slow to import. `coordlab list` takes less time than the import of one."""
+"""Packages that are slow to import. Each takes longer than the whole command `coordlab list`."""
 _RUN_AND_PRINT_MODULES = """
 import sys
 from coordlab.cli import run_cli
@@ -38,16 +41,19 @@ def imported_by(*arguments: str, folder: Path) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("argument", ["--help", "--version", "list"])
 def test_commands_that_list_import_nothing_heavy(argument: str, tmp_path: Path) -> None:
-    """The import of a package of HEAVY would take longer than all the rest of the command."""
+    """A command that only lists something imports no package of HEAVY.
+
+    Such an import would take longer than all the rest of the command.
+    """
     modules = imported_by(argument, folder=tmp_path)
     assert [name for name in HEAVY if name in modules] == []
 
 
 @pytest.mark.slow
 def test_help_imports_no_command(tmp_path: Path) -> None:
-    """The help shows a summary of each command. To import all commands for this took a second.
+    """The help shows a summary of each command, but imports none of them.
 
-    So the summaries are in a table, SUMMARIES.
+    To import all commands would take a second. So the table SUMMARIES has their summaries.
     """
     modules = imported_by("--help", folder=tmp_path)
     assert [name for name in modules if name.startswith("coordlab.commands")] == []
@@ -63,10 +69,10 @@ def test_summary_of_a_command_is_the_first_sentence_of_its_help(name: str) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["up", "inject", "heal", "status", "down"])
 def test_commands_of_a_standing_cluster_import_nothing_heavy(command: str, tmp_path: Path) -> None:
-    """`up` starts a cluster that runs until `down`. The other commands find it and work on it.
+    """`up` starts a cluster that runs until `down`. The other commands act on this cluster.
 
-    They should do this without a delay. Only `up` needs the code of the brokers and of experiments,
-    `cluster.broker` and `chaos.run`.
+    They should do so without a delay. Only `up` needs `cluster.broker`, the code of the brokers,
+    and `chaos.run`, the code that conducts experiments.
     """
     modules = imported_by(command, "--help", folder=tmp_path)
     assert [name for name in HEAVY if name in modules] == []

@@ -1,10 +1,11 @@
 """Compiled and interpreted modules give equal runs; an outdated library is not loaded.
 
 Some modules are hot, which means that runs spend most of their time there. `make fast` compiles
-them with mypyc into one library. When such a module is imported, an import hook, the CompiledFinder
-of `cluster.compiled`, decides what to load. If the library fits the sources and this Python, it is
-the library, otherwise the source. To decide this, the finder reads a file beside the library, the
-RECORD. A user can switch the library off with an environment variable, whose name is SWITCH.
+these modules with mypyc into one library. When a hot module is imported, an import hook decides
+whether it is loaded from the library or from its source. The hook is called CompiledFinder, and is
+in `cluster.compiled`. It chooses the library only if the library fits the sources and this Python.
+To decide this, it reads a file beside the library, the RECORD. A user can switch the library off
+with an environment variable, whose name is in the constant SWITCH.
 """
 
 import ast
@@ -29,10 +30,11 @@ SOURCE = ("protocol", "hot.py")
 
 
 def _play_seeds(switch: str) -> dict[str, object]:
-    """Play SEEDS seeds in another process, in which SWITCH is "1" (compiled) or "0".
+    """Play SEEDS seeds in another process, in which the variable SWITCH has the value `switch`.
 
-    The result has the state of the finder, and what is known of each run: its digest (a hash over
-    all rows of its trace), its verdict, and so on.
+    "1" means that the library is used, and "0" that it is not. The result has the state of the
+    finder ("state"), and facts about each run ("runs"): its digest (a hash over all its recorded
+    events), its verdict, and so on.
     """
     done = subprocess.run(
         (sys.executable, "-m", "tests.support.explored_digests", str(SEEDS)),
@@ -51,8 +53,8 @@ def _play_seeds(switch: str) -> dict[str, object]:
 def test_compiled_modules_give_the_digests_of_interpreted_ones() -> None:
     """The same seeds give the same runs.
 
-    The test is skipped if nothing is compiled, or if the sources have changed since then. But in
-    the automatic checks (CI) the library must be there and must be used.
+    The test is skipped if nothing is compiled, or if the sources have changed since they were
+    compiled. But in the automatic checks (CI) the library must be there and must be used.
     """
     if not (BUILD / RECORD).is_file():
         if os.environ.get("CI") == "true" and missing_for_build() is None:
@@ -84,16 +86,16 @@ assert pickle.loads(pickle.dumps(Deliver(3))) == Deliver(3)
 assert pickle.loads(pickle.dumps(NodeName)) is NodeName
 print(compiled_state().name)
 """
-"""A program that looks at all names of the compiled modules, and pickles two of their values."""
+"""A program that checks all names in the compiled modules, and pickles two values."""
 
 
 @pytest.mark.slow
 def test_types_of_compiled_modules_can_be_pickled_for_ray() -> None:
     """Ray pickles objects for its workers, so each type must name the module that defines it.
 
-    The compiler could break this in two ways: a class or NewType of a compiled module could name
-    the finder's module instead, and a frozen dataclass could refuse to be built again from its
-    pickled form.
+    The compiler could break this in two ways. A class or NewType of a compiled module could name
+    the module of the finder instead of its own module. And a frozen dataclass could refuse to be
+    unpickled.
     """
     if not (BUILD / RECORD).is_file():
         pytest.skip("`make fast` was not run")
@@ -111,9 +113,10 @@ def test_types_of_compiled_modules_can_be_pickled_for_ray() -> None:
 
 @pytest.mark.slow
 def test_a_class_outside_the_library_inherits_from_none_inside() -> None:
-    """No interpreted class may inherit from a compiled one: mypyc does not allow it.
+    """No interpreted class may inherit from a compiled class: mypyc does not allow it.
 
-    Python notices it only when an instance is created.
+    At run time, such a class fails only when an instance is created. So this test reads the
+    sources.
     """
     hot = {ROOT / source for source in hot_sources()}
     assert all(path.is_file() for path in hot)
@@ -157,14 +160,15 @@ def _nodes_outside_inner_functions(statements: Iterable[ast.AST]) -> Iterator[as
 def test_hot_module_does_not_wait_in_a_handler() -> None:
     """No `await` or `yield` stands in an `except` or `finally` block of a hot module.
 
-    While such a block runs, there is an exception that is being handled. Interpreted Python keeps
-    it with the coroutine, but mypyc keeps it with the thread. So this can happen:
+    While such a block runs, Python keeps the exception that is being handled. Interpreted Python
+    keeps this exception with the coroutine, but mypyc keeps it with the thread. So the following
+    can happen:
 
     1. A compiled coroutine waits in such a block. The run ends, and the coroutine is never resumed.
-    2. For the thread its exception is still the one that is being handled.
-    3. So Python makes it the context of each later exception. The chain of contexts grows with
-       every such run, and each `raise` walks along it: after 600 runs a search took four times as
-       long.
+    2. The thread still keeps the exception of this coroutine as the one that is being handled.
+    3. So Python makes this exception the context of each later exception. The chain of contexts
+       grows with every such run, and each `raise` walks along the chain. After 600 runs, a search
+       took four times as long.
     """
     waiting = (ast.Await, ast.Yield, ast.YieldFrom, ast.AsyncFor, ast.AsyncWith)
     offenders = [
@@ -182,7 +186,8 @@ def test_hot_module_does_not_wait_in_a_handler() -> None:
 def _finder(folder: Path, **record: object) -> CompiledFinder:
     """Return a finder for a library that was compiled from `folder`.
 
-    No library is needed, only its RECORD. `record` replaces some of its facts.
+    The finder does not need the library itself, only the RECORD. The arguments `record` replace
+    facts of the RECORD.
     """
     facts = {
         "fingerprint": compiled.fingerprint(folder),
@@ -219,9 +224,10 @@ def test_a_changed_source_leaves_all_modules_interpreted_with_a_message(
 
 
 def test_a_new_source_leaves_all_modules_interpreted(checkout: Path) -> None:
-    """The finder recognises the sources by a fingerprint, a hash over them.
+    """The finder recognises the sources by a fingerprint, which is a hash over them.
 
-    It covers all sources of the packages, because compiled modules can import any of them.
+    The fingerprint covers all sources of the packages, because compiled modules can import any of
+    them.
     """
     finder = _finder(checkout)
     (checkout / "protocol" / "new.py").write_text("", encoding="utf-8")
@@ -237,8 +243,8 @@ def test_a_library_for_another_python_is_not_loaded(checkout: Path) -> None:
 def test_a_hot_module_imported_earlier_leaves_the_others_interpreted(checkout: Path) -> None:
     """Compiled code does not work with instances of interpreted classes.
 
-    It reads their fields by their place in memory. So if a hot module was imported before the
-    finder was there, none is loaded from the library.
+    Compiled code reads a field of an instance by its place in memory. So if a hot module was
+    already imported before the finder was installed, no module is loaded from the library.
     """
     finder = _finder(checkout, modules={"protocol.ids": "protocol/ids.py"})
     assert "protocol.ids" in sys.modules
@@ -246,7 +252,7 @@ def test_a_hot_module_imported_earlier_leaves_the_others_interpreted(checkout: P
 
 
 def test_the_switch_installs_no_finder(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With SWITCH at 0 no finder is installed. If the variable is not set, there is one."""
+    """If the variable SWITCH is 0, no finder is installed. If it is not set, a finder is."""
     _finder(checkout)
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     monkeypatch.setenv(SWITCH, "0")

@@ -38,9 +38,10 @@ def test_list_of_scenarios_is_complete() -> None:
 
 
 def test_scenario_has_a_meaning_or_repeats_others_of_the_list() -> None:
-    """Only scenarios of the Java coordinator (JC) repeat others, those of the Scala coordinator.
+    """A scenario has a meaning (a sentence about it), or it repeats other scenarios of the list.
 
-    In `same_as` the keys are the repetitions, and the values are their originals.
+    Only scenarios of the Java coordinator (JC) are repetitions. They repeat scenarios of the Scala
+    coordinator. In `same_as` the keys are the repetitions, and the values are their originals.
     """
     scenarios = read_scenarios()
     assert set(scenarios.meaning).isdisjoint(scenarios.same_as)
@@ -50,9 +51,9 @@ def test_scenario_has_a_meaning_or_repeats_others_of_the_list() -> None:
 
 
 def test_scenario_without_a_test_has_at_most_one_reason() -> None:
-    """The reason is that we deviate from Kafka, or that the scenario is not applicable here.
+    """There are two reasons: we deviate from Kafka, or the scenario is not applicable here.
 
-    At most 2 % may be not applicable.
+    At most 2 % of the scenarios may be not applicable.
     """
     scenarios = read_scenarios()
     assert set(scenarios.deviates).isdisjoint(scenarios.not_applicable)

@@ -1,7 +1,8 @@
 """The same code, configuration, plan and seed give the same trace, byte for byte, in any process.
 
 Three processes play the same scenarios: small clusters, and schedules of tests/schedules. For each
-scenario they give a digest, a hash over all rows of its trace, and the three digests must be equal.
+scenario, a process prints a digest, which is a hash over all rows of the trace (all recorded
+events). The three digests of a scenario must be equal.
 
 The processes differ in everything that could make a difference: the hashes of strings, the layout
 of memory, garbage collection, optimisation, and the order of the scenarios. To show that the
@@ -22,13 +23,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Process(NamedTuple):
-    """How a process differs from the others."""
+    """The properties in which a process differs from the other processes."""
 
     hash_seed: str
     """PYTHONHASHSEED: the order of sets of strings depends on it."""
     interpreter_options: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
-    """Options of `tests.support.determinism`. Other objects on the heap change addresses."""
+    """Options of `tests.support.determinism`.
+
+    `--heap` allocates this number of objects first, which changes the addresses of later objects.
+    """
 
 
 PROCESSES = (
@@ -73,8 +77,8 @@ def digests() -> dict[str, list[str]]:
 def test_a_seed_gives_one_trace_in_every_process(digests: dict[str, list[str]]) -> None:
     """All processes give a scenario the same digest, and no two scenarios have the same digest.
 
-    Only the variants "through the codec" and "with messages" have the digest of another scenario,
-    which they repeat.
+    There is an exception: the variants "through the codec" and "with messages" repeat another
+    scenario, and have the same digest as this scenario.
     """
     sound = {
         name: by_process for name, by_process in digests.items() if not name.startswith("planted")
@@ -94,7 +98,10 @@ def test_a_seed_gives_one_trace_in_every_process(digests: dict[str, list[str]]) 
 def test_a_trace_is_the_same_when_every_message_passes_through_the_codec(
     digests: dict[str, list[str]],
 ) -> None:
-    """In virtual time nodes get the message objects themselves, and on Ray they get bytes."""
+    """Encoding and decoding the messages must not change a run.
+
+    In virtual time, nodes usually get the message objects themselves. On Ray they get bytes.
+    """
     variants = [name for name in digests if name.endswith(" through the codec")]
     assert len(variants) == 2
     for name in variants:
@@ -105,10 +112,11 @@ def test_a_trace_is_the_same_when_every_message_passes_through_the_codec(
 def test_a_drawn_schedule_is_the_same_run_with_and_without_message_tracing(
     digests: dict[str, list[str]],
 ) -> None:
-    """A search plays without message tracing, and `replay` with it. It must be the same run.
+    """A search plays without message tracing, and `replay` with it. Both must play the same run.
 
-    The digest of the run with messages leaves the rows of messages out. For the other run the text
-    is the digest, followed by the verdict, so the comparison uses `startswith`.
+    The digest of the run with messages leaves out the rows about messages, so the digests can be
+    compared. For the run without messages, the text is the digest followed by the verdict, so the
+    comparison uses `startswith`.
     """
     variants = [name for name in digests if name.endswith(" with messages")]
     assert len(variants) == 1
@@ -125,7 +133,8 @@ def test_a_planted_source_of_nondeterminism_is_noticed(
 ) -> None:
     """A check that cannot fail proves nothing, so each planted source must give several digests.
 
-    The source is planted in a cluster of simple test nodes, and in one of real brokers and clients.
+    Each source is planted twice: in a cluster of simple test nodes, and in a cluster of real
+    brokers and clients.
     """
     for cluster in ("fake", "real"):
         assert len(set(digests[f"planted in {cluster}: {source}"])) > 1

@@ -12,7 +12,10 @@ ROOT = Path(__file__).resolve().parents[2]
 MODULES_MAX = 20
 """How many modules a folder may have, so that a reader takes the list in at a glance."""
 REPEATED_NAMES_MAX = 14
-"""How many public names may have two definitions. Lower it when a name becomes unique."""
+"""How many public names may have two definitions.
+
+This is the present number of such names. Lower it when a name becomes unique.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +36,10 @@ def test_a_public_name_is_found_in_one_module(house: House) -> None:
 
 
 def test_no_module_reads_back_the_sentence_of_a_cause(house: House) -> None:
-    """A row of the trace has a cause, which is a member of an enum, and a sentence for people.
+    """Code compares causes, and does not look for words in their sentences.
 
-    Code must compare causes, and must not look for words in the sentence.
+    A row of the trace has a cause, which is a member of an enum, and a sentence about this cause,
+    which is for people.
     """
     assert house.parsed_causes == ()
 
@@ -43,8 +47,8 @@ def test_no_module_reads_back_the_sentence_of_a_cause(house: House) -> None:
 def test_path_of_a_crash_is_what_the_code_calls(house: House) -> None:
     """The figures list the functions through which a crash passes, from the command to the node.
 
-    Each of them must call the next one, directly, or as a method of a Ray actor:
-    `actor.method.remote(...)`.
+    Each function of this list must call the next one. It may call it directly, or as a method of a
+    Ray actor: `actor.method.remote(...)`.
     """
     for caller, called in pairwise(house.crash_path):
         name = called.rpartition(".")[2]
@@ -54,7 +58,7 @@ def test_path_of_a_crash_is_what_the_code_calls(house: House) -> None:
             for node in nodes
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
         }
-        # Here `remote` is an attribute of the attribute `method`.
+        # In `actor.method.remote`, the attribute `remote` is taken from the attribute `method`.
         remote_calls = {
             node.value.attr
             for node in nodes

@@ -1,10 +1,15 @@
 """Citations about Kafka in code, tests and documents have a target in docs/kafka.
 
-Code, tests and documents cite what is known about Kafka. For example, "BEHAVIOUR 2.6" is section
-2.6 of docs/kafka/BEHAVIOUR.md, "BEHAVIOUR 6.6 f" is row f of the table in its section 6.6, and
-"BEHAVIOUR [S]" is what it says about the Scala coordinator as a whole ([J] is the Java one). An id
-such as GC-010 names a scenario, which is a case of Kafka's own tests. docs/kafka/README.md
-describes these forms. The tests here find all citations, and look for their targets.
+The files in docs/kafka say what is known about Kafka. Code, tests and documents cite these files in
+the following forms, which docs/kafka/README.md describes:
+
+- "BEHAVIOUR 2.6" is section 2.6 of docs/kafka/BEHAVIOUR.md.
+- "BEHAVIOUR 6.6 f" is row f of the table in section 6.6.
+- "BEHAVIOUR [S]" is what this file says about the Scala coordinator as a whole, and [J] is what it
+  says about the Java coordinator.
+- GC-010 is the id of a scenario, which is a case of Kafka's own tests.
+
+The tests here find all citations, and look for their targets.
 """
 
 import json
@@ -35,19 +40,19 @@ CITATION = {
     "MEASURED_FAILOVER": r"(?:\d|kill|term|move|pause|split|member|[a-z]+(?:-[a-z]+)+)\b",
 }
 OUTSIDE = re.compile(r"\bshared/|\b(?:DESIGN|STYLE|SIMULATION|STRUCTURE)(?:\.md| section)? \d")
-"""Names of documents that a reader of the project does not have."""
+"""Citations of documents that are not part of the project, so that its readers do not have them."""
 EXAMPLES = {
     Path(__file__).relative_to(ROOT).as_posix(),
     "tests/architecture/test_conformance_page.py",
     "tests/architecture/test_zookeeper_rules_page.py",
     "docs/kafka/README.md",
 }
-"""Files that show the form of citations, and name targets that do not exist."""
+"""Files with made-up citations, which only show the form and whose targets do not exist."""
 
 
 @cache
 def texts() -> dict[str, str]:
-    """Return the text of every file that may cite, by file name.
+    """Return the text of every file that may have citations, by file name.
 
     Line breaks are replaced by spaces, because a citation may extend over two lines.
     """
@@ -62,7 +67,8 @@ def texts() -> dict[str, str]:
 def sections_of(name: str) -> set[str]:
     """Return the targets that citations of a file of docs/kafka may name.
 
-    These are numbers of sections, and in some files letters of rows or words of headings.
+    In most files the targets are the numbers of the sections. In some files they are words of
+    headings, or there are further targets, such as the rows of a table.
     """
     text = (KAFKA / f"{name}.md").read_text(encoding="utf-8")
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
@@ -70,10 +76,10 @@ def sections_of(name: str) -> set[str]:
     words = {word for line in headings for word in re.findall(r"`([a-z-]+)`", line)}
     if name == "MEASURED_BOUNCE":
         return words
-    if name == "MEASURED_FAILOVER":  # words of headings and columns, and the points of a list
+    if name == "MEASURED_FAILOVER":  # words of headings, and the points of a list
         points = text.split("(points `1` to `7`)")[1].split("\n## ")[0]
         return words | set(re.findall(r"^(\d)\. ", points, re.MULTILINE))
-    if name == "BEHAVIOUR":  # numbers, rows of the table in 6.6, and the two coordinators
+    if name == "BEHAVIOUR":  # sections, rows of the table in 6.6, and the two coordinators
         recipes = text.split("\n## 6.6 ")[1].split("\n# 7. ")[0]
         rows = re.findall(r"^\| ([a-j]\d?) \|", recipes, re.MULTILINE)
         return numbers | {f"6.6 {row}" for row in rows} | {"[S]", "[J]"}
@@ -81,10 +87,10 @@ def sections_of(name: str) -> set[str]:
 
 
 def citations(name: str, text: str) -> Iterator[tuple[str, str]]:
-    """Yield (place, section) for each section that a text cites of a file of docs/kafka.
+    """Yield (place, section) for each section of the file `name` that a text cites.
 
-    A place is the text around the file's name, for an error message. For example, "BEHAVIOUR 2.6
-    and 5.3" gives the sections `2.6` and `5.3`. The section is "" for a link to the whole file, and
+    The place is the text around the file's name, for an error message. "BEHAVIOUR 2.6 and 5.3"
+    gives the sections `2.6` and `5.3`. The section is "" for a link to the whole file, and
     "nothing" if no section follows the name.
     """
     one_section = CITATION[name]
@@ -133,12 +139,12 @@ def test_citation_names_a_section_that_exists(name: str) -> None:
     ],
 )
 def test_citation_is_read_from_a_text(name: str, text: str, cited: list[str]) -> None:
-    """If `citations` missed a form, wrong citations of this form would not be noticed."""
+    """`citations` understands every form. Otherwise it would not find wrong citations."""
     assert [citation for _, citation in citations(name, text)] == cited
 
 
 def ids_in(text: str) -> Iterator[str]:
-    """Yield the ids that a text names. `GM-05..07` and `GM-05 to GM-07` name three each."""
+    """Yield the ids that a text names. `GM-05..07` and `GM-05 to GM-07` each name three ids."""
     for family, first, last in ID.findall(text):
         if not first.isdigit():
             yield f"{family}-{first}"
@@ -159,7 +165,7 @@ def scenarios_of_kafka() -> dict[str, str]:
 
 
 def test_id_of_a_scenario_exists() -> None:
-    """Each id that is cited must stand in section 10 of BEHAVIOUR.md."""
+    """Each cited id of a scenario must stand in section 10 of BEHAVIOUR.md."""
     known = {scenario for text in scenarios_of_kafka().values() for scenario in ids_in(text)}
     recordings = json.loads((CONFORMANCE / "transcripts" / "index.json").read_text())
     cited = {**texts(), "index.json": json.dumps(recordings)}
@@ -173,7 +179,7 @@ def test_id_of_a_scenario_exists() -> None:
 
 
 def test_rule_of_the_consumer_on_zookeeper_exists() -> None:
-    """An id with the prefix ZK must stand in ZOOKEEPER_CONSUMER.md."""
+    """Each cited id of a rule, such as ZK-01, must stand in ZOOKEEPER_CONSUMER.md."""
     rule = re.compile(r"\bZK-\d+\b")
     known = set(rule.findall((KAFKA / "ZOOKEEPER_CONSUMER.md").read_text(encoding="utf-8")))
     unknown = [
@@ -188,7 +194,7 @@ def test_rule_of_the_consumer_on_zookeeper_exists() -> None:
 def test_recording_that_is_named_exists() -> None:
     """A recording is a transcript of a real Kafka. An index lists the names of all recordings.
 
-    A text cites one as "recording `vote-tie`", or several as "recordings `a` and `b`".
+    A text cites one recording as "recording `vote-tie`", or several as "recordings `a` and `b`".
     """
     index = json.loads((CONFORMANCE / "transcripts" / "index.json").read_text())
     known = {scenario["id"] for scenario in index["scenarios"]}
@@ -205,15 +211,16 @@ def test_recording_that_is_named_exists() -> None:
 
 
 def test_graded_scenarios_are_those_of_the_specification() -> None:
-    """The project has a list of the scenarios for which it shows whether a test covers them.
+    """The project has a list of scenarios, and shows for each of them whether a test covers it.
 
-    These are the scenarios of sections 10.1 to 10.5.2. Section 10.5.1 has only repetitions: a
-    scenario of the Java coordinator that equals one or more of the Scala coordinator.
+    The list must have exactly the scenarios of sections 10.1 to 10.5.2 of the specification
+    (BEHAVIOUR.md). Section 10.5.1 has only repetitions: each of its scenarios of the Java
+    coordinator equals one or more scenarios of the Scala coordinator.
     """
     sections = scenarios_of_kafka()
     without_repetitions = ("10.1", "10.2", "10.3", "10.4", "10.5.2")
     graded = {scenario for number in without_repetitions for scenario in ids_in(sections[number])}
-    # Such as "JC-045 = GC-010 + GC-011".
+    # Matches "JC-045 = GC-010 + GC-011".
     repetition = re.compile(r"(JC-\d+) = (GC-[^·]+?)(?: ·|\s*$)")
     same_as = {
         scenario: tuple(originals.split(" + "))
@@ -234,10 +241,9 @@ def test_section_that_the_specification_refers_to_exists() -> None:
 def test_docstring_names_the_file_of_a_section() -> None:
     """A number alone does not say in which document the section is.
 
-    The test finds a number at the beginning of a docstring, as in "3.5: sessions", and a number
-    before the id of a scenario.
+    The test finds two kinds of bare numbers: a number at the beginning of a docstring, as in
+    "3.5: sessions", and a number before the id of a scenario, as in "(3.5, GC-010".
     """
-    # The second half finds "(3.5, GC-010", for example.
     number_alone = re.compile(r'"""\d{1,2}\.\d{1,2}[:,.] |\((?:\d\.\d{1,2}, )+[A-Z]{2}-\d')
     found = [
         f"{file}: {match[0]}"

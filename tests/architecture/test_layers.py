@@ -30,7 +30,7 @@ def tracked_files(*suffixes: str) -> list[Path]:
 
 @pytest.mark.slow
 def test_import_contracts_are_kept() -> None:
-    """A package imports only from the packages that docs/ARCHITECTURE.md has above it."""
+    """A package imports only from the packages that docs/ARCHITECTURE.md lists above it."""
     result = subprocess.run(
         [Path(sys.executable).parent / "lint-imports", "--no-cache"],
         cwd=ROOT,
@@ -62,7 +62,7 @@ def test_types_are_strict() -> None:
 
 
 def test_exactly_one_module_imports_ray_for_nodes_and_one_for_fan_out() -> None:
-    """Only the module that starts nodes and the module that distributes work use Ray."""
+    """Only two modules import Ray: one starts nodes, and one distributes work to processes."""
     packages = {"protocol", "cluster", "results_schema", "chaos", "pipeline", "coordlab"}
     import_of_ray = re.compile(r"^\s*(import ray|from ray)\b", re.MULTILINE)
     importers = [
@@ -74,7 +74,10 @@ def test_exactly_one_module_imports_ray_for_nodes_and_one_for_fan_out() -> None:
 
 
 def test_our_packages_are_imported_from_here() -> None:
-    """An installed distribution may have a package `protocol`, which could be imported instead."""
+    """Our packages are not hidden by packages of the same names that are installed.
+
+    An installed distribution may have a package `protocol`, for example.
+    """
     assert foreign_packages() == ()
 
 
@@ -124,7 +127,7 @@ def test_every_deviation_is_listed_in_fidelity() -> None:
 
 
 def test_fidelity_lists_no_removed_deviation() -> None:
-    """docs/FIDELITY.md must name no file that has no such comment any more."""
+    """docs/FIDELITY.md must name no file in which no comment DEVIATION is left."""
     fidelity = (ROOT / "docs" / "FIDELITY.md").read_text()
     section = fidelity.split("## Deviations", 1)[1].split("\n## ", 1)[0]
     listed_files = set(re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.py)`", section))

@@ -29,15 +29,18 @@ PATH = re.compile(
     rf"(?<![\w/.<>{{}}-])((?:{'|'.join(PACKAGES)}|tests|docs|experiments|explorations)/[\w./-]*\w"
     r"\.(?:py|md|yaml|toml|json|txt|js|css))\b"
 )
-"""The two forms in which a text names a module: its dotted name in backticks, or its path."""
+"""DOTTED and PATH are the two forms in which a text names a module or a file.
+
+DOTTED is a dotted name in backticks. PATH is a path below the root of the project.
+"""
 SHORT = 60
 """A string in the code with fewer characters is no prose, so its words count as known names."""
 EXAMPLES = {"experiments/NAME.yaml", "experiments/mine.yaml"}
-"""Files that a user creates."""
+"""Files that texts name as examples. A user would create them."""
 SETTINGS = {f"cluster.{field.encode_name}" for field in msgspec.structs.fields(ClusterDefinition)}
-"""Keys of an experiment file, which look like modules."""
+"""Keys of an experiment file, such as `cluster.brokers`, which look like names of modules."""
 ALIKE = {"coordlab/commands": "one module or one folder each", "pipeline/in_memory": "tables"}
-"""Folders whose door sign does not list the members, because they are all of one kind."""
+"""Folders whose members are all of one kind, with this kind. Their door signs list no members."""
 UNNAMED = {"__init__", "__main__"}
 """Modules that a door sign need not list."""
 
@@ -86,7 +89,7 @@ def door_signs() -> Iterator[tuple[str, str, set[str]]]:
 
 
 def test_dotted_name_of_a_module_exists() -> None:
-    """The old name of a module that has moved leads a reader to nothing."""
+    """A text must not name a module by a name that it has no more."""
     missing = [
         f"{path.relative_to(ROOT)}: {name}"
         for path in tracked_files(".py", ".md")
@@ -97,7 +100,10 @@ def test_dotted_name_of_a_module_exists() -> None:
 
 
 def test_path_of_a_file_exists() -> None:
-    """A path in a text is relative to the root of the project, or to the folder of the text."""
+    """A text must not name a file that does not exist.
+
+    A path in a text is relative to the root of the project, or to the folder of the text.
+    """
     missing = [
         f"{path.relative_to(ROOT)}: {name}"
         for path in tracked_files(".py", ".md", ".toml", ".yaml", ".txt")
@@ -111,15 +117,16 @@ def test_path_of_a_file_exists() -> None:
 def test_name_in_a_docstring_exists() -> None:
     """A lower-case name in backticks in a docstring must occur somewhere in the code.
 
-    It may be a module, a class, a function, a variable, an argument, or a word in a short string.
-    Kafka's own names are in camel case, and are not checked.
+    The name may be that of a module, a class, a function, a variable or an argument, or it may be a
+    word in a short string. Kafka's own names are in camel case, and are not checked.
     """
     known = {part for name in modules() for part in name.split(".")} | set(keyword.kwlist)
     known |= {path.stem for path in (ROOT / "tests" / "corpus").iterdir()}
     named: dict[str, str] = {}  # name in a docstring -> file
     for path in tracked_files(".py"):
-        # Docstrings are strings, too, but their words do not count as known. A docstring is a
-        # statement of its own, and the walk reaches the statement before the string.
+        # Docstrings are strings, too, but their words must not count as known names. A docstring is
+        # a statement of its own. The walk reaches this statement before its string, so the string
+        # is already in `docstrings` then.
         docstrings = set()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Expr):
@@ -143,7 +150,7 @@ def test_name_in_a_docstring_exists() -> None:
 
 
 def test_door_sign_has_the_reading_order_of_existing_members() -> None:
-    """Some door signs have a paragraph "Reading order: ...". The names in it must be members."""
+    """Some door signs have a paragraph "Reading order: ...". It may name only existing members."""
     wrong = []
     for folder, sign, members in door_signs():
         reading_order = sign.partition("Reading order:")[2].split("\n\n")[0]

@@ -1,10 +1,10 @@
 """Forbidden constructs of node code, found by `unordered` and by ruff's banned names (TID251).
 
-Node code is the code of brokers, clients and controllers. In virtual time one seed must give one
-trace, whatever process plays it. So node code must not depend on anything that differs between
-processes. `unordered` finds such constructs in sources, such as the iteration of a set, and returns
-them as texts: `file:line: problem`. Ruff finds real clocks and real randomness, by their names. It
-also looks at code that judges runs, such as `chaos/checkers`.
+Node code is the code of brokers, clients and controllers. In virtual time (a simulated clock), one
+seed must give the same trace in every process. So node code must not depend on anything that
+differs between processes. `unordered` finds such constructs in sources, such as a loop over a set,
+and returns them as texts of the form `file:line: problem`. Ruff finds real clocks and real
+randomness by their names. Ruff also checks code that judges runs, such as `chaos/checkers`.
 """
 
 import subprocess
@@ -20,7 +20,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.slow
 def test_node_code_never_depends_on_addresses_hashes_or_the_order_of_sets() -> None:
-    """These differ from process to process, so a trace could not be repeated if it used them."""
+    """Addresses, hashes and the order of sets differ between processes.
+
+    A run that depended on them could not be repeated in another process.
+    """
     sources = {path.relative_to(ROOT).as_posix(): path.read_text() for path in node_files(ROOT)}
 
     assert len(sources) > 100  # the search has found the packages

@@ -1,10 +1,10 @@
 """A scenario of Kafka's coordinators has one home: the one test file that quotes its sentence.
 
-A scenario is a case of Kafka's own tests, with an id such as GC-004. There is a list that has a
-sentence about each scenario. A test that covers a scenario names the id in its docstring. Because
-the id alone tells a reader nothing, the docstring also quotes the sentence: after the id and a
-colon it says, for example, "a full group refuses one more member". If two files covered the same
-scenario, a change could be made in one of them and forgotten in the other.
+A scenario is a case of Kafka's own tests, with an id such as GC-004. A list has a sentence about
+each scenario. A test of ours that covers a scenario names the id in its docstring. Because the id
+alone tells a reader nothing, the docstring also quotes the sentence. A line of it is, for example,
+"GC-004: a full group refuses one more member". If two files covered the same scenario, a change
+could be made in one of them and forgotten in the other.
 """
 
 import re
@@ -20,7 +20,8 @@ WORDS_AT_LEAST = 3
 def sentence(scenario: str, scenarios: ScenarioList) -> str:
     """Return the sentence that the list has for a scenario.
 
-    A scenario that repeats others has none. Its sentence is "as" and the ids of the others.
+    The list has no sentence about a scenario that only repeats other scenarios. For such a
+    scenario, the sentence is "as", followed by the ids of the others.
     """
     if scenario in scenarios.meaning:
         return scenarios.meaning[scenario]
@@ -45,7 +46,11 @@ def quotes(text: str, scenario: str, meaning: str) -> bool:
 
 
 def test_scenario_has_one_home() -> None:
-    """Only recordings of a real Kafka may repeat a scenario, because they are no tests of ours."""
+    """No scenario is covered in two test files.
+
+    A recording of a real Kafka may have the same scenario as a test, because it is no test of ours.
+    A recording has no `text`.
+    """
     homes = {
         scenario: sorted({place.path for place in places if place.text})
         for scenario, places in places_by_scenario().items()
@@ -78,6 +83,6 @@ def test_citation_quotes_the_sentence_of_its_scenario() -> None:
     ],
 )
 def test_quotation_may_be_shortened_and_not_reworded(text: str, is_quoted: bool) -> None:
-    """Words may be left out, but the others must be those of the sentence, in its order."""
+    """A quotation may leave words out. Its words must be in the same order as in the sentence."""
     meaning = "a full group refuses one more member at once"
     assert quotes(text, "GC-004", meaning) is is_quoted

@@ -1,9 +1,9 @@
 """Schedules that tests depend on are files, so that a change of drawing does not affect them.
 
-The search for bugs plays schedules, which are experiments with their faults. It draws each one at
-random from a seed, a number; a file that is called a space says what may vary. If the drawing
-changes, the same seed gives another schedule. So a test must not depend on a seed, but on a file:
-tests/corpus has the schedules that once showed a bug, and tests/schedules has other ones.
+The search for bugs plays schedules, which are experiments with their faults. It draws each schedule
+at random from a number, the seed. (A file called a space says what may vary.) If the code that
+draws changes, the same seed gives another schedule. So a test must not depend on a seed, but on a
+file: tests/corpus has the schedules that once showed a bug, and tests/schedules has other ones.
 """
 
 import ast
@@ -40,7 +40,7 @@ MAY_DRAW = {
 DRAWING = frozenset({"draw", "play_seed", "play_seeds"})
 """Functions of `chaos.exploration` that draw."""
 SEED_OF_A_SPACE = re.compile(r"\bspace,? seeds? \d|\w \(seeds? \d+\)[.:]")
-"""Texts that name a seed for its schedule: `the space, seed 7`, or a claim and `(seed 7).`"""
+"""Matches a text that names a schedule by its seed, such as `the space, seed 7` or `(seed 7).`"""
 CITED_FILE = re.compile(r"\bCorpus: `(\w+)`")
 
 
@@ -55,7 +55,7 @@ def draws(path: Path) -> bool:
 
 
 def test_only_tests_of_the_search_draw_schedules() -> None:
-    """A change of the drawing could break any other test that draws."""
+    """No other test draws a schedule, because a change of the drawing could break it."""
     modules_that_draw = {
         path.relative_to(ROOT).as_posix()
         for path in tracked_files(".py")
@@ -65,7 +65,10 @@ def test_only_tests_of_the_search_draw_schedules() -> None:
 
 
 def test_no_text_names_a_seed_for_its_schedule() -> None:
-    """After the next change the seed may give another schedule, but a file of the corpus stays."""
+    """A text names the file of a schedule, and not its seed.
+
+    After the next change of the drawing, the seed may give another schedule. A file stays.
+    """
     citations = [
         f"{path.relative_to(ROOT)}: {match[0]}"
         for path in tracked_files(".py")

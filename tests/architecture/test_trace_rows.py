@@ -1,12 +1,12 @@
 """Rows of real runs conform to the table of trace kinds (`protocol.trace_schema`).
 
 The trace of a run has a row for each event, and each row has a kind, such as "member_removed". A
-table says for each kind which columns and which causes its rows may have; docs/generated/trace.md
-shows it. The test plays runs that together have every kind of fault and nearly every kind of row,
-and compares all their rows with the table.
+table in the code says for each kind which columns and which causes its rows may have;
+docs/generated/trace.md shows this table. The test plays runs that together have every kind of fault
+and nearly every kind of row, and compares all rows of these runs with the table.
 
-Most runs are schedules from files. The others are made by the functions below: `run_ensemble` and
-`GroupLab` play servers and consumers of ZooKeeper, and a coroutine disturbs them.
+Most runs are schedules from files. Functions below make the other runs. In two of them,
+`run_ensemble` and `GroupLab` play servers and consumers of ZooKeeper, which a coroutine disturbs.
 """
 
 import json
@@ -81,7 +81,10 @@ def test_rows_of_runs_with_every_fault_conform_to_the_table() -> None:
 
 
 async def expiry_of_a_session(lab: EnsembleRun) -> None:
-    """Cut a client off until its session ends and its znode vanishes. Another client watches it."""
+    """Cut a client off until its session ends.
+
+    Then the znode of this client vanishes, which another client watches.
+    """
     owner, watcher = lab.zk_client(0), lab.zk_client(1)
     await owner.create("/consumers/mine", "", ephemeral=True)
 
@@ -96,7 +99,7 @@ async def expiry_of_a_session(lab: EnsembleRun) -> None:
 async def owner_whose_deletes_are_lost(lab: GroupLab) -> None:
     """Start a second consumer, which tries in vain to claim its partitions, and gives up.
 
-    The first consumer releases them, but its deletes do not reach the servers.
+    The first consumer releases these partitions, but its deletes do not reach the servers.
     """
     owner, newcomer = lab.names
     await lab.rule(Clog(), [owner], lab.servers, apis=("Delete",))
@@ -105,7 +108,7 @@ async def owner_whose_deletes_are_lost(lab: GroupLab) -> None:
 
 
 def deploy_of_a_smaller_group() -> Experiment:
-    """Return a run in which a group is scaled down to one member, which is then replaced."""
+    """Return a run in which a group is scaled down to one member. Then this member is replaced."""
     group = "members(readers)"
     return quick_experiment(
         faults=[
@@ -116,7 +119,7 @@ def deploy_of_a_smaller_group() -> Experiment:
 
 
 def faults_of_machines() -> Experiment:
-    """Return a run on three machines, of which one is lost, one is paused, one is cut off."""
+    """Return a run on three machines: one is lost, one is paused, and one is cut off."""
     lasts = {"duration": "2s"}
     return quick_experiment(
         cluster={"machines": 3},
@@ -142,7 +145,10 @@ def orders_about_a_topic() -> Experiment:
 
 
 def pause_and_election_of_the_preferred_leader() -> Experiment:
-    """Return `pause_coordinator` with an election after the paused broker is in sync again."""
+    """Return the experiment `pause_coordinator` with one more fault, an election.
+
+    The election comes when the paused broker is in sync again.
+    """
     experiment = load_experiment("pause_coordinator").experiment
     (pause,) = experiment.faults
     election = structs.replace(pause, at="40s", duration=None, fault="preferred_leader_election")

@@ -1,10 +1,11 @@
 """Every rule of the consumer on ZooKeeper is quoted by a test, or has a reason.
 
-This consumer is that of old versions of Kafka: its groups share out the partitions through
-ZooKeeper's servers. How it behaves is described in docs/kafka/ZOOKEEPER_CONSUMER.md, in rules with
-the ids ZK-01 and so on. A test of a rule quotes it in its docstring. A rule without such a test
-needs a reason: the project deviates from it, or it needs no test. `places_by_rule` finds the tests
-that name each id, and `statuses` says of each rule whether a test quotes it.
+Old versions of Kafka had this consumer. The members of its groups share out the partitions through
+ZooKeeper's servers. docs/kafka/ZOOKEEPER_CONSUMER.md describes how the consumer behaves, in rules
+with the ids ZK-01 and so on. A test of a rule quotes the rule in its docstring. A rule without such
+a test needs a reason: either the project deviates from the rule, or the rule needs no test.
+`places_by_rule` finds the tests that name each id, and `statuses` says of each rule whether a test
+quotes it.
 """
 
 import re
@@ -21,9 +22,9 @@ from scripts.docs.zookeeper_rules_page import (
 
 
 def test_every_id_of_the_document_is_a_separate_rule() -> None:
-    """The parser finds every rule. A rule that it missed could stay without a test.
+    """The parser of the document finds every rule. A rule that it missed could stay untested.
 
-    A change of the number of rules must be noticed.
+    The number 85 is written here, so that nobody adds or removes a rule by accident.
     """
     ids = set(re.findall(r"\bZK-\d+\b", RULES.read_text(encoding="utf-8")))
     assert ids == set(read_rules())
@@ -53,7 +54,10 @@ def test_reason_is_given_once_and_for_a_rule_that_exists() -> None:
 
 
 def test_quotation_is_five_consecutive_words_of_the_rule() -> None:
-    """Emphasis does not count: `**read**` is the word read."""
+    """A test quotes a rule if its docstring has five consecutive words of the rule.
+
+    Emphasis in the rule does not count: `**read**` is the word "read".
+    """
     rule = Rule(id="ZK-1", section="", text="A **read** is answered by the server, at once.")
 
     assert quotes("The claim: a read is answered by it (ZK-1)", rule)

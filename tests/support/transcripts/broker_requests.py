@@ -1,9 +1,9 @@
 """Commands of a transcript that are requests of a client to a broker.
 
 A transcript is a text file of commands and their results. Each function here makes the request from
-a command such as `produce orders-0 'a' acks=1`. It takes the settings (`acks`) that it knows out of
-the command; if one is left then, the command is wrong. The values of settings are those of Kafka's
-protocol: `acks=-1` means acks=all, for example.
+a command such as `produce orders-0 'a' acks=1`. The function removes the settings that it knows
+from the command, such as `acks`. If a setting is left in the end, the command is wrong. Settings
+have the values of Kafka's protocol. For example, `acks=-1` means acks=all.
 """
 
 from collections.abc import Callable
@@ -29,13 +29,15 @@ from tests.support.transcripts.words import Command, read_bytes, read_partition
 
 
 def read_broker_request(command: Command) -> AnyRequest:
-    """Return the request that a command describes. The caller takes the setting `version`.
+    """Return the request that a command describes.
+
+    The setting `version` is no part of the request. The caller has to take it.
 
     Raises: UnknownWord if the command is no request.
     """
     read = READERS.get(command.name)
     if read is None:
-        # Not a request about logs or topics, so perhaps one about groups.
+        # The request may be one about groups.
         return read_request(command)
     return read(command)
 
@@ -53,7 +55,7 @@ def _produce(command: Command) -> AnyRequest:
 
 
 def _read(command: Command) -> AnyRequest:
-    """`read orders-0 5` fetches from offset 5, as a consumer; `read orders-0` from offset 0."""
+    """`read orders-0 5` fetches from offset 5, as a consumer does. The default is offset 0."""
     partition = read_partition(command.words[0])
     offset = int(command.words[1]) if len(command.words) > 1 else 0
     position = FetchPartition(partition=partition.partition, fetch_offset=offset)
@@ -67,7 +69,7 @@ def _read(command: Command) -> AnyRequest:
 def _find_coordinator(command: Command) -> AnyRequest:
     """`find_coordinator g` asks for the coordinator of the group g.
 
-    `find_coordinator tx type=1` asks for that of the transactional id tx.
+    `find_coordinator tx type=1` asks for the coordinator of the transactional id tx.
     """
     return FindCoordinatorRequest(
         key_type=command.number("type", 0), coordinator_keys=tuple(command.words)
@@ -75,7 +77,10 @@ def _find_coordinator(command: Command) -> AnyRequest:
 
 
 def _list_offsets(command: Command) -> AnyRequest:
-    """`list_offsets orders-0 -2` asks for the first offset, and with -1 for the end of the log."""
+    """`list_offsets orders-0 -2` asks for the first offset of the log.
+
+    `list_offsets orders-0 -1` asks for the end of the log.
+    """
     partition = read_partition(command.words[0])
     position = ListOffsetsPartition(
         partition_index=partition.partition, timestamp=int(command.words[1])
@@ -85,7 +90,10 @@ def _list_offsets(command: Command) -> AnyRequest:
 
 
 def _metadata(command: Command) -> AnyRequest:
-    """`metadata orders` asks for the metadata of a topic; `metadata` for those of all topics."""
+    """`metadata orders` asks for the metadata of the topic orders.
+
+    `metadata` asks for the metadata of all topics.
+    """
     return MetadataRequest(topics=tuple(command.words) or None)
 
 

@@ -1,7 +1,7 @@
 """Play the stories of a transcript on a small cluster in virtual time (a simulated clock).
 
 The cluster has three brokers, a controller and a client. A transcript is a text file of commands
-and their results. A command prints:
+and their results. A command prints, in this order:
 
 1. the rows of the trace about leaders, logs and groups, each with its time;
 2. the answers that the client has got, with the time that they took;
@@ -61,29 +61,32 @@ ROWS_LEFT_OUT = frozenset(
         TraceKind.OFFSETS_FETCHED,
     }
 )
-"""Rows of these kinds are not printed. There are so many that nobody would see the other rows."""
+"""Rows of these kinds are not printed.
+
+There are so many of them that a reader of a transcript would not find the other rows.
+"""
 COLUMNS = ("peer", "group", "member", "partition", "generation", "leader_epoch", "offset")
 """These columns of a row are printed."""
 AT_MOST_S = 30
-"""`until` fails after this number of seconds, unless its setting `at_most` gives another one."""
+"""The command `until` fails after this number of seconds, unless its setting `at_most` is set."""
 
 
 class ClusterPlayer:
-    """Plays one story. It knows which state it has printed, so that it prints only changes."""
+    """Plays one story. It prints only changes of the state, so it keeps what it has printed."""
 
     def __init__(self) -> None:
         self._lab = BrokerLab(broker_cluster())
         self._is_started = False
         self._began_us = 0
         self._rows_printed = 0
-        # What was printed last: the name of a node, partition or group -> its state.
+        # The name of a node, partition or group -> its state, as it was printed last.
         self._status: dict[str, str] = {}
         self._rules: list[LinkRule] = []
-        # Lines of answers to requests of `send` that are not printed yet.
+        # Lines that are not printed yet, about answers to requests that `send` has sent.
         self._answers: list[str] = []
         # How many requests `send` has sent.
         self._sent_count = 0
-        # Uuid -> the number that is printed instead.
+        # Uuid -> the number that is printed instead of this uuid.
         self._uuid_numbers: dict[str, int] = {}
         self._producers: dict[str, TransactionalClient] = {}
 
@@ -95,7 +98,7 @@ class ClusterPlayer:
         if commands[0] == GIVEN:
             for line in commands[1:]:
                 self._carry_out(line)
-            # The rows so far are not printed.
+            # Take the rows of the commands, and drop them: only the resulting state is printed.
             self._new_rows()
             lines = self._changes()
         else:
@@ -118,7 +121,10 @@ class ClusterPlayer:
         return [*self._new_rows(), *own_lines, *answers, *changes]
 
     def _carry_out(self, line: str) -> list[str]:
-        """Carry out a command, and return only the lines that it prints itself."""
+        """Carry out a command, and return its own lines.
+
+        Rows of the trace and changes of the state are not among these lines.
+        """
         command = read_command(line)
         if command.name == "cluster":
             self._lab = BrokerLab(small_cluster(command), seed=command.number("seed", 7))
@@ -146,23 +152,23 @@ class ClusterPlayer:
     # -- nodes, links, time --
 
     async def _crash(self, command: Command) -> list[str]:
-        """`crash 2` kills broker-2, whose disk keeps all data."""
+        """`crash 2` kills broker-2. Its disk keeps all data."""
         await self._lab.runtime.crash(_node(command))
         return []
 
     async def _power_loss(self, command: Command) -> list[str]:
-        """`power_loss 2` kills broker-2; its disk loses all data that was not flushed."""
+        """`power_loss 2` kills broker-2. Its disk loses all data that was not flushed."""
         await self._lab.runtime.power_loss(_node(command))
         return []
 
     async def _restart(self, command: Command) -> list[str]:
-        """`restart 2` starts broker-2 again, with `empty_disk=yes` on an empty disk."""
+        """`restart 2` starts broker-2 again. With `empty_disk=yes` its disk is empty."""
         empty_disk = bool(command.settings.pop("empty_disk", ""))
         await self._lab.runtime.restart(_node(command), empty_disk=empty_disk)
         return []
 
     async def _shut_down(self, command: Command) -> list[str]:
-        """`shut_down 2` asks broker-2 to stop, and does not wait for it."""
+        """`shut_down 2` asks broker-2 to stop, and does not wait until it has stopped."""
         await self._lab.runtime.shut_down(_node(command))
         return []
 
@@ -179,7 +185,7 @@ class ClusterPlayer:
     async def _cut(self, command: Command) -> list[str]:
         """`cut broker-2 from controller-100,broker-0` cuts the links in both directions.
 
-        With `to` instead of `from`, only the direction from broker-2 to the others is cut.
+        With `to` instead of `from`, only the links from broker-2 to the other nodes are cut.
         """
         name, preposition, other_names = command.words
         node: tuple[NodeName, ...] = (NodeName(name),)
@@ -253,7 +259,7 @@ class ClusterPlayer:
 
     def _request(self, command: Command) -> Coroutine[Any, Any, list[str]]:
         """Return a coroutine that sends a request, and returns the lines of the answer."""
-        # The first word is the broker. The others are a command that describes the request.
+        # The first word is the broker. The other words are a command that describes the request.
         broker_id, name, *words = command.words
         request = Command(name, words, command.settings)
         version = request.settings.pop("version", None)
@@ -274,11 +280,12 @@ class ClusterPlayer:
         """`transaction tx-1 init 2` sends the InitProducerId of the producer tx-1 to broker 2.
 
         The next requests of a transaction are `add_offsets 2 GROUP`, `commit 0 GROUP 41` and
-        `end 2 commit`. All but `commit` are repeated after a retriable error.
+        `end 2 commit`. All requests except `commit` are repeated after a retriable error.
         """
         name, verb, broker, *words = command.words
         producer = self._producers.setdefault(name, TransactionalClient(self._lab, name))
-        begun_us, error = self._lab.runtime.now_us(), ErrorCode.NONE
+        begun_us = self._lab.runtime.now_us()
+        error = ErrorCode.NONE
         match verb, words:
             case "init", []:
                 await producer.init(int(broker))
@@ -295,7 +302,7 @@ class ClusterPlayer:
     async def _stable_offset(self, command: Command) -> list[str]:
         """`stable_offset 0 GROUP` asks broker 0 for the committed offset of orders-0.
 
-        It asks again until no open transaction has an offset for the partition.
+        The request is repeated until no open transaction has an offset for the partition.
         """
         broker, group_id = command.words
         begun_us = self._lab.runtime.now_us()
@@ -340,9 +347,9 @@ class ClusterPlayer:
         return [line for line in lines if "broker" in line]
 
     async def _log(self, command: Command) -> list[str]:
-        """`log orders-0` prints the base offsets of its batches on each disk.
+        """`log orders-0` prints for each disk the base offsets of the batches in this log.
 
-        It also prints how many batches are flushed.
+        It also prints how many of these batches are flushed.
         """
         partition = read_partition(command.words[0])
         lines = []
@@ -419,10 +426,11 @@ def _condition(words: list[str]) -> Callable[[ClusterStatus], bool]:
 
 
 def _row_text(row: TraceRow) -> str:
-    """Return a row as text.
+    """Return a row of the trace as text.
 
-    A row of a new leader: `broker-1 became_leader partition=orders-0 leader_epoch=2 offset=5`. The
-    error, the cause and the fields of the detail follow in the same form.
+    For example, this is the row of a new leader:
+    `broker-1 became_leader partition=orders-0 leader_epoch=2 offset=5`. If the row has an error, a
+    cause or a detail, these follow in the same form.
     """
     columns = [f"{name}={getattr(row, name)}" for name in COLUMNS if getattr(row, name) is not None]
     detail: dict[str, object] = json.loads(row.detail) if row.detail else {}
@@ -443,7 +451,7 @@ def _status_lines(status: ClusterStatus) -> Iterable[tuple[str, str]]:
         leader = f"leader {partition_status.leader} in epoch {partition_status.leader_epoch}"
         yield str(partition), f"{leader}, isr {isr}"
     for group_id, copies in sorted(status.groups.items()):
-        # A group has two copies if two brokers consider themselves its coordinator.
+        # `copies` has two entries if two brokers consider themselves the group's coordinator.
         for group in copies:
             members = ", ".join(group.members) or "no members"
             name = f"group {group_id!r} at broker-{group.coordinator}"

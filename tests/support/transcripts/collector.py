@@ -1,8 +1,9 @@
 """Make pytest collect transcripts: each story of a file `scenarios/*.txt` is one test.
 
-A story has commands with the results that they must print. To run the test, a player carries out
-the commands, and the results are compared with those of the file. If they differ on purpose,
-`pytest --rewrite` writes the new results into the file, and a person reviews the diff.
+A story has commands, and below each command the results that it must print. To run the test, a
+player carries out the commands, and the printed results are compared with the file. If the results
+have changed on purpose, `pytest --rewrite` writes the new results into the file, and a person
+reviews the diff.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +22,10 @@ PLAYERS = {
     "transactions": "tests.support.transcripts.transaction_player:TransactionPlayer",
     "cluster": "tests.support.transcripts.cluster_player:ClusterPlayer",
 }
-"""The first word of a file's scene -> the class that plays the stories of the file."""
+"""The first word of a file's scene -> the class that plays the stories of the file.
+
+The scene of a file consists of the commands with which each of its stories begins.
+"""
 
 
 class Player(Protocol):
@@ -59,21 +63,22 @@ class TranscriptItem(pytest.Item):
         self._story = story
 
     def runtest(self) -> None:
-        """Play the story, and compare the results, or with `--rewrite` write them.
+        """Play the story, and compare the results with the file.
 
-        Raises: TranscriptDiffers.
+        If they differ, `pytest --rewrite` writes them into the file.
+
+        Raises: TranscriptDiffers if they differ, without `--rewrite`.
         """
         player = new_player(self._story_file)
-        # The file has no results of the scene.
+        # The lines that the scene prints are dropped: the file has no results of the scene.
         player.play(self._story_file.scene)
         played = self._story.played(player.play)
-        # If the story raises an error, the player is not closed: if a story hangs, closing the
-        # player would hang, too.
+        # There is no `finally` here. If the story hangs, closing the player would hang, too.
         player.close()
         if played == self._story:
             return
         if self.config.getoption("--rewrite"):
-            # Read the file again, because another of its stories may have been rewritten since.
+            # Read the file again, because another story of the file may have been rewritten since.
             rewritten = read_story_file(self.path).with_story(played)
             self.path.write_text(rewritten.text(), encoding="utf-8")
             return
@@ -95,9 +100,12 @@ class TranscriptItem(pytest.Item):
 
 
 def new_player(story_file: StoryFile) -> Player:
-    """Return a player for the stories of a file, which the first word of its scene chooses."""
+    """Return a player for the stories of a file.
+
+    The first word of the file's scene says which player is needed.
+    """
     kind = story_file.scene[0].split()[0]
-    # A player imports the whole package that it plays with, so it is imported only when needed.
+    # A player's module imports the whole package under test. So import it only when it is needed.
     module, _, name = PLAYERS[kind].partition(":")
     make: Callable[[], Player] = getattr(import_module(module), name)
     return make()

@@ -8,8 +8,8 @@ A transcript is a text file of commands and their results. A command prints, in 
 4. all timers, if one of them has changed;
 5. all partitions of `__consumer_offsets`, if one of them was loaded or unloaded.
 
-If a step begins with `given`, it prints only the resulting state (3 to 5), because another story
-shows how the coordinator gets there.
+A step is a group of commands. If a step begins with the line `given`, only the resulting state (3
+to 5) is printed for the step, because another story shows how the coordinator gets into this state.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,12 +43,12 @@ GIVEN = "given"
 
 
 class CoordinatorPlayer:
-    """Plays one story. It knows which state it has printed, so that it prints only changes."""
+    """Plays one story. It prints only changes of the state, so it keeps what it has printed."""
 
     def __init__(self) -> None:
         # The harness of the present coordinator, which collects lines about all that happens.
         self._harness: PrintingCoordinator = PrintingCoordinator()
-        # What was printed last: the lines of each group, the timers, the partitions.
+        # The lines that were printed last about each group, the timers and the partitions.
         self._groups: dict[str, dict[str, str]] = {}
         self._timers: list[str] = []
         self._partitions: list[str] = []
@@ -75,9 +75,9 @@ class CoordinatorPlayer:
             self._harness.coordinator.check_invariants()
 
     def _carry_out(self, line: str) -> list[str]:
-        """Carry out a command, and return its lines.
+        """Carry out a command, and return the lines that it prints.
 
-        If OWN_COMMANDS does not have it, it is a request of a client.
+        A command that is not in OWN_COMMANDS is a request of a client.
         """
         command = read_command(line)
         own_command = OWN_COMMANDS.get(command.name)
@@ -108,16 +108,16 @@ class CoordinatorPlayer:
     def _coordinator(self, command: Command) -> list[str]:
         """`coordinator partitions=2 owned=0,1` begins with a new coordinator.
 
-        `__consumer_offsets` has two partitions then, and the coordinator has loaded both of them.
-        With `owned=-` it has loaded none. `coordinator kafka_bench` begins with a coordinator that
-        has the settings of Kafka's own tests.
+        In this example `__consumer_offsets` has two partitions, and the coordinator has loaded both
+        of them. With `owned=-` the coordinator has loaded no partition. `coordinator kafka_bench`
+        begins with a coordinator that has the settings of Kafka's own tests.
         """
         if command.words == ["kafka_bench"]:
             self._begin(PrintingBench())
             return []
         owned = command.parts("owned") or ["0"]
         partitions = command.number("partitions", 1)
-        # Unless a story says otherwise, a new group does not wait for more members.
+        # By default a new group does not wait for more members. A story can change this.
         values = {"group.initial.rebalance.delay.ms": "0", **command.settings}
         command.settings = values
         self._begin(
@@ -145,24 +145,24 @@ class CoordinatorPlayer:
         return self._lines_and_time()
 
     def _lines_and_time(self) -> list[str]:
-        """Return the lines that were collected while time passed, and the present time.
+        """Return the lines that were collected while time passed, and a line with the present time.
 
-        If a timer has fired at the present time, the time is among the lines already.
+        A timer that has fired at the present time has already caused such a line.
         """
         lines = self._harness.take_lines()
         time_line = f"@{(self._harness.now_us - EPOCH_US) / 1_000:g}"
         return lines if time_line in lines else [*lines, time_line]
 
     def _hold(self, command: Command) -> list[str]:
-        """`hold appends` or `hold verifications` lets them wait for a command that ends them.
+        """`hold appends` lets each append wait for the command `complete`.
 
-        `complete` ends a held append, and `verify` a held verification of a transaction.
+        `hold verifications` lets each verification of a transaction wait for the command `verify`.
         """
         self._set_holding(command, is_holding=True)
         return []
 
     def _release(self, command: Command) -> list[str]:
-        """`release appends` ends `hold appends`. Appends that are held already stay so."""
+        """`release appends` ends `hold appends`. Appends that are already held stay held."""
         self._set_holding(command, is_holding=False)
         return []
 
@@ -178,7 +178,8 @@ class CoordinatorPlayer:
     def _complete(self, command: Command) -> list[str]:
         """`complete` lets the oldest held append succeed.
 
-        `complete NOT_COORDINATOR index=1` lets the second one fail with this error.
+        `complete NOT_COORDINATOR index=1` lets the second-oldest held append fail with the error
+        NOT_COORDINATOR.
         """
         self._harness.complete(_error(command), index=command.number("index", 0))
         return self._harness.take_lines()
@@ -186,9 +187,10 @@ class CoordinatorPlayer:
     def _verify(self, command: Command) -> list[str]:
         """`verify` lets the oldest held verification succeed.
 
-        `verify INVALID_TXN_STATE` lets it fail with this error.
-        With a success comes a guard, a token that the later append must show. With `guard=-` there
-        is none, as if the log had records of the transaction already.
+        `verify INVALID_TXN_STATE` lets it fail with the error INVALID_TXN_STATE. A verification
+        that succeeds gives the coordinator a guard, which is a token that the later append must
+        show. With `guard=-` the coordinator gets no guard. This happens in reality if the log
+        already has records of the transaction.
         """
         guard = command.optional("guard", "1")
         self._harness.verify(_error(command), guard=None if guard is None else int(guard))
@@ -208,7 +210,10 @@ class CoordinatorPlayer:
         return self._harness.take_lines()
 
     def _lose_leadership(self, command: Command) -> list[str]:
-        """`lose_leadership` tells the coordinator of another leader, but unloads nothing yet."""
+        """`lose_leadership` tells the coordinator that another broker leads the partition.
+
+        Nothing is unloaded yet.
+        """
         self._harness.lose_leadership(command.number("partition", 0))
         return self._harness.take_lines()
 
@@ -251,7 +256,7 @@ class CoordinatorPlayer:
         return self._harness.take_lines()
 
     def _unload(self, command: Command) -> list[str]:
-        """`unload epoch=1` unloads a partition in leader epoch 1; `epoch=-` names none."""
+        """`unload epoch=1` unloads a partition in leader epoch 1; `epoch=-` means no epoch."""
         epoch = command.optional("epoch", "0")
         ignored = self._harness.unload(
             command.number("partition", 0), None if epoch is None else int(epoch)
@@ -285,14 +290,14 @@ class CoordinatorPlayer:
         return self._harness.take_lines()
 
     def _shut_down(self, _command: Command) -> list[str]:
-        """`shut_down` shuts the coordinator down, as a broker does that stops."""
+        """`shut_down` shuts the coordinator down. A broker does this when it stops."""
         self._harness.coordinator.shut_down()
         return []
 
     def _fire(self, command: Command) -> list[str]:
         """`fire KEY` fires a timer, even if it was cancelled.
 
-        With a real clock a timer may fire although it was cancelled a moment before.
+        With a real clock, a timer may fire although it was cancelled a moment ago.
         """
         self._harness.execute(
             self._harness.coordinator.timer_fired(command.words[0], self._harness.now_us)
@@ -332,22 +337,22 @@ class CoordinatorPlayer:
     def _awaiting_pending(self, _command: Command) -> list[str]:
         """`awaiting_pending` makes a group whose join phase waits only for a third client.
 
-        That client has got its member id, and has not joined with it yet.
+        The third client has got its member id, and has not joined with this id yet.
         """
         self._bench().awaiting_pending()
         return self._quietly()
 
     def _bench(self) -> KafkaBench:
-        """Return the harness, if it has the settings of Kafka's own tests.
+        """Return the harness. It must have the settings of Kafka's own tests.
 
-        Raises: UnknownWord if it has not.
+        Raises: UnknownWord if it has other settings.
         """
         if not isinstance(self._harness, KafkaBench):
             raise UnknownWord("only the bench of Kafka's tests has such a group")
         return self._harness
 
     def _quietly(self) -> list[str]:
-        """Drop the lines that were collected, and return none."""
+        """Drop the lines that were collected, and return no lines."""
         self._harness.take_lines()
         return []
 
@@ -387,21 +392,22 @@ class CoordinatorPlayer:
 
 
 def _changed_lines(before: dict[str, str], after: dict[str, str]) -> list[str]:
-    """Return the lines of a group that have changed, and a line for each one that is gone.
+    """Return the changed lines of a group, and a line `... is gone` for each line that is missing.
 
-    `before` and `after` are lines by their names, as `group_lines` returns them.
+    `before` and `after` map names to lines, as `group_lines` returns them.
     """
     changed = [line for name, line in after.items() if before.get(name) != line]
     gone = [f"{name} is gone" for name in before if name not in after]
-    # The line of the group itself has the name "". It is not indented.
+    # The line of the group itself has the name "". Only this line is not indented.
     group_line = after[""]
     return [line if line == group_line else INDENT + line for line in (*changed, *gone)]
 
 
 def take_settings(kind: type[ConfigT], settings: dict[str, str]) -> ConfigT:
-    """Remove the settings that `kind` has from `settings`, and return them as a `kind`.
+    """Read a struct such as BrokerConfig from `settings`, and remove its settings there.
 
-    The keys are Kafka's names, such as `group.max.size`. Other settings stay in `settings`.
+    `kind` is the type of the struct. The keys of `settings` are Kafka's names, such as
+    `group.max.size`. Settings that the struct does not have stay in `settings`.
     """
     names = [field.encode_name for field in msgspec.structs.fields(kind)]
     taken = {name: settings.pop(name) for name in names if name in settings}
@@ -410,13 +416,16 @@ def take_settings(kind: type[ConfigT], settings: dict[str, str]) -> ConfigT:
 
 
 def _error(command: Command) -> ErrorCode:
-    """Return the error that the command's only word names; NONE if it has no word."""
+    """Return the error that the command's only word names; NONE if the command has no word."""
     (name,) = command.words or ["NONE"]
     return ErrorCode[name]
 
 
 def _ignored(what: str, ignored: LoadIgnored | None) -> list[str]:
-    """Return a line about a load or unload that was ignored; none if it was not."""
+    """Return a line about a load or unload that was ignored.
+
+    Return no line if `ignored` is None, because then it was not ignored.
+    """
     if ignored is None:
         return []
     return [f"{what} ignored: {value_text(ignored.reason)} known_epoch={ignored.known_epoch}"]

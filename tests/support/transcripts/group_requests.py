@@ -1,8 +1,9 @@
 """Commands of a transcript that are requests to a group coordinator.
 
 A transcript is a text file of commands and their results. Each function here makes the request from
-a command such as `heartbeat m-1 2 group=g`. It takes the settings (`group`) that it knows out of
-the command; if one is left then, the command is wrong. If a setting may be None, `-` means None.
+a command such as `heartbeat m-1 2 group=g`. The function removes the settings that it knows from
+the command, such as `group`. If a setting is left in the end, the command is wrong. The value `-`
+of a setting means None.
 """
 
 from collections.abc import Callable
@@ -40,7 +41,7 @@ from tests.support.transcripts.words import (
 def read_request(command: Command) -> GroupRequest:
     """Return the request that a command describes.
 
-    The caller takes the settings `client` and `version`.
+    The settings `client` and `version` are no part of the request. The caller has to take them.
 
     Raises: UnknownWord if the command is no request.
     """
@@ -51,10 +52,10 @@ def read_request(command: Command) -> GroupRequest:
 
 
 def _join(command: Command) -> GroupRequest:
-    """`join` is the JoinGroup of a new member, and `join m-1` that of the member m-1.
+    """`join` is the JoinGroup of a new member, and `join m-1` is the JoinGroup of the member m-1.
 
-    `protocols=range:foo,sticky` are the protocols that it offers. By default it offers `range`, and
-    as a static member also `roundrobin`. With `no_protocols=yes` it offers none.
+    `protocols=range:foo,sticky` are the protocols that the member offers. By default a member
+    offers `range`, and a static member also `roundrobin`. With `no_protocols=yes` it offers none.
     """
     (member_id,) = command.words or [""]
     instance = command.optional("instance")
@@ -84,7 +85,7 @@ def _offer(part: str) -> JoinGroupRequestProtocol:
 def _sync(command: Command) -> GroupRequest:
     """`sync m-1 2` is the SyncGroup of m-1 in generation 2.
 
-    `assign=m-1:foo,m-2:bar` are the assignments, which the leader sends.
+    `assign=m-1:foo,m-2:bar` are the assignments, which only the leader of the group sends.
     """
     member_id, generation_id = command.words
     assignments = (part.partition(":") for part in command.parts("assign"))
@@ -134,7 +135,7 @@ def _commit(command: Command) -> GroupRequest:
     """`commit m-1 2 foo-0=97` commits offset 97 of foo-0, as m-1 in generation 2.
 
     `commit foo-0=97` is the commit of a consumer that is no member. A generation, leader epoch or
-    retention time of -1 means that the request has none.
+    retention time of -1 means that the request has no such value.
     """
     member_id, generation_id = command.words or ("", "-1")
     return offset_commit(
@@ -165,9 +166,10 @@ def _txn_commit(command: Command) -> GroupRequest:
 
 
 def _fetch(command: Command) -> GroupRequest:
-    """`fetch foo-0` asks for the committed offset of foo-0, and `fetch` for all of the group.
+    """`fetch foo-0` asks for the committed offset of foo-0.
 
-    With `stable=yes` the answer must have an error for a partition with an open transaction.
+    `fetch` asks for all committed offsets of the group. With `stable=yes` the answer must have an
+    error for a partition with an open transaction.
     """
     return offset_fetch(
         *(read_partition(word) for word in command.words),

@@ -1,12 +1,14 @@
 """Print messages, records, trace events and groups as the lines of a transcript.
 
-A transcript is a text file of commands and their results, which people review. So the lines are
-short:
+A transcript is a text file with stories, which are tests. A story has commands and the results of
+these commands. People review the results, so their lines are short. For example, this is the answer
+to the third request:
 
     #3 JoinGroup generation_id=1 leader=m-1 member_id=m-1
 
-Fields that have their defaults are left out. Times are milliseconds since the story began: `@500`.
-The encoded subscription of a consumer is printed as its topics, and all other bytes are quoted.
+Fields that have their defaults are left out. Times are milliseconds since the story began, such as
+`@500`. The encoded subscription of a consumer is printed as a list of topics. All other bytes are
+quoted.
 """
 
 import re
@@ -36,12 +38,12 @@ from tests.support.transcripts.words import bytes_text
 EPOCH_MS = 1_700_000_000_000
 """The time at which every story begins, in milliseconds since 1970."""
 WIDTH = 100
-"""If a message does not fit into a line of this width, it is printed on several lines."""
+"""Number of characters in a line. A longer message is printed on several lines."""
 INDENT = "  "
 
 
 def message_lines(head: str, message: msgspec.Struct) -> list[str]:
-    """Return the lines of a message: `head`, its error code, and its fields.
+    """Return the lines of a message: first `head`, then the message's error code and its fields.
 
     If possible, this is one line. Otherwise each struct within the message has a line of its own.
     """
@@ -59,10 +61,10 @@ def message_lines(head: str, message: msgspec.Struct) -> list[str]:
 
 
 def append_lines(append: Append, offset: int | None) -> list[str]:
-    """Return a line about an append, and one for each of its records.
+    """Return a line about an append to the log, and the lines of each of its records.
 
-    `offset` is where the append is in the log. It is None if the append is held, so that it is not
-    in the log yet.
+    `offset` is the place of the append in the log. It is None if the append is held, and is not in
+    the log yet.
     """
     words = [f"append to __consumer_offsets-{append.partition}"]
     words.append("held" if offset is None else f"at {offset}")
@@ -83,8 +85,8 @@ def append_lines(append: Append, offset: int | None) -> list[str]:
 def record_lines(record: Record) -> list[str]:
     """Return the lines of a record of `__consumer_offsets`.
 
-    A record without a value (a tombstone) deletes what was stored under its key. For all others the
-    version of the value is printed.
+    A record without a value is a tombstone: it deletes what was stored under its key. For every
+    other record, the version of the value is printed.
     """
     key = decode_key(record.key or b"")
     match key:
@@ -109,7 +111,10 @@ def record_lines(record: Record) -> list[str]:
 
 
 def batch_text(batch: RecordBatch) -> str:
-    """Return a batch as text: `5 in epoch 0: 'a' 'b'`, and its producer if it has one."""
+    """Return a batch as text, such as `5 in epoch 0: 'a' 'b' of producer 7.0`.
+
+    5 is the base offset of the batch. A batch without a producer id has no producer in its text.
+    """
     values = " ".join(bytes_text(record.value or b"") for record in decode_records(batch.records))
     words = f"{batch.base_offset} in epoch {batch.partition_leader_epoch}: {values}"
     if batch.producer_id == NO_PRODUCER_ID:
@@ -120,10 +125,10 @@ def batch_text(batch: RecordBatch) -> str:
 def trace_text(event: TraceEvent) -> str:
     """Return a trace event as text: its kind, the columns with a value, and the detail."""
     values = {name: getattr(event, name) for name in event.__struct_fields__}
-    # These are printed in another way.
+    # These three columns are added to the text below, in another form than `name=value`.
     for name in ("kind", "detail", "cause_text"):
         del values[name]
-    # The group of most stories is not printed.
+    # Most stories have only the group GROUP. So its name is not printed.
     if values["group"] == GROUP:
         del values["group"]
     columns = [
@@ -136,10 +141,10 @@ def trace_text(event: TraceEvent) -> str:
 
 
 def group_lines(group: Group) -> dict[str, str]:
-    """Return the lines of a group: one for itself, and one for each member and each offset.
+    """Return the lines of a group: one for the group itself, and one for each member and offset.
 
-    They have names, by which a player finds the lines that have changed: `member m-1`, for example,
-    and for the group itself "".
+    Each line has a name, such as `member m-1`. The name of the line of the group itself is "". By
+    the names, the player of a story finds the lines that have changed since a step before.
     """
     words = [f"{group_name(group.group_id)} {group.state.value} generation={group.generation_id}"]
     topics = None
@@ -164,7 +169,7 @@ def group_lines(group: Group) -> dict[str, str]:
 
 
 def group_name(group_id: str) -> str:
-    """Return the name of a group for a line. The group of most stories is only called "group"."""
+    """Return the name of a group for a line. The group of most stories is called just "group"."""
     return "group" if group_id == GROUP else f"group {group_id!r}"
 
 
@@ -181,7 +186,10 @@ def time_text(time_ms: float | None) -> str:
 
 
 def value_text(value: object, name: str = "") -> str:
-    """Return a value as text. `name` is the name of its field, which shows whether it is a time."""
+    """Return a value as text.
+
+    `name` is the name of the value's field. It shows whether a number is a time.
+    """
     match value:
         case ErrorCode():
             return value.name
@@ -201,7 +209,7 @@ def value_text(value: object, name: str = "") -> str:
         case str() if re.fullmatch(r"[^\s'=,]+", value):
             return value
         case _ if hasattr(value, "name"):
-            # A member of an Enum, whose text says more than its `repr`.
+            # The value is a member of an Enum. Its `str` says more than its `repr`.
             return str(value)
         case _:
             return repr(value)
@@ -219,8 +227,8 @@ def _fields(
 ) -> tuple[list[str], list[tuple[str, tuple[msgspec.Struct, ...]]]]:
     """Return the fields of a message that do not have their defaults, in two lists.
 
-    The first has the texts of ordinary fields: "generation_id=1". The second has the name and the
-    value of each field that is a list of structs.
+    The first list has the texts of ordinary fields, such as "generation_id=1". The second list has
+    the name and the value of each field that is itself a list of structs.
     """
     plain: list[str] = []
     nested: list[tuple[str, tuple[msgspec.Struct, ...]]] = []
@@ -238,8 +246,9 @@ def _fields(
 def _delayed_join(group: Group) -> str | None:
     """Return how a group waits for members in its join phase; None if it does not wait.
 
-    For the initial delay of a new group, its length is printed, and the time that is left for more
-    delays: `initial(3000,57000)`.
+    A new group waits for an initial delay, and then perhaps for more delays. For such a group, the
+    text has the length of the present delay and the time that is left for more delays:
+    `initial(3000,57000)`.
     """
     match group.delayed_join:
         case None:
@@ -255,8 +264,8 @@ def _member_text(group: Group, member: Member) -> str:
     words = [f"member {member.member_id}"]
     if member.group_instance_id is not None:
         words.append(f"instance={member.group_instance_id}")
-        # A static member that comes back gets a new member id. If its old id is still there, the
-        # line of the old one names the new one.
+        # A static member that comes back gets a new member id. If the group still has a member with
+        # the old id, the line of this old member names the new id.
         current_id = group.static_members.get(member.group_instance_id)
         if current_id != member.member_id:
             words.append(f"mapped_to={current_id}")
@@ -297,7 +306,8 @@ def _offsets(offsets: GroupOffsets) -> Iterator[tuple[str, str]]:
         name = f"transaction of producer {producer_id}"
         yield name, f"{name} is open"
     for partition in offsets.latest_partitions():
-        # An offset that is written, but not committed yet, differs from the committed one.
+        # The latest offset may be written to the log and not be committed yet. Then it differs from
+        # the committed offset, and has a line of its own.
         latest = offsets.latest(partition)
         if latest is not None and latest != offsets.get(partition):
             yield f"written {partition}", f"written {partition} {value_text(latest)}"

@@ -8,22 +8,23 @@ from tests.support.transcripts.printing import INDENT, append_lines, message_lin
 
 
 class PrintingCoordinator(CoordinatorHarness):
-    """Collects a line for each reply, append, trace event and verification, and for the time.
+    """A coordinator that collects lines about its work.
 
-    With a verification the coordinator asks whether a transaction is still open.
+    There are lines for each reply, append, trace event and verification, and a line whenever time
+    has passed. (In a verification, the coordinator asks whether a transaction is still open.)
     """
 
     def __init__(self, **settings: object) -> None:
         # These fields come first, because `_carry_out` is already called by `super().__init__`.
         self.lines: list[str] = []
-        # The latest time for which there is a line.
+        # The time in the latest line about time. A story begins at EPOCH_US.
         self._printed_us = EPOCH_US
         # The offset of each append that is in the log.
         self._offsets_of: dict[AppendId, int] = {}
         super().__init__(**settings)  # type: ignore[arg-type]  # settings of the harness
 
     def _carry_out(self, result: Result) -> None:
-        """Carry out a Result as usual, and add lines about it."""
+        """Do what a Result says, and add lines about it."""
         if self.now_us != self._printed_us:
             self._printed_us = self.now_us
             self.lines.append(f"@{(self.now_us - EPOCH_US) / 1_000:g}")
@@ -35,7 +36,7 @@ class PrintingCoordinator(CoordinatorHarness):
             self.lines.append(f"verify {asked.transactional_id} in {asked.partition}: {asked}")
         for append in result.appends:
             self.lines += append_lines(append, self._offsets_of.get(append.append_id))
-            # Such an append is held, so it is not committed, but it is in the log.
+            # A held append is not committed. It may be in the log all the same.
             if append in self.held and append.append_id in self._offsets_of:
                 self.lines.append(f"{INDENT}above the high watermark")
         self.lines += [trace_text(event) for event in result.trace]
@@ -52,4 +53,4 @@ class PrintingCoordinator(CoordinatorHarness):
 
 
 class PrintingBench(PrintingCoordinator, KafkaBench):
-    """The same with the settings and the groups of Kafka's own tests."""
+    """A PrintingCoordinator with the settings and the groups of Kafka's own tests."""

@@ -15,15 +15,18 @@ from tests.support.transcripts.words import Command
 def small_cluster(command: Command) -> ClusterSpec:
     """Return the cluster of a command such as `cluster group.max.size=4 consumers=2`.
 
-    It has three brokers. The settings may be those of a broker, guards, switches of Java's
-    coordinator, and these:
+    The cluster has three brokers. A setting of the command may be a setting of brokers, a guard (a
+    safety rule of Kafka, which can be switched off), a switch that imitates Kafka's Java
+    coordinator, or one of these:
 
-    - `preload=0:500`: 500 records of commits are in `__consumer_offsets-0` before the run.
-    - `consumers=2`: there is a group of two members; `session=10000` is their session timeout.
+    - `preload=0:500`: before the run, 500 records of commits are in `__consumer_offsets-0`.
+    - `consumers=2`: there is a group of two members.
+    - `session=10000`: the session timeout of these members.
     - `transactional=yes`: there is the topic `__transaction_state`.
-    - `offsets_partitions=3`, `min_insync_replicas=2`: settings of the topics.
+    - `offsets_partitions=3`: the number of partitions of `__consumer_offsets`.
+    - `min_insync_replicas=2`: a setting of all topics.
     """
-    # Unless a story says otherwise, the controller never moves a leadership back by itself.
+    # By default the controller never moves a leadership back by itself. A story can change this.
     values = {"auto.leader.rebalance.enable": "false", **command.settings}
     command.settings = values
     java = take_settings(JavaSwitches, values)

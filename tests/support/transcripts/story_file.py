@@ -14,10 +14,10 @@ A transcript looks like this:
     ----
     @500
 
-The commands before the first story are the scene, with which every story begins. A story consists
-of steps, which are separated by empty lines. A step has comments, then its commands, then the line
-`----`, and then the results. This module does not know what the commands mean: a player carries
-them out.
+The commands before the first story are called the scene. Every story begins with these commands. A
+story consists of steps, which are separated by empty lines. A step has comments, then its commands,
+then the line `----`, and then the results. This module does not know what the commands mean: a
+player (an object that `collector` chooses) carries the commands out.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ RULE = "----"
 
 
 class NotATranscript(Exception):
-    """Raised for a text that is no transcript. The message has the line."""
+    """Raised for a text that is no transcript. The message says what is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """One story, which is one test. Its comments say what it is about."""
+    """One story, which is one test. The comments say what the story is about."""
 
     name: str
     comments: tuple[str, ...]
@@ -83,7 +83,7 @@ class StoryFile:
         return "\n".join((*parts, *(story.text() for story in self.stories)))
 
     def with_story(self, story: Story) -> "StoryFile":
-        """Return the file with this story instead of the one that has the same name."""
+        """Return the file with `story` in place of the story that has the same name."""
         return replace(
             self,
             stories=tuple(
@@ -106,7 +106,7 @@ def read_story_file(path: Path) -> StoryFile:
 
 
 def _split(lines: list[str]) -> list[list[str]]:
-    """Return the lines before the first story, and those of each story."""
+    """Return the lines before the first story, and then the lines of each story."""
     parts: list[list[str]] = [[]]
     for line in lines:
         if line.startswith("== "):
@@ -116,7 +116,7 @@ def _split(lines: list[str]) -> list[list[str]]:
 
 
 def _story(lines: list[str]) -> Story:
-    """Return the story that some lines contain; the first one is its title.
+    """Return the story that some lines contain. The first line is the title of the story.
 
     Raises: NotATranscript.
     """
@@ -145,8 +145,8 @@ def _blocks(lines: list[str]) -> list[list[str]]:
 
 def _step(block: list[str]) -> Step:
     """Return the step that a block contains. Raises: NotATranscript if it has no command."""
-    # If a person has just written the step, it has no RULE and no results yet. `pytest --rewrite`
-    # adds both.
+    # A step that a person has just written has no RULE and no results yet. `pytest --rewrite` adds
+    # the RULE and the results.
     rule_index = block.index(RULE) if RULE in block else len(block)
     commands = tuple(line for line in block[:rule_index] if not line.startswith("#"))
     if not commands:

@@ -7,7 +7,8 @@ A transcript is a text file of commands and their results. A command prints, in 
 3. the transactional ids whose state has changed;
 4. all timers, if one of them has changed.
 
-If a step begins with `given`, it prints only the resulting state (3 and 4).
+A step is a group of commands. If a step begins with the line `given`, only the resulting state (3
+and 4) is printed for the step.
 """
 
 from collections.abc import Callable
@@ -38,11 +39,12 @@ class _Printing(TransactionHarness):
     def __init__(self, **settings: object) -> None:
         # These fields come first, because `_carry_out` is already called by `super().__init__`.
         self.lines: list[str] = []
+        # The time in the latest line about time. A story begins at EPOCH_US.
         self._printed_us = EPOCH_US
         super().__init__(**settings)  # type: ignore[arg-type]  # settings of the harness
 
     def _carry_out(self, result: TransactionResult) -> None:
-        """Carry out a Result as usual, and add lines about it."""
+        """Do what a Result says, and add lines about it."""
         if self.now_us != self._printed_us:
             self._printed_us = self.now_us
             self.lines.append(f"@{(self.now_us - EPOCH_US) / 1_000:g}")
@@ -64,13 +66,14 @@ class _Printing(TransactionHarness):
 
 
 class TransactionPlayer:
-    """Plays one story. It knows which state it has printed, so that it prints only changes."""
+    """Plays one story. It prints only changes of the state, so it keeps what it has printed."""
 
     def __init__(self) -> None:
         # The harness of the present coordinator.
         self._harness = _Printing()
-        # What was printed last: transactional id -> the line about it, and the timers.
+        # Transactional id -> the line that was printed last about it.
         self._shown: dict[str, str] = {}
+        # The timers that were printed last.
         self._timers: list[str] = []
 
     def play(self, commands: tuple[str, ...]) -> list[str]:
@@ -96,7 +99,8 @@ class TransactionPlayer:
     def _carry_out(self, line: str) -> list[str]:
         """Carry out a command, and return the lines that it prints.
 
-        If its function returns None, these are the lines that the harness has collected.
+        If the method of the command returns None, these are the lines that the harness has
+        collected.
         """
         command = read_command(line)
         carry_out = COMMANDS.get(command.name)
@@ -109,7 +113,7 @@ class TransactionPlayer:
     def _transactions(self, command: Command) -> list[str]:
         """`transactions transaction.max.timeout.ms=1000` begins with a new coordinator.
 
-        `__transaction_state` has one partition, which it has loaded.
+        `__transaction_state` has one partition, which the new coordinator has loaded.
         """
         self._harness = _Printing(config=take_settings(BrokerConfig, command.settings))
         self._harness.take_lines()
@@ -206,14 +210,15 @@ class TransactionPlayer:
         return lines if time_line in lines else [*lines, time_line]
 
     def _hold(self, command: Command) -> None:
-        """`hold appends` or `hold markers` lets them wait for a command that says how they end.
+        """`hold appends` lets each append wait for the command `complete`.
 
-        After `hold producer_ids` the coordinator gets no more producer ids.
+        `hold markers` lets markers wait for the command `answer_markers`. After `hold producer_ids`
+        the coordinator gets no more producer ids.
         """
         self._set_holding(command.words[0], is_holding=True)
 
     def _release(self, command: Command) -> None:
-        """`release appends` ends `hold appends`. Appends that are held already stay so."""
+        """`release appends` ends `hold appends`. Appends that are already held stay held."""
         self._set_holding(command.words[0], is_holding=False)
 
     def _set_holding(self, what: str, *, is_holding: bool) -> None:
@@ -230,14 +235,14 @@ class TransactionPlayer:
     def _complete(self, command: Command) -> None:
         """`complete` lets the oldest held append succeed.
 
-        `complete NOT_COORDINATOR` lets it fail with this error.
+        `complete NOT_COORDINATOR` lets this append fail with the error NOT_COORDINATOR.
         """
         self._harness.complete(_error(command))
 
     def _answer_markers(self, command: Command) -> None:
         """`answer_markers` lets the oldest held markers succeed in all partitions.
 
-        `answer_markers NOT_COORDINATOR` lets them fail with this error.
+        `answer_markers NOT_COORDINATOR` lets these markers fail with the error NOT_COORDINATOR.
         """
         self._harness.answer_markers(_error(command))
 
@@ -252,7 +257,7 @@ class TransactionPlayer:
     def _crash(self, command: Command) -> None:
         """`crash` goes on with the coordinator of another broker, which loads the same log."""
         crashed = self._harness
-        # Its producer ids begin with 1,000, far above those of the crashed coordinator.
+        # No two coordinators get the same producer ids. 1,000 is far above the earlier ids.
         self._harness = _Printing(
             config=crashed.config, log=list(crashed.log), epoch=None, first_producer_id=1_000
         )
@@ -282,7 +287,10 @@ class TransactionPlayer:
         return lines
 
     def _names(self) -> list[str]:
-        """Return the ids that the coordinator may know: TX, and those in the log and the trace."""
+        """Return all transactional ids that the coordinator may know.
+
+        These are TX, the ids in the log and the ids in the trace.
+        """
         logged = (decode_transaction_key(record.key or b"") for record in self._harness.records())
         details = (event.detail or {} for event in self._harness.trace)
         traced = (
@@ -292,13 +300,13 @@ class TransactionPlayer:
 
 
 def _error(command: Command) -> ErrorCode:
-    """Return the error that the command's only word names; NONE if it has no word."""
+    """Return the error that the command's only word names; NONE if the command has no word."""
     (name,) = command.words or ["NONE"]
     return ErrorCode[name]
 
 
 def _append_lines(append: Append, *, is_held: bool) -> list[str]:
-    """Return a line about an append, and one for each of its records."""
+    """Return a line about an append, and the lines of each of its records."""
     held = " held" if is_held else ""
     lines = [f"append to __transaction_state-{append.partition}{held}"]
     for record in append.records:

@@ -1,12 +1,13 @@
 r"""Read and write the words of which the commands in a transcript consist.
 
 A transcript is a text file that is a test: it has commands, and below them their results. A command
-has a name, words, and settings, in any order after the name:
+begins with its name. Words and settings follow in any order. In this command, `commit` is the name,
+`m-1` and `2` are words, and the rest are settings:
 
     commit m-1 2 foo-0=97 group=g
 
 Some words stand for bytes. `foo+bar` means the encoded subscription of a consumer to the topics foo
-and bar. All other bytes are written in quotes: `'one'`, `'\x00'`.
+and bar. All other bytes are written in quotes, such as `'one'` and `'\x00'`.
 """
 
 import re
@@ -25,9 +26,9 @@ EMPTY = "''"
 """The word that stands for an empty text."""
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WORD = re.compile(r"(?:[^\s']|'[^']*')+")
-"""A word ends at the next blank, but blanks within quotes belong to it."""
+"""Matches a word. A word ends at the next blank, but it may have blanks within quotes."""
 _PART = re.compile(r"(?:[^,']|'[^']*')+")
-"""A part of a list such as `a,b` ends at the next comma, but commas within quotes belong to it."""
+"""Matches a part of a list such as `a,b`. It ends at the next comma that is not within quotes."""
 _PLAIN = re.compile(r"[A-Za-z0-9_.+-]+")
 """Topics with only these characters can be printed without quotes."""
 
@@ -40,8 +41,9 @@ class UnknownWord(Exception):
 class Command:
     """A command: its name, its words and its settings.
 
-    Whoever carries out a command takes its settings: the methods below remove each setting that
-    they return. Then `check_all_taken` finds the settings that nobody has understood.
+    The code that carries out a command takes the settings of the command by the methods below. Each
+    method removes the setting that it returns. At the end, `check_all_taken` finds the settings
+    that are left, because no code knows them.
     """
 
     name: str
@@ -62,7 +64,7 @@ class Command:
         return int(self.settings.pop(key, default))
 
     def parts(self, key: str) -> list[str]:
-        """Take a setting that is a list: `a,b` -> ["a", "b"]. Without the setting it is empty."""
+        """Take a setting that is a list: `a,b` -> ["a", "b"]. The default is an empty list."""
         return _PART.findall(self.settings.pop(key, ""))
 
     def check_all_taken(self) -> None:
@@ -74,13 +76,13 @@ class Command:
 def read_command(line: str) -> Command:
     """Return the command of a line.
 
-    The first word is its name. Of the others those with `key=value` are settings.
+    The first word is the name of the command. Words of the form `key=value` are settings.
     """
     name, *rest = _WORD.findall(line)
     command = Command(name, [])
     for word in rest:
         key, equals, value = word.partition("=")
-        # If there is a quote before the `=`, the `=` belongs to quoted bytes, and this is a word.
+        # After a quote, the `=` is a part of quoted bytes, and does not make this word a setting.
         if equals and "'" not in key:
             # A quoted text keeps its quotes, because `read_bytes` needs them. Only `''` becomes "".
             command.settings[key] = "" if value == EMPTY else value
@@ -92,8 +94,9 @@ def read_command(line: str) -> Command:
 def read_bytes(text: str) -> bytes:
     """Return the bytes that a word stands for: quoted bytes, or the topics of a subscription."""
     if text.startswith("'"):
-        # Replace escapes such as `\x00`. The codec for escapes takes bytes and returns characters
-        # with the numbers 0 to 255, and latin-1 turns these into bytes with the same numbers.
+        # Replace escapes such as `\x00`. The codec `unicode_escape` returns a text, whose
+        # characters have the numbers 0 to 255. latin-1 turns a character into the byte with the
+        # same number.
         return text[1:-1].encode().decode("unicode_escape").encode("latin-1")
     return encode_subscription(ConsumerProtocolSubscription(topics=tuple(text.split("+"))))
 
@@ -107,14 +110,14 @@ def bytes_text(data: bytes) -> str:
         topics = tuple(sorted(decode_subscribed_topics(data)))
     except ConsumerProtocolError:
         topics = ()
-    # A subscription may have more than topics, such as owned partitions. Then it differs from the
-    # subscription to the topics alone, and the word `foo+bar` would lose the rest.
+    # A subscription may have more than topics, such as owned partitions. The word `foo+bar` would
+    # lose these. So use it only for bytes that encode the topics and nothing else.
     if topics and data == encode_subscription(ConsumerProtocolSubscription(topics=topics)):
         word = "+".join(topics)
         if _PLAIN.fullmatch(word):
             return word
-    # `repr` returns "b'...'", from which the slice takes what is between the quotes. A quote within
-    # would end the word, so it becomes an escape.
+    # `repr` returns "b'...'", and the slice takes what is between the quotes. A quote inside these
+    # bytes would end the word too early, so it becomes an escape.
     escaped = repr(data)[2:-1].replace("'", "\\x27")
     return f"'{escaped}'"
 
@@ -128,7 +131,7 @@ def read_partition(text: str) -> TopicPartition:
 def read_offsets(command: Command) -> Iterator[tuple[tuple[str, int], int]]:
     """Take the settings that are offsets: `foo-0=97` -> (("foo", 0), 97).
 
-    This is a generator, and takes a setting only when it reaches it.
+    This is a generator: a setting is taken only when the caller asks for the next offset.
     """
     for key in list(command.settings):
         if re.fullmatch(r".+-\d+", key):
@@ -139,7 +142,7 @@ def read_offsets(command: Command) -> Iterator[tuple[tuple[str, int], int]]:
 def number_uuids(text: str, numbers: dict[str, int]) -> str:
     """Replace each uuid in a text by a number, because uuids differ from run to run.
 
-    `numbers` has the numbers of the uuids that occurred before, and gets those of new uuids. So a
+    `numbers` maps the uuids that occurred before to their numbers. New uuids are added to it. So a
     uuid has the same number in all texts of a story.
     """
 
