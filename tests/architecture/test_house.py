@@ -1,4 +1,8 @@
-"""Limits of the project's structure (`python -m scripts.house` prints the figures)."""
+"""The structure of the project stays within limits, so that a reader finds his way.
+
+A folder has few modules, for example, and a public name has one definition. `measure` reads the
+project and returns the figures, which `python -m scripts.house` prints.
+"""
 
 import ast
 from itertools import pairwise

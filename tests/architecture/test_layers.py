@@ -1,4 +1,8 @@
-"""Rules of the whole project: layers, formatting, links, deviations, and forbidden text."""
+"""Rules for all files of the project, which the tests check by reading them.
+
+Packages import only from those above them, the code is formatted and has types, links in documents
+lead somewhere, and no file contains a path that exists on one machine only, for example.
+"""
 
 import re
 import subprocess

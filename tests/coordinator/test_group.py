@@ -208,7 +208,8 @@ def test_next_generation_selects_a_protocol_of_the_present_members() -> None:
         parked=group.members["a"].awaiting_join,
     )
     next_generation(group)
-    assert (group.generation_id, group.protocol_name) == (1, "roundrobin")
+    assert group.generation_id == 1
+    assert group.protocol_name == "roundrobin"
     assert group.state is GroupState.COMPLETING_REBALANCE
     assert not group.pending_sync_members
 
@@ -220,7 +221,8 @@ def test_next_generation_without_members_makes_the_group_empty() -> None:
     """
     group = preparing()
     next_generation(group)
-    assert (group.generation_id, group.protocol_name) == (1, None)
+    assert group.generation_id == 1
+    assert group.protocol_name is None
     assert group.state is GroupState.EMPTY
 
 

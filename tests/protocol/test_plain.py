@@ -137,7 +137,8 @@ def test_request_is_built_from_the_fields_of_its_version() -> None:
     assert request.rebalance_timeout_ms == -1
     assert request.group_instance_id is None
     (protocol,) = request.protocols
-    assert (protocol.name, protocol.metadata) == ("range", b"x")
+    assert protocol.name == "range"
+    assert protocol.metadata == b"x"
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,10 @@ def test_stamp_puts_every_field_into_its_column() -> None:
         assert getattr(row, name) == name
     for name, number in numbers.items():
         assert getattr(row, name) == number
-    assert (row.time_us, row.node_time_us, row.seq, row.incarnation) == (10, 11, 12, 13)
+    assert row.time_us == 10
+    assert row.node_time_us == 11
+    assert row.seq == 12
+    assert row.incarnation == 13
     assert row.kind == "request_sent"
     assert type(row.kind) is str  # a member of the enum would be equal to this text, too
     # The keys of the detail are sorted.

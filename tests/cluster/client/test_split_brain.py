@@ -175,7 +175,9 @@ def test_one_joiner_on_each_side_causes_two_sequences_of_generations() -> None:
     # without the old members. Generation 3 has all eight: six old members and two joiners.
     assert HEAL_S < after_healing_s < HEAL_S + 5
     (group,) = status.groups["g"]
-    assert (group.generation, len(group.members), group.state) == (3, 8, "Stable")
+    assert group.generation == 3
+    assert len(group.members) == 8
+    assert group.state == "Stable"
 
     # The old side then truncates its log at offset 1. The record 0 is the assignment from before
     # the cut. All later records of the old side are lost.
@@ -220,4 +222,6 @@ def test_joiners_on_the_new_side_own_partitions_that_old_members_still_process()
     assert len(read_by_old_members) >= 8
 
     (group,) = status.groups["g"]
-    assert (group.generation, len(group.members), group.state) == (3, 8, "Stable")
+    assert group.generation == 3
+    assert len(group.members) == 8
+    assert group.state == "Stable"

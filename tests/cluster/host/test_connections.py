@@ -453,10 +453,15 @@ def test_messages_are_traced_on_both_sides_with_the_columns_of_their_api() -> No
     ]
 
     for row in (request_sent, response_received):
-        assert (row.node, row.peer, row.cause) == ("client", SERVER, "coordinator")
-        assert (row.group, row.member, row.generation) == ("orders", "m", 3)
+        assert row.node == "client"
+        assert row.peer == SERVER
+        assert row.cause == "coordinator"
+        assert row.group == "orders"
+        assert row.member == "m"
+        assert row.generation == 3
     for row in (request_received, response_sent):
-        assert (row.node, row.peer) == (SERVER, "client")
+        assert row.node == SERVER
+        assert row.peer == "client"
 
     assert {(row.api, row.correlation_id) for row in lab.rows} == {("Heartbeat", 0)}
     assert [row.error for row in lab.rows] == [None, None, "NONE", "NONE"]
@@ -490,4 +495,5 @@ def test_a_coordinator_lookup_is_traced_with_its_group() -> None:
         timeout_us=TIMEOUT_US,
         on_response=lambda _outcome: None,
     )
-    assert (lab.rows[0].api, lab.rows[0].group) == ("FindCoordinator", "orders")
+    assert lab.rows[0].api == "FindCoordinator"
+    assert lab.rows[0].group == "orders"

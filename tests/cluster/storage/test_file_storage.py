@@ -95,7 +95,8 @@ def test_file_log_damaged_below_its_flush_mark_lowers_the_mark(tmp_path: Path) -
     (tmp_path / LOG).write_bytes(bytes(content))
 
     damaged = FileStorage(tmp_path).log(PARTITION)
-    assert (len(damaged), damaged.flushed_length) == (1, 1)
+    assert len(damaged) == 1
+    assert damaged.flushed_length == 1
     damaged.append(batch(base_offset=1))
     # Nothing has flushed the new batch, so a power loss removes it.
     assert cut_to_flush_marks(tmp_path)[0].cut_batches == 1

@@ -180,7 +180,9 @@ def test_load_of_a_group_with_members_makes_it_stable_again() -> None:
     assert h.beat("m-1", generation_id=15) is ErrorCode.NONE
     # The load of the group is also in the trace.
     (event,) = h.events(TraceKind.GROUP_LOADED)
-    assert (event.group, event.partition, event.generation) == (GROUP, "__consumer_offsets-0", 15)
+    assert event.group == GROUP
+    assert event.partition == "__consumer_offsets-0"
+    assert event.generation == 15
     assert event.detail == {"state": "Stable", "members": ["m-1", "m-2"], "offsets": 1}
 
 

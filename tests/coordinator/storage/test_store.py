@@ -220,7 +220,9 @@ def test_stable_fetch_finds_the_commit_beside_one_with_too_much_metadata() -> No
     ]
     refused = h.fetched("foo", 0, require_stable=True)
     assert refused.error_code is ErrorCode.NONE
-    assert (refused.committed_offset, refused.metadata) == (-1, "")
+    assert refused.committed_offset == -1
+    assert refused.metadata == ""
     committed = h.fetched("foo", 1, require_stable=True)
     assert committed.error_code is ErrorCode.NONE
-    assert (committed.committed_offset, committed.metadata) == (6, "fits")
+    assert committed.committed_offset == 6
+    assert committed.metadata == "fits"

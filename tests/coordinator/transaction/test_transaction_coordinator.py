@@ -74,7 +74,8 @@ def test_init_producer_id_without_free_ids_gets_a_retriable_error() -> None:
     assert [answer.error_code for answer in answers[:10]] == [NONE] * 10
     refused = answers[10]
     assert refused.error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert (refused.producer_id, refused.producer_epoch) == (-1, -1)
+    assert refused.producer_id == -1
+    assert refused.producer_epoch == -1
 
     h.gives_producer_ids = True
     # This request makes the coordinator request a block, and is refused before the block arrives.
@@ -104,10 +105,13 @@ def test_producer_whose_epochs_are_exhausted_gets_another_id() -> None:
     h.init()
     h.metadata().producer_epoch = EPOCH_MAX  # reaching it by requests would take 32,766 of them
     rotated = h.init(producer_id=0, epoch=EPOCH_MAX)
-    assert (rotated.producer_id, rotated.producer_epoch) == (1, 0)
+    assert rotated.producer_id == 1
+    assert rotated.producer_epoch == 0
     # If this answer is lost, the producer repeats its request, and gets the same answer.
     retried = h.init(producer_id=0, epoch=EPOCH_MAX)
-    assert (retried.error_code, retried.producer_id, retried.producer_epoch) == (NONE, 1, 0)
+    assert retried.error_code == NONE
+    assert retried.producer_id == 1
+    assert retried.producer_epoch == 0
 
 
 # -- a transaction --

@@ -134,8 +134,10 @@ def test_described_group_has_coordinator_protocol_and_assignments() -> None:
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         group, gone = (await admin.describe_groups((GROUP, "missing"))).values()
         assert isinstance(group, GroupDescription)
-        assert (group.coordinator, group.state) == (partition_for(GROUP, 3), "Stable")
-        assert (group.protocol_type, group.protocol_name) == ("consumer", "range")
+        assert group.coordinator == partition_for(GROUP, 3)
+        assert group.state == "Stable"
+        assert group.protocol_type == "consumer"
+        assert group.protocol_name == "range"
         assert sorted(member.client_id for member in group.members) == [
             f"consumer-{GROUP}-{index}" for index in range(2)
         ]
@@ -143,7 +145,8 @@ def test_described_group_has_coordinator_protocol_and_assignments() -> None:
         assert owned == [TopicPartition(TOPIC, index) for index in range(12)]  # all partitions
         # Kafka describes a group that does not exist as Dead, without an error.
         assert isinstance(gone, GroupDescription)
-        assert (gone.state, gone.members) == ("Dead", ())
+        assert gone.state == "Dead"
+        assert gone.members == ()
 
     with_members(ask)
 
@@ -315,7 +318,8 @@ def test_request_to_a_given_broker_is_not_redirected() -> None:
             assert (await admin.list_groups()).groups == ()
             (refused,) = (await admin.describe_groups((SIMPLE,))).values()
             assert isinstance(refused, ClientError)
-            assert (refused.name, refused.retriable) == ("NOT_COORDINATOR", False)
+            assert refused.name == "NOT_COORDINATOR"
+            assert not refused.retriable
             with pytest.raises(ClientError, match="NOT_COORDINATOR"):
                 await admin.delete_consumer_group_offsets(SIMPLE, (P0,))
 

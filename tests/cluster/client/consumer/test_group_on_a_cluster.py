@@ -109,7 +109,9 @@ def test_group_of_twelve_becomes_stable_in_one_generation(coordinator_kill: Stor
     So one generation is enough. Each of the 12 members gets one of the 12 partitions.
     """
     (group,) = coordinator_kill.before.groups["g"]
-    assert (group.state, group.generation, len(group.members)) == ("Stable", 1, 12)
+    assert group.state == "Stable"
+    assert group.generation == 1
+    assert len(group.members) == 12
     members = coordinator_kill.before.members.values()
     assert {member.state for member in members} == {"STABLE"}
     assert partitions_of(members) == ALL_PARTITIONS

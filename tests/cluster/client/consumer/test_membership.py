@@ -92,7 +92,9 @@ def test_second_join_sends_the_member_id_of_the_first_answer(
     assert first.rebalance_timeout_ms == ConsumerConfig().max_poll_interval_ms
     assert first.protocols == second.protocols
     status = member_status(node)
-    assert (status.state, status.member_id, status.generation) == ("STABLE", "m-1", 1)
+    assert status.state == "STABLE"
+    assert status.member_id == "m-1"
+    assert status.generation == 1
     assert [str(partition) for partition in status.assigned] == ["t-0", "t-1"]
 
 
@@ -173,7 +175,8 @@ def test_join_group_times_out_later_than_other_requests(make_lab: LabMaker) -> N
     assert len(joins_of(lab.brokers[0].requests)) == 1
     lab.run_for(2 * SECOND)
     (failed,) = lab.of_kind("request_failed")
-    assert (failed.api, failed.error) == ("JoinGroup", "TIMED_OUT")
+    assert failed.api == "JoinGroup"
+    assert failed.error == "TIMED_OUT"
     assert lab.of_kind("coordinator_unknown")[0].cause == "TIMED_OUT"
     assert len(joins_of(lab.brokers[0].requests)) > 1
 
@@ -359,7 +362,8 @@ def test_revoked_partitions_are_committed_synchronously_before_the_join(
     assert last_commit < last_position(broker.requests, JoinGroupRequest)
 
     (revoked,) = lab.of_kind("partitions_revoked")
-    assert (revoked.member, revoked.generation) == ("m-1", 1)
+    assert revoked.member == "m-1"
+    assert revoked.generation == 1
     rejoined = joins_of(broker.requests)[-1]
     assert rejoined.member_id == "m-1"
     assert rejoined.reason == "group is already rebalancing"

@@ -51,7 +51,9 @@ def test_discovery_traces_the_coordinator_and_the_broker_that_answered(
     node = lab.consumer()
     lab.run_for(SECOND)
     (found,) = lab.of_kind("coordinator_found")
-    assert (found.peer, found.cause, found.group) == ("broker-0", "broker-0", "g")
+    assert found.peer == "broker-0"
+    assert found.cause == "broker-0"
+    assert found.group == "g"
     assert member_status(node).coordinator == 0
 
 

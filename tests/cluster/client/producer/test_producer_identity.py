@@ -94,7 +94,9 @@ def test_resent_batch_keeps_its_sequence(make_lab: LabMaker) -> None:
     # Each later batch begins with the number after that of the last record before it.
     next_sequence = 1
     for producer_id, epoch, sequence, count in batches[3:]:
-        assert (producer_id, epoch, sequence) == (7, 0, next_sequence)
+        assert producer_id == 7
+        assert epoch == 0
+        assert sequence == next_sequence
         next_sequence += count
     assert next_sequence > 20  # 2 s at 20 records a second, less the time of the retries
 
