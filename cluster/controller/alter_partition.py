@@ -5,6 +5,7 @@ the leader has based its proposal. If the metadata (`image`) has others, the pro
 
 The checks are in Kafka's order. The error NEW_LEADER_ELECTED does not occur, because Kafka returns
 it only at the end of a reassignment, and reassignments do not exist here.
+
 Source: Kafka `ReplicationControlManager.alterPartition` and `validateAlterPartitionData`.
 """
 

@@ -3,6 +3,7 @@
 The controller writes its epoch into every batch of the metadata log. But if it stops before it has
 written a record, the log does not show its epoch. So it also stores the epoch in a file when it
 starts.
+
 Source: KRaft's `quorum-state` file, which a candidate syncs before it asks for votes.
 """
 
@@ -40,5 +41,8 @@ def begin_controller_epoch(
 
 
 def next_controller_epoch(log: PartitionLog, known: int = -1) -> LeaderEpoch:
-    """Return an epoch above `known` and above all epochs in `log`; -1 is below every epoch."""
+    """Return an epoch above `known` and above all epochs in `log`.
+
+    The default -1 is for a caller that knows no epoch: it is below every epoch.
+    """
     return LeaderEpoch(max(FIRST_CONTROLLER_EPOCH, known + 1, log.latest_epoch + 1))

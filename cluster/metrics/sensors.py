@@ -4,6 +4,7 @@ A sampled sensor keeps the values of two windows of 30 s (`metrics.num.samples`,
 `metrics.sample.window.ms`). So its results are about the last 30 to 60 s, which is called "recent"
 below. A meter has rates per second in which older events count less. The caller passes the time to
 each method, in milliseconds of one clock.
+
 Source: Kafka `SampledStat`, `Rate`, `Max`, `Avg`, `CumulativeCount`; Yammer's `Meter`, `EWMA`.
 """
 

@@ -4,6 +4,7 @@ gzip is in the standard library. snappy, lz4 and zstd are taken from pyarrow, wh
 if one of them is used. There are two formats of snappy: Java's clients write a header and then a
 stream of blocks (the library snappy-java), other clients write one block without a header. This
 module reads both, and writes the format of Java.
+
 Source: Kafka `GzipCompression`, `SnappyCompression`, `Lz4Compression`, `ZstdCompression`.
 DEVIATION: a payload that decompresses to more than MAX_PAYLOAD_BYTES is refused.
 """

@@ -8,6 +8,7 @@ In a controlled shutdown, a broker first gives up its leaderships. It may stop w
 brokers (those that are unfenced and not shutting down) know of this. The controller remembers the
 offset of its last record about the shutdown, the *shutdown offset*, and waits until each active
 broker has reported this offset in a heartbeat.
+
 Source: Kafka `BrokerHeartbeatManager`, `ReplicationControlManager`.
 """
 

@@ -5,6 +5,7 @@ ISR is smaller than min.insync.replicas, and must acknowledge it only when the h
 passed it. Here this is checked by looking at the log and the ISR of the broker, and not at the
 coordinator. The checks are not made if an experiment has switched off this protection (`Guards`),
 or if the broker has lost the leadership meanwhile.
+
 Source: Kafka GroupMetadataManager.appendForGroup, storeOffsets; Partition.appendRecordsToLeader.
 """
 

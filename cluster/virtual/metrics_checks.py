@@ -2,6 +2,7 @@
 
 A sample is a METRICS row. All counts are compared. Of the times and rates, only those that follow
 from rows are compared: the longest load, and the mean rate of a meter.
+
 Source: docs/kafka, BEHAVIOUR 8.3.
 """
 

@@ -3,6 +3,7 @@
 A check looks at the coordinator's state of the transactional id, just before the answer is sent. It
 is not made if the broker no longer coordinates the transactional id, or if the id now belongs to
 another producer.
+
 Source: Kafka TransactionCoordinator.handleInitProducerId, handleAddPartitionsToTransaction,
 endTransaction.
 """

@@ -15,6 +15,7 @@ two ways ("plain" data are dicts and lists):
 Numbers are big-endian. Strings have an int16 length, arrays and bytes an int32 length; a length of
 -1 means null. None of the versions is flexible (KIP-482: a denser encoding), so there are no tagged
 fields (optional fields that such versions may append).
+
 Source: Kafka's protocol guide, "Protocol Primitive Types".
 """
 

@@ -6,6 +6,7 @@ each proposal immediately. It checks new writes against the second one.
 - `prepare` runs on the leader. It checks a write and returns its transaction; an ErrorTxn if the
   write is refused.
 - `apply` runs on every server. It carries out a transaction without checks.
+
 Source: ZooKeeper `ZKDatabase`, `PrepRequestProcessor`; rules ZK-02, ZK-05 and ZK-12 of
 docs/kafka/ZOOKEEPER_CONSUMER.md.
 """

@@ -247,7 +247,8 @@ class CoordinatorTasks:
         result = self._coordination.coordinator.unload(
             name.partition, unload.leader_epoch, self._host.wall_us()
         )
-        if isinstance(result, LoadIgnored):  # in spite of its name, also for an ignored unload
+        # LoadIgnored is the result for an ignored unload, too.
+        if isinstance(result, LoadIgnored):
             self._trace_ignored(TraceKind.UNLOAD_IGNORED, name, unload.leader_epoch, result)
             return
         self._coordination.carry_out(result)

@@ -259,7 +259,8 @@ class GroupCoordination:
         position = None
         if partition.is_leader:
             end = log.log_end_offset
-            # Records below the second field count as committed.
+            # The second field is the offset below which records count as committed. Without the
+            # guard, this is the end of the log.
             position = LogPosition(end, log.high_watermark if self._has_gate else end)
         self._feed(_LogMoved(partition.topic_partition.partition, position))
 

@@ -1,6 +1,7 @@
 """Refusal of static members by brokers before 2.3, which do not know static membership (KIP-345).
 
 As in Kafka, this check comes before all others.
+
 Source: Kafka `KafkaApis`; docs/kafka, BEHAVIOUR 2.0.
 """
 

@@ -2,6 +2,7 @@
 
 The coordinator gets the request without these partitions. The API layer puts their errors in front
 of the coordinator's answer.
+
 Source: Kafka `KafkaApis` (`handleOffsetCommitRequest`, `handleTxnOffsetCommitRequest`,
 `handleOffsetDeleteRequest`), `OffsetDeleteResponse.Builder.merge`.
 """

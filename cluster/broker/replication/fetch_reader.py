@@ -5,7 +5,7 @@ of a broker. To save work, partitions that have not changed since the follower r
 are not read again. They are called *quiet*, all others *stirred* (`quiet_fetches`).
 
 A Fetch of a follower also tells the leader how far the follower is. From this the leader decides
-whether the follower is in sync. The code calls it to *count* a Fetch.
+whether the follower is in sync. To *count* a Fetch means to record this progress and its time.
 
 Source: Kafka `ReplicaManager.readFromLog`.
 """

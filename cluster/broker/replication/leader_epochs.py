@@ -2,6 +2,7 @@
 
 A consumer asks this after an election, for the epoch of the last record that it has read. If that
 epoch ends below the consumer's position, records that the consumer has read were truncated.
+
 Source: Kafka `Partition.lastOffsetForLeaderEpoch`.
 """
 

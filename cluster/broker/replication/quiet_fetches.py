@@ -72,7 +72,7 @@ class QuietTopic:
         return True
 
     def count(self, now_us: int) -> None:
-        """Count a Fetch for the partitions that are quiet."""
+        """Record `now_us` as the time of the last Fetch of every quiet partition."""
         self._shared.time_us = now_us
 
     def keep(
@@ -84,7 +84,8 @@ class QuietTopic:
         quiet partitions.
         """
         follower = partition.follower_counted_with(replica_id, self._shared)
-        if follower is not None:  # only a follower's Fetches are counted
+        # None: the sender of the Fetch is not a follower of this partition.
+        if follower is not None:
             self.answers[index] = answer
             self._counted[index] = follower
             del self.stirred[index]

@@ -11,6 +11,7 @@ compared by identity with the previous one: in virtual time messages are passed 
 leader that has nothing new for a partition sends the same object again. An answer has *news* if it
 has records, an error, a diverging epoch (which makes the follower truncate its log), or another
 high watermark than the follower.
+
 Source: Kafka `ReplicaFetcherThread`, `AbstractFetcherThread`, `ReplicaFetcherManager`
 (num.replica.fetchers 1).
 DEVIATION: each request names all partitions; there are no fetch sessions.
@@ -92,7 +93,7 @@ class ReplicaFetchers:
 
 
 class ReplicaFetcher:
-    """Fetches from one broker until this broker stops. The module's docstring has the idea."""
+    """Fetches from one broker until this broker stops. See the docstring of the module for how."""
 
     def __init__(
         self,

@@ -592,13 +592,13 @@ class ReplicaManager:
         return self._fetches.waiting()
 
     def _fetched(self, partition: Partition, result: FetchResult) -> None:
-        """Take the effects of a follower's progress."""
+        """Carry out what the Fetch of a follower caused: trace rows, perhaps a new ISR."""
         self._high_watermark_moved(partition, result.new_high_watermark, result.trace)
         if result.proposal is not None:
             self._isr_changes.submit(partition, result.proposal)
 
     def _follower_fetched(self, partition: Partition, result: FollowerFetchResult) -> None:
-        """Take the effects of an answer to a Fetch of this broker, which is a follower here.
+        """Carry out what an answer to a Fetch of this broker, a follower here, has caused.
 
         Nobody waits for the log of a follower, so its growth need not be noted in `_grown`.
         """
@@ -611,7 +611,7 @@ class ReplicaManager:
     def _isr_changed(
         self, partition: Partition, proposal: IsrProposal, result: AlterPartitionResult
     ) -> None:
-        """Take the effects of the controller's answer to a proposal."""
+        """Carry out what the controller's answer to a proposed ISR has caused."""
         self._quiet.changed(partition.topic_partition)
         self._high_watermark_moved(partition, result.new_high_watermark, result.trace)
         if result.committed_isr is not None:

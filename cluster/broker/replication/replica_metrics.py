@@ -2,6 +2,7 @@
 
 A sample is a trace row with the values of all metrics. Numbers of partitions are counted when it is
 taken. A change of an ISR counts when the leader learns that the controller has committed it.
+
 Source: Kafka `ReplicaManager`, `Partition.handleAlterPartitionUpdate`; docs/kafka, BEHAVIOUR 8.3.
 """
 

@@ -170,7 +170,10 @@ class ConsumerCoordinator:
         auto_commit: AutoCommit | None,
         listener: RebalanceListener,
     ) -> None:
-        """Create the object for a member that has not joined; `auto_commit` None: it is off."""
+        """Create the object for a member that has not joined.
+
+        `auto_commit` is None if automatic commits are switched off.
+        """
         self.assigned_under = Generation()
         """Generation that assigned the current partitions, for the trace of their revocation."""
         self._host = host

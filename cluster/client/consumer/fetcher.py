@@ -4,6 +4,7 @@ It has at most one Fetch in flight for each leader. The applications of this pro
 records and never read them, so fetched records are kept as ranges of offsets. The Fetcher knows
 nothing of groups: it fetches for the partitions in a Subscription, each of which is an
 AssignedPartition (called `state` below) with the position from which to fetch.
+
 Source: Kafka AbstractFetch, FetchCollector.
 DEVIATION: no fetch sessions; no OffsetsForLeaderEpoch validation after a change of leader (a
 truncated position shows as OFFSET_OUT_OF_RANGE); after a failed fetch a partition is skipped for

@@ -7,6 +7,7 @@ With Kafka, a poll ends after its timeout if there are no records, and the appli
 Here one call of `poll` may stand for many of these polls: it waits until something happens. This
 saves many events in virtual time, because an idle consumer does nothing. Everything that poll may
 have to react to sets the wakeup, which ends the wait.
+
 Source: Kafka ClassicKafkaConsumer, ConsumerNetworkClient.poll.
 """
 

@@ -7,6 +7,7 @@ sleeps until something is due or has changed. It does four things:
 - If the coordinator has not answered for `session.timeout.ms`, the member forgets the coordinator.
 - If no coordinator is known, the member asks a broker for it (a *lookup*).
 - If the application has not polled for `max.poll.interval.ms`, the member leaves the group.
+
 Source: Kafka AbstractCoordinator.HeartbeatThread, HeartbeatResponseHandler, Heartbeat; docs/kafka,
 BEHAVIOUR 7.4.
 """

@@ -11,6 +11,7 @@ brokers name the dead one. So a client whose coordinator has died goes through t
    names a broker that can be reached.
 
 A member that forgets its coordinator stays in its group, with its member id and generation.
+
 Source: Kafka AbstractCoordinator; docs/kafka, BEHAVIOUR 7.2.
 """
 

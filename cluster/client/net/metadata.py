@@ -6,6 +6,7 @@ metadata may be stale, too, so an answer never replaces a partition's leader by 
 older epoch.
 
 Before the first answer the client knows only the bootstrap servers of its configuration.
+
 Source: Kafka Metadata, NetworkClient.DefaultMetadataUpdater.
 """
 

@@ -12,6 +12,7 @@ achieves the same by a separate node with the id `Integer.MAX_VALUE - id`. There
 connection to each bootstrap server that is asked before the client knows the brokers.
 `least_loaded_node` does not count the connections to the coordinator, and ignores bootstrap servers
 once the brokers are known.
+
 Source: Kafka NetworkClient, ClusterConnectionStates, ConsumerNetworkClient.
 """
 

@@ -3,6 +3,7 @@
 Other parts of this project use the library tenacity for retries. It cannot be used here, because it
 takes its random numbers and the time from outside the host, so that a run could not be replayed. It
 is also slow, because it inspects the repeated function at each call.
+
 Source: Kafka ExponentialBackoff (base 2, 20 % jitter, capped after the jitter).
 """
 

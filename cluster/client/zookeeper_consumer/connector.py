@@ -11,6 +11,7 @@ Fetchers (`fetchers`) put the fetched records into queues, one for each topic, f
 application takes them (`streams`).
 
 Ids such as ZK-30 are rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+
 Source: Kafka 1.1 `ZookeeperConsumerConnector`; sections 4, 5 and 9 of that document.
 """
 
