@@ -2,8 +2,8 @@
 
 Tests and experiments call these checks after an input. The docstring of each check says what must
 be true. If it is not, the check raises InvariantViolation with the invariant's name and evidence.
-For example, a group whose member count is wrong raises "members_awaiting_join" with the text "g: 1
-members are parked, 2 counted".
+For example, a group that counts its parked members wrongly raises "members_awaiting_join" with the
+text "g: 1 members are parked, 2 counted".
 
 In all checks, `timers` has the running timers by their keys, and `appends` the appends in flight by
 their ids. The values say what the coordinator does when the timer fires or the append completes. A
@@ -219,7 +219,8 @@ def _check_state(group: Group) -> None:
 
     - An Empty group has no members; a CompletingRebalance or Stable group has members.
     - Only a CompletingRebalance or Stable group waits for SyncGroups.
-    - Only a PreparingRebalance group has a join phase; it ends when every member has joined.
+    - Only a PreparingRebalance group is in a join phase. If the phase waits for members to join,
+      at least one is missing.
     """
     state = group.state
     if state is GroupState.EMPTY:

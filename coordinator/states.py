@@ -1,8 +1,8 @@
 """The five states of a group, and the table of transitions between them.
 
-A group's members receive their partitions in a rebalance: in the join phase they send JoinGroup, in
-the sync phase they send SyncGroup and receive the assignment that the leader (one of them)
-computed. Each rebalance begins a new generation, whose number members name in their requests.
+A group normally goes round in a circle: Stable, then PreparingRebalance when a rebalance begins,
+then CompletingRebalance when all members have joined, and Stable again when the leader's assignment
+is stored.
 
 Source: Kafka `GroupState` (scala) and its `validPreviousStates`; docs/kafka/BEHAVIOUR.md 1.
 """
@@ -13,8 +13,8 @@ from enum import Enum
 class GroupState(Enum):
     """State of a group; values are the names that Kafka prints.
 
-    Empty: the group has no members; it may have offsets. A simple group, whose clients only commit
-    offsets and never join, stays Empty.
+    Empty: the group has no members, but it may have offsets. A group whose clients only commit
+    offsets and never join stays Empty.
     PreparingRebalance: the join phase. A member of the last generation that heartbeats is answered
     with REBALANCE_IN_PROGRESS, so that it rejoins.
     CompletingRebalance: every member has the new generation and waits for the leader's assignment.
@@ -30,8 +30,8 @@ class GroupState(Enum):
 
 
 VALID_PREVIOUS_STATES: dict[GroupState, frozenset[GroupState]] = {
-    # A Stable group whose last member goes does not become Empty directly: a join phase begins, and
-    # ends without members.
+    # If the last member of a Stable group goes, the group does not become Empty directly. First a
+    # join phase begins, which ends immediately because there are no members.
     GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
     GroupState.PREPARING_REBALANCE: frozenset(
         {GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.STABLE}

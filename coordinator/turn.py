@@ -190,8 +190,8 @@ class Shared:
 
     - `in_flight`: running timers and unfinished appends, each with the value that says how to
       continue.
-    - `verifications`: the requests that wait until the broker has verified their transactions. The
-      key is the number of the verification; the first has number 1.
+    - `verifications`: number of a verification -> the request whose transaction the broker is
+      verifying.
     - `versions`: the format versions in which group and offset records are written.
     """
 

@@ -3,8 +3,8 @@
 A protocol is a way to assign partitions to members, such as "range". Each member votes for one.
 What if two protocols have equally many votes? Kafka takes the one that comes first in a Scala
 HashMap. The order of such a map looks arbitrary, but it is fixed: the same names always have the
-same order. This module computes Scala's order, because the lab must choose the protocol that real
-Kafka chose in its recordings.
+same order. This module computes Scala's order, because the lab is compared with recordings of real
+Kafka, and must choose the same protocol.
 
 Source: Kafka `GroupMetadata.selectProtocol`, Scala 2.13 `immutable.HashMap`;
 docs/kafka/BEHAVIOUR.md 4.5.

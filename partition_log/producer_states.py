@@ -210,8 +210,8 @@ class ProducerStates:
             return ErrorCode.INVALID_PRODUCER_EPOCH
 
         # In a new epoch NO_SEQUENCE, which is -1, makes 0 the expected number. This check also
-        # refuses a repeated batch that is too old to be remembered. Brokers before 1.1 had an error
-        # of its own for that, DUPLICATE_SEQUENCE_NUMBER, which clients still know.
+        # refuses a repeated batch that is too old to be remembered. Brokers before 1.1 had a
+        # separate error for this, DUPLICATE_SEQUENCE_NUMBER, which clients still know.
         last_sequence = state.last_sequence if epoch == state.producer_epoch else NO_SEQUENCE
         if batch.base_sequence != (last_sequence + 1) % _SEQUENCES:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

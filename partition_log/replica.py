@@ -474,8 +474,8 @@ class Partition:
         max_bytes: how many bytes still fit into the answer. A Fetch reads several partitions.
         min_one_batch: True if no other partition has returned a batch so far. Then a batch is
             returned even if it is larger than `max_bytes`.
-        update_fetch_state: False if the Fetch was held for lack of new records, and is read again
-            now. Its progress was noted when it arrived.
+        update_fetch_state: False if there was no new record when the Fetch arrived, so that it was
+            held and is read again now. Its progress was noted when it arrived.
         Errors, in `data`: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
         OFFSET_OUT_OF_RANGE.
         Source: Kafka Partition.fetchRecords.

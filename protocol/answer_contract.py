@@ -398,7 +398,7 @@ def _described(request: MetadataRequest, response: MetadataResponse) -> Iterator
 
 
 def _offsets_fetched(request: OffsetFetchRequest, response: OffsetFetchResponse) -> Iterator[str]:
-    """Yield the groups whose answer lacks a requested partition, or has another one.
+    """Yield the groups whose answer is not about exactly the requested partitions.
 
     If `topics` of a group is None, all of its offsets were requested, and any partitions fit.
     `check_answer` calls `_check_names` before, so each group has an answer.

@@ -1,14 +1,15 @@
 """Kafka's settings under Kafka's names, with Kafka's defaults and bounds.
 
-A field such as `session_timeout_ms` stands for the setting `session.timeout.ms`; files have the
-name with dots. The types and bounds below validate an experiment file, and give its JSON Schema.
+A field such as `session_timeout_ms` is the setting `session.timeout.ms`; an experiment file has the
+name with dots. The types and bounds below are used to check an experiment file, and for its JSON
+Schema. The docstrings of the fields are the texts of the reference pages.
+
 The defaults are those of KAFKA_VERSION, with which the recordings in docs/kafka were made. Kafka
 4.0 has other defaults, for example linger.ms 5 and group.coordinator.new.enable true. Ids such as
 ZK-10 name rules for the consumer that used ZooKeeper, in docs/kafka/ZOOKEEPER_CONSUMER.md.
 
-Kafka has two implementations of the group coordinator, an older one in Scala and a newer one in
-Java. This project has the Scala coordinator. With JavaSwitches it behaves as the Java coordinator
-in single points.
+Kafka has two group coordinators, an older one in Scala and a newer one in Java. The lab imitates
+the Scala coordinator. JavaSwitches replace single behaviours by those of the Java coordinator.
 Source: docs/kafka/BEHAVIOUR.md 8.1 and 8.2.
 """
 
@@ -159,17 +160,17 @@ class BrokerConfig(
     producer_id_expiration_check_interval_ms: PositiveMs = 600_000
     """Interval of the check for producers without writes."""
     log_flush_interval_messages: Annotated[int, Meta(ge=1)] = LONG_MAX
-    """Number of unflushed records at which an append flushes its log."""
+    """Number of records that are not flushed, at which an append flushes its log."""
     log_flush_interval_ms: Ms | None = None
-    """Time since the last flush after which a check flushes a log; not set:
-    log.flush.scheduler.interval.ms."""
+    """A log is flushed if its last flush is longer ago than this. If it is not set,
+    log.flush.scheduler.interval.ms applies."""
     log_flush_scheduler_interval_ms: PositiveMs = LONG_MAX
-    """Interval of the checks for unflushed logs; by default never, so the operating system
-    flushes."""
+    """Interval of the check for logs that must be flushed. By default there is no such check, and
+    the operating system writes the data to the disk at some time."""
     log_segment_bytes: Annotated[int, Meta(ge=14)] = 1_073_741_824
     """Size of a segment of any log but `__consumer_offsets`; a larger batch is refused."""
     log_roll_hours: Annotated[int, Meta(ge=1)] = 168
-    """Time after a segment's first record from which an append begins a new segment."""
+    """An append begins a new segment if the first record of the present one is older than this."""
     log_roll_ms: PositiveMs | None = None
     """The time of log.roll.hours in milliseconds. If it is not set, log.roll.hours applies."""
     log_cleaner_enable: bool = True
@@ -178,7 +179,8 @@ class BrokerConfig(
     log_cleaner_backoff_ms: PositiveMs = 15_000
     """Pause of the cleaner after it has found no log to clean."""
     log_cleaner_min_cleanable_ratio: Annotated[float, Meta(ge=0, le=1)] = 0.5
-    """Share of a log, without its last segment, that must be dirty before it is cleaned."""
+    """Share of a log that must be new since its last cleaning before it is cleaned again. The last
+    segment does not count."""
     log_cleaner_delete_retention_ms: Ms = 86_400_000
     """Time for which the cleaner keeps tombstones, and markers of transactions without records."""
     log_cleaner_min_compaction_lag_ms: Ms = 0
@@ -222,7 +224,8 @@ class ConsumerConfig(
     heartbeat_interval_ms: PositiveMs = 3_000
     """Interval of a member's heartbeats; at most a third of session.timeout.ms."""
     max_poll_interval_ms: PositiveMs = 300_000
-    """Longest time between two polls, after which a member leaves; also its rebalance timeout."""
+    """Longest time between two polls, after which the member leaves its group. It is also the time
+    that a rebalance waits for the member."""
     max_poll_records: Annotated[int, Meta(ge=1)] = 500
     """Largest number of records that one poll returns."""
     request_timeout_ms: PositiveMs = 30_000
@@ -346,7 +349,8 @@ class ZooKeeperConsumerConfig(
     fetch_wait_max_ms: Ms = 100
     """Longest time for which a broker holds a fetch with less than fetch.min.bytes."""
     queued_max_message_chunks: Annotated[int, Meta(ge=1)] = 2
-    """Chunks of records that may wait for a stream; with more, the fetchers wait."""
+    """Number of chunks of records that may wait for a stream. When there are that many, the
+    fetchers wait."""
     refresh_leader_backoff_ms: PositiveMs = 200
     """Pause before the next search for leaders."""
     socket_timeout_ms: PositiveMs = 30_000

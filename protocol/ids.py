@@ -73,9 +73,9 @@ METADATA_PARTITION = TopicPartition(CLUSTER_METADATA, 0)
 def broker_name(broker_id: int) -> NodeName:
     """Return the host name of broker `broker_id`.
 
-    A plain int is accepted, too, since configurations and loops count brokers.
+    A plain int is accepted, too, because settings and loops count brokers.
     """
-    # Cached because clients call this with every request; a run has few brokers.
+    # The result is cached, because clients call this with every request.
     return NodeName(f"broker-{broker_id}")
 
 

@@ -179,7 +179,7 @@ def _plain(value: object) -> PlainValue:
 def _select(fields: tuple[WireField, ...], version: int, plain: PlainMessage) -> PlainMessage:
     """Return the fields of one version.
 
-    A field that `plain` lacks gets the value `absent` of its WireField.
+    A field that `plain` does not have gets the value `absent` of its WireField.
     """
     return {
         field.name: _select_value(field, version, plain.get(field.name, field.absent))

@@ -96,7 +96,10 @@ def handle_sync_group(
 def assignment_stored(
     turn: Turn, append_id: AppendId, append: AssignmentAppend, error: ErrorCode
 ) -> None:
-    """Answer the parked SyncGroups from the stored assignment; rebalance if storing failed."""
+    """Answer the parked SyncGroups, because the append of the assignment has completed.
+
+    If the append has failed, the group must rebalance.
+    """
     group = append.group
     # Since the append was requested, another rebalance may have begun, for example because a member
     # joined or expired. It has answered all parked SyncGroups, and the assignment belongs to a

@@ -63,7 +63,7 @@ class Load:
         self.leader_epoch = leader_epoch
         self.error: str | None = None  # why the load has failed, None so far
         self.unknown_records = 0
-        # Key of an offset -> the newest value, after the base offset of the batch that has it.
+        # Key of an offset -> (base offset of a batch, the newest value, which is in this batch).
         self._offsets: dict[bytes, tuple[int, bytes]] = {}
         # Producer id -> a map like `_offsets`, for a transaction whose marker was not read yet.
         self._transactional: dict[int, dict[bytes, tuple[int, bytes]]] = {}

@@ -212,9 +212,10 @@ Raises: CorruptRecord."""
 def encode_group_metadata_value(
     value: GroupMetadataValue, version: int = GROUP_VALUE_VERSION
 ) -> bytes:
-    """Return the bytes of `value` in `version`, 0 to 3, without the fields that it lacks.
+    """Return the bytes of `value` in a version from 0 to 3.
 
-    Version 4 is read, but not written.
+    Fields that this version does not have are left out. Version 4 is read, but not written.
+
     Raises: SimulationError (a mistake of the caller) for any other version.
     """
     return _GROUP_METADATA_VALUE.encode(value, version)

@@ -84,7 +84,7 @@ class ValueCodec(typing.Generic[_S]):
         }
 
     def encode(self, value: _S, version: int) -> bytes:
-        """Return `value` in this version, without the fields that the version lacks.
+        """Return `value` in this version, without the fields that the version does not have.
 
         Raises: SimulationError for a version that is not written.
         """

@@ -72,7 +72,7 @@ class ConsumerProtocolAssignment(msgspec.Struct, frozen=True, kw_only=True):
 def encode_subscription(
     subscription: ConsumerProtocolSubscription, version: int = LATEST_VERSION
 ) -> bytes:
-    """Return the bytes of `subscription`, without the fields that `version` lacks.
+    """Return the bytes of `subscription`, without the fields that `version` does not have.
 
     Raises: ConsumerProtocolError for an unknown version or a string over 32,767 bytes.
     """
