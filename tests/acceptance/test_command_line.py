@@ -354,7 +354,7 @@ def test_verdict_and_figures_come_without_spark(command_line: CommandLine) -> No
 def test_run_without_java_works_and_prints_how_to_analyse_it_later(
     command_line: CommandLine,
 ) -> None:
-    """A run does not need Spark. Its analysis does, but only reports that Java is missing."""
+    """Only the analysis of a run needs Spark. Without Java it is omitted, and a message says so."""
     with_analysis = [option for option in SMALL if option != "--no-analyze"]
     done = command_line.run(*VIRTUAL_RUN, *with_analysis, environment=NO_JAVA)
     (past,) = command_line.runs()

@@ -86,7 +86,7 @@ def digests_by_seed(path: Path) -> dict[int, str]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Poll until `condition` holds. It depends on another process, so nothing can notify us."""
+    """Poll until `condition` holds. The condition depends on another process."""
     deadline_s = time.monotonic() + COMMAND_TIMEOUT_S
     while not condition():
         assert time.monotonic() < deadline_s

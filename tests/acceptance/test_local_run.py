@@ -1,7 +1,7 @@
 """`coordlab run --runtime local`: a cluster in one process and in real time.
 
-All nodes of such a run live in the process of the command, but time passes as on a wall clock, or
-ten times as fast with `--time-scale 10`. Other commands can query the cluster while it runs.
+All nodes of such a run live in the process of the command. Time passes as on a wall clock, or ten
+times as fast with `--time-scale 10`. Other commands can query the cluster while it runs.
 """
 
 import json

@@ -63,7 +63,7 @@ PATIENCE_S = 120.0
 
 
 def wait_until(condition: Callable[[], bool], what: str, *, limit_s: float = PATIENCE_S) -> None:
-    """Poll until `condition` holds. It depends on another process.
+    """Poll until `condition` holds. The condition depends on another process.
 
     `what` names the awaited event in the message of a failure.
     """
@@ -162,8 +162,8 @@ def check_run(past: PastRun, experiment: Experiment, rows: list[TraceRow]) -> No
     failover = coordinator_failover(rows, experiment, GROUP)
     assert failover.victim == fault.node
     # The session of the broker begins at its last heartbeat, at most one interval before the kill.
-    # The upper bound allows half a second more, because the controller looks at sessions only from
-    # time to time, and real processes have to wait for a processor.
+    # The upper bound allows half a second more: the controller looks at sessions only from time to
+    # time, and real processes have to wait for a processor.
     assert SESSION_US - HEARTBEAT_US <= failover.detect_us <= SESSION_US + 500_000
     assert failover.rebalances == 0
     # Each of the four members kept its member id and generation.
@@ -261,8 +261,8 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
 def test_run_whose_driver_was_killed_leaves_no_process(killed: CommandLine) -> None:
     """The driver cannot handle SIGKILL, so nodes and Ray must end by themselves.
 
-    That even the paused node does so is asserted in the fixture `killed`. `list` then shows that
-    the run was killed.
+    Even the process of the paused node ends; the fixture `killed` asserts this. `list` then shows
+    that the run was killed.
     """
     (past,) = killed.runs()
     assert past.incomplete

@@ -2,8 +2,8 @@
 
 Every command is a process of its own in an empty folder. The runs are small, and in virtual time.
 A seed is a number that decides all random choices of a run. The exit code is 0 if all seeds passed,
-2 if some are unknown, 130 after Ctrl-C, 254 for wrong arguments, and 255 after a failure of
-coordlab itself.
+and 2 if the verdict of some is unknown. It is 130 after Ctrl-C, 254 for wrong arguments, and 255
+after a failure of coordlab itself.
 """
 
 import json

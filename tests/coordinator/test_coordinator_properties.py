@@ -315,8 +315,8 @@ class Coordinator(RuleBasedStateMachine):
                 group.generation_id,
                 {member_id: b"mine"},
                 group_id=group_id,
-                # The request does not name a protocol, because the group may have selected any.
-                # This is possible up to version 4.
+                # The request does not name a protocol, because the group may have selected any
+                # protocol. A SyncGroup without a protocol is possible up to version 4.
                 protocol_name=None,
             )
             self.submit(body, 4)

@@ -39,7 +39,7 @@ class Metadata:
     partition_epoch: int = 0
     isr: tuple[BrokerId, ...] = REPLICAS
     unfenced: dict[BrokerId, BrokerEpoch] = field(default_factory=dict)
-    """Brokers that are not fenced, with the epochs of their registrations (their starts)."""
+    """Brokers that are not fenced, with their broker epochs. A broker gets one at each start."""
     version: int = 0  # number of changes of any kind so far
 
 

@@ -3,10 +3,10 @@
 The producers number their records, so that the leader can recognise a batch that is sent again.
 They send batches, and send them again, as Kafka's client does:
 
-1. A client has up to five batches in flight on one connection. They arrive in order.
+1. A client has up to five batches in flight on one connection. These batches arrive in order.
 2. After an error or a lost connection the client repeats the unanswered batches one at a time, the
-   oldest first, at the broker that it knows as the leader. When all are answered, it continues
-   with new batches.
+   oldest first. It sends them to the broker that it knows as the leader. When all are answered, the
+   client continues with new batches.
 3. A request of an earlier connection may still arrive, at any time.
 4. The first batch of a client is sent alone. A leader that does not know a producer accepts any
    sequence number, so it would also accept a second batch that arrives before the first.
@@ -27,7 +27,7 @@ from tests.support.builders.client_batches import client_batch
 FIRST_SEQUENCE = 2**31 - 4
 """The first sequence number of each producer.
 
-It is near the largest one, so that the numbers soon begin again at 0.
+This number is near the largest possible number, so the numbers soon begin again at 0.
 """
 MAX_IN_FLIGHT = 5
 """Default of the client's setting max.in.flight.requests.per.connection."""
@@ -105,7 +105,7 @@ class IdempotentModel(ClusterModel):
         if producer.broker_id == NO_BROKER:
             producer.broker_id = self.metadata.leader_id
         if producer.broker_id == NO_BROKER:
-            return
+            return  # the partition has no leader at present
         producer.on_the_way.append(
             Request(producer.batch_count, producer.broker_id, producer.connection)
         )
@@ -130,7 +130,7 @@ class IdempotentModel(ClusterModel):
     def refuse(self, producer: Producer) -> None:
         """Answer the next request with an error, as a leader with too few in-sync replicas does.
 
-        The requests behind it on the connection still arrive.
+        The later requests on the connection still arrive.
         """
         if producer.on_the_way:
             producer.on_the_way.popleft()

@@ -1,9 +1,10 @@
 """The leader epoch cache: where each leader epoch begins in a log.
 
 Each batch has the epoch of the leader that wrote it. The cache has an entry for each epoch in the
-log. For example, the entries `(2, 4), (4, 6), (7, 11)` say that epoch 2 begins at offset 4, epoch 4
-at 6, and epoch 7 at 11. So epoch 2 ends at 6, and epoch 4 at 11. "Kafka:" names tests of Kafka's
-LeaderEpochFileCacheTest, which these tests follow.
+log: the epoch and the offset at which it begins. For example, `(2, 4), (4, 6), (7, 11)` are the
+entries of the epochs 2, 4 and 7. Epoch 2 begins at offset 4 and ends at 6, where epoch 4 begins.
+
+The tests follow Kafka's LeaderEpochFileCacheTest. "Kafka:" names the test that one of ours follows.
 """
 
 import pytest

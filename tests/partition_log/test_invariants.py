@@ -127,8 +127,8 @@ def test_check_log_finds_each_kind_of_damage(
 
 def truncated_while_leading(partition: Partition) -> None:
     partition.log.truncate_to(0)
-    # The truncation has also removed the entry of the leader's epoch. It is added again, so that
-    # only one invariant is violated.
+    # The truncation has also removed the entry of the leader's epoch. The entry is added again, so
+    # that only one invariant is violated.
     partition.log.assign_epoch_start(partition.leader_epoch)
 
 
@@ -273,7 +273,7 @@ def test_producer_state_may_lack_batches_from_before_an_expiry() -> None:
     but only if there was enough time for an expiry before the next batch.
     """
     written = log()
-    # Producer 7 has written a batch at 0, 1,000 and 2,000 ms. Its state has only the last one.
+    # Producer 7 has written a batch at 0, 1,000 and 2,000 ms. Its state has only the last batch.
     for sequence in range(3):
         sent = client_batch(
             "v", producer_id=7, base_sequence=sequence, timestamp_ms=sequence * 1_000

@@ -1,9 +1,10 @@
 """The checks of segments and of cleanings find each kind of damage, and accept sound results.
 
-A cleaning removes each record whose key has a newer record. For example, `check(before, after)`
-accepts that a cleaning has turned the batches `before` with a=1, a=2 and b=1 into the batches
-`after` with a=2 and b=1. It raises an error if a=2 is missing. Each test begins with such a sound
-result, and damages it. Sound cleanings are also tested in `test_compaction`.
+A cleaning removes each record whose key has a newer record. `check(before, after)` checks whether a
+cleaning may have turned the batches `before` into the batches `after`. For example, `before` has
+a=1, a=2 and b=1. Then `after` must have a=2 and b=1, and `check` raises an error if a=2 is missing.
+Each test begins with such a sound result, and damages it. Sound cleanings are also tested in
+`test_compaction`.
 
 Tombstones and the markers of transactions must stay for some time, here 10 ms. The first cleaning
 writes the end of this time, the delete horizon, into the batch. All cleanings here are at 1,000 ms,

@@ -226,7 +226,8 @@ def test_opening_a_log_whose_batches_overlap_is_an_invariant_violation() -> None
 def log_with_holes() -> PartitionLog:
     """Return a log from which a cleaning has removed records, so that offsets are missing.
 
-    It has batches with the offsets 0, 1, 4 and 5, and 9. The holes are 2 and 3, and 6 to 8.
+    The log has four batches, with the offsets 0; 1; 4 and 5; and 9. The holes are 2 and 3, and 6 to
+    8.
     """
     storage = MemoryLogStorage()
     for remaining in (

@@ -1,8 +1,8 @@
 """Flushes of a log to the disk, as its settings demand, and the recovery point.
 
 Appended records are at first only in memory of the operating system, where a power loss removes
-them. They get to the disk by a flush of the log, or when the operating system writes them back by
-itself, which it may do at any time.
+them. The records get to the disk by a flush of the log, or by a write-back: at any time the
+operating system may write them to the disk by itself.
 
 The recovery point is the offset up to which the log itself has flushed. `storage.flushed_length` is
 the number of batches on the disk, by a flush or by a write-back. For example, after a flush of two

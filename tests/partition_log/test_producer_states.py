@@ -2,8 +2,8 @@
 
 Before a leader appends the first batch of a transaction, it asks the coordinator whether the
 transaction is open. At the beginning of this verification the leader gives out a guard, which is a
-number. It accepts the batch only with this guard. If the transaction ends in between, its marker
-makes the guard invalid. So a late batch cannot open a transaction that is over.
+number. The leader accepts the batch only with this guard. If the transaction ends in between, its
+marker makes the guard invalid. So a late batch cannot open a transaction that is over.
 
 `transactional(5)` is a batch at offset 5 in a transaction of producer 7. `marker(6)` ends the
 transaction by a commit. Both have producer epoch 0 unless a test gives another one.

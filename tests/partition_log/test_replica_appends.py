@@ -3,9 +3,10 @@
 An append with acks=all waits until the high watermark has reached its end. The tests ask
 `leading.check_acknowledged(end)`, which is None while the append waits, and then its outcome.
 
-Unless a test says otherwise, `leader()` is the replica of broker A, which leads in leader epoch 1
-with an empty log, the ISR {A, B, C} and min.insync.replicas 2. `fetch_as(leading, B, offset=1)` is
-a Fetch of B, whose log ends at offset 1. BEHAVIOUR 6.1 is a section of docs/kafka/BEHAVIOUR.md.
+`leader()` is the replica of broker A, which leads in leader epoch 1. Unless a test says otherwise,
+its log is empty, its ISR is {A, B, C}, and min.insync.replicas is 2.
+`fetch_as(leading, B, offset=1)` is a Fetch of B, whose log ends at offset 1. BEHAVIOUR 6.1 is a
+section of docs/kafka/BEHAVIOUR.md.
 """
 
 import pytest

@@ -1,8 +1,8 @@
 """Fetches from a leader: fencing, limits, and diverging logs.
 
-A Fetch of a follower from offset 3 says that the follower has the records below 3, and that the
-last of them has the leader epoch `last_fetched_epoch`. So the leader sees whether the two logs are
-equal up to there, or diverge, that is, have different batches at an offset.
+A Fetch of a follower from offset 3 says that the follower has the records below 3. Its field
+`last_fetched_epoch` is the leader epoch of the last of these records. So the leader sees whether
+the two logs are equal up to there, or diverge, that is, have different batches at an offset.
 
 A, B and C are the brokers 0, 1 and 2, with the broker epochs 100, 101 and 102. `leader()` is A as
 the leader in leader epoch 1, with the ISR {A, B, C} and min.insync.replicas 2. `fetch_as(leading,
@@ -50,7 +50,7 @@ UNKNOWN_LOG_END = -1
 def test_fetch_in_another_leader_epoch_is_fenced(
     fetcher: int, epoch: int, error: ErrorCode
 ) -> None:
-    """The leader refuses older and newer epochs, but accepts a Fetch without one, -1.
+    """The leader refuses older and newer epochs, but accepts -1, which means no epoch.
 
     This is Kafka's rule (BEHAVIOUR 6.1).
 
@@ -230,7 +230,8 @@ def test_second_read_of_a_waiting_fetch_says_nothing_about_the_follower() -> Non
 def test_repeated_fetch_from_the_log_end_keeps_the_follower_caught_up() -> None:
     """Most Fetches find nothing new, so the leader handles them in a shorter way.
 
-    Their only effect is that the follower counts as caught up, and so stays in the ISR.
+    The only effect of such a Fetch is that the follower counts as caught up, and so stays in the
+    ISR.
     """
     leading = leader(partition_log=log_of_epochs(0))
     fetch_as(leading, B, offset=1, last_fetched_epoch=0, now_us=0)

@@ -139,7 +139,7 @@ def test_answer_to_another_leader_epoch_is_ignored() -> None:
 
 
 def test_answer_that_arrives_twice_is_applied_once() -> None:
-    """The second time, the log does not end any more where the answer's records begin."""
+    """When the answer comes again, the log no longer ends where the answer's records begin."""
     leading = leader(partition_log=log_of_epochs(0))
     following = follower()
     request = following.fetch_position(1000)
@@ -187,8 +187,8 @@ def test_corrupt_records_are_not_appended() -> None:
 @pytest.mark.parametrize(
     ("epochs", "diverging", "truncate_to"),
     [
-        # Both logs have the epoch, but it may end at two different offsets. The logs may agree up
-        # to the lower of these offsets.
+        # Both logs have the epoch, but the epoch may end at different offsets in the two logs. The
+        # logs may agree up to the lower offset.
         ((0, 0, 1), (0, 1), 1),  # epoch 0 ends at 1 in the leader's log, at 2 in the follower's
         ((0, 0, 1), (0, 3), 2),  # epoch 0 ends at 3 in the leader's log, at 2 in the follower's
         ((0, 0, 1), (1, 9), 3),  # epoch 1 ends at 9 in the leader's log, at 3 in the follower's

@@ -1,8 +1,8 @@
 """How a replica becomes a leader or a follower, as the metadata say.
 
 A, B and C are the brokers 0, 1 and 2. `replica()` is A's replica before it has learned of a leader.
-`leader()` is A's replica as the leader, and `follower()` is B's replica as a follower of A, both in
-leader epoch 1 and partition epoch 1. min.insync.replicas is 2. `log_of_epochs(0, 0, 2)` is a log of
+`leader()` is A's replica as the leader, and `follower()` is B's replica as a follower of A. Leader
+epoch and partition epoch are 1, and min.insync.replicas is 2. `log_of_epochs(0, 0, 2)` is a log of
 three records: two of leader epoch 0, and one of epoch 2. `fetch_as(leading, B, offset=2)` is a
 Fetch of B, whose log ends at offset 2.
 
@@ -189,7 +189,7 @@ def test_make_follower_traces_its_leader() -> None:
 def test_restarted_leader_resumes_its_epoch_at_its_log_end() -> None:
     """A broker that restarts before the controller fences it goes on leading in the same epoch.
 
-    The log still knows that epoch 1 began at offset 0. It must not begin again at 2.
+    The log still knows that epoch 1 began at offset 0. The epoch must not begin again at 2.
     """
     log = log_of_epochs(1, 1)
     leading = leader(partition_log=log, leader_epoch=1)

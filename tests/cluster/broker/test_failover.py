@@ -79,9 +79,9 @@ def test_new_coordinator_is_found_before_it_serves() -> None:
 def test_phases_of_a_failover_are_close_to_a_real_cluster() -> None:
     """In the first phase the new leader learns of its election, in the second it loads the groups.
 
-    In a real cluster a broker's log shows the election 42 to 142 ms after the decision, and the end
-    of the load 8 to 142 ms after that (docs/kafka, MEASURED_FAILOVER kill). The virtual cluster may
-    be a little faster: in its CostModel, `publish_us` is 30 ms and `load_fixed_us` is 5 ms.
+    In a real cluster a broker's log shows the election 42 to 142 ms after the decision. It shows
+    the end of the load 8 to 142 ms later (docs/kafka, MEASURED_FAILOVER kill). The virtual cluster
+    may be a little faster: in its CostModel, `publish_us` is 30 ms and `load_fixed_us` is 5 ms.
     """
 
     async def story(lab: BrokerLab) -> tuple[int, int]:

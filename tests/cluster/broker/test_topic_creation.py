@@ -57,9 +57,9 @@ def test_brokers_take_up_the_replicas_of_a_new_topic() -> None:
 def test_topic_that_is_deleted_and_created_again_at_once_begins_anew() -> None:
     """A broker that learns of both changes at once must not keep the replicas of the first topic.
 
-    The two requests take less time than the publication of a change, so the brokers learn of the
-    deletion and the creation at the same time. The first topic has had an election, so its leader
-    epoch is above 0. The leader epoch of the second topic must begin at 0 again.
+    The two requests take less time than the publication of a change. So the brokers learn of both
+    at the same time. The first topic has had an election, so its leader epoch is above 0. The
+    leader epoch of the second topic must begin at 0 again.
     """
 
     async def story(lab: BrokerLab) -> None:

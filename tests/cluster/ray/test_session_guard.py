@@ -66,6 +66,7 @@ def agent(session: Path, request: pytest.FixtureRequest) -> Iterator["subprocess
     environment variable RAY_RAYLET_PID. Later the agent has a title. Ray writes the title over the
     environment, so the variable may be gone then.
     """
+    # The value of RAY_RAYLET_PID does not matter.
     if request.param == "titled":
         process = start_holder(session / "agent.log", title="ray::DashboardAgent")
     else:

@@ -1,9 +1,10 @@
 """The switch `heartbeats_wait_for_writes`: heartbeats as in Kafka's Java coordinator.
 
-Kafka has an older coordinator, in Scala, and a newer one, in Java. Ours behaves like the older one.
-A switch replaces one part of its behaviour by that of the newer one. With this switch the answer to
-a heartbeat waits until all records that the coordinator has written before are replicated (below
-the high watermark), because the newer coordinator treats a heartbeat as a write without records.
+Kafka has an older coordinator, in Scala, and a newer coordinator, in Java. Our coordinator behaves
+like the Scala coordinator. A switch gives it one part of the behaviour of the Java coordinator.
+This switch is for heartbeats. The Java coordinator treats a heartbeat as a write without records.
+So the answer to a heartbeat waits until all earlier records are replicated, that is, until they are
+below the high watermark.
 
 Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.4 and 6.4. The file scenarios/heartbeats_wait.txt
 shows the answers. The tests here are about two side effects.

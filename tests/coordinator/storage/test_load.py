@@ -402,7 +402,8 @@ def test_load_of_an_empty_log_owns_the_partition() -> None:
 def test_load_of_a_group_over_its_limit_rebalances() -> None:
     """The stored group has more members than the limit allows, so it must rebalance.
 
-    The load itself keeps all members. Those that rejoin first stay in the group, up to the limit.
+    The load itself keeps all members. The members that rejoin first stay in the group, up to the
+    limit.
     """
     h = loaded((group(group_value("m-1", "m-2")),), max_size=1)
     assert h.state() is GroupState.PREPARING_REBALANCE

@@ -106,7 +106,7 @@ def test_completions_out_of_order_do_not_bring_back_the_older_offset() -> None:
 
 
 def test_completion_without_a_pending_commit_is_ignored() -> None:
-    """This happens if the offsets of the partition are deleted before the append completes."""
+    """The offsets of a partition may be deleted before an append for the partition completes."""
     offsets = GroupOffsets()
     assert not offsets.append_succeeded(TP, CommittedOffset(4, value(57)))
     assert offsets.get(TP) is None

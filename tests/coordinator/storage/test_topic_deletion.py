@@ -9,7 +9,7 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
 def test_deletion_on_a_broker_without_groups_changes_nothing() -> None:
-    """Every broker is told of a deletion. One that has no groups has nothing to do."""
+    """Every broker is told of a deletion. A broker without groups has nothing to do."""
     h = CoordinatorHarness(owned=())
     deleted = (TopicPartition("foo", 0), TopicPartition("foo", 1))
     h.execute(h.coordinator.partitions_deleted(deleted, h.now_us))

@@ -83,7 +83,7 @@ def test_check_requires_an_id_to_be_pending_while_its_markers_are_written() -> N
     """A marker is the record that ends a transaction in a partition.
 
     Until the markers of a transaction are written, its last step (CompleteCommit) must be pending.
-    Otherwise the next transaction of TX could begin before this one has ended.
+    Otherwise the next transaction of TX could begin before the present transaction has ended.
     """
     h = TransactionHarness()
     h.init()

@@ -109,8 +109,8 @@ def test_counts_equal_the_rows_of_the_trace() -> None:
     assert last_sample["offset-commit-count"] == len(commits)
     assert 0 < last_sample["offset-commit-rate"] < len(commits)  # commits per second
 
-    # The group rebalances once, when it forms. That was at the first coordinator, so the next one
-    # counts no rebalance. The first samples are from the time before the crash.
+    # The group rebalances only once, when it forms at the first coordinator. So the next
+    # coordinator counts no rebalance. The first samples are from the time before the crash.
     assert last_sample["group-completed-rebalance-count"] == 0
     first_samples = [samples(run, node)[0] for node in ("broker-0", "broker-1", "broker-2")]
     assert sum(sample["group-completed-rebalance-count"] for sample in first_samples) == 1

@@ -222,7 +222,7 @@ def test_load_takes_the_time_of_the_model_and_reads_every_record() -> None:
     expected_us = costs.load_fixed_us + (records_ns + bytes_ns) / 1_000
     took_us = completed.time_us - lab.row(TraceKind.LOAD_STARTED).time_us
     # A load reads in turns of LOAD_TURN_BYTES. The cost of each turn is rounded down to a
-    # microsecond, so the load may be faster than the sum by less than 1 us per turn.
+    # microsecond. So for each turn the load may be up to 1 us faster than the sum.
     turns = math.ceil(detail["bytes"] / LOAD_TURN_BYTES)
     assert expected_us - turns <= took_us <= expected_us
 

@@ -1,7 +1,7 @@
 """What a broker does not store for its groups, or cannot load.
 
-This happens to commits that are too large, offsets that have expired, appends to a partition of
-which the broker has no replica, and records that cannot be read.
+Commits that are too large are refused, and offsets expire. An append fails if the broker has no
+replica of the partition. A record that cannot be read ends a load.
 
 `lab` is a cluster of three brokers in virtual time. `lab.client.call(2, request)` returns the
 answer of broker 2. Ids such as MM-36 are scenarios of Kafka's own tests (docs/kafka, BEHAVIOUR 10).

@@ -103,8 +103,10 @@ class LossyCluster:
         samples = [
             row.detail
             for row in self.lab.rows
-            if row.kind == TraceKind.METRICS and row.node == node
-            if row.detail is not None and "PartitionCount" in row.detail
+            if row.kind == TraceKind.METRICS
+            and row.node == node
+            and row.detail is not None
+            and "PartitionCount" in row.detail
         ]
         metrics: dict[str, float] = json.loads(samples[-1])
         return metrics
@@ -167,7 +169,7 @@ def test_lagging_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> 
     cluster.lab.run_for(8_000_000)
     # Sorted, because a broker that returns need not get its old place in the ISR.
     assert sorted(cluster.isr()) == [0, 1, 2]
-    assert cluster.lab.failures == []
+    assert cluster.lab.failures == []  # no task of a node has failed
 
 
 def test_leader_counts_isr_changes_once_they_are_confirmed() -> None:
@@ -210,7 +212,10 @@ def test_record_is_acknowledged_when_the_shrink_is_confirmed() -> None:
 
 
 def test_leader_that_cannot_reach_the_controller_never_shrinks_its_isr() -> None:
-    """If it did, it could acknowledge records alone while the controller elects another leader."""
+    """If a leader shrank its ISR alone, it could acknowledge records that no follower has.
+
+    Meanwhile the controller may elect another leader, which would lack these records.
+    """
     cluster = LossyCluster()
     cluster.lab.lose = cluster.is_alter_partition_or_fetch_of_broker_2
     assert cluster.produce(seconds=40) is None
@@ -248,8 +253,8 @@ def test_one_alter_partition_request_is_in_flight_at_a_time() -> None:
     assert sorted(topics) == [CONSUMER_OFFSETS, ORDERS]
 
 
-@pytest.mark.parametrize("proposals", ["_pending", "_sent"])
-def test_invariant_finds_a_proposal_that_the_leader_has_lost(proposals: str) -> None:
+@pytest.mark.parametrize("kept_in", ["_pending", "_sent"])
+def test_invariant_finds_a_proposal_that_the_leader_has_lost(kept_in: str) -> None:
     """Planted bug: the leader loses a proposal. Its partition would wait for the answer for ever.
 
     IsrChanges keeps a proposal in `_pending` until it is sent, and then in `_sent` until its
@@ -264,12 +269,12 @@ def test_invariant_finds_a_proposal_that_the_leader_has_lost(proposals: str) -> 
     # proposal goes back to `_pending` after the request's timeout of 30 s.
     for _ in range(6_000):
         cluster.lab.run_for(10_000)
-        if getattr(isr_changes, proposals):
+        if getattr(isr_changes, kept_in):
             break
     cluster.brokers[0].check_invariants()  # without the planted bug the check passes
 
     # The planted bug: the proposal is lost.
-    setattr(isr_changes, proposals, {})
+    setattr(isr_changes, kept_in, {})
 
     with pytest.raises(InvariantViolation, match=r"orders-0: .* is not waiting"):
         cluster.brokers[0].check_invariants()

@@ -7,8 +7,8 @@ them.
 
 Every log.cleaner.backoff.ms, here 1 s, a broker looks for logs to clean. It never cleans the active
 segment: this is the end of the log, into which the broker still writes. It cleans the rest of a log
-only if at least half of the rest is dirty, that is, was not read by an earlier cleaning. The dirty
-part begins at the first dirty offset, which the broker keeps in a checkpoint file.
+only if at least half of the rest is dirty. The dirty records are those that no earlier cleaning has
+read. They begin at the first dirty offset, which the broker keeps in a checkpoint file.
 
 `lab` is a cluster of three brokers in virtual time, and `lab.storages` has their disks.
 `ask_as_admin(move_leader, ...)` makes another broker the leader of a partition. That broker then

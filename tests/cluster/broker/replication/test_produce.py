@@ -1,8 +1,8 @@
 """Brokers store the batches of Produce requests as they were sent, and once each.
 
-This holds for batches that a producer sends again, and after crashes of brokers. `lab` is a cluster
-of three brokers in virtual time. All tests write to orders-0, which broker 0 leads. The first
-argument of `lab.client`'s methods is the broker that gets the request.
+This also holds for batches that a producer sends twice, and after crashes of brokers. `lab` is a
+cluster of three brokers in virtual time. All tests write to orders-0, which broker 0 leads. The
+first argument of `lab.client`'s methods is the broker that gets the request.
 """
 
 from collections.abc import Awaitable
