@@ -136,8 +136,8 @@ def test_zombie_processes_what_another_owns_and_its_offsets_go_back() -> None:
 def test_coordinator_refuses_the_commits_of_a_member_that_goes_on_processing() -> None:
     """A coordinator refuses the commits of a zombie: it fences commits, not processing (ZK-67).
 
-    The member cannot know that it was removed. It may go on processing records that it has already
-    fetched (ZK-93).
+    The member cannot know that it was removed. Processing of records already fetched may go on
+    (ZK-93).
     """
     run = played("zookeeper_zombie")
     # No committed offset of the group goes back. Partition -> its last committed offset.
