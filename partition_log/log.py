@@ -279,8 +279,8 @@ class PartitionLog:
         # The epochs are cut even if no batch was removed. Otherwise a replica might get the same
         # answer for ever:
         # 1. The replica leads in an epoch and writes no record. The epoch begins at its log end.
-        # 2. Later, as a follower, it names this epoch in its Fetch. A leader that lacks the epoch
-        #    answers that the logs diverge there.
+        # 2. Later, as a follower, it names this epoch in its Fetch. A leader that does not know the
+        #    epoch answers that the logs diverge there.
         # 3. The replica truncates to its log end, which removes no batch. If the epoch stayed in
         #    the cache, every further Fetch would get this answer again.
         self.epochs.truncate_from_end(self.log_end_offset)

@@ -80,9 +80,9 @@ def offsets_stored(
     """Answer an OffsetCommit, because its append has completed.
 
     - The append was acknowledged: the offsets are now the committed ones.
-    - It failed, but `completed.base_offset` is the place of the commit in the log: the log has the
-      commit, and the acknowledgement did not come in time. With `commits_apply_on_append` the
-      commit is late; otherwise it is dropped.
+    - It failed, but `completed.base_offset` is not None: the log has the commit, which was only not
+      acknowledged in time. With `commits_apply_on_append` the commit is late; otherwise it is
+      dropped.
     - It failed, and `completed.base_offset` is None: the log does not have the commit, so it is
       dropped.
 
