@@ -2,7 +2,7 @@
 
 By default the answer is built from memory alone. So a coordinator that was replaced, but does not
 know it because it is cut off from the cluster, still answers. Its members do not look for the new
-coordinator. Kafka's Java coordinator avoids this (switch `heartbeats_wait_for_writes`): the answer
+coordinator. Kafka's Java coordinator is safer (switch `heartbeats_wait_for_writes`): the answer
 waits until all records that were in the log when the request arrived are committed. A coordinator
 that is cut off may wait for that in vain.
 

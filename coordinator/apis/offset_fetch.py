@@ -5,10 +5,10 @@ has an unfinished commit, so that it does not read an offset that is about to ch
 request may name several groups.
 
 By default the answer is built from memory alone. So a coordinator that was replaced, but does not
-know it because it is cut off from the cluster, answers with stale offsets. In Kafka's Java
-coordinator a stable fetch avoids this (switch `commits_apply_on_append`). It returns the offsets
-that were written last, and the answer for a group is held until the high watermark has passed the
-records of these offsets. A coordinator that is cut off never gets that far.
+know it because it is cut off from the cluster, answers with stale offsets. A stable fetch at
+Kafka's Java coordinator is safer (switch `commits_apply_on_append`). It returns the offsets that
+were written last, and the answer for a group is held until the high watermark has reached the end
+that the log had when the fetch arrived. A coordinator that is cut off may wait for that in vain.
 
 Source: Kafka `GroupCoordinator.handleFetchOffsets`, `GroupMetadataManager.getOffsets`, Java
 `GroupCoordinatorService.fetchOffsets`, `OffsetMetadataManager.fetchOffsets`;

@@ -1,8 +1,8 @@
 """Answers that wait until all records of the log are committed, as in Kafka's Java coordinator.
 
 The Java coordinator processes a request immediately, on the newest state in memory. Part of that
-state may come from records that are not committed yet: they are above the high watermark, and would
-be lost with this broker. So the answer is held until every record that was in the log at that
+state may come from records that are not committed yet: they are above the high watermark, and may
+be lost if this broker fails. So the answer is held until every record that was in the log at that
 moment is committed. The wait takes at most offsets.commit.timeout.ms. A request that is refused is
 answered immediately.
 
