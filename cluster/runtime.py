@@ -7,7 +7,6 @@ Runtime, so that the same experiment runs in all of them.
 A Runtime offers the single steps of an experiment: start the cluster, kill a node, disturb a link
 between nodes, ask for the cluster's state and so on. It does not know which faults an experiment
 consists of, or what it finds out.
-
 """
 
 from abc import ABC, abstractmethod

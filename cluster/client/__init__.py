@@ -5,5 +5,4 @@ Reading order: `net` (connections, metadata, retries, the coordinator's discover
 As in Kafka's client, most answers to requests are handled by callbacks. Only a few coroutines wait
 for answers: the application, the heartbeats, the lookup of a coordinator, the calls of an
 administrator, and what was a thread in Kafka's old consumer.
-
 """

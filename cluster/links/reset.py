@@ -6,7 +6,6 @@ processes of the nodes, in two steps:
 1. The processes of the clients close the clients' ends, and return the names of these connections.
 2. The processes of the servers close the connections with these names. A connection that a client
    has opened after step 1 has another name, and stays.
-
 """
 
 from collections.abc import Collection, Iterable, Sequence

@@ -3,7 +3,6 @@
 Each time that Ray is started on a machine, it creates a folder for this session, with its logs, and
 never removes it. If this program has started Ray, it removes the folder when it ends its Ray. If it
 was killed before, its next start removes the folder.
-
 """
 
 import os

@@ -143,7 +143,6 @@ class NodeService:
 
         This process was stopped since `resets` were ordered. So it has no newer connections that
         must survive, and can close everything that a reset is about.
-
         """
         await self.control(state)
         process = self._alive()

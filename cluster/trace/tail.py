@@ -4,7 +4,6 @@ It follows the trace files of all nodes (`*.frames`), while the nodes append to 
 different files must be merged in the order of time, but a node writes a row a little after its
 event. So rows are returned only up to a *watermark*, a time that stays behind the run's clock. A
 row that arrives even later is dropped; after the run, one can read the complete files.
-
 """
 
 from collections import deque

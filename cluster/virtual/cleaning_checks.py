@@ -20,7 +20,7 @@ from protocol.records.batch import RecordBatch
 
 
 class CleaningChecks:
-    """The checks of a run's cleanings. Raises: InvariantViolation, where a node cleans a log."""
+    """The checks of a run's cleanings. Each raises InvariantViolation inside the cleaning."""
 
     def __init__(self, spec: ClusterSpec) -> None:
         self._delete_retention_ms = spec.broker_config.log_cleaner_delete_retention_ms

@@ -1,4 +1,4 @@
-"""Checks of CreateTopics: created topics are as ordered, and refusals have their reason.
+"""Checks of CreateTopics: created topics have what was requested, and refusals have their reason.
 
 `replica_checks` compares the metadata of brokers with that of the controller. This would not show
 if a replay lost a setting, because all of them replay the same records. So here the controller's
@@ -42,7 +42,8 @@ def check_created(
     errors = {each.name: each.error_code for each in response.topics}
     for topic in request.topics:
         error = errors.get(topic.name)
-        if error is None:  # the answer's contract asks for an answer for each topic
+        # None: the answer lacks the topic. `protocol.answer_contract` reports this.
+        if error is None:
             continue
         if error is not ErrorCode.NONE:
             _check_refusal(image, config, topic, error)

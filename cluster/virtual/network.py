@@ -131,7 +131,8 @@ class VirtualNetwork:
         if link is None:
             link = self._link(frame.source, frame.destination)
         if self._copy_messages:
-            # As between real processes. This also shows mistakes in the encoding.
+            # Encode and decode the frame, as between real processes. So the receiver gets a copy,
+            # and mistakes in the encoding show.
             frame = self._decoder.decode(self._encoder.encode(frame))
         loop = self._loop
         loop.post_at(link.draw_arrival_us(loop.current_us), self.arrive, frame)
@@ -171,7 +172,7 @@ class VirtualNetwork:
         loop.post_at(link.answer_us(loop.current_us), self.arrive, answer)
 
     def _link(self, source: NodeName, destination: NodeName) -> Link:
-        """Return a link, made if there is none."""
+        """Return the link from `source` to `destination`; create it if there is none."""
         key = (source, destination)
         link = self._links.get(key)
         if link is None:

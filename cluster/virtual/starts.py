@@ -47,7 +47,8 @@ def draw_starts(cluster: ClusterSpec, seed: int) -> list[tuple[int, NodeName]]:
         for spec in node_specs(cluster)
         if not starts_later(spec)
     ]
-    return sorted(starts, key=lambda start: start[0])  # stable: ties stay in the cluster's order
+    # `sorted` is stable: nodes with the same start time stay in the order of the cluster's spec.
+    return sorted(starts, key=lambda start: start[0])
 
 
 def draw_wait_us(cluster: ClusterSpec, seed: int) -> int:
@@ -82,7 +83,8 @@ def _start_us(spec: NodeSpec, cluster: ClusterSpec, seed: int) -> int:
 def _members_periods_us(cluster: ClusterSpec) -> Iterator[int]:
     """Yield the periods of the members' timers, of consumers with and without ZooKeeper."""
     if cluster.zookeeper_consumers:
-        yield cluster.zookeeper_config.tick_time * 1_000  # sessions end at whole ticks
+        # The servers check once in each tick which sessions have ended.
+        yield cluster.zookeeper_config.tick_time * 1_000
     for consumer in cluster.consumers:
         config = consumer.config
         yield min(config.heartbeat_interval_ms * 1_000, SPAN_MAX_US)

@@ -283,7 +283,6 @@ class ServerCore:
         2. Apply the newly committed transactions in order, and answer the clients that wait for
            them.
         3. If the role has failed, look for another leader.
-
         """
         role = self._role
         if role is None:

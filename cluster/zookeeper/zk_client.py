@@ -4,8 +4,8 @@ A ZooKeeperHandle is one session, and of no use when the session has expired. Zk
 new session, and repeats operations until a server has answered them.
 
 It also has listeners: functions that are called when the znode at a path has changed. ZooKeeper
-tells a client of a change by a watch, which fires only once. The event goes into a queue, which one
-coroutine works off; in zkclient it is the "event thread". Before this coroutine calls a listener,
+tells a client of a change by a watch, which fires only once. The events wait in a queue. One
+coroutine handles them in order; in zkclient it is the "event thread". Before it calls a listener,
 it reads the path, which sets the watch again. If a listener fails, the error is logged, and the
 next event is handled. Ids such as ZK-22 are rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 

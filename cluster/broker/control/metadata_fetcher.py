@@ -110,7 +110,7 @@ class MetadataFetcher:
                     self._published_offset = self._cache.last_applied_offset
                 self._apply(batches)
                 if self._changed and self._may_publish and not self._is_publishing:
-                    # In a separate task, so that the next delta is fetched during the publication.
+                    # In a separate task, so that the next records are fetched meanwhile.
                     self._is_publishing = True
                     self._host.spawn(self._publish_changes(), name="metadata-publisher")
 

@@ -297,7 +297,6 @@ def by_topic(
 
     `entry` creates the object of a partition. `topic` creates the object of a topic from the name
     and the objects of its partitions.
-
     """
     grouped: dict[str, list[E]] = {}
     for partition in partitions:

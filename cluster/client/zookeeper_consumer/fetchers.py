@@ -183,7 +183,6 @@ class _Fetcher:
         If it waited for the answer, the member's rebalance would be late by a random time of up to
         fetch.wait.max.ms. With eight members, claims of partitions would then conflict whenever one
         joins. When we measured Kafka's consumer, only one join of three had a conflict.
-
         """
         self._interrupt.set()
         self._added.set()
