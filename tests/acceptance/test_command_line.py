@@ -142,7 +142,7 @@ def test_invalid_file_is_refused_before_the_start(
 
 
 def test_bad_arguments_exit_254_and_leave_nothing(command_line: CommandLine) -> None:
-    """Only one bad argument is tried in a process; tests/coordlab/test_bad_arguments.py has all."""
+    """This test tries one bad argument. tests/coordlab/test_bad_arguments.py tries all of them."""
     done = command_line.run("run", "coordinator_crsh")
 
     assert done.returncode == 254
@@ -193,7 +193,10 @@ def test_virtual_run_passes_and_leaves_a_complete_directory(command_line: Comman
 
 
 def test_seed_decides_the_digest(command_line: CommandLine) -> None:
-    """Equal seeds give equal traces, another seed gives another trace; `list` shows all three."""
+    """Equal seeds give equal traces, and another seed gives another trace.
+
+    `list` shows all three runs.
+    """
     for seed in ("7", "7", "8"):
         assert command_line.run(*VIRTUAL_RUN, "--seed", seed, *SMALL).returncode == 0
 
@@ -337,7 +340,7 @@ def test_violated_promise_exits_1_with_its_evidence(command_line: CommandLine) -
 
 
 def test_verdict_and_figures_come_without_spark(command_line: CommandLine) -> None:
-    """Plain Python computes the verdict and the figures; only the tables need Spark.
+    """Plain Python computes the verdict and the figures. Only the tables need Spark.
 
     With --no-analyze no table is written.
     """

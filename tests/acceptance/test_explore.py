@@ -160,7 +160,7 @@ def test_finding_is_grouped_and_written_as_a_file_that_can_be_run(
 
 
 def test_json_is_one_document_and_nothing_else(command_line: CommandLine) -> None:
-    """Scripts read standard output; without a terminal nothing is written to standard error."""
+    """Scripts read standard output. Without a terminal nothing is written to standard error."""
     done = command_line.run("explore", "reference", *HERE, "--count", "2", "--json")
 
     assert (done.returncode, done.stderr) == (0, "")

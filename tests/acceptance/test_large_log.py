@@ -137,7 +137,7 @@ def played_crash(experiment: Experiment, results: Results, rows: list[TraceRow])
 
 
 def play_in_virtual_time(*, records: int, costs: CostModel | None = None) -> PlayedCrash:
-    """Play the crash in virtual time; `costs` replaces the measured costs of a load."""
+    """Play the crash in virtual time. `costs` replaces the measured costs of a load."""
     # The run must last until the load has ended. The controller needs up to 9 s to fence the
     # victim, and a slow load takes 12 s more.
     after_faults = "11s" if costs is None else "24s"
@@ -157,7 +157,7 @@ def slow_virtual() -> PlayedCrash:
 
 @pytest.fixture(scope="module")
 def on_ray(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> PlayedCrash:
-    """Play the crash on Ray; the broker session is 3 s, so that the run is short."""
+    """Play the crash on Ray. The broker session is only 3 s, to make the run short."""
     del local_ray  # the fixture has started a Ray, and has no value
     definition = large_log(
         records=RECORDS,

@@ -300,7 +300,7 @@ def test_disk_that_fills_is_one_message_and_keeps_the_traced_rows(tmp_path: Path
 def test_interrupted_or_failed_runs_can_be_analysed(
     interrupted: CommandLine, killed: CommandLine
 ) -> None:
-    """Each run has tables of the events up to its end; the output says how the run ended."""
+    """Each run has tables of the events up to its end. The output says how the run ended."""
     java = find_java()
     if isinstance(java, JavaProblem):
         pytest.skip(java.found)

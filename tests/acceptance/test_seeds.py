@@ -87,7 +87,7 @@ def test_inconclusive_seeds_are_listed_with_their_commands(command_line: Command
 def test_file_with_its_own_seed_is_played_with_those_of_the_command(
     command_line: CommandLine,
 ) -> None:
-    """A file that a search has written names the seed of its run; `--seeds` replaces this seed."""
+    """A file that a search has written names the seed of its run. `--seeds` replaces this seed."""
     file = str(ROOT / "tests/corpus/coordinator_elected_again_before_it_heard_of_another.yaml")
     done = command_line.run(
         "run", file, "--runtime", "virtual", "--seeds", "0,2", "--no-analyze", "--no-trace"

@@ -181,7 +181,7 @@ def test_occupied_ports_are_named_before_the_start(
 
 
 def test_ctrl_c_heals_and_judges_and_a_second_one_ends_the_wait(command_line: CommandLine) -> None:
-    """The first Ctrl-C acts as `down`; a second one ends the final wait.
+    """The first Ctrl-C acts like the order `down`. A second Ctrl-C ends the final wait.
 
     At its end a run heals all faults, and waits until every member is served again. While it waits,
     it prints "liveness".

@@ -410,7 +410,7 @@ def test_add_same_instance_twice_raises_and_changes_nothing() -> None:
 
 
 def test_add_member_with_other_protocols_raises_and_changes_nothing() -> None:
-    """The handler of JoinGroup refuses such a member earlier, so only a bug can add it."""
+    """The JoinGroup handler refuses a member without a common protocol, so only a bug adds it."""
     group = preparing(member("a", "range"))
     with pytest.raises(IllegalTransition, match="does not support"):
         group.add(member("b", "blah", instance="i"))

@@ -172,7 +172,7 @@ def test_check_appends_finds_a_transaction_without_append() -> None:
 
 
 def test_check_shards_finds_a_timer_of_an_unknown_group() -> None:
-    """Such a timer is left over if an unload forgets to cancel the timers of its groups."""
+    """A timer of an unknown group is left over if an unload forgets to cancel it."""
     shards, timers = shards_of(stable_group())
     timers["heartbeat-x"] = SessionTimer(stable_group(), "x")
     with pytest.raises(InvariantViolation, match="which is not here"):

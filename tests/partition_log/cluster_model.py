@@ -67,7 +67,7 @@ class Broker:
 
 
 class ClusterModel:
-    """The cluster. Each public method is one event; an event that is impossible does nothing."""
+    """The cluster. Each public method is one event. An impossible event does nothing."""
 
     def __init__(self) -> None:
         self.now_us = 0
@@ -156,7 +156,7 @@ class ClusterModel:
         )
 
     def restart(self, broker_id: BrokerId) -> None:
-        """Start a crashed broker; it registers with a new epoch and gets the current metadata."""
+        """Start a crashed broker. It registers with a new epoch, and gets the current metadata."""
         broker = self.brokers[broker_id]
         if broker.partition is not None:
             return
@@ -224,7 +224,7 @@ class ClusterModel:
         self._publish()
 
     def unfence(self, broker_id: BrokerId) -> None:
-        """End the fencing of a running broker; elect a leader if the partition has none."""
+        """End the fencing of a running broker. If the partition has no leader, elect one."""
         broker, metadata = self.brokers[broker_id], self.metadata
         if broker.partition is None:
             return
@@ -405,7 +405,7 @@ class ClusterModel:
         metadata.leader_epoch += 1
 
     def _publish(self) -> None:
-        """Count a change of the metadata; brokers apply it when a test calls `apply_metadata`."""
+        """Count a change of the metadata. A broker learns of it by `apply_metadata`."""
         self.metadata.partition_epoch += 1
         self.metadata.version += 1
 

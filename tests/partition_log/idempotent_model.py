@@ -142,7 +142,7 @@ class IdempotentModel(ClusterModel):
             self._arrive(producer, producer.late.popleft())
 
     def continue_sending(self, producer: Producer) -> None:
-        """Let the client repeat its oldest batch or send a new one; then deliver a request."""
+        """Let the client repeat its oldest batch or send a new one. Then deliver a request."""
         # True if a request of the present connection has arrived, and is not answered yet.
         is_answer_pending = any(
             waiting.request.connection == producer.connection

@@ -103,5 +103,5 @@ def test_payload_record_count_reads_every_array_header(count: int) -> None:
 
 @pytest.mark.parametrize("payload", [b"", b"\xa1x", b"\xc0"], ids=["empty", "string x", "null"])
 def test_payload_record_count_of_bytes_without_array_is_minus_one(payload: bytes) -> None:
-    """Such bytes are no records, so they have no count."""
+    """Records are encoded as an array. Other bytes are no records, so they have no count."""
     assert payload_record_count(payload) == -1

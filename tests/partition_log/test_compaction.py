@@ -35,7 +35,7 @@ OTHER_PRODUCER = 8
 
 
 class CleanedLog:
-    """A compacted log; the methods append records and clean the log."""
+    """A compacted log, with methods that append records to it and clean it."""
 
     def __init__(self) -> None:
         self.log = PartitionLog(PARTITION, MemoryLogStorage())
@@ -142,7 +142,7 @@ class CleanedLog:
 
 
 def test_last_record_of_each_key_keeps_its_offset() -> None:
-    """A cleaning does not change offsets; the removed records leave holes."""
+    """A cleaning does not change offsets. The removed records leave holes."""
     cleaned = CleanedLog()
     cleaned.write("a=1", "b=1")
     cleaned.write("a=2", "c=1", "a=3")

@@ -191,7 +191,7 @@ def fetched(*batches: RecordBatch, high_watermark: int = 2) -> PartitionData:
 
 
 def test_consumer_must_get_no_record_above_the_high_watermark() -> None:
-    """Such a record, here the one at offset 2, may still be truncated."""
+    """A record above the high watermark, here the record at offset 2, may still be truncated."""
     leading, _ = leader_and_follower()
     leading.append_records(records("2"), required_acks=ACKS_ALL, now_us=0)
     batches = leading.log.read(0, NO_LIMIT, up_to=3)

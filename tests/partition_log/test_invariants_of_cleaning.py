@@ -257,7 +257,7 @@ def test_segments_must_end_after_their_time() -> None:
 
 
 def test_segments_of_a_truncated_log_are_not_checked() -> None:
-    """Such segments may be wrong, because they are computed anew before their next use."""
+    """After a truncation the segments may be wrong, because they are computed again before use."""
     log = log_of(*["a=1"] * 8)
     damaged = segments_of(log, MovedSegments)
     log.truncate_to(1)

@@ -72,7 +72,9 @@ def test_write_back_does_not_count_as_a_flush_of_the_log() -> None:
 def test_truncate_limits_the_recovery_point_to_the_log_end(
     offset: int, recovery_point: int
 ) -> None:
-    """A truncation below the recovery point lowers it; another truncation does not change it.
+    """A truncation below the recovery point lowers the recovery point to the new log end.
+
+    A truncation above the recovery point does not change it.
 
     Source: UnifiedLog.truncateTo.
     """

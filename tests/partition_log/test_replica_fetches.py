@@ -247,7 +247,7 @@ def test_repeated_fetch_from_the_log_end_keeps_the_follower_caught_up() -> None:
 
 
 def test_repeated_fetch_from_the_log_end_returns_new_watermarks_and_leader_epochs() -> None:
-    """The leader reuses its last answer to such a Fetch only while this answer is still right."""
+    """To a repeated Fetch the leader gives its last answer again, but only while this is right."""
     leading = leader(partition_log=log_of_epochs(0))
     # The first Fetches of B and C move the high watermark from 0 to 1. Their answers still have 0,
     # and only the next answers have 1.

@@ -203,7 +203,7 @@ def test_corrupt_records_are_not_appended() -> None:
 def test_truncation_offset_is_the_last_one_at_which_the_logs_may_agree(
     epochs: tuple[int, ...], diverging: tuple[int, int], truncate_to: int
 ) -> None:
-    """A follower removes what the answer shows to differ; its next Fetch compares the rest.
+    """A follower removes what the answer shows to differ. Its next Fetch compares the rest.
 
     `epochs` are the leader epochs of the follower's records, from offset 0 on. `diverging` is the
     leader's answer. For example, (0, 1) says that epoch 0 ends at offset 1 in the leader's log.

@@ -99,7 +99,7 @@ def test_shrink_waits_for_replica_lag_time_max() -> None:
 
 
 def test_shrink_keeps_a_follower_at_the_log_end_however_old_its_fetch_is() -> None:
-    """Such a follower has every record, so the ISR of an idle partition does not shrink.
+    """A follower at the log end has every record, so the ISR of an idle partition does not shrink.
 
     Source: ReplicaState.isCaughtUp.
     """

@@ -109,7 +109,7 @@ def test_make_follower_with_an_older_partition_epoch_changes_nothing() -> None:
 
 
 def test_make_leader_of_a_broker_without_a_replica_raises_an_exception() -> None:
-    """The controller never elects such a broker."""
+    """The controller never elects a broker that has no replica of the partition."""
     with pytest.raises(SimulationError):
         leader(A, replicas=(B, C))
 

@@ -20,7 +20,10 @@ HOUR_MS = 3_600_000
 
 
 def log_of(*times_ms: int) -> PartitionLog:
-    """Return a log with a batch of one record for each time; all batches have the same size."""
+    """Return a log with a batch of one record for each of these times.
+
+    All batches have the same size.
+    """
     log = PartitionLog(PARTITION, MemoryLogStorage())
     for number, time_ms in enumerate(times_ms):
         record = Record(b"key", f"{number:03}".encode(), time_ms)

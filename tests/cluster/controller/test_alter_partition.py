@@ -134,7 +134,7 @@ def test_unknown_partition_is_refused(lab: ControllerLab) -> None:
 
 
 def test_request_with_another_broker_epoch_is_refused_as_a_whole(lab: ControllerLab) -> None:
-    """Such a request does not come from the process that has registered as broker 0."""
+    """A request with broker epoch 999 comes from another process than the registered broker 0."""
     assert lab.broker_epochs[0] != 999
     response = lab.replies[
         lab.send(AlterPartitionRequest(broker_id=0, broker_epoch=999, topics=()))

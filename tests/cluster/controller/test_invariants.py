@@ -86,7 +86,7 @@ def test_inactive_leader_or_isr_member_violates_an_invariant(
 
 
 def test_unfenced_broker_without_a_session_is_a_violation() -> None:
-    """Such a broker would never be fenced."""
+    """A broker without a session would never be fenced."""
     controller = running_controller()
     controller.core._liveness.remove(BrokerId(1))
     with pytest.raises(InvariantViolation, match="session_of_each_unfenced"):

@@ -73,7 +73,7 @@ def test_deletion_of_an_unknown_topic_fails_alone() -> None:
 
 
 def test_topic_that_occurs_twice_in_a_request_is_not_deleted() -> None:
-    """Such a topic gets an error. The other topic of the request is deleted.
+    """The repeated topic gets an error. The other topic of the request is deleted.
 
     Source: ControllerApis.deleteTopics.
     """
@@ -102,6 +102,6 @@ def test_broker_learns_the_deleted_partitions() -> None:
 
 
 def test_replay_of_the_removal_of_an_unknown_topic_raises_an_exception() -> None:
-    """A controller never writes such a record. If a log has one, our code has a bug."""
+    """A controller never removes a topic that does not exist, so only a bug writes this record."""
     with pytest.raises(SimulationError, match="does not exist"):
         running_lab().image.replay(RemoveTopicRecord(name="unknown"))

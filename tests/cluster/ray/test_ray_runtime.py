@@ -270,7 +270,7 @@ def test_stop_on_ray_leaves_no_process_and_returns_the_whole_trace(story: Story)
 def test_failure_of_a_node_ends_the_run_and_is_reported(
     tmp_path: Path, build: NodeBuilder, message: str
 ) -> None:
-    """Such a failure is a bug of ours. If the run went on, it could look like Kafka's behaviour."""
+    """A failing node is a bug of ours. If the run went on, it could look like Kafka's behaviour."""
     rows: list[TraceRow] = []
     runtime = RayRuntime(
         fake_spec(brokers=1, consumers=1),

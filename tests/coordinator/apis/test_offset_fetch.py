@@ -45,7 +45,7 @@ def test_fetch_of_several_groups_answers_each() -> None:
 
 
 def test_fetch_of_no_group_is_never_answered() -> None:
-    """A real Kafka 3.9.1 does not answer such a request, not even later (BEHAVIOUR 0.1)."""
+    """A real Kafka 3.9.1 never answers a request without a group (BEHAVIOUR 0.1)."""
     h = CoordinatorHarness()
     request_id = h.submit(OffsetFetchRequest(groups=()))
     h.advance(60_000)

@@ -540,7 +540,7 @@ def test_load_of_a_partition_that_is_loading_is_ignored() -> None:
 
 
 def test_chunk_for_a_partition_that_is_not_loading_raises() -> None:
-    """The broker runs its load tasks one at a time, in order, so only a bug sends such a chunk."""
+    """The broker runs its load tasks in order. So only a bug sends a chunk outside of a load."""
     h = CoordinatorHarness()
     with pytest.raises(SimulationError, match="not loading"):
         h.coordinator.load_batches(0, ())

@@ -74,7 +74,7 @@ def test_failure_of_the_first_of_two_leaves_the_second_pending() -> None:
 
 
 def test_success_of_the_first_of_two_leaves_the_second_pending() -> None:
-    """The append of the first value commits it; the second value waits for its own append."""
+    """The append of the first value commits it. The second value waits for its own append."""
     offsets = GroupOffsets()
     offsets.prepare(TP, value(37))
     offsets.prepare(TP, value(57))

@@ -286,7 +286,7 @@ def test_partition_that_has_moved_away_is_no_longer_served() -> None:
 
 
 def test_load_with_an_unreadable_record_keeps_the_records_before_it() -> None:
-    """Kafka's coordinator stops to load at such a record, and serves what it has read so far."""
+    """Kafka's coordinator ends the load at the unreadable record, and serves what it has read."""
     h = TransactionHarness()
     h.init()
     # The value has version 9, which does not exist.
@@ -299,7 +299,10 @@ def test_load_with_an_unreadable_record_keeps_the_records_before_it() -> None:
 
 
 def test_load_ignores_records_of_an_unknown_kind() -> None:
-    """A coordinator of a newer version may have written such a record; its key has version 7."""
+    """A coordinator of a newer version may have written a record of a new kind.
+
+    Here the key has version 7, which our coordinator does not know.
+    """
     h = TransactionHarness()
     h.init()
     h.write(Record(b"\x00\x07x", b"\x00\x00", 0))

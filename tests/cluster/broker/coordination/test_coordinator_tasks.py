@@ -426,7 +426,7 @@ def test_load_continues_in_a_log_that_is_cleaned_during_it() -> None:
 
 
 def test_load_counts_records_of_unknown_types() -> None:
-    """A coordinator of a newer version may have written such records. The load skips them."""
+    """A newer coordinator may have written records of new types. The load skips these records."""
     lab = TaskLab()
     unknown = Record(b"\x00\x10\x91\xa1x", b"\x00\x00")  # a key begins with its type, here 16
     lab.partition(0, unknown, unknown, commit_records=1_000)
