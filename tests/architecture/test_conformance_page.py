@@ -63,11 +63,11 @@ def test_scenario_without_a_test_has_at_most_one_reason() -> None:
 
 def test_no_test_or_recording_names_an_unknown_scenario() -> None:
     """A mistyped id would count for no scenario, and nobody would notice."""
-    known = set(read_scenarios().ids())
+    ids_of_list = set(read_scenarios().ids())
     unknown = {
         scenario: places
         for scenario, places in places_by_scenario().items()
-        if scenario not in known
+        if scenario not in ids_of_list
     }
     assert unknown == {}
 

@@ -115,12 +115,12 @@ def citations(name: str, text: str) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("name", sorted(CITATION))
 def test_citation_names_a_section_that_exists(name: str) -> None:
     """A reader who follows a citation must find its section."""
-    known = sections_of(name) | {""}
+    existing = sections_of(name) | {""}
     unknown = [
         f"{file}: ...{place}..."
         for file, text in texts().items()
         for place, cited in citations(name, text)
-        if cited not in known
+        if cited not in existing
     ]
     assert unknown == []
 
@@ -166,14 +166,14 @@ def scenarios_of_kafka() -> dict[str, str]:
 
 def test_id_of_a_scenario_exists() -> None:
     """Each cited id of a scenario must stand in section 10 of BEHAVIOUR.md."""
-    known = {scenario for text in scenarios_of_kafka().values() for scenario in ids_in(text)}
+    existing = {scenario for text in scenarios_of_kafka().values() for scenario in ids_in(text)}
     recordings = json.loads((CONFORMANCE / "transcripts" / "index.json").read_text())
     cited = {**texts(), "index.json": json.dumps(recordings)}
     unknown = [
         f"{file}: {scenario}"
         for file, text in cited.items()
         for scenario in ids_in(text)
-        if scenario not in known
+        if scenario not in existing
     ]
     assert unknown == []
 
@@ -181,12 +181,12 @@ def test_id_of_a_scenario_exists() -> None:
 def test_rule_of_the_consumer_on_zookeeper_exists() -> None:
     """Each cited id of a rule, such as ZK-01, must stand in ZOOKEEPER_CONSUMER.md."""
     rule = re.compile(r"\bZK-\d+\b")
-    known = set(rule.findall((KAFKA / "ZOOKEEPER_CONSUMER.md").read_text(encoding="utf-8")))
+    existing = set(rule.findall((KAFKA / "ZOOKEEPER_CONSUMER.md").read_text(encoding="utf-8")))
     unknown = [
         f"{file}: {cited}"
         for file, text in texts().items()
         for cited in rule.findall(text)
-        if cited not in known
+        if cited not in existing
     ]
     assert unknown == []
 
@@ -197,7 +197,7 @@ def test_recording_that_is_named_exists() -> None:
     A text cites one recording as "recording `vote-tie`", or several as "recordings `a` and `b`".
     """
     index = json.loads((CONFORMANCE / "transcripts" / "index.json").read_text())
-    known = {scenario["id"] for scenario in index["scenarios"]}
+    existing = {scenario["id"] for scenario in index["scenarios"]}
     one_name = r"`[a-z0-9-]+`"
     citation = re.compile(rf"\b[Rr]ecordings? ({one_name}(?:(?:, | and |, and ){one_name})*)")
     unknown = [
@@ -205,7 +205,7 @@ def test_recording_that_is_named_exists() -> None:
         for file, text in texts().items()
         for names in citation.findall(text)
         for name in re.findall(one_name, names)
-        if name.strip("`") not in known
+        if name.strip("`") not in existing
     ]
     assert unknown == []
 

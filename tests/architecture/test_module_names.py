@@ -120,33 +120,34 @@ def test_name_in_a_docstring_exists() -> None:
     The name may be that of a module, a class, a function, a variable or an argument, or it may be a
     word in a short string. Kafka's own names are in camel case, and are not checked.
     """
-    known = {part for name in modules() for part in name.split(".")} | set(keyword.kwlist)
-    known |= {path.stem for path in (ROOT / "tests" / "corpus").iterdir()}
-    named: dict[str, str] = {}  # name in a docstring -> file
+    names_in_code = {part for name in modules() for part in name.split(".")} | set(keyword.kwlist)
+    names_in_code |= {path.stem for path in (ROOT / "tests" / "corpus").iterdir()}
+    file_by_name: dict[str, str] = {}  # name in a docstring -> file
     for path in tracked_files(".py"):
-        # Docstrings are strings, too, but their words must not count as known names. A docstring is
-        # a statement of its own. The walk reaches this statement before its string, so the string
-        # is already in `docstrings` then.
+        # Docstrings are strings, too, but their words must not count as names in the code. A
+        # docstring is a statement of its own. The walk reaches this statement before its string, so
+        # the string is already in `docstrings` then.
         docstrings = set()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Expr):
                 docstrings.add(node.value)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 if len(node.value) < SHORT and node not in docstrings:
-                    known.update(re.findall(r"\w+", node.value))
+                    names_in_code.update(re.findall(r"\w+", node.value))
             elif isinstance(node, ast.Name):
-                known.add(node.id)
+                names_in_code.add(node.id)
             elif isinstance(node, ast.Attribute):
-                known.add(node.attr)
+                names_in_code.add(node.attr)
             elif isinstance(node, ast.arg | ast.keyword):
-                known.add(node.arg or "")
+                names_in_code.add(node.arg or "")
             elif isinstance(
                 node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
             ):
-                known.add(getattr(node, "name", ""))
+                names_in_code.add(getattr(node, "name", ""))
                 for name in re.findall(r"`([a-z_][a-z_0-9]*)`", ast.get_docstring(node) or ""):
-                    named[name] = path.relative_to(ROOT).as_posix()
-    assert {name: file for name, file in named.items() if name not in known} == {}
+                    file_by_name[name] = path.relative_to(ROOT).as_posix()
+    unknown = {name: file for name, file in file_by_name.items() if name not in names_in_code}
+    assert unknown == {}
 
 
 def test_door_sign_has_the_reading_order_of_existing_members() -> None:

@@ -131,7 +131,7 @@ def test_tail_yields_the_rows_of_the_finished_run_in_the_same_order(
     files = {node: writer(tmp_path, node) for node in nodes}
     written = dict.fromkeys(nodes, 0)
     tail = TraceTail(tmp_path)
-    seen: list[TraceRow] = []
+    polled: list[TraceRow] = []
     now_us = 0
 
     for _ in range(400):
@@ -143,14 +143,14 @@ def test_tail_yields_the_rows_of_the_finished_run_in_the_same_order(
             for file in files.values():
                 file.flush()
         if rng.random() < 0.2:
-            seen.extend(tail.poll(now_us))
+            polled.extend(tail.poll(now_us))
 
     for file in files.values():
         file.close()
-    seen.extend(tail.poll(now_us + WATERMARK_LAG_US))
+    polled.extend(tail.poll(now_us + WATERMARK_LAG_US))
 
     complete = [read_frames(frames_path(tmp_path, node, 0)).rows for node in nodes]
-    assert seen == list(merge_rows(complete))
+    assert polled == list(merge_rows(complete))
     assert tail.late_rows == 0
 
 

@@ -159,8 +159,8 @@ def test_requests_of_a_connection_that_timed_out_in_a_cut_are_never_served() -> 
     lab.run_for(1_000)
     assert client.outcomes == [("lost", "RequestTimedOut")]
 
-    after = client.connect()
-    client.send(after, "after")
+    second_connection = client.connect()
+    client.send(second_connection, "after")
     lab.set_rules()
     lab.run_for(4 * LATENCY_US)  # open, opened, request, response
     assert world.server.served_groups == ["after"]

@@ -23,16 +23,16 @@ from cluster.virtual.loop_timer import LoopTimer
 def test_time_jumps_to_the_next_timer_and_is_counted_in_microseconds() -> None:
     """A day passes without waiting, and times that differ by one microsecond keep their order."""
     loop = VirtualLoop()
-    seen: list[tuple[str, int]] = []
+    calls: list[tuple[str, int]] = []
 
-    def see(label: str) -> None:
-        seen.append((label, loop.now_us()))
+    def record_call(label: str) -> None:
+        calls.append((label, loop.now_us()))
 
     day_us = 86_400_000_000
     for label, when_us in (("day", day_us), ("two", 2), ("one", 1)):
-        loop.post_at(when_us, see, label)
+        loop.post_at(when_us, record_call, label)
     loop.run_until_us(day_us)
-    assert seen == [("one", 1), ("two", 2), ("day", day_us)]
+    assert calls == [("one", 1), ("two", 2), ("day", day_us)]
     assert loop.time() == 86_400.0
 
 
@@ -43,35 +43,35 @@ def test_equal_times_run_first_in_first_out_for_timers_and_callbacks() -> None:
     timers with equal times come out in any order.
     """
     loop = VirtualLoop()
-    seen: list[int] = []
+    calls: list[int] = []
     for i in range(30):
         match i % 3:
             case 0:
-                loop.post_at(1_000, seen.append, i)
+                loop.post_at(1_000, calls.append, i)
             case 1:
-                loop.call_at_us(1_000, seen.append, i)
+                loop.call_at_us(1_000, calls.append, i)
             case _:
-                loop.call_later(0.001, seen.append, i)  # in seconds: 1,000 us, too
+                loop.call_later(0.001, calls.append, i)  # in seconds: 1,000 us, too
     loop.run_until_us(1_000)
-    assert seen == list(range(30))
+    assert calls == list(range(30))
 
 
 def test_callbacks_added_within_an_instant_run_after_those_that_were_due() -> None:
     """A callback scheduled for now, or for the past, runs after those that are due already."""
     loop = VirtualLoop()
-    seen: list[str] = []
+    calls: list[str] = []
 
     def first() -> None:
-        seen.append("first")
-        loop.post(seen.append, "posted")
-        loop.post_at(loop.now_us(), seen.append, "posted at now")
-        loop.call_soon(seen.append, "called soon")
-        loop.post_at(loop.now_us() - 5, seen.append, "posted at a time in the past")
+        calls.append("first")
+        loop.post(calls.append, "posted")
+        loop.post_at(loop.now_us(), calls.append, "posted at now")
+        loop.call_soon(calls.append, "called soon")
+        loop.post_at(loop.now_us() - 5, calls.append, "posted at a time in the past")
 
     loop.post_at(10, first)
-    loop.post_at(10, seen.append, "second")
+    loop.post_at(10, calls.append, "second")
     loop.run_until_us(10)
-    assert seen == [
+    assert calls == [
         "first",
         "second",
         "posted",
@@ -87,12 +87,12 @@ def test_a_cancelled_timer_does_not_run_and_does_not_move_the_clock() -> None:
     So to wait for a future is a deadlock at once, when the clock still shows 0.
     """
     loop = VirtualLoop()
-    seen: list[str] = []
-    loop.call_at_us(50, seen.append, "a timer of the loop").cancel()
-    loop.call_later(0.00005, seen.append, "a timer of asyncio").cancel()
+    calls: list[str] = []
+    loop.call_at_us(50, calls.append, "a timer of the loop").cancel()
+    loop.call_later(0.00005, calls.append, "a timer of asyncio").cancel()
     with pytest.raises(Deadlock, match="at 0 us"):
         loop.run_until_complete(loop.create_future())
-    assert seen == []
+    assert calls == []
 
 
 def test_a_timer_cancelled_at_its_own_instant_does_not_run() -> None:
@@ -102,16 +102,16 @@ def test_a_timer_cancelled_at_its_own_instant_does_not_run() -> None:
     timeout.
     """
     loop = VirtualLoop()
-    seen: list[str] = []
+    calls: list[str] = []
     timers: list[LoopTimer] = []
 
     def answer_arrives() -> None:
         timers[0].cancel()
 
     loop.post_at(5, answer_arrives)
-    timers.append(loop.call_at_us(5, seen.append, "timeout"))
+    timers.append(loop.call_at_us(5, calls.append, "timeout"))
     loop.run_until_us(5)
-    assert seen == []
+    assert calls == []
 
 
 def test_waiting_for_an_event_that_cannot_happen_is_a_deadlock() -> None:
@@ -157,18 +157,18 @@ def test_an_exception_leaves_the_run_and_the_loop_can_run_on() -> None:
     It can run the loop again, for instance to undo faults and to stop the nodes.
     """
     loop = VirtualLoop()
-    seen: list[str] = []
+    calls: list[str] = []
 
     def fail() -> None:
         raise ValueError("broken")
 
     loop.post_at(1, fail)
-    loop.post_at(1, seen.append, "after")
+    loop.post_at(1, calls.append, "after")
     with pytest.raises(ValueError, match="broken"):
         loop.run_until_us(10)
     # The second run goes on with the next callback of the same instant.
     loop.run_until_us(10)
-    assert seen == ["after"]
+    assert calls == ["after"]
 
 
 def test_run_until_complete_can_be_called_again_after_an_interrupt() -> None:
@@ -177,21 +177,21 @@ def test_run_until_complete_can_be_called_again_after_an_interrupt() -> None:
     Then the runtime runs the same loop again, to undo the faults of the run.
     """
     loop = VirtualLoop()
-    seen: list[str] = []
+    calls: list[str] = []
 
     async def main() -> None:
         await asyncio.sleep(1)
         loop.interrupt()
-        seen.append("the callback that was running ends")
+        calls.append("the callback that was running ends")
         await asyncio.sleep(1)
-        seen.append("main ends")
+        calls.append("main ends")
 
     task = loop.create_task(main())
     with pytest.raises(KeyboardInterrupt):
         loop.run_until_complete(task)
-    assert seen == ["the callback that was running ends"]
+    assert calls == ["the callback that was running ends"]
     loop.run_until_complete(task)
-    assert seen[-1] == "main ends"
+    assert calls[-1] == "main ends"
     assert loop.now_us() == 2_000_000
 
 
@@ -274,14 +274,14 @@ def test_discard_removes_only_what_is_ready_in_one_context() -> None:
     """
     loop = VirtualLoop()
     dead, alive = contextvars.Context(), contextvars.Context()
-    seen: list[str] = []
+    calls: list[str] = []
 
     async def sleep_and_clean_up(label: str) -> None:
         try:
             await asyncio.sleep(1)
-            seen.append(label)
+            calls.append(label)
         finally:
-            seen.append(f"{label} cleaned up")
+            calls.append(f"{label} cleaned up")
 
     task_of_dead = loop.create_task(sleep_and_clean_up("dead"), context=dead)
     task_of_alive = loop.create_task(sleep_and_clean_up("alive"), context=alive)
@@ -293,7 +293,7 @@ def test_discard_removes_only_what_is_ready_in_one_context() -> None:
 
     loop.discard(dead)
     loop.run_until_us(2_000_000)
-    assert seen == ["alive cleaned up"]
+    assert calls == ["alive cleaned up"]
     # Otherwise asyncio would warn that this task never ended.
     task_of_dead._log_destroy_pending = False  # type: ignore[attr-defined]
 
@@ -320,18 +320,18 @@ def test_cancelled_timers_are_removed_and_the_others_keep_their_order() -> None:
     100, 200, ... are not cancelled.
     """
     loop = VirtualLoop()
-    seen: list[int] = []
+    calls: list[int] = []
     count = 10 * COMPACT_ABOVE
     for number in range(count):
         hundred = number // 100
-        timer = loop.call_at_us(1_000 + hundred % 2, seen.append, number)
+        timer = loop.call_at_us(1_000 + hundred % 2, calls.append, number)
         if number % 100 != 0:
             timer.cancel()
             timer.cancel()  # a second call has no effect
     assert len(loop._heap) <= 2 * COMPACT_ABOVE
     loop.run_until_us(2_000)
     due_at_1_000, due_at_1_001 = range(0, count, 200), range(100, count, 200)
-    assert seen == [*due_at_1_000, *due_at_1_001]
+    assert calls == [*due_at_1_000, *due_at_1_001]
 
 
 def test_exception_of_the_awaited_task_stops_no_later_run() -> None:

@@ -122,7 +122,7 @@ def test_member_asks_again_and_again_until_the_answer_is_not_the_dead_coordinato
     lab.coordinator = 2
     node = lab.consumer()
     lab.run_for(2 * SECOND)
-    before = member_status(node)
+    before_crash = member_status(node)
 
     lab.brokers[2].host.crash()
     killed_us = lab.hosts.loop.now_us()
@@ -144,11 +144,11 @@ def test_member_asks_again_and_again_until_the_answer_is_not_the_dead_coordinato
     lab.coordinator = 1
     moved_us = lab.hosts.loop.now_us()
     lab.run_for(2 * SECOND)
-    after = member_status(node)
-    assert after.coordinator == 1
-    assert after.state == "STABLE"
-    assert after.member_id == before.member_id
-    assert after.generation == before.generation
+    after_move = member_status(node)
+    assert after_move.coordinator == 1
+    assert after_move.state == "STABLE"
+    assert after_move.member_id == before_crash.member_id
+    assert after_move.generation == before_crash.generation
     first_commit = next(row for row in lab.of_kind("offsets_committed") if row.time_us > moved_us)
     assert first_commit.time_us - moved_us < (BACKOFF_MAX_MS + COMMIT_INTERVAL_MS) * MS
     assert first_commit.peer == "broker-1"
