@@ -1,8 +1,8 @@
 """Writes an experiment as the text of an experiment file: the inverse of `loader`.
 
-The experiments of a search exist only in memory. This module writes one as a file that a person can
-read, change and run: without values that equal their defaults, and with an empty line between its
-sections.
+The experiments of a search exist only in memory. This module writes such an experiment to a file
+that a person can read, change and run. The file has no values that are equal to their defaults, and
+an empty line between its sections.
 """
 
 from typing import Any
@@ -14,17 +14,19 @@ from chaos.experiment.struct_walk import without_defaults
 from chaos.experiment.structs import Experiment, GroupDefinition
 
 _WIDTH = 90
-"""Columns of a line, after which PyYAML breaks long lists and texts."""
+"""Length of a line. PyYAML breaks longer lists and texts."""
 _FOLDED = ("question", "expect")
-"""Keys with sentences as values. A long value is folded: it is written over several lines (`>`)."""
+"""Keys whose values are sentences. If such a value is long, it is folded.
+
+A folded value begins with `>`, and is written over several lines.
+"""
 
 
 def experiment_text(experiment: Experiment, *, comment: str = "") -> str:
     """Return the YAML text from which `load_experiment` reads an equal experiment.
 
-    The experiment that is read differs in one point: a tuple in the arguments of a fault becomes a
-    list. The text has no values that equal their default. `comment` becomes comment lines at the
-    top.
+    There is one difference: a tuple in the arguments of a fault is read as a list. The text has no
+    values that are equal to their default. `comment` becomes comment lines at the top.
     """
     document = without_defaults(experiment)
     for name, group in experiment.groups.items():
@@ -41,25 +43,26 @@ def experiment_text(experiment: Experiment, *, comment: str = "") -> str:
 
 
 def _write_late_settings(document: dict[str, Any], group: GroupDefinition) -> None:
-    """Write settings of late members that `without_defaults` has wrongly left out.
+    """Write the settings of late members that `without_defaults` has wrongly left out.
 
-    Late members join during the run. If a late member lacks a setting, the loader gives it the
-    group's value. So if the group's value is not the default, the late member's value must be
-    written, even if that is the default.
+    Late members join their group during the run. If a late member has no value of its own for a
+    setting, the loader gives it the value of the group. So if the group's value is not the default,
+    the late member's value must be written, even if this value is the default.
     """
-    # Without late members the document lacks the key `late_members`, and the loop does nothing.
+    # If there are no late members, the document lacks the key `late_members`, and the loop does
+    # nothing.
     for late, written in zip(group.late_members, document.get("late_members", ()), strict=False):
         if late.config is None:
-            continue  # these members have the group's settings as a whole
+            continue  # these members have all settings of the group
         late_settings = msgspec.to_builtins(late.config)
         for key in document.get("config", {}):  # the group's settings that are not at the default
-            # `written` has a "config", because `late.config` is not None, its default.
+            # `written` has the key "config", because its default is None, and `late.config` is not.
             written["config"].setdefault(key, late_settings[key])
 
 
 def _section(key: str, value: object) -> str:
     """Return the YAML of one key and its value."""
-    # A text of up to half a line stays on the line of its key.
+    # A text that is shorter than half a line is not folded. It stays on the line of its key.
     if key in _FOLDED and isinstance(value, str) and len(value) > _WIDTH // 2 and _folds(value):
         value = _Folded(value)
     return yaml.dump(
@@ -68,12 +71,15 @@ def _section(key: str, value: object) -> str:
 
 
 def _folds(text: str) -> bool:
-    """Return True for a text that folding preserves: ASCII words with single spaces between."""
+    """Return True if a folded text is read back unchanged.
+
+    This is so if the text consists of ASCII words with a single space between two words.
+    """
     return text.isprintable() and text.isascii() and " ".join(text.split()) == text
 
 
 def _lines(comment: str) -> list[str]:
-    """Return the lines of a comment; characters that YAML does not allow become `?`."""
+    """Return the lines of a comment, with `?` in place of characters that YAML does not allow."""
     return [
         "".join(character if character.isprintable() else "?" for character in line)
         for line in comment.splitlines()
@@ -94,7 +100,8 @@ class _Dumper(yaml.SafeDumper):
     """Writes YAML as people do: lists indented, lists of scalars on one line, no aliases."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        # PyYAML passes True for a list in a mapping, and then does not indent the list.
+        # PyYAML passes True for the argument `indentless` if a list is in a mapping, and then does
+        # not indent the list. Here it is always False.
         super().increase_indent(flow, False)
 
     def ignore_aliases(self, data: object) -> bool:
@@ -112,8 +119,9 @@ def _represent_mapping(dumper: _Dumper, value: dict[str, Any]) -> yaml.Node:
 
 
 def _represent_text(dumper: _Dumper, value: str) -> yaml.Node:
-    # If PyYAML's default style wrote U+0085 and similar characters, they would be read back as
-    # other characters. In quotes they are escaped. `|` keeps the lines of a text readable.
+    # PyYAML's default style would write characters such as U+0085 in a form that is read back as
+    # other characters. So a text with such characters is written in quotes, in which they are
+    # escaped. A text with line breaks alone is written with `|`, which keeps its lines readable.
     style = None
     if not value.isprintable():
         style = "|" if all(line.isprintable() for line in value.split("\n")) else '"'

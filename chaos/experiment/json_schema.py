@@ -1,9 +1,11 @@
 """The JSON Schema of experiment files, for editors that complete keys and underline errors.
 
-The schema is made from the structs (`structs`, `protocol.config`, the faults' arguments), and the
-docstrings of their fields become the descriptions. It accepts every file that `loader` accepts, but
-also some that `loader` refuses: a schema cannot express errors that depend on several places of a
-file, such as a group that is not defined.
+The schema is made from the structs of the file: those of `structs`, of `protocol.config`, and the
+arguments of the faults. The docstrings of their fields become the descriptions.
+
+The schema accepts every file that `loader` accepts. It also accepts some files that `loader`
+refuses, because a schema cannot express errors that depend on several places of a file. An example
+is a fault that hits a group which the file does not define.
 """
 
 from collections.abc import Iterator
@@ -28,7 +30,8 @@ TITLE = "coordlab experiment"
 FILE_NAME = "experiment.schema.json"
 _NULL: Schema = {"type": "null"}
 _DURATION = msgspec.json.schema(Duration)
-# A duration is a whole number and a unit. The lookahead demands a digit other than 0.
+# The schema of a duration that is not zero. A duration is a whole number and a unit. The lookahead
+# in the pattern demands a digit other than 0.
 _NOT_ZERO = {"pattern": r"^(?=0*[1-9])" + _DURATION["pattern"].removeprefix("^")}
 _PARTS_OF_TARGETS = {
     "<topic-partition>": r"[A-Za-z0-9._-]+-[0-9]+",
@@ -43,9 +46,12 @@ _PARTS_OF_TARGETS = {
 
 
 def experiment_schema() -> Schema:
-    """Return the schema of a whole file: that of Experiment, with the other structs as `$defs`."""
+    """Return the schema of a whole file: the schema of Experiment.
+
+    The schemas of all other structs are in its `$defs`.
+    """
     structs = {struct.__name__: struct for struct in _structs()}
-    # The second item of the result has the definitions.
+    # `schema_components` returns two values. The second has the schemas of all structs.
     defs: dict[str, Schema] = msgspec.json.schema_components(
         tuple(structs.values()), ref_template="#/$defs/{name}"
     )[1]
@@ -62,13 +68,13 @@ def experiment_schema() -> Schema:
 
 
 def encoded_schema() -> bytes:
-    """Return the schema in the form of the published file."""
+    """Return the bytes of the published file with the schema."""
     return msgspec.json.format(msgspec.json.encode(experiment_schema()), indent=2) + b"\n"
 
 
 def target_pattern(syntax: str) -> str:
     """Return the regular expression of targets with a syntax such as `broker(<id>)`."""
-    # A role without an argument may also be written with empty brackets.
+    # A role without an argument may also be written with empty parentheses.
     role, parenthesis, argument = syntax.removesuffix(")").partition("(")
     if not parenthesis:
         return role + r"\s*(\(\s*\))?"
@@ -77,7 +83,7 @@ def target_pattern(syntax: str) -> str:
 
 
 def _structs() -> Iterator[type[msgspec.Struct]]:
-    """Yield every struct of a file, including the faults' arguments, each once."""
+    """Yield every struct of a file once, including the structs of the faults' arguments."""
     seen: dict[type[msgspec.Struct], None] = {}
     waiting: list[type[msgspec.Struct]] = [
         Experiment,
@@ -85,7 +91,8 @@ def _structs() -> Iterator[type[msgspec.Struct]]:
     ]
     while waiting:
         struct = waiting.pop()
-        # A fault without arguments needs no definition: `_rules` allows only an empty mapping.
+        # NoArgs is the struct of faults without arguments. It needs no definition, because `_rules`
+        # allows only an empty mapping for these faults.
         if struct not in seen and struct is not NoArgs:
             seen[struct] = None
             waiting += struct_types(*(field.annotation for field in fields_of(struct)))
@@ -101,29 +108,31 @@ def _describe(definition: Schema, struct: type[msgspec.Struct]) -> None:
         del definition["required"]
     for field in fields_of(struct):
         entry = definition["properties"][field.key]
-        # msgspec puts the description of the type here: "a whole number and its unit: us, ms, ...".
+        # Some types have a description of their own, such as "a whole number and its unit: us,
+        # ms, ...". msgspec has put it here.
         type_text = entry.pop("description", None)
         if field.doc and type_text is not None:
             entry["description"] = f"{field.doc} Written as {type_text}."
         elif field.doc or type_text is not None:
             entry["description"] = field.doc or type_text
         if entry.get("default", ()) is None or isinstance(entry.get("default"), dict):
-            # An editor does not need the default null, nor a mapping whose keys have defaults of
-            # their own. `()` stands for "no default".
+            # An editor does not need a default that is null, or that is a mapping, because the keys
+            # of the mapping have defaults of their own. If the entry has no default, `get` returns
+            # (), which is neither of them.
             del entry["default"]
 
 
 def _restrict(defs: dict[str, Schema]) -> None:
-    """Add rules that the types do not express, but that need only one place of the file."""
+    """Add rules about single places of the file that the types of the structs do not express."""
     checks = {name: checker.promise for name, checker in CHECKERS.items()}
     defs["Experiment"]["properties"]["checks"] |= {"items": _one_of(checks), "uniqueItems": True}
     defs["GroupDefinition"]["properties"]["topics"]["uniqueItems"] = True
     consumer = defs[ConsumerConfig.__name__]["properties"]
     consumer["partition.assignment.strategy"]["minItems"] = 1
-    # The patterns end with `(?!\n)$`, because in Python `$` alone also matches before a line break
-    # at the end.
+    # The patterns end with `(?!\n)$`. In Python `$` alone would also match before a line break at
+    # the end of the text.
     consumer["bootstrap.servers"]["items"]["pattern"] = r"^broker-[0-9]+(:|(?!\n)$)"
-    # The alternatives are a text and null; the pattern is for the text.
+    # `group.instance.id` may be a text or null. The pattern is for the text.
     for choice in consumer["group.instance.id"]["anyOf"]:
         if choice["type"] == "string":
             choice["pattern"] = r"^([A-Za-z0-9._-]|\{index\})+(?!\n)$"
@@ -142,12 +151,13 @@ def _restrict_faults(defs: dict[str, Schema]) -> None:
     """Add each fault's allowed targets, duration and arguments."""
     definition = defs[FaultDefinition.__name__]
     properties = definition["properties"]
-    # `_one_of` lists the names of faults, so the words for the type after " Written as " are cut.
+    # `_one_of` lists the names of all faults. So the description of the type, which `_describe` has
+    # added after " Written as ", is not necessary.
     properties["fault"] = {
         "description": properties["fault"]["description"].partition(" Written as ")[0],
         **_one_of({kind.name: kind.doc for kind in FAULT_KINDS.values()}),
     }
-    # `every` is a duration or null. A duration of zero is not allowed here.
+    # `every` is a duration or null. The duration must not be zero.
     for choice in properties["every"]["anyOf"]:
         if choice["type"] == "string":
             choice.update(_NOT_ZERO)
@@ -160,9 +170,12 @@ def _restrict_faults(defs: dict[str, Schema]) -> None:
         defs[_name_of_targets(kind)] = _targets_of(kind)
 
 
-# `_if` and `_with` take only the properties of a mapping (name -> schema), not a whole schema.
 _OFTEN: Schema = {"repeat": {"type": "integer", "minimum": 2}}
-"""Properties of a fault that the plan injects more than once."""
+"""Properties of a fault that the plan injects more than once.
+
+This is not a whole schema, but only the properties of a mapping, each with its schema. `_if` and
+`_with` take such properties.
+"""
 
 
 def _rules(kind: FaultKind) -> Schema:
@@ -185,7 +198,8 @@ def _rules(kind: FaultKind) -> Schema:
     if kind.momentary or kind.is_gradual:
         rules["properties"]["duration"] = _NULL
     else:
-        # A repeated fault needs a duration. Otherwise the first injection lasts until the end.
+        # If a fault is injected more than once, it needs a duration. Otherwise its first injection
+        # would last until the end of the run.
         rules |= _if(_OFTEN, _with({"duration": {"type": "string"}}))
     return rules
 
@@ -193,7 +207,8 @@ def _rules(kind: FaultKind) -> Schema:
 def _name_of_targets(kind: FaultKind) -> str:
     """Return the name of the definition of a fault's targets.
 
-    Faults with the same targets share one definition, named after the first of them.
+    If several faults have the same targets, they share one definition, which is named after the
+    first of these faults.
     """
     first = next(known for known in FAULT_KINDS.values() if known.targets == kind.targets)
     return f"targets_of_{first.name}"
@@ -217,10 +232,13 @@ def _one_of(known: dict[str, str]) -> Schema:
 
 
 def _if(condition: Schema, rules: Schema) -> Schema:
-    """Return the schema that demands `rules` if all properties of `condition` exist and fit."""
+    """Return the schema that demands `rules` if a condition is true.
+
+    The condition is true if all properties of `condition` exist and fit their schemas.
+    """
     return {"if": _with(condition), "then": rules}
 
 
 def _with(properties: Schema) -> Schema:
-    """Return the schema of a mapping in which all of `properties` exist and fit."""
+    """Return the schema of a mapping in which all of `properties` exist and fit their schemas."""
     return {"properties": dict(properties), "required": list(properties)}

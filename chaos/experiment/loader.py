@@ -2,13 +2,13 @@
 
 `load_experiment` goes through these steps:
 
-1. Read the YAML. Each value keeps its line (an Item), so that messages can name it
-   (`yaml_document`).
+1. Read the YAML (`yaml_document`). Each value becomes an Item, which keeps the line of the value,
+   so that messages can name this line.
 2. Apply the overrides of the command line, `--var key=value` (`overrides`).
-3. Check the shape: known keys, right types (`schema_errors`).
-4. Check the meaning: no values that contradict each other (`rules`).
+3. Check the shape (`schema_errors`): all keys must be known, and all values of the right types.
+4. Check the meaning (`rules`): values must not contradict each other.
 
-Nothing is started here.
+This module only reads files. It does not start a cluster.
 """
 
 import sys
@@ -30,13 +30,13 @@ from chaos.experiment.yaml_document import Item, item_of, read_document
 from cluster.checkout import PACKAGE_ROOT
 
 EXPERIMENTS = "experiments"
-"""Name of the folders with experiments: in the current directory, and of this installation."""
+"""Name of the folder with experiments. The current directory may have one, and so does coordlab."""
 _SUFFIXES = (".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedExperiment:
-    """An experiment that can be run, its file, and its warnings."""
+    """An experiment that can be run, with the path of its file, and the warnings about the file."""
 
     experiment: Experiment
     path: Path
@@ -44,13 +44,13 @@ class LoadedExperiment:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Facts about the experiment's defaults that a reader of its figures must know."""
+        """Facts about the experiment's defaults that a reader of a run's figures must know."""
         return notes_of(self.experiment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedExperiment:
-    """An experiment that is found by name: the name of its file without the suffix.
+    """An experiment that users can run by its name, which is its file's name without the suffix.
 
     `problem` is the reason why the experiment cannot be loaded; None if it can be loaded.
     """
@@ -62,9 +62,10 @@ class ListedExperiment:
 
 
 def load_experiment(name_or_path: str, overrides: Sequence[str] = ()) -> LoadedExperiment:
-    """Return the experiment of this name, or in this file, changed by `overrides`.
+    """Return the experiment with this name, or of the file at this path, changed by `overrides`.
 
-    Each override is `key=value` with a dotted path into the file.
+    Each override has the form `key=value`, in which the key is a dotted path into the file.
+
     Raises: ExperimentError with all problems.
     """
     path = find_experiment(name_or_path)
@@ -73,7 +74,8 @@ def load_experiment(name_or_path: str, overrides: Sequence[str] = ()) -> LoadedE
     try:
         experiment = experiment_in(root, file, overrides)
     except ExperimentError as error:
-        # `root` already has the overrides that could be applied.
+        # The shape is wrong, or an override could not be applied. `root` has the overrides that
+        # could be applied.
         semantic_errors = _semantic_errors_despite_shape(root, file)
         raise ExperimentError(in_order([*error.problems, *semantic_errors])) from error
     problems = placed(errors(experiment), root, file)
@@ -87,13 +89,15 @@ def load_experiment(name_or_path: str, overrides: Sequence[str] = ()) -> LoadedE
 
 
 def experiment_in(root: Item, file: str, overrides: Sequence[str] = ()) -> Experiment:
-    """Return the experiment of a document. Only the document's shape is checked.
+    """Apply the overrides to a document and return its experiment (steps 2 and 3 above).
 
-    Raises: ExperimentError with all places that have the wrong shape.
+    The meaning of the values is not checked.
+
+    Raises: ExperimentError with all overrides and places that are wrong.
     """
     problems = apply_overrides(root, overrides)
     problems += [
-        # A value without a line is not from the file, so it came from the command line.
+        # A value of the file has a line. So a problem without a line is about an override.
         replace(problem, file="--var") if problem.line is None else problem
         for problem in shape_problems(root, Experiment, file)
     ]
@@ -104,10 +108,11 @@ def experiment_in(root: Item, file: str, overrides: Sequence[str] = ()) -> Exper
 
 
 def _semantic_errors_despite_shape(root: Item, file: str) -> list[Problem]:
-    """Return the errors of step 4 for a document that has failed step 3.
+    """Return the errors of meaning (step 4) in a document whose shape is wrong (step 3).
 
-    So a user sees all errors together, and need not correct the shape first to see the others. For
-    this the wrong places are repaired, and only errors that do not depend on them are returned.
+    With these errors a user sees all errors together, and need not correct the shape first. For the
+    check, the wrong places are repaired in a copy of the document. Only the errors that do not
+    depend on repaired places are returned.
     """
     repaired = repair(root.plain(), Experiment)
     if repaired is None:
@@ -119,11 +124,11 @@ def _semantic_errors_despite_shape(root: Item, file: str) -> list[Problem]:
 
 
 def search_path(folder: str = EXPERIMENTS) -> tuple[Path, ...]:
-    """Return the folders of this name in which names are looked up, nearest first."""
+    """Return the folders with this name in which experiments are looked up, the nearest first."""
     return (
         Path.cwd() / folder,
-        PACKAGE_ROOT / folder,  # of a checkout
-        Path(sys.prefix) / "share" / "coordlab" / folder,  # of an installed package
+        PACKAGE_ROOT / folder,  # in a checkout of the repository
+        Path(sys.prefix) / "share" / "coordlab" / folder,  # in an installed package
     )
 
 
@@ -141,14 +146,18 @@ def list_experiments() -> list[ListedExperiment]:
 
 
 def find_experiment(name_or_path: str) -> Path:
-    """Return the file of an experiment. Raises: ExperimentError, as `find_file` does."""
+    """Return the path of an experiment's file. Raises: ExperimentError if there is none."""
     return find_file(name_or_path, EXPERIMENTS, "experiment")
 
 
 def find_file(name_or_path: str, folder: str, what: str) -> Path:
-    """Return the file at a path, or the file of this name in a folder of the search path.
+    """Return the path of a file that a user has named.
 
-    Raises: ExperimentError if there is none, with the name that was probably meant.
+    If `name_or_path` is a path, this is the path itself. If it is a name, this is the file with
+    this name in one of the folders of `search_path(folder)`. `what` is a word for the file in
+    messages.
+
+    Raises: ExperimentError if there is no such file. It names the file that was probably meant.
     """
     looks_like_path = name_or_path.endswith(_SUFFIXES) or "/" in name_or_path
     if looks_like_path:
@@ -160,8 +169,8 @@ def find_file(name_or_path: str, folder: str, what: str) -> Path:
     if name_or_path in known:
         return known[name_or_path]
 
-    # A file in the current directory is found only by its name with the suffix, which a user may
-    # forget.
+    # A file in the current directory itself is found only by its name with the suffix. Perhaps the
+    # user has forgotten the suffix.
     same_stem_here = [path.name for path in _files(Path.cwd()) if path.stem == name_or_path]
     raise ExperimentError(
         [
@@ -181,7 +190,10 @@ def find_file(name_or_path: str, folder: str, what: str) -> Path:
 
 
 def _no_file(written: str, path: Path, known: Collection[str]) -> Problem:
-    """Return the Problem of a path that is no file, with a known name or a file beside it."""
+    """Return the Problem of a path at which there is no file.
+
+    It suggests a known name, or a file in the same folder with a similar name.
+    """
     if path.is_dir():
         inside = ", ".join(f"`{file}`" for file in _files(path)[:MAX_LISTED])
         expected = f"a file, such as {inside}" if inside else "a file"
@@ -190,7 +202,7 @@ def _no_file(written: str, path: Path, known: Collection[str]) -> Problem:
         )
     near = near_miss(path.stem, [other.stem for other in _files(path.parent)])
     suggestion = None if near is None else str(path.with_name(near + (path.suffix or ".yaml")))
-    # A known name comes first, because the user probably added the suffix to a name.
+    # A known name is the better suggestion. The user has probably added the suffix to this name.
     if path.stem in known:
         suggestion = path.stem
     return Problem(
@@ -199,18 +211,19 @@ def _no_file(written: str, path: Path, known: Collection[str]) -> Problem:
 
 
 def inherit_settings(root: Item) -> None:
-    """Give late members the settings of their group that they do not set themselves.
+    """Give late members the settings of their group, unless they have settings of their own.
 
-    Late members join their group during the run, and may have another `config`. This must be done
-    on the document, because a struct does not know whether a value was written or is the default.
+    Late members join their group during the run, and may have a `config` of their own. The settings
+    are inherited in the document, because a struct does not know whether a value was written in the
+    file or is the default.
     """
     groups = root.child("groups")
     for group in groups.children():
         config = group.child("config")
         for late in group.child("late_members").children():
             late_config = late.child("config")
-            # Late members without a section of their own have the group's settings as a whole
-            # (`GroupDefinition.settings_of_members`).
+            # If late members have no `config` of their own, they have all settings of the group.
+            # `GroupDefinition.settings_of_members` takes care of this.
             if not isinstance(config.value, dict) or not isinstance(late_config.value, dict):
                 continue
             for key, item in config.value.items():
@@ -218,7 +231,7 @@ def inherit_settings(root: Item) -> None:
 
 
 def files_by_name(folder: str = EXPERIMENTS) -> dict[str, Path]:
-    """Return the files in folders of this name, by their names without suffix."""
+    """Return the files in the folders of `search_path`, by their names without the suffix."""
     by_name: dict[str, Path] = {}
     for place in search_path(folder):
         for path in _files(place):
@@ -233,7 +246,10 @@ def _files(folder: Path) -> list[Path]:
 
 
 def path_from_here(path: Path) -> str:
-    """Return a path as messages show it, relative if the file is below the current directory."""
+    """Return a path as messages show it.
+
+    If the file is below the current directory, the path is relative to this directory.
+    """
     resolved = path.resolve()
     return (
         str(resolved.relative_to(Path.cwd())) if resolved.is_relative_to(Path.cwd()) else str(path)
@@ -243,10 +259,11 @@ def path_from_here(path: Path) -> str:
 def placed(
     problems: Iterable[Problem], root: Item, file: str, shape: type[msgspec.Struct] = Experiment
 ) -> list[Problem]:
-    """Return the problems with the lines of their paths, sorted by line.
+    """Return the problems with their files and lines, sorted by line.
 
-    A value that an override set has no line in the file; its problem names `--var` instead.
-    `shape` is the struct of the file.
+    The line is found by the path of the problem. If the value at this path was set by an override,
+    it has no line, and the problem names `--var` instead of the file. `shape` is the struct of the
+    file.
     """
     with_lines = []
     for problem in problems:
@@ -256,10 +273,10 @@ def placed(
 
 
 def _line_of(path: str, root: Item, shape: type[msgspec.Struct]) -> tuple[int | None, bool]:
-    """Return the line of the deepest part of `path` that exists, and True if `--var` set it.
+    """Return the line of the value at `path`, and True if the value was set by `--var`.
 
-    If the document lacks the last steps of the path (such as a missing key), the deepest part is
-    the mapping around them.
+    If the document has no value at the path, such as for a missing key, the line is that of the
+    deepest mapping or list on the way to it.
     """
     steps = resolve_path(path, root, shape)
     item, line = root, root.line

@@ -1,7 +1,7 @@
-"""Notes: what a reader of a run's figures must know about the defaults of its experiment.
+"""Notes: what a reader of a run's figures must know about the defaults of the run's experiment.
 
-The file of such an experiment is correct; errors and warnings about files are in `rules`. At
-present there is one note, about members that do no work.
+A note is neither an error nor a warning about the file (those are in `rules`): the file is correct.
+At present there is only one note, about members that do no work.
 """
 
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ from chaos.experiment.structs import Experiment
 
 
 def notes_of(experiment: Experiment) -> tuple[str, ...]:
-    """Return the notes that `validate` and the last lines of `run` print, one sentence each."""
+    """Return the notes, each as one sentence. The commands `validate` and `run` print them."""
     return tuple(_idle_members(experiment))
 
 
 def _idle_members(experiment: Experiment) -> Iterator[str]:
-    """Yield a note if groups have members that spend no time on a record (process_us: 0)."""
+    """Yield a note if the members of a group spend no time on a record (`process_us: 0`)."""
     idle = [
         group_id
         for group_id, group in experiment.groups.items()

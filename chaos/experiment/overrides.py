@@ -1,8 +1,8 @@
 """`--var key=value`: changes to an experiment file before it is checked.
 
-The value is read as YAML, so `--var cluster.brokers=5` sets a number. An Item is a value of the
-file with its line. An Item of an override has no line, so a problem about it names `--var` instead
-of a file and a line.
+The value is read as YAML, so `--var cluster.brokers=5` sets a number. The document of the file
+consists of Items: an Item is a value together with its line in the file. The Item of an override
+has no line. So a problem about this value names `--var` instead of a file and a line.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from chaos.experiment.yaml_document import Item, item_of
 
 
 def apply_overrides(root: Item, overrides: Sequence[str]) -> list[Problem]:
-    """Change `root` by each `key=value` in order; return the problems of those that failed."""
+    """Change `root` by each override in order; return a problem for each that cannot be applied."""
     problems: list[Problem] = []
     for override in overrides:
         dotted, equals, text = override.partition("=")
@@ -50,21 +50,25 @@ def apply_overrides(root: Item, overrides: Sequence[str]) -> list[Problem]:
         try:
             value = item_of(yaml.safe_load(text))
         except (yaml.YAMLError, ValueError, RecursionError):
-            # Three kinds of texts cannot be read: a text that is no YAML, such as a single bracket
-            # (YAMLError); an impossible date, such as 2024-13-01 (ValueError); a thousand brackets
-            # (RecursionError). The text itself becomes the value, and the shape check judges it.
+            # Three kinds of texts cannot be read as YAML:
+            # - a text that is no YAML, such as a single bracket (YAMLError),
+            # - an impossible date, such as 2024-13-01 (ValueError),
+            # - a thousand brackets (RecursionError).
+            # Then the text itself becomes the value. If this is no valid value at its place, the
+            # check of the document's shape reports it.
             value = Item(value=text)
         _put(root, steps, value)
     return problems
 
 
 def _put(item: Item, steps: list[str | int], value: Item) -> None:
-    """Put a value at the end of a path, and add mappings that are missing on the way."""
+    """Put `value` at the end of the path `steps`, and add mappings that are missing on the way."""
     for step in steps[:-1]:
         if isinstance(item.value, list) and isinstance(step, int):
             item = item.value[step]
             continue
-        # A key that the file leaves empty (`config:`) is None here, and becomes a mapping.
+        # If the file has a key without a value, such as `config:`, the value is None here. Then it
+        # becomes a mapping.
         if not isinstance(item.value, dict):
             item.value = {}
         if str(step) not in item.value:

@@ -11,18 +11,24 @@ from difflib import get_close_matches
 MAX_LISTED = 12
 """A message lists all known words if there are at most this many."""
 NEAREST_LISTED = 5
-"""If there are more known words, a message lists this number of words: the ones that are most
-similar to the wrong word."""
+"""Number of words that a message lists if there are more known words than MAX_LISTED.
+
+These are the words that are most similar to the wrong word.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """One error or warning about one place of a file.
 
-    - `line`: counts from 1; None for a value of `--var` and for a file as a whole.
-    - `path`: the place in the file, e.g. `faults[0].target`; empty for the file as a whole.
-    - `near_miss`: the word that was probably meant.
-    - `file`: empty until the loader has placed the problem.
+    - `file`: the name of the file, or `--var` if the problem is about a value of this option. It is
+      empty until the loader has found the place of the problem in the file.
+    - `line`: the line, counted from 1. It is None for a value of `--var`, and if the problem is
+      about the file as a whole.
+    - `path`: the place in the file, such as `faults[0].target`; empty for the file as a whole.
+    - `expected`: words for the values that are allowed.
+    - `found`: words for the value that the file has.
+    - `near_miss`: the word that the user probably meant.
     """
 
     file: str
@@ -46,7 +52,7 @@ class Problem:
 
 
 class ExperimentError(Exception):
-    """An experiment cannot be run, and nothing was started; `problems` has all reasons."""
+    """A file cannot be loaded, so nothing was started. `problems` has all reasons."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -54,19 +60,19 @@ class ExperimentError(Exception):
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:
-    """Return the problems in order of lines; those without a line come last."""
+    """Return the problems in order of their lines. Problems without a line come last."""
     return sorted(problems, key=lambda problem: (problem.line is None, problem.line or 0))
 
 
 def near_miss(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that was probably meant by `word`, or None if none is similar.
+    """Return the known word that was probably meant by `word`; None if no known word is similar.
 
-    A known word that differs only in separators or case is preferred: `session.timeout.ms` for
-    `session_timeout_ms`.
+    A known word is preferred if it differs from `word` only in separators or in upper and lower
+    case. For example, `session.timeout.ms` is preferred for `session_timeout_ms`.
     """
     names = list(known)
-    # If two names have the same letters, the first name must be found. A dict keeps the last value
-    # of a key, so the names are reversed.
+    # If two known words have the same letters, the first of them must be found. A dict keeps the
+    # last value of a key. So the words are reversed.
     by_letters = {_letters(name): name for name in reversed(names)}
     if _letters(word) in by_letters:
         return by_letters[_letters(word)]
@@ -79,10 +85,10 @@ def _letters(word: str) -> str:
 
 
 def one_of(known: Iterable[str], word: str | None = None) -> str:
-    """Return "one of `a`, `b`", for the expected part of a problem.
+    """Return a text such as "one of `a`, `b`", for the field `expected` of a problem.
 
-    A long list, such as that of a broker's settings, is reduced to the words most similar to
-    `word`.
+    A long list, such as the list of all settings of a broker, is reduced to the words that are most
+    similar to `word`.
     """
     names = list(known)
     if word is None or len(names) <= MAX_LISTED:

@@ -1,12 +1,12 @@
 """Finds all errors in the shape of a document: unknown keys, and values of a wrong type.
 
-A user should see all errors of a file together, but msgspec stops at the first one. So if msgspec
-refuses a document, jsonschema is asked for all errors. It uses the JSON Schema that msgspec makes
-of the structs. Each of its errors becomes a `Problem` in words of this project, with the line in
-the file.
+A user should see all errors of a file together, but msgspec stops at the first error. So if msgspec
+refuses a document, the library jsonschema looks for all errors. It uses the JSON Schema that
+msgspec makes of the structs. Each error of jsonschema becomes a Problem, with plain words and the
+line in the file.
 
 In a JSON Schema an `anyOf` lists alternative schemas, and an `enum` lists allowed values. In this
-module a choice is one of these schemas or values.
+module each of these schemas and values is called a choice.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,10 +22,12 @@ from chaos.experiment.yaml_document import Item
 _Schema = Mapping[str, Any]  # Any: JSON
 _Untyped = Any  # values of jsonschema, which has no types
 _UNKNOWN, _MISSING, _KEY = "unknown key", "missing key", "propertyNames"
-"""Kinds of errors about a key: the struct does not have the key, the document lacks the key, or the
-key is not an allowed name. The path of such an error ends with the key.
+"""Kinds of errors about a key. The path of such an error ends with the key.
 
-The last kind, and the kinds of all errors that are not about a key, are jsonschema's own.
+- `_UNKNOWN`: the struct does not have the key.
+- `_MISSING`: the document lacks the key.
+- `_KEY`: the key is not an allowed name. This kind has jsonschema's own name, and so have all kinds
+  of errors that are not about a key.
 """
 
 
@@ -34,7 +36,7 @@ def shape_problems(
 ) -> list[Problem]:
     """Return a problem for each place of `item` that `struct` does not allow, in order of lines.
 
-    The list is empty if and only if msgspec.convert accepts the document. `path` is the place of
+    The list is empty if and only if `msgspec.convert` accepts the document. `path` is the place of
     `item` in the file.
     """
     document = item.plain()
@@ -45,7 +47,8 @@ def shape_problems(
         for error in _validator(struct).iter_errors(document):
             problem = _problem_of(error, item, file, path)
             by_path.setdefault(problem.path, problem)  # one problem for a place is enough
-        # If jsonschema accepts a document that msgspec refuses, msgspec's own message is used.
+        # jsonschema may accept a document that msgspec refuses. Then the problem has msgspec's own
+        # message.
         unplaced = Problem(file=file, line=item.line, path=path, message=str(refused))
         return in_order(by_path.values()) or [unplaced]
     return []
@@ -77,7 +80,7 @@ def shape_errors(document: object, struct: type[msgspec.Struct]) -> list[ShapeEr
 
 
 def _shape_error(error: _Untyped) -> ShapeError:
-    # If the key is unknown, `_check_keys` has appended the key itself to the path.
+    # If a key is unknown, the path ends with this key (see `_check_keys`).
     steps = tuple(error.absolute_path)
     if error.validator != _UNKNOWN:
         return ShapeError(steps=steps, choices=tuple(error.schema.get("enum", ())))
@@ -86,7 +89,7 @@ def _shape_error(error: _Untyped) -> ShapeError:
 
 
 def describe(schema: _Schema) -> str:
-    """Return the words for the values that a schema of msgspec allows."""
+    """Return words for the values that a schema allows, such as "a whole number >= 1"."""
     if "anyOf" in schema:
         choices = [describe(choice) for choice in schema["anyOf"] if choice != _NULL]
         return " or ".join(choices) + (", or nothing" if _NULL in schema["anyOf"] else "")
@@ -100,7 +103,7 @@ def describe(schema: _Schema) -> str:
         return f"{schema['description']}{f', such as {examples}' if examples else ''}"
     if "enum" in schema:
         return one_of(_yaml_word(choice) for choice in schema["enum"])
-    # Equal bounds allow a single number, such as the version of the format.
+    # If both bounds are equal, only one number is allowed, as for the version of the format.
     if "minimum" in schema and schema["minimum"] == schema.get("maximum"):
         return str(schema["minimum"])
     bounds = " and ".join(f"{sign} {schema[key]}" for sign, key in _BOUNDS if key in schema)
@@ -108,7 +111,7 @@ def describe(schema: _Schema) -> str:
 
 
 def show(value: object) -> str:
-    """Return a value in the words of an error."""
+    """Return the words with which a message shows a value."""
     match value:
         case dict():
             return "a mapping" if value else "an empty mapping"
@@ -145,15 +148,17 @@ _BOUNDS = (
 def _validator(struct: type[msgspec.Struct]) -> _Untyped:
     """Return the validator of documents of `struct`.
 
-    It differs from jsonschema's validator in two points:
-    - Types are as strict as msgspec's: 1.0 is not an integer, and NaN is not a number.
-    - Errors of keys (`_check_keys`, `_check_names`) and of choices (`_check_choices`) have more
-      exact places.
+    It differs from the usual validator of jsonschema in two points:
+
+    - Its types are as strict as those of msgspec: 1.0 is not an integer, and NaN is not a number.
+    - Errors of keys and of choices have more exact places. The checks for this are `_check_keys`,
+      `_check_names` and `_check_choices`.
     """
     # Importing jsonschema takes a tenth of a second, and only files with errors need it.
     from jsonschema import Draft202012Validator, validators  # noqa: PLC0415
 
-    # NaN is found by its text, because `math.isnan` raises for very large integers.
+    # NaN is recognised by its text, because `math.isnan` raises an exception for very large
+    # integers.
     types = Draft202012Validator.TYPE_CHECKER.redefine_many(
         {
             "integer": lambda _, value: _is_number(value) and isinstance(value, int),
@@ -177,24 +182,25 @@ def _is_number(value: object) -> TypeGuard[int | float]:
 def _check_keys(
     validator: _Untyped, others: _Untyped, mapping: object, schema: _Schema
 ) -> Iterator[_Untyped]:
-    """Yield errors for unknown keys of a struct, and for missing ones; check a mapping's values.
+    """Yield errors for unknown and for missing keys of a struct.
 
-    jsonschema calls each check for one keyword of a schema, and passes the keyword's value. Here
-    the keyword is `additionalProperties`, and `others` is its value: False for a struct, and the
-    schema of the values for a mapping with free names.
+    jsonschema calls each check for one keyword of a schema, and passes the value of the keyword.
+    The keyword of this check is `additionalProperties`, and its value is `others`. For a struct
+    `others` is False. A mapping such as `topics` may have any names as keys. For such a mapping
+    `others` is the schema of its values, and the check yields the errors of these values.
 
-    A misspelt key gets only one error: its correct form is not reported as missing as well.
+    If a key is misspelt, there is only one error. The correct key is not reported as missing, too.
     """
     from jsonschema import ValidationError  # noqa: PLC0415 - it is slow
 
     if not isinstance(mapping, dict):
         return
-    if others is not False:  # a mapping with free names, such as `topics`
+    if others is not False:  # a mapping such as `topics`
         for key, value in mapping.items():
             yield from validator.descend(value, others, path=key)
         return
-    # jsonschema adds the attributes that an error lacks, here `instance` (the mapping) and
-    # `schema`.
+    # If an error lacks the attributes `instance` and `schema`, jsonschema adds them: the mapping
+    # and its schema.
     known: Mapping[str, _Schema] = schema["properties"]
     misspelt = set()
     for key in mapping:
@@ -213,17 +219,18 @@ def _check_names(
     for key in mapping if isinstance(mapping, dict) else ():
         for error in validator.descend(key, names):
             error.validator = _KEY
-            error.relative_path.appendleft(key)  # `descend` adds only steps to values, not to keys
+            error.relative_path.appendleft(key)  # `descend` does not add the key itself
             yield error
 
 
 def _check_choices(
     validator: _Untyped, choices: Sequence[_Schema], value: object, schema: _Schema
 ) -> Iterator[_Untyped]:
-    """Yield the errors of the choice that was meant by `value`, or one error about all choices.
+    """Check that `value` fits one of several schemas; yield errors if it fits none.
 
-    For example, if a struct or a number is allowed, a mapping was meant to be the struct. If no
-    choice, or more than one, has the value's type, the error is about all choices.
+    If only one of the schemas has the type of the value, this schema was probably meant, and the
+    errors are those of this schema. For example, if a struct or a number is allowed, a mapping was
+    meant to be the struct. Otherwise there is one error about all schemas.
     """
     from jsonschema import ValidationError  # noqa: PLC0415 - it is slow
 
@@ -231,7 +238,8 @@ def _check_choices(
         return
     attempts = [choice for choice in choices if choice != _NULL]
     if len(attempts) > 1:
-        # Keep the choices of the value's type. A choice without a type is a reference to a struct.
+        # Keep the choices with the type of the value. A choice without a type is a reference to a
+        # struct, whose type is "object".
         kind = "object" if isinstance(value, dict) else "array" if isinstance(value, list) else ""
         attempts = [choice for choice in attempts if choice.get("type", "object") == kind]
     if len(attempts) == 1:
@@ -244,14 +252,15 @@ def _problem_of(error: _Untyped, root: Item, file: str, path: str) -> Problem:
     """Return the Problem of an error of jsonschema, with its line."""
     steps = list(error.absolute_path)
     is_of_key = error.validator in {_UNKNOWN, _MISSING, _KEY}
-    # `holder` is the mapping around the key, if the error is about a key. Otherwise it is the value
-    # itself.
+    # If the error is about a key, `holder` is the mapping around the key. Otherwise `holder` is the
+    # wrong value itself.
     holder = _item_at(root, steps[:-1] if is_of_key else steps)
     for step in steps:
         path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
     if error.validator == _UNKNOWN:
         key, known = steps[-1], error.schema["properties"]
-        # YAML splits `{target: member(readers, 0)}` at its comma, so that `0)` becomes a key.
+        # YAML splits `{target: member(readers, 0)}` at its comma, so `0)` becomes a key. The
+        # message explains this if a key has a parenthesis.
         needs_quotes = ": between braces, a value with a comma needs quotes"
         return Problem(
             file=file,
@@ -287,20 +296,27 @@ def _item_at(item: Item, steps: Sequence[str | int]) -> Item:
 
 
 def _meant(key: str, known: Mapping[str, _Schema], mapping: Mapping[str, object]) -> str | None:
-    """Return the known key that resembles `key`, preferably one that the mapping lacks."""
+    """Return the known key that resembles `key`; None if there is no such key.
+
+    Known keys that the mapping lacks are preferred.
+    """
     missing = [name for name in known if name not in mapping]
     return near_miss(key, missing) or near_miss(key, known)
 
 
 def _near_value(value: object, schema: _Schema) -> str | None:
-    """Return the value that was probably meant: an allowed word, or a duration for a number."""
+    """Return the value that the user probably meant; None if there is no guess.
+
+    This may be an allowed word that is similar to a wrong word. If a number stands in place of a
+    duration, it is the duration of so many seconds.
+    """
     if "enum" in schema:
         return near_miss(str(value), [str(choice) for choice in schema["enum"]])
     if "5s" not in schema.get("examples", ()):  # the schema is not that of a duration
         return None
     if not _is_number(value) or value < 0:
         return None
-    # A number without a unit is taken for seconds: 5 is `5s`, 0.5 is `500ms`.
+    # For example, 5 becomes `5s`, and 0.5 becomes `500ms`.
     if isinstance(value, int) or value.is_integer():
         return f"{int(value)}s"
     ms = value * 1_000

@@ -1,10 +1,13 @@
 """Repair of a document with a wrong shape, so that the semantic rules can judge the rest of it.
 
-A user should see all errors of a file together: that `members` is a word instead of a number, and
-that another group reads a topic which is not defined. But a document with a wrong value cannot
-become structs, and the rules about topics need structs. So in a copy of the document each wrong
-value is replaced by any valid one. Problems at such a place are not reported, because they would be
-about the replacement.
+A user should see all errors of a file together. For example, the file may have an error of shape
+(`members` is a word instead of a number), and an error that only a semantic rule finds (a group
+reads a topic that is not defined). But a document with a wrong value cannot be converted to
+structs, and the rules need structs.
+
+So this module makes a copy of the document in which each wrong value is replaced by a valid value.
+Then the rules can judge the copy. Problems at the place of a replacement are not reported, because
+they would be about a value that the user has not written.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,15 +21,22 @@ from chaos.experiment.problems import Problem
 from chaos.experiment.schema_errors import ShapeError, shape_errors
 
 _MAX_REPAIRS = 50
-"""No more values are replaced than this, because each needs several checks of the document."""
+"""Maximum number of replacements, because each needs several checks of the whole document."""
 _STAND_INS: tuple[object, ...] = ("5s", 1, "x", False, [], {})
-"""Replacements for a bad value, of each type. The first that is valid at the place is used."""
+"""Values of different types that can replace a wrong value.
+
+The first of them that is valid at the place of the wrong value is used.
+"""
 _TIMES = frozenset({"at", "duration", "every", "repeat"})
-"""Keys of a fault that rules compare with each other. So if one value was replaced, none of them is
-judged."""
+"""Keys of a fault whose values the rules compare with each other.
+
+So if one of these values was replaced, no problem about any of them is reported.
+"""
 _SECTION = "config"
-"""Key of a section of settings. Rules compare settings with each other. So if one setting was
-replaced, no setting of its section is judged."""
+"""Key of a section with settings of Kafka, which the rules compare with each other.
+
+So if one setting was replaced, no problem about any setting of this section is reported.
+"""
 
 _Steps = Sequence[str | int]
 _Document = Any  # YAML
@@ -34,26 +44,27 @@ _Document = Any  # YAML
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairedDocument:
-    """A document that its struct allows; `repaired` has the places that were changed."""
+    """A document with a valid shape. `repaired` has the places that were changed in it."""
 
     document: object
     repaired: tuple[tuple[str | int, ...], ...]
 
     def judges(self, problem: Problem) -> bool:
-        """Return True if a problem of this document is a problem of the original file, too.
+        """Return True if a problem of this document is also a problem of the original file.
 
-        The result is False for a problem that may be caused by a replaced value.
+        Return False if the problem may be caused by a replaced value.
         """
         return not any(_depends_on(problem.path, steps) for steps in self.repaired)
 
 
 def repair(document: object, struct: type[msgspec.Struct]) -> RepairedDocument | None:
-    """Return a copy of `document` that `struct` allows, or None if no replacement is valid."""
+    """Return a copy of `document` with a valid shape for `struct`; None if no replacement helps."""
     document = deepcopy(document)
     repaired: list[tuple[str | int, ...]] = []
     errors = shape_errors(document, struct)
-    # Each round repairs one error: it takes the first candidate with fewer errors. Such a candidate
-    # lacks this error, and has no new error.
+    # Each round repairs the first error. Candidates are copies of the document with a change at the
+    # place of this error. The round takes the first candidate that has fewer errors: the error is
+    # gone, and no new error has come.
     while errors and len(repaired) < _MAX_REPAIRS:
         repaired.append(_unjudged_place(errors[0]))
         for candidate in _candidates(document, errors[0]):
@@ -67,22 +78,27 @@ def repair(document: object, struct: type[msgspec.Struct]) -> RepairedDocument |
 
 
 def _unjudged_place(error: ShapeError) -> tuple[str | int, ...]:
-    """Return the place that must not be judged because of an error.
+    """Return the place about which no problem may be reported because of an error.
 
-    This is the place of the error, or the mapping around it if an unknown key resembles no known
-    key. Such a key may be a part of a value: YAML splits `{target: member(readers, 0)}` at its
-    comma, into the target `member(readers` and the key `0)`. So the target must not be judged.
+    Mostly this is the place of the error. But if the error is an unknown key that resembles no
+    known key, it is the mapping around this key. Such a key may be a part of a value: YAML splits
+    `{target: member(readers, 0)}` at its comma, into the target `member(readers` and the key `0)`.
+    In this example no problem about the target may be reported.
     """
     is_split_value = error.is_unknown and error.meant is None and len(error.steps) > 1
     return error.steps[:-1] if is_split_value else error.steps
 
 
 def _candidates(document: object, error: ShapeError) -> Iterator[_Document]:
-    """Yield copies in which the error's key is renamed, removed, or has another value."""
+    """Yield copies of a document in which the place of an error is changed.
+
+    If the place is a key, the key is renamed or removed. Otherwise, or if this does not help, the
+    place gets another value.
+    """
     # `holder` is the mapping or list around the wrong value, within the copy.
     *path, last = error.steps
     copy, holder = _copy_with_part(document, path)
-    # Only a key is removed. Without an element of a list, the indexes of later ones would change.
+    # Elements of a list are not removed, because the indexes of the elements after it would change.
     if isinstance(last, str) and last in holder:
         value = holder.pop(last)
         if error.meant is not None:
@@ -117,7 +133,7 @@ def _depends_on(path: str, steps: _Steps) -> bool:
 
 
 def path_text(steps: _Steps) -> str:
-    """Return a place in the form of problems: `faults[0].target`."""
+    """Return a place as problems show it, such as `faults[0].target`."""
     text = ""
     for step in steps:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step

@@ -1,12 +1,14 @@
-"""What can be known about an experiment's structs: their fields, defaults, docs and paths.
+"""Information about the structs of an experiment: their fields, defaults, docstrings and paths.
 
-Much code must go over all settings of an experiment: the JSON Schema, the reference pages, `dump`,
-the shrinker, the report. It uses `fields_of`, which gives for each field its key in the file, its
-type, its default, and its meaning (the docstring below the field).
+Several modules must go over all settings of an experiment: those that make the JSON Schema, the
+reference pages, files and reports, and the shrinker. They call `fields_of`. It returns each field
+of a struct, with its key in the file, its type, its default, and its meaning (the docstring below
+the field).
 
 The second half of this module finds the place that a user means by a path such as
-`groups.orders.config.session.timeout.ms` (`resolve_path`). There `kind`, `bare` and `expected` are
-type annotations, and an Item is a value of the file with its line.
+`groups.orders.config.session.timeout.ms` (`resolve_path`). In its functions the arguments `kind`,
+`bare` and `expected` are type annotations, such as `dict[str, GroupDefinition]`. An Item is a value
+of the file together with its line.
 """
 
 import ast
@@ -32,14 +34,14 @@ Place = tuple[str | int, ...]
 It consists of names of fields in Python, keys of mappings, and indexes of tuples.
 """
 _INDEX = re.compile(r"(?:\[([0-9]{1,6})\]|([0-9]{1,6}))(?=[.\[]|$)")
-"""An index of a list at the beginning of a path: `[0]` or `0`, before another step or the end."""
+"""Index of a list at the beginning of a path, `[0]` or `0`. A further step, or nothing, follows."""
 _AFTER_WORD = re.compile(r"[.\[]")
-"""The characters that may follow a word in a path."""
+"""Characters with which the next step of a path begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class StructField:
-    """One field of the struct `owner`, as msgspec knows it."""
+    """One field of the struct `owner`. `info` is what msgspec knows about the field."""
 
     owner: type[msgspec.Struct]
     info: FieldInfo
@@ -71,17 +73,17 @@ class StructField:
 
     @property
     def default(self) -> object:
-        """The value if the file lacks the field; meaningless if the field is `required`."""
+        """The value that counts if the file lacks the field. A required field has none."""
         info = self.info
         return info.default_factory() if info.default is msgspec.NODEFAULT else info.default
 
     def is_default(self, value: object) -> bool:
-        """Return True if `value` equals the default, so that the file may leave the field out."""
+        """Return True if `value` is equal to the default. The file may then leave the field out."""
         return not self.required and value == self.default
 
     @property
     def struct(self) -> type[msgspec.Struct] | None:
-        """The struct in the field's type, such as X in `X | None` or `dict[str, X]`, if any."""
+        """The struct in the field's type, such as X in `X | None` or `dict[str, X]`, or None."""
         return next(struct_types(self.annotation), None)
 
 
@@ -92,9 +94,9 @@ def fields_of(struct: type[msgspec.Struct]) -> tuple[StructField, ...]:
 
 
 def struct_types(*annotations: object) -> Iterator[type[msgspec.Struct]]:
-    """Yield the structs that type annotations contain: X for `dict[str, X] | None`.
+    """Yield the structs that type annotations contain, such as X for `dict[str, X] | None`.
 
-    The structs in the fields of X are not yielded.
+    X may have fields with other structs. These are not yielded.
     """
     for annotation in annotations:
         if _is_struct(annotation):
@@ -104,7 +106,10 @@ def struct_types(*annotations: object) -> Iterator[type[msgspec.Struct]]:
 
 
 def structs_in(value: object, place: Place = ()) -> Iterator[tuple[Place, msgspec.Struct]]:
-    """Yield each struct in `value` with its place: outer structs first, in the file's order."""
+    """Yield each struct in `value`, together with its place.
+
+    A struct comes before the structs in its fields. Apart from this the order is that of the file.
+    """
     children: Iterable[tuple[str | int, object]] = ()
     if isinstance(value, msgspec.Struct):
         yield place, value
@@ -118,7 +123,10 @@ def structs_in(value: object, place: Place = ()) -> Iterator[tuple[Place, msgspe
 
 
 def without_defaults(value: object) -> Any:  # noqa: ANN401 - YAML
-    """Return a value for YAML. Structs become mappings without the fields at their defaults."""
+    """Return a value in the form in which YAML can write it.
+
+    A struct becomes a mapping without the fields that have their defaults.
+    """
     if isinstance(value, msgspec.Struct):
         values = [(field, getattr(value, field.name)) for field in fields_of(type(value))]
         return {
@@ -136,21 +144,23 @@ def without_defaults(value: object) -> Any:  # noqa: ANN401 - YAML
 
 
 def resolve_path(dotted: str, root: Item, expected: object) -> list[str | int] | Problem:
-    """Return the steps to the place that `dotted` names.
+    """Return the steps to the place that the path `dotted` names, or a Problem of a wrong path.
 
-    For example, `cluster.brokers` -> ["cluster", "brokers"].
+    For example, the path `cluster.brokers` gives ["cluster", "brokers"].
 
-    The document `root` may not have the place yet, but the type `expected` must have it. Otherwise
-    the result is a Problem. If the user wrote only the end of a path (`brokers`), the Problem asks
-    whether he meant the whole path (`cluster.brokers`).
+    The document `root` may lack the place, because a file may leave out keys that have a default.
+    But the struct `expected` must have the place. If the user has written only the end of a path,
+    such as `brokers`, the Problem suggests the whole path, `cluster.brokers`.
     """
     steps = _walk_path(dotted, root, expected)
     if not isinstance(steps, Problem) or steps.path != dotted:
         return steps
-    # `dotted` may be only the end of a path. Look for a valid path that ends with it.
+    # The first step of the path is wrong. So perhaps `dotted` is only the end of a path. Look for a
+    # valid path that ends with `dotted`.
     for prefix, names in _named_places("", root, expected):
         longer = f"{prefix}.{dotted}"
-        # Most places have no such key. This is tested first, because a walk takes longer.
+        # In most places there is no key with which `dotted` begins. This is tested first, because a
+        # walk takes longer.
         if _longest_prefix(dotted, names) and not isinstance(
             _walk_path(longer, root, expected), Problem
         ):
@@ -161,15 +171,17 @@ def resolve_path(dotted: str, root: Item, expected: object) -> list[str | int] |
 def _walk_path(dotted: str, root: Item, expected: object) -> list[str | int] | Problem:
     """Return the steps from `root` along `dotted`, or a Problem of the first step that is invalid.
 
-    The walk follows types (`expected`), because a path may lead to a value that the file leaves
-    out. It follows `root`, too, for the names in mappings and the lengths of lists. An index is
-    written `faults[0]` or `faults.0`. At each struct and mapping the longest name that matches is
-    taken, because Kafka's names contain dots.
+    The walk follows the types, beginning with `expected`, because a path may lead to a value that
+    the file leaves out. It also follows the document, because only the document has the names in
+    mappings and the lengths of lists.
+
+    An index is written `faults[0]` or `faults.0`. The names of Kafka's settings contain dots. So
+    several names may match the beginning of the rest of a path, and the longest of them is taken.
     """
     steps: list[str | int] = []
-    item: Item | None = root  # the value that the path has reached, None if the file has none
-    kind: object = expected  # its type
-    rest = dotted
+    item: Item | None = root  # the value that the walk has reached; None if the file lacks it
+    kind: object = expected  # the type of this value
+    rest = dotted  # the part of the path that is not walked yet
     while rest:
         kind = _with_children(kind, item)
         walked = dotted[: len(dotted) - len(rest)].rstrip(".")  # the path up to `rest`
@@ -185,7 +197,8 @@ def _walk_path(dotted: str, root: Item, expected: object) -> list[str | int] | P
             named = children if isinstance(children, dict) else {}
             step = _longest_prefix(rest, named)
             if step is None:
-                # A new argument of a fault may be added, but no new group or topic.
+                # A path may add an argument to a fault (the type is `dict[str, Any]`), but no group
+                # or topic.
                 if kind != dict[str, Any]:
                     return _lost(walked, rest, named)
                 step = rest.partition(".")[0]
@@ -193,7 +206,8 @@ def _walk_path(dotted: str, root: Item, expected: object) -> list[str | int] | P
             item = named.get(step)
         elif get_origin(kind) is tuple:  # the step is an index
             listed = children if isinstance(children, list) else []
-            # `index[1]` is the number of `[0]`, `index[2]` that of `0`; one of the two is None.
+            # If the index is written as `[0]`, its number is `index[1]`. If it is written as `0`,
+            # its number is `index[2]`. The other of the two is None.
             index = _INDEX.match(rest)
             if index is None or int(index[1] or index[2]) >= len(listed):
                 return _no_such_place(walked, rest, len(listed))
@@ -213,7 +227,10 @@ def _walk_path(dotted: str, root: Item, expected: object) -> list[str | int] | P
 def _named_places(
     prefix: str, item: Item | None, expected: object
 ) -> Iterator[tuple[str, Iterable[str]]]:
-    """Yield the path and the keys of every struct below `item`, even if the file lacks it."""
+    """Yield the path and the keys of every struct at or below `item`.
+
+    Structs that the file leaves out are included.
+    """
     kind = _with_children(expected, item)
     children = item.value if item is not None and isinstance(item.value, dict) else {}
     inner: list[tuple[str, object]] = []
@@ -230,9 +247,10 @@ def _named_places(
 def _with_children(kind: object, item: Item | None) -> object:
     """Return the part of the type `kind` that describes the children of `item`.
 
-    1. Optional and Annotated are removed.
-    2. `Any` (the arguments of faults) becomes a mapping or a list, whichever `item` is.
-    3. Of a union, the list is returned if `item` is a list, and otherwise the other type.
+    1. `X | None` and `Annotated[X, ...]` become X.
+    2. `Any` is the type of a fault's arguments. It becomes a mapping or a list, as `item` is.
+    3. A union of a list and another type becomes the list if `item` is a list. Otherwise it becomes
+       the other type.
     """
     bare = _optional_of(_bare(kind)) or _bare(kind)
     if bare is Any and item is not None and isinstance(item.value, dict | list):
@@ -246,11 +264,17 @@ def _with_children(kind: object, item: Item | None) -> object:
 
 
 def _lost(walked: str, rest: str, known: Iterable[str]) -> Problem:
-    """Return the Problem of a path whose step after `walked` is none of the `known` names."""
+    """Return the Problem of a path with a wrong step.
+
+    - `walked`: the path before this step.
+    - `rest`: the path from this step on.
+    - `known`: the names that are possible at this step.
+    """
     names = list(known)
-    # If names may contain dots, the end of the wrong word is unclear. So the whole rest is named.
+    # If names may contain dots, it is not clear where the wrong word ends. Then the message shows
+    # the whole rest of the path.
     word = rest if any("." in name for name in names) else _AFTER_WORD.split(rest, maxsplit=1)[0]
-    word = word or rest  # `rest` may begin with a bracket; then the word is empty
+    word = word or rest  # if `rest` begins with a bracket, the word before it is empty
     close = near_miss(word, names)
     return Problem(
         file="--var",
@@ -275,7 +299,10 @@ def _no_such_place(walked: str, rest: str, length: int) -> Problem:
 
 
 def _longest_prefix(rest: str, names: Iterable[str]) -> str | None:
-    """Return the longest name with which `rest` begins, as whole steps; None if there is none."""
+    """Return the longest of `names` with which the path `rest` begins; None if there is none.
+
+    After the name, the path must end, or the next step must begin.
+    """
     fitting = [name for name in names if rest == name or rest.startswith((f"{name}.", f"{name}["))]
     return max(fitting, key=len, default=None)
 
@@ -286,7 +313,7 @@ def _bare(expected: object) -> object:
 
 
 def _optional_of(bare: object) -> object:
-    """Return X of `X | None` (X may itself be a union), or None for any other type."""
+    """Return X of the type `X | None`, in which X may be a union. Return None for other types."""
     if not _is_union(bare) or types.NoneType not in get_args(bare):
         return None
     others = tuple(choice for choice in get_args(bare) if choice is not types.NoneType)
@@ -303,7 +330,7 @@ def _is_struct(bare: object) -> TypeGuard[type[msgspec.Struct]]:
 
 @cache
 def _field_docs(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """Return the docstring of each field that has one, inherited fields first."""
+    """Return the docstring of each field, if the field has one. Inherited fields come first."""
     docs: dict[str, str] = {}
     for ancestor in reversed(struct.__mro__):
         if ancestor is not msgspec.Struct and issubclass(ancestor, msgspec.Struct):
@@ -318,9 +345,10 @@ def summary_of(struct: type) -> str:
 
 
 def _docs_in_source(struct: type) -> dict[str, str]:
-    """Return the docstrings of fields, from the source of a class: Python does not keep them.
+    """Return the docstrings of a class's own fields.
 
-    A field's docstring is the string in the statement after the field.
+    The docstring of a field is the string in the statement after the field. Python does not keep
+    such strings, so they are read from the source code.
     """
     body = ast.parse(textwrap.dedent(inspect.getsource(struct))).body[0]
     statements = body.body if isinstance(body, ast.ClassDef) else []

@@ -1,11 +1,12 @@
 """The structs of an experiment file, and the cluster that a file describes.
 
-The docstring of a field is its text in the JSON Schema and in the reference page. `loader` reads
-the YAML, finds line numbers, and suggests corrections; `faults` has the behaviour of faults.
-Kafka's settings keep Kafka's names, defaults and bounds, because their structs come from
-`protocol.config`.
+The docstring of a field is shown to users, in the JSON Schema and in the reference page. The
+structs only say what a file may contain. `loader` reads the YAML, finds line numbers, and suggests
+corrections. The package `chaos.faults` has the behaviour of faults. The structs of Kafka's settings
+come from `protocol.config`, so these settings have Kafka's names, defaults and bounds.
 
-All times of the plan of faults count from the steady state, in which all groups are Stable.
+All times in the plan of faults count from the steady state, which is the moment when all groups are
+Stable for the first time.
 """
 
 import re
@@ -56,17 +57,21 @@ from protocol.partitioner import partition_for
 FORMAT_VERSION = 1
 """Version of the format of experiment files."""
 MEMBER_INDEX = "{index}"
-"""Placeholder of the member's index in a `group.instance.id`, because members' ids must differ."""
+"""Placeholder of the member's index in a `group.instance.id`, so that all ids are different."""
 MAX_REPEATS = 1_000
 MAX_MEMBERS = 10_000
 MAX_PARTITIONS = 10_000
 MAX_MACHINES = 100
 MAX_RECORDS_PER_SECOND = 1_000_000
-"""Upper bounds of numbers in a file. A larger number is a mistake, and would fill the memory."""
-FIRST_CONTROLLER_ID = 100
-"""Id of the first controller. Broker ids are smaller, so that an id alone identifies a node."""
+"""Upper bounds of numbers in a file. A larger number is probably a mistake.
 
-# In the patterns below `(?!\n)` excludes a line break at the end, before which `$` also matches.
+It would also fill the memory.
+"""
+FIRST_CONTROLLER_ID = 100
+"""Id of the first controller. All ids of brokers are smaller, so an id alone identifies a node."""
+
+# The patterns below end with `(?!\n)$`. In Python `$` alone would also match before a line break at
+# the end of the text.
 _DURATION = re.compile(r"([0-9]{1,9})(us|ms|s|m|h)")
 _UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000}
 
@@ -78,7 +83,7 @@ Duration = Annotated[
         examples=["5s", "250ms"],
     ),
 ]
-"""A length of time such as `5s`; `microseconds` parses it."""
+"""A length of time, such as `5s`. `microseconds` returns its value."""
 Name = Annotated[
     str,
     Meta(
@@ -98,12 +103,12 @@ KafkaName = Annotated[
 ]
 Count = Annotated[int, Meta(ge=1)]
 NotNegative = Annotated[int, Meta(ge=0)]
-# Not `tuple[NotNegative, NotNegative]`: msgspec 0.22 crashes on the union of a bounded int and a
-# tuple of fixed length, when the garbage collector visits it.
+# This is not written as `tuple[NotNegative, NotNegative]`, because of a bug in msgspec 0.22. It
+# crashes when the garbage collector visits the union of a bounded int and a tuple of fixed length.
 TwoNumbers = Annotated[tuple[NotNegative, ...], Meta(min_length=2, max_length=2)]
 MachineCount = Annotated[int, Meta(ge=0, le=MAX_MACHINES)]
 OneOrMany = str | tuple[str, ...]
-"""A word, or a list of words."""
+"""A single word, or a list of words."""
 
 
 def microseconds(duration: str) -> int:
@@ -118,9 +123,9 @@ def microseconds(duration: str) -> int:
 
 
 def duration_of(time_us: int) -> str:
-    """Return a length of time in the format of a file.
+    """Return a length of time as a file has it, such as `5s`.
 
-    The unit is the largest of s, ms and us in which the length is a whole number.
+    Of the units s, ms and us, the largest is used in which the length is a whole number.
     """
     for unit in ("s", "ms"):
         if time_us % _UNIT_US[unit] == 0:
@@ -249,14 +254,14 @@ class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     @property
     def commits(self) -> bool:
-        """True if members commit to the coordinator, by the application or by auto-commit."""
+        """True if members commit to a coordinator, by the application or by auto-commit."""
         if self.is_on_zookeeper:
             return False
         return self.commit_interval_ms is not None or self.config.enable_auto_commit
 
     @property
     def metadata_lengths(self) -> tuple[int, ...]:
-        """Length of each text of `commit_metadata` in UTF-16 units, which Kafka's limit counts."""
+        """Length of each text of `commit_metadata`, in UTF-16 units, as Kafka's limit counts it."""
         texts = self.commit_metadata
         return tuple(len(text.encode("utf-16-le", "surrogatepass")) // 2 for text in texts)
 
@@ -282,7 +287,11 @@ class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return self.members + sum(late.members for late in self.late_members)
 
     def settings_of_places(self) -> tuple[tuple[ConsumerConfig, bool], ...]:
-        """Return for each place, by index, its settings, and True if it is not started at first."""
+        """Return the settings of each place, in the order of the indices.
+
+        A place is a member or a spare place for a further member. The second value is True if the
+        cluster does not start this member at first.
+        """
         spare = ((self.config, True),) * self.spare_members
         members = ((config, at_us is not None) for config, at_us in self.settings_of_members())
         return tuple(
@@ -291,10 +300,10 @@ class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         )
 
     def settings_of_members(self) -> tuple[tuple[ConsumerConfig, int | None], ...]:
-        """Return for each member, by index, its settings and the time of its start.
+        """Return the settings and the start time of each member, in the order of the indices.
 
-        The time is in microseconds from the steady state; None for a member that the cluster starts
-        with.
+        The time is in microseconds from the steady state. It is None for members that start with
+        the cluster.
         """
         first = ((self.config, None),) * self.members
         late = tuple(
@@ -423,8 +432,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 def machine_layout(experiment: Experiment) -> MachineLayout | None:
     """Return the nodes of each machine; None if the file has no machines.
 
-    Unknown names and repeated names are ignored here, because the rules of the file refuse them
-    (`rules.cluster`).
+    This function ignores unknown names and repeated names, because the rules of the file refuse
+    them (`rules.cluster`).
     """
     machines = experiment.cluster.machines
     if not machines:
@@ -502,7 +511,7 @@ def group_partition(experiment: Experiment, group_id: str) -> int:
 
 
 KAFKAS_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, CLUSTER_METADATA})
-"""Names that no topic of an experiment may have, because Kafka itself has topics of these names."""
+"""Names of Kafka's own topics. No topic of an experiment may have such a name."""
 
 
 def internal_topics(experiment: Experiment) -> dict[str, tuple[int, int]]:
@@ -534,13 +543,14 @@ def _topic_filter(group: GroupDefinition, experiment: Experiment) -> TopicFilter
             named = sorted(group.topics)
         case "black_list":
             named = sorted(set(experiment.topics) - set(group.topics))
-    # In a regular expression a dot matches every character, so dots in names are put in brackets.
+    # In a regular expression a dot matches every character. So the dots of names are put in
+    # brackets.
     regex = "|".join(name.replace(".", "[.]") for name in named)
     return TopicFilterSpec(pattern=group.topic_filter, regex=regex)
 
 
 def to_cluster_spec(experiment: Experiment) -> ClusterSpec:
-    """Return the cluster that `experiment` describes, as every runtime builds it."""
+    """Return the cluster that `experiment` describes. Every runtime builds its nodes from this."""
     cluster = experiment.cluster
     config = cluster.config
     layout = machine_layout(experiment)

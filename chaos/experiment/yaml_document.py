@@ -1,7 +1,7 @@
 """Reads a YAML file into Items: values that know their lines, so that messages can name them.
 
-This module knows nothing of experiments. Two things that PyYAML accepts are errors here: a key that
-occurs twice in a mapping, and an alias that contains itself (`&a [*a]`).
+This module knows nothing of experiments. It reports two errors that PyYAML does not report: a key
+that occurs twice in a mapping, and an alias that contains itself, as in `&a [*a]`.
 """
 
 from collections.abc import Iterator
@@ -13,14 +13,17 @@ import yaml
 from chaos.experiment.problems import ExperimentError, Problem
 
 MAX_NODES = 100_000
-"""Limit of the values in a file.
+"""Maximum number of values in a file.
 
-Each use of an alias counts as all values for which the alias stands. Otherwise a small file with
-nested aliases could exhaust the memory.
+An alias stands for a part of the file, and may be used several times. Each use counts as all values
+of this part. Otherwise a small file with nested aliases could exhaust the memory.
 """
 
 Scalar = str | int | float | bool | None | object
-"""YAML also has dates and bytes, which are `object` here. The shape check reports them as errors.
+"""A value that is neither a mapping nor a list.
+
+YAML also has dates and bytes, which are `object` here. A later check reports them as errors,
+because no field of a struct has these types.
 """
 
 
@@ -28,12 +31,13 @@ Scalar = str | int | float | bool | None | object
 class Item:
     """One value of the file: a mapping, a list or a scalar.
 
-    `line` counts from 1; None for a value from the command line.
+    - `line`: the line of the value, counted from 1; None if the value is not from a file.
+    - `key_lines`: the lines of a mapping's keys.
     """
 
     value: "dict[str, Item] | list[Item] | Scalar"
     line: int | None = None
-    key_lines: dict[str, int | None] = field(default_factory=dict)  # of a mapping's keys
+    key_lines: dict[str, int | None] = field(default_factory=dict)
 
     def plain(self) -> object:
         """Return the value without lines, for msgspec."""
@@ -60,7 +64,7 @@ class Item:
 
 
 def item_of(value: object) -> Item:
-    """Return a plain value as an Item without lines, because it comes from no file."""
+    """Return a plain value as an Item. It has no lines, because it comes from no file."""
     if isinstance(value, dict):
         return Item(value={str(key): item_of(child) for key, child in value.items()})
     if isinstance(value, list | tuple):
@@ -69,7 +73,7 @@ def item_of(value: object) -> Item:
 
 
 def read_document(path: Path, shown_as: str) -> Item:
-    """Return the root mapping of the YAML file at `path`; problems call the file `shown_as`.
+    """Return the root mapping of the YAML file at `path`. Problems call this file `shown_as`.
 
     Raises: ExperimentError if the file cannot be read or is not YAML, or if its root is not a
     mapping.
@@ -84,12 +88,15 @@ def read_document(path: Path, shown_as: str) -> Item:
 
 
 def parse_document(text: str, shown_as: str) -> Item:
-    """Return the root mapping of `text`. Raises: ExperimentError, as `read_document` does."""
+    """Return the root mapping of the YAML `text`. Problems call its file `shown_as`.
+
+    Raises: ExperimentError if the text is not YAML, or if its root is not a mapping.
+    """
     try:
-        loader = yaml.SafeLoader(text)  # raises on characters that YAML does not allow
+        loader = yaml.SafeLoader(text)  # raises if a character is not allowed in YAML
     except yaml.YAMLError as error:
         raise _not_yaml(shown_as, error) from error
-    # MarkedYAMLError is the subclass of YAMLError that knows the place of the error in the text.
+    # An error with a known place in the text is a MarkedYAMLError, a subclass of YAMLError.
     try:
         root = loader.get_single_node()
         if root is None:
@@ -132,7 +139,7 @@ def _not_yaml(shown_as: str, error: Exception) -> ExperimentError:
 
 
 class _Reader:
-    """Turns YAML nodes into Items, and collects all problems, to report them together."""
+    """Turns the nodes of PyYAML into Items, and collects all problems."""
 
     def __init__(self, loader: yaml.SafeLoader, shown_as: str) -> None:
         self._loader = loader
@@ -154,8 +161,8 @@ class _Reader:
         line = node.start_mark.line + 1  # YAML's marks count from 0
         self._nodes += 1
         reason_to_stop = None
-        # PyYAML replaces an alias by the same node object that it stands for. So `is` finds a node
-        # that contains itself.
+        # In PyYAML's tree an alias is not a node of its own: it is the same object as the node for
+        # which it stands. So a node that contains itself is found by `is`.
         if any(outer is node for outer in within):
             reason_to_stop = "an alias that contains itself"
         elif self._nodes > MAX_NODES:
@@ -175,7 +182,7 @@ class _Reader:
                     for index, child in enumerate(node.value)
                 ],
             )
-        # A scalar becomes a text, a number, a truth value, a date or None, as YAML's rules say.
+        # By YAML's rules a scalar becomes a text, a number, a truth value, a date or None.
         return Item(line=line, value=self._loader.construct_object(node))
 
     def _read_mapping(
@@ -198,7 +205,8 @@ class _Reader:
     def _keys(self, node: yaml.MappingNode, path: str) -> Iterator[tuple[str, int, yaml.Node]]:
         """Yield each key, with its line and the node of its value.
 
-        A key is taken as written, because YAML would read some words, such as `on`, as other types.
+        A key is taken as it is written. By YAML's rules some words, such as `on`, would become
+        values of other types.
         """
         for key_node, child in node.value:
             key_line = key_node.start_mark.line + 1

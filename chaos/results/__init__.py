@@ -1,5 +1,5 @@
-"""Results of a run: manifest, verdict, directory, and the stamp that a replay compares with.
+"""Results of a run: the manifest, the verdict, and the directory with all files.
 
-Reading order: `manifest`, `verdict`, `recording` (a full disk), `run_directory`, `run_trace`,
-`replay_stamp`, `trace_diff`.
+Reading order: `manifest`, `verdict`, `recording` (writes files even if the disk becomes full),
+`run_directory`, `run_trace`, `replay_stamp` (with which a replay is compared), `trace_diff`.
 """

@@ -1,7 +1,7 @@
-"""The content of a run's manifest: the experiment, the command to repeat it, versions, commit.
+"""The content of a run's manifest: the experiment, the command to repeat the run, and versions.
 
-The manifest is the file in a run's directory that says what was run, so that the run can be read
-later, and played again.
+The manifest is the file in a run's directory that says what was run. With this file the results of
+the run can be read later, and the run can be repeated.
 """
 
 import platform
@@ -18,13 +18,13 @@ from cluster.checkout import PACKAGE_ROOT
 from cluster.compiled import CompiledState, compiled_state
 from results_schema.manifest import Manifest
 
-# The versions of these packages are in the manifest.
+# Packages whose versions are written to the manifest.
 _PACKAGES = ("coordlab", "ray", "msgspec", "msgpack", "pyarrow", "pyspark")
 
 
 def config_of(experiment: Experiment) -> dict[str, Any]:
     """Return an experiment as plain data, with the keys of its file, `version` first."""
-    config: dict[str, Any] = msgspec.to_builtins(experiment)  # of a struct: always a dict
+    config: dict[str, Any] = msgspec.to_builtins(experiment)  # a struct always becomes a dict
     return config
 
 
@@ -67,10 +67,11 @@ def run_command_line(
 
 
 def installed_versions() -> dict[str, str]:
-    """Return the versions of Python and of a run's packages, and the state of the hot modules.
+    """Return the versions of Python and of the packages on which a run depends.
 
-    The modules in which a run spends most of its time (the hot modules) may be compiled by mypyc.
-    This changes the speed of a run, but not its trace.
+    The result also says whether the hot modules are compiled. These are the modules in which a run
+    spends most of its time. They may be compiled by mypyc, which changes the speed of a run, but
+    not its trace.
     """
     is_compiled = compiled_state() is CompiledState.COMPILED
     versions = {
@@ -86,9 +87,9 @@ def installed_versions() -> dict[str, str]:
 
 
 def git_commit() -> str | None:
-    """Return the commit of this code, or None if it runs from no checkout."""
-    # An installed copy may lie in a checkout of another project. Git would find that project's
-    # commit, because it searches the folders above, too.
+    """Return the commit of this code; None if the code is not in a checkout of its repository."""
+    # An installed copy of the code may lie in a checkout of another project. Git also searches the
+    # folders above, and so would return the commit of that project.
     if not (PACKAGE_ROOT / ".git").exists():
         return None
     try:

@@ -1,14 +1,16 @@
 """RunDisk: writes a run's files, even if the disk becomes full during the run.
 
-If the disk is full, the run heals its faults, stops, and has no verdict. But its trace, results and
-manifest must still be completed, so that a user can read what happened. So a run reserves some
-space when it begins, as a file of 4 MB:
+A run injects faults into a cluster. If the disk becomes full during the run, the run undoes its
+faults and stops, without a verdict about the cluster. But it must still complete its trace, its
+results and its manifest, so that a user can read what happened. For this it needs space on the full
+disk. So each run reserves some space when it begins: it creates a file of 4 MB. Later this may
+happen:
 
 1. A write fails.
 2. The reserve is deleted, and the write is tried again.
 3. The run ends at its next regular check, and writes its last files into the freed space.
 
-There is only one reserve. If another write fails later, its content is lost.
+There is only one reserve. If another write fails after this, the content of that write is lost.
 """
 
 import io
@@ -23,14 +25,15 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 RESERVE_BYTES = 4 * 1024 * 1024
-"""Size of the reserve: enough for the end of the trace's Parquet file, and for the JSON files."""
+"""Size of the reserve. It is enough for the end of the trace's Parquet file and the JSON files."""
 _RESERVE = ".reserve"
 
 
 class NotRecorded(Exception):
-    """A run or an exploration could not be written.
+    """A run, or a search over many runs (an exploration), could not be written to the disk.
 
-    The message has the path, the error, and the files that were kept.
+    The classes of the run's and of the search's directory raise this exception. The message has the
+    path, the error, and the files that were kept.
     """
 
 
@@ -65,23 +68,28 @@ class RunDisk:
         return True
 
     def write(self, path: Path, act: Callable[[], None]) -> None:
-        """Call `act`, which writes `path`, as `attempt` does; note a failure instead of raising."""
+        """Call `act`, a function that writes the file `path`; note a failure instead of raising.
+
+        As in `attempt`, the function is called a second time if the first call fails.
+        """
         try:
             self.attempt(path, act)
         except OSError:
             self.lost = True
 
     def attempt(self, path: Path, act: Callable[[], None]) -> None:
-        """Call `act`, which writes `path`; after a failure free the reserve and call `act` again.
+        """Call `act`, a function that writes the file `path`.
 
-        Raises: OSError if the second call fails, too, or if the reserve is gone already.
+        If the call fails, the reserve is freed, and `act` is called again.
+
+        Raises: OSError if the second call fails, too, or if the reserve was freed before.
         """
         try:
             act()
         except OSError as error:
             if self.trouble is None:
                 self.trouble = unwritten(path, error)
-            if not self.free_reserve():  # an earlier failure freed it: more space will not come
+            if not self.free_reserve():  # it was freed before
                 raise
             act()
 
@@ -102,17 +110,18 @@ class TraceSink(io.RawIOBase):
     def write(self, content: "ReadableBuffer", /) -> int:
         """Write all of `content`. Raises: OSError; ValueError once the file is closed."""
         if self.closed:
-            # A writer of pyarrow that has failed writes its footer when it is garbage-collected.
-            # Then another file may have got the number of this file's descriptor.
+            # If a writer of pyarrow has failed, it still writes its footer later, when it is
+            # garbage-collected. By then another file may have the number of this descriptor, and
+            # would get the footer.
             raise ValueError("write to closed file")
         remaining = memoryview(content).cast("B")
         size = remaining.nbytes
         while remaining:
             written = 0
 
-            # A write to a nearly full disk may write only a part. The loop then writes the rest.
-            # The default argument binds the rest of this round to the function, which `attempt`
-            # may call twice.
+            # If the disk is nearly full, a write may write only a part of the bytes. So the loop
+            # goes on until no bytes remain. The default argument gives the function the bytes that
+            # remain at this moment. `attempt` may call the function twice with the same bytes.
             def write_some(rest: memoryview = remaining) -> None:
                 nonlocal written
                 written = write_bytes(self._file, rest)
@@ -129,8 +138,8 @@ class TraceSink(io.RawIOBase):
 
 
 def write_bytes(file: int, content: memoryview) -> int:
-    """Write to a file descriptor; return the number of bytes written. Raises: OSError.
+    """Write to a file descriptor; return the number of bytes that were written. Raises: OSError.
 
-    A function of its own, so that tests can put a full disk in its place.
+    Tests replace this function by one that behaves as if the disk were full.
     """
     return os.write(file, content)

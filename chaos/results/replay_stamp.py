@@ -1,11 +1,11 @@
-"""ReplayStamp: the section `replay:` of an experiment file, which says what a run of it gave.
+"""ReplayStamp: the section `replay:` of an experiment file, with the result of one run of the file.
 
-A search writes such a file for each violation that it has found. The command `replay` plays the
-file again, and compares the run with the stamp. In virtual time both must be equal, because the
+A search writes such a file for each violation that it has found. The command `replay` runs the file
+again, and compares this run with the stamp. In virtual time both runs must be equal, because the
 seed, the experiment and the code determine the whole run.
 
-The stamp has a hash (a digest) of the run's trace, one of the experiment, and one of the code that
-determines a run. `code_version` in this module computes the last one.
+The stamp has three hashes (digests): of the run's trace, of the experiment, and of the code that
+determines a run. The function `code_version` in this module computes the digest of the code.
 """
 
 import importlib.util
@@ -19,12 +19,14 @@ import msgspec
 from msgspec import Meta
 
 NODE_PACKAGES = ("protocol", "partition_log", "coordinator", "cluster", "results_schema", "chaos")
-"""Packages whose code determines a run in virtual time: the code of the simulated nodes, and of the
-experiment that runs on them."""
+"""Packages whose code determines a run in virtual time.
+
+They have the code of the simulated nodes, and the code that runs an experiment on them.
+"""
 _DIGEST_BYTES = 8
 
-# Python's `$` also matches before a line end at the end of the text; `(?!\n)` excludes that. A text
-# without digits is allowed for `schedule`, whose default is "".
+# The pattern ends with `(?!\n)$`. In Python `$` alone would also match before a line break at the
+# end of the text. A text without digits is allowed, because the default of `schedule` is "".
 Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]*(?!\n)$", description="hexadecimal digits")]
 
 
@@ -65,16 +67,16 @@ class ReplayStamp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 @cache
 def code_version() -> str:
-    """Return a digest of the source text of `NODE_PACKAGES`, in a checkout or an installed copy.
+    """Return a digest of the source files of NODE_PACKAGES, with 16 hexadecimal digits.
 
-    It has 16 hexadecimal digits, and is equal for equal files at any location.
+    Equal files give the same digest, in a checkout and in an installed copy.
     """
     digest = blake2b(digest_size=_DIGEST_BYTES)
     for package in NODE_PACKAGES:
         folder = _folder_of(package)
         names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.py"))
         for name in names:
-            # A checkout on Windows may have other line ends, on which the digest must not depend.
+            # A checkout on Windows may have other line breaks. The digest must not depend on them.
             text = (folder / name).read_bytes().replace(b"\r\n", b"\n")
             digest.update(f"{package}/{name} {len(text)}\n".encode())
             digest.update(text)
@@ -87,9 +89,10 @@ def python_version() -> str:
 
 
 def differences(stamp: ReplayStamp) -> tuple[str, ...]:
-    """Return a sentence if the code differs from that of `stamp`, and one if Python differs.
+    """Return a sentence for each difference between this process and the process of `stamp`.
 
-    In these sentences the word "it" means the file that has the stamp.
+    The code may differ, and so may the version of Python. In the sentences, "it" means the file
+    that has the stamp.
     """
     sentences = []
     if stamp.code != code_version():

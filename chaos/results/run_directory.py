@@ -1,4 +1,4 @@
-"""A run's directory: created, filled during the run, and read afterwards.
+"""A run's directory. This module creates it, fills it during the run, and reads it afterwards.
 
 The directory `runs/<experiment>/<timestamp>/` contains these files:
 
@@ -7,14 +7,15 @@ The directory `runs/<experiment>/<timestamp>/` contains these files:
     results.json        the verdict and what the checkers found
     log.txt             what the run did, line by line
     events/*.parquet    the trace: one row for each event
-    tables/             made by the analysis
-    report.html         made by the analysis
+    tables/             tables that `analyze` makes from the trace
+    report.html         the page that `analyze` makes from the tables
 
-Beside the runs of an experiment is a link `latest` to the newest one. Names contain no colons,
-because Hadoop refuses them.
+In the folder of an experiment there is also a link `latest`, which points to the newest run. The
+names of directories contain no colons, because Hadoop refuses names with colons.
 
 A reader must never see a partial file. So the JSON files are replaced atomically, and the trace
-gets its final name only when it is complete. Only the log grows in place.
+gets its final name only when it is complete. The only exception is the log, to which lines are
+appended.
 """
 
 import os
@@ -37,28 +38,29 @@ from results_schema.results import Results, RunOutcome, Verdict, exit_code
 DEFAULT_ROOT = Path("runs")
 """Folder of all runs, in the current directory."""
 EXPLORATIONS = "explorations"
-"""Folder below the root for results of `explore`, which are no runs.
+"""Name of the folder below the root that has the results of `explore`, which are no runs.
 
-No experiment may have this name, because the folder of its runs would be the same.
+No experiment may have this name, because its runs would be in the same folder.
 """
 LATEST = "latest"
 """Name of the link to the latest run, in the folder of each experiment."""
 EVENTS_FILE = "part-00000.parquet"
-"""The whole trace, in the folder of events."""
+"""Name of the file with the whole trace, in the folder `events`."""
 TRACE_FOLDER = "trace"
-"""Folder in a run's directory. A run in real time collects the files of its nodes there."""
+"""Name of the folder in which a run in real time collects the files of its nodes."""
 _MAX_ATTEMPTS = 1_000
-"""If so many directories `NAME`, `NAME-2`, `NAME-3` and so on exist, no further one is made."""
+"""Number of names `NAME`, `NAME-2`, `NAME-3` and so on to try for a new directory."""
 
 
 class NotARun(Exception):
-    """A path without a readable run; the message has the reason."""
+    """There is no readable run at a path, or none can be created. The message has the reason."""
 
 
 class RunDirectory:
     """The directory of one run, open for writing.
 
-    A failed write raises nothing, so that healing goes on; `disk` remembers the failure.
+    If a write fails, this class mostly raises no exception, because the run must go on to undo its
+    faults. `disk` remembers the failure.
     """
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
@@ -90,7 +92,7 @@ class RunDirectory:
         self.write_manifest()
 
     def log(self, time_us: int, message: str) -> None:
-        """Append a line to the run's log, at a time of its clock."""
+        """Append a line to the run's log. `time_us` is the time on the run's clock."""
 
         def append() -> None:
             with (self.path / "log.txt").open("a", encoding="utf-8") as file:
@@ -113,15 +115,17 @@ class RunDirectory:
     def conclude(self, results: Results, *, rows: int | None) -> None:
         """Free the reserve, and check that every file of the run is complete.
 
-        rows: the number of rows in the trace; None if the trace was discarded.
-        Raises: NotRecorded if a file is incomplete. By then results.json and the manifest state
-            the failure, if they can be written.
+        `rows` is the number of rows in the trace; None if the trace was discarded.
+
+        Raises: NotRecorded if a file is incomplete. Before this, the failure is written to
+        results.json and to the manifest, if this is possible.
         """
         self.disk.free_reserve()
-        # If the disk becomes full during the run, the run notices it, stops, and has this outcome.
+        # If the disk becomes full during the run, the run notices this at its next check and stops
+        # with this outcome.
         failed_by_disk = results.outcome is RunOutcome.INTERNAL_ERROR
-        # If the disk becomes full only at the very end, a write may still succeed with the freed
-        # reserve. Then nothing is lost, and the run is complete.
+        # If the disk becomes full only at the end of the run, the failed write may succeed with the
+        # freed reserve. Then nothing is lost, and the run is complete.
         if self.disk.trouble is None or not (self.disk.lost or failed_by_disk):
             return
         trace = "" if rows is None else f", and {rows:,} rows of the trace"
@@ -153,13 +157,14 @@ class RunDirectory:
 
 
 class PastRun:
-    """A run that an earlier process wrote, of this version or a compatible one."""
+    """A run that is read from its directory. This or a compatible version must have written it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
             content = (path / "manifest.json").read_bytes()
-            # The manifest of another version is refused by its number, before it is decoded.
+            # In another version of the format, the fields may have another meaning. So such a
+            # manifest is refused because of its version's number, before it is decoded.
             refusal_text = refusal(content, "run")
             if refusal_text is not None:
                 raise NotARun(f"{path / 'manifest.json'} {refusal_text}")
@@ -176,10 +181,10 @@ class PastRun:
 
     @property
     def incomplete(self) -> bool:
-        """True if the run did not end by itself. Its trace may then end at any row.
+        """True if the run has ended, but not by itself. Its trace may then end at any row.
 
-        Either the run has a final status other than COMPLETED, or its process died before it wrote
-        a final status.
+        Such a run has a final status other than COMPLETED, or its process died before it could
+        write a final status.
         """
         if self.manifest.status is RunStatus.RUNNING:
             return not _is_alive(self.manifest.pid, self.manifest.host)
@@ -192,7 +197,7 @@ class PastRun:
 
     @property
     def is_here(self) -> bool:
-        """True if the run's driver was on this machine."""
+        """True if the run's driver (the process that ran the experiment) was on this machine."""
         return self.manifest.host == socket.gethostname()
 
     def journal(self) -> tuple[JournalEntry, ...]:
@@ -229,7 +234,8 @@ def create_run_directory(
     """Create the directory of a new run, with its manifest, and point `latest` to it.
 
     The directory's name is `name`, or the time of the run's start. If a directory of this name
-    exists, a number is appended. `replay` is the command line that repeats the run.
+    exists already, a number is appended. `replay` is the command line that repeats the run.
+
     Raises: NotARun if the directory cannot be created.
     """
     started = _now()
@@ -279,10 +285,11 @@ def _cannot_begin(path: Path, error: OSError) -> NotARun:
 
 
 def open_run(path: Path) -> PastRun:
-    """Return the run at `path`: a run's directory, a link to it, or an experiment's folder.
+    """Return the run at `path`, which is a run's directory, or a link to such a directory.
 
-    An experiment's folder means its latest run.
-    Raises: NotARun if `path` has no run.
+    If `path` is the folder of an experiment, return the latest run of this experiment.
+
+    Raises: NotARun if there is no readable run.
     """
     if not path.is_dir():
         raise NotARun(f"{path} is no directory")
@@ -292,14 +299,17 @@ def open_run(path: Path) -> PastRun:
 
 
 def list_runs(root: Path = DEFAULT_ROOT) -> Iterator[PastRun]:
-    """Yield every readable run under `root`, in order of experiments, the oldest run first."""
+    """Yield every readable run under `root`.
+
+    The experiments are in the order of their names. Of each experiment the oldest run comes first.
+    """
     return (run for run in scan_runs(root) if isinstance(run, PastRun))
 
 
 def scan_runs(root: Path = DEFAULT_ROOT) -> Iterator[PastRun | NotARun]:
-    """Yield every run under `root`, in order of experiments, the oldest run first.
+    """Yield every run under `root`, in the order of `list_runs`.
 
-    For an unreadable run it yields the NotARun that has the reason.
+    If a run is unreadable, yield the exception NotARun in its place, which has the reason.
     """
     for folder in _folders(root):
         if folder.name == EXPLORATIONS:
@@ -317,9 +327,10 @@ def scan_runs(root: Path = DEFAULT_ROOT) -> Iterator[PastRun | NotARun]:
 
 
 def run_names(root: Path = DEFAULT_ROOT) -> list[Path]:
-    """Return the paths of run directories, relative to `root` (`<experiment>/<timestamp>`), sorted.
+    """Return the sorted paths of all run directories, relative to `root`.
 
-    Unlike `scan_runs` it reads no manifest, so a folder without a manifest is listed, too.
+    They have the form `<experiment>/<timestamp>`. This function does not read the manifests, so it
+    also returns a folder that has no manifest.
     """
     experiments = (folder for folder in _folders(root) if folder.name != EXPLORATIONS)
     return [run.relative_to(root) for experiment in experiments for run in _folders(experiment)]
@@ -341,15 +352,18 @@ def _now() -> datetime:
 
 
 def timestamp(moment: datetime) -> str:
-    """Return a moment in UTC as a directory's name, which sorts by time and has no colons."""
-    # [:-3] cuts microseconds to milliseconds.
+    """Return a moment in UTC as the name of a directory.
+
+    Names of later moments sort behind those of earlier moments, and the names have no colons.
+    """
+    # [:-3] cuts off the last three digits, so that milliseconds are left.
     return moment.strftime("%Y-%m-%dT%H-%M-%S.%f")[:-3] + "Z"
 
 
 def make_unique(parent: Path, name: str) -> Path:
-    """Create a directory `name` in `parent`, with a number appended if needed; return its path.
+    """Create a directory `name` in `parent`, and return its path.
 
-    Raises: OSError.
+    If such a directory exists already, a number is appended to the name. Raises: OSError.
     """
     parent.mkdir(parents=True, exist_ok=True)
     for attempt in range(1, _MAX_ATTEMPTS):
@@ -363,8 +377,9 @@ def make_unique(parent: Path, name: str) -> Path:
 
 
 def point_latest(path: Path) -> None:
-    """Let `latest` point to `path`. If two runs begin at once, the last call wins."""
-    # A link cannot be changed. A new one replaces it, so that `latest` exists at each moment.
+    """Let `latest` point to `path`. If two runs begin at the same time, the last call wins."""
+    # A link cannot be changed. So a new link is made under another name, and then renamed. In this
+    # way `latest` exists at each moment.
     temporary = path.parent / f".{LATEST}-{os.getpid()}-{path.name}"
     temporary.symlink_to(path.name)
     temporary.replace(path.parent / LATEST)
@@ -375,19 +390,19 @@ def _json(value: msgspec.Struct) -> bytes:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file atomically, so that a reader sees either the old content or the new."""
+    """Write a file atomically. A reader sees either its old content or its new content."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         temporary.write_bytes(content)
         temporary.replace(path)
     except OSError:
-        # On a full disk, a partial file would take room that the next attempt needs.
+        # If the disk is full, a partial file would take space that the next attempt needs.
         temporary.unlink(missing_ok=True)
         raise
 
 
 def _is_alive(pid: int, host: str) -> bool:
-    """Return False if the process on `host` is known to have ended."""
+    """Return False if the process `pid` on `host` has certainly ended."""
     if host != socket.gethostname():
         return True  # a process on another machine cannot be checked from here
     try:

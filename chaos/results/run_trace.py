@@ -1,4 +1,7 @@
-"""The writer of a run's trace (one row for each event), on a disk that may fill during the run."""
+"""RunTrace: writes the trace of a run, which has one row for each event.
+
+The disk may become full during the run.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -12,17 +15,18 @@ if TYPE_CHECKING:
 class RunTrace:
     """Writes the rows of a run.
 
-    The runtime calls an instance with each row (it is a RowObserver). The call never raises
-    OSError: a row is written in the middle of a node's work, so an exception would count as a
-    failure of the node. Instead `RunDisk` remembers the error, and the run ends at its next check.
+    The runtime calls an instance with each row, as it does with every RowObserver. If the disk is
+    full, this call does not raise OSError. A row is written in the middle of a node's work, so the
+    exception would count as a failure of the node. Instead the RunDisk remembers the error, and the
+    run ends at its next regular check.
     """
 
     def __init__(self, directory: RunDirectory, *, rows_come_last: bool = False) -> None:
-        """Open the file. Raises: NotARun.
+        """Open the file. Raises: NotARun if the file cannot be opened.
 
-        rows_come_last: True in real time, where all rows come after the nodes have stopped. Then
-            pyarrow is imported only when the first row comes, so that the cluster starts sooner:
-            the import takes as long as the start of a whole cluster in this process.
+        `rows_come_last` is True in real time, where all rows come after the nodes have stopped.
+        Then pyarrow is imported only when the first row comes. The import takes as long as the
+        start of a whole cluster in this process, so the cluster starts sooner.
         """
         self._disk = directory.disk
         self._path = directory.events / EVENTS_FILE
@@ -42,7 +46,7 @@ class RunTrace:
             self._discard()
 
     def close(self) -> int | None:
-        """Finish the file; return the number of its rows, None if it was discarded."""
+        """Finish the file; return the number of its rows, or None if it was discarded."""
         if self._is_lost:
             return None
         try:
@@ -54,7 +58,7 @@ class RunTrace:
         return writer.rows_written
 
     def _open_writer(self) -> "ParquetTraceWriter":
-        """Return the writer, which the first call makes. Raises: OSError."""
+        """Return the writer of the file. The first call makes it. Raises: OSError."""
         if self._writer is None:
             from cluster.trace.parquet import ParquetTraceWriter  # noqa: PLC0415
 

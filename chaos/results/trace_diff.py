@@ -1,14 +1,16 @@
 """Finds the place where two runs begin to differ (their parting), for the command `diff`.
 
-Two runs with the same seed should have equal traces. If they differ nevertheless, the traces are
-compared row by row (`parting`). The first row that differs shows the cause.
+There are two ways to compare traces:
 
-Two runs with different seeds differ in the time of every row, so this would show nothing. Instead
-their stories are compared (`story_parting`). The story of a node is the sequence of its decisive
-events, such as an election, a load or a rebalance, without times, offsets and member ids. A story
-begins at the steady state, because the start of a cluster always differs.
+- Two runs with the same seed should have equal traces. If their traces are not equal, they are
+  compared row by row (`parting`). The first different row shows the cause.
+- If two runs have different seeds, every row has another time, so a comparison row by row would
+  show nothing. Instead, the stories of the nodes are compared (`story_parting`). The story of a
+  node is the sequence of its decisive events, such as an election, a load or a rebalance, without
+  times, offsets and member ids. The story begins at the steady state (all groups are stable),
+  because the start of a cluster is never the same.
 
-`one` and `other` are always the two traces.
+In this module `one` and `other` are always the two traces.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -63,7 +65,7 @@ _STEPS = frozenset(
 )
 """Kinds of rows that are steps of a story."""
 _WITH_DETAIL = frozenset({TraceKind.GROUP_STATE, TraceKind.MEMBER_STATE})
-"""Kinds whose detail belongs to the step, because it has the new state."""
+"""Kinds of rows whose detail belongs to the step, because the detail has the new state."""
 _STEADY = '"stage":"steady"'
 """Part of the detail of the row with which the stage "steady" begins."""
 _Step = tuple[object, ...]
@@ -71,9 +73,10 @@ _Step = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeParting:
-    """The first row of one node in which two traces differ.
+    """The first difference between the rows of one node in two traces.
 
-    `one` or `other` is None if the node has no more rows in that trace.
+    `one` and `other` are the node's rows at this place in the two traces. One of them is None if
+    the node has no more rows in this trace.
     """
 
     node: str
@@ -82,7 +85,7 @@ class NodeParting:
 
     @property
     def time_us(self) -> int:
-        """Time of the row, in the trace where it is earlier."""
+        """The time of the earlier of the two rows."""
         return min(row.time_us for row in (self.one, self.other) if row is not None)
 
 
@@ -92,7 +95,7 @@ class Parting:
 
     - `rows_alike`: the number of equal rows at the beginning of the traces.
     - `before`: the last of these equal rows.
-    - `one`, `other`: the rows that follow in each trace; empty if the trace has ended.
+    - `one`, `other`: the rows that follow in the two traces; empty if a trace has ended.
     - `nodes`: the first difference of each node, the earliest first.
     """
 
@@ -107,7 +110,7 @@ class Parting:
 class StoryParting:
     """The place where the stories of two traces begin to differ.
 
-    - `before`: the last steps of the first trace before that place, of any node.
+    - `before`: the last steps of all nodes in the first trace before this place.
     - `nodes`: the first difference in each node's story, the earliest first; empty if all stories
       are equal.
     """
@@ -121,9 +124,9 @@ def parting(
 ) -> Parting | None:
     """Return the place where two traces begin to differ; None if they are equal.
 
-    before, after: the number of rows to return from before and from after that place.
-    The run's id and each row's own number (`seq`) are ignored, because they are no parts of an
-    event.
+    `before` and `after` are the numbers of rows to return from before and from after this place.
+    The comparison ignores the run's id and each row's own number (`seq`), because they say nothing
+    about an event.
     """
     index = next(
         (
@@ -150,7 +153,7 @@ def story_parting(
     """Return the place where the nodes' stories begin to differ after the steady state."""
     mine, theirs = list(_story(one)), list(_story(other))
     nodes = _partings(_by_node(mine), _by_node(theirs), _step)
-    # The steps of all nodes that come before the first difference.
+    # These are the steps of all nodes before the first difference, or all steps if there is none.
     alike = [row for row in mine if not nodes or row.time_us < nodes[0].time_us]
     return StoryParting(before=tuple(alike[max(0, len(alike) - before) :]), nodes=nodes)
 
@@ -158,11 +161,13 @@ def story_parting(
 def parts_by_itself(one: Sequence[TraceRow], parts: Parting) -> bool:
     """Return True if the first different row says nothing about a cause.
 
-    Any two seeds differ in these three ways:
+    Runs with different seeds or plans always differ in these three ways:
 
     - The same event comes at another time.
     - Something differs before the steady state.
-    - A stage of the run begins earlier in one of the runs, because its plan ended earlier.
+    - A stage of the run begins at another time, because the plan of one run ends earlier.
+
+    `one` is the first trace, and `parts` the place where the traces begin to differ.
     """
     first = (*parts.one[:1], *parts.other[:1])
     return (
@@ -186,14 +191,17 @@ def is_before_steady_state(rows: Sequence[TraceRow], index: int) -> bool:
 
 
 def _exact(row: TraceRow) -> _Step:
-    """Return a row's key for an exact comparison: all columns but the run's id and the number."""
-    # The first four columns are named here; all others count.
+    """Return what counts of a row in an exact comparison.
+
+    These are all columns but the run's id and the row's number.
+    """
+    # The first four columns get names here. All other columns are in `rest`.
     _run, time_us, node_time_us, _seq, *rest = astuple(row)
     return (time_us, node_time_us, *rest)
 
 
 def _step(row: TraceRow) -> _Step:
-    """Return a row's key for a comparison of stories: the parts that count in a story."""
+    """Return what counts of a row in a comparison of stories."""
     return (
         row.incarnation,
         row.kind,
@@ -243,9 +251,9 @@ def _partings(
     other: dict[str, list[TraceRow]],
     key: Callable[[TraceRow], _Step],
 ) -> tuple[NodeParting, ...]:
-    """Return each node's first rows whose keys differ, in order of time.
+    """Return the first difference of each node, in order of time.
 
-    A node without a difference has no parting.
+    `key` returns what counts of a row. A node without a difference has no entry in the result.
     """
     partings = []
     for node in dict.fromkeys([*one, *other]):

@@ -1,13 +1,14 @@
 """The verdict of a run: PASS, VIOLATED or UNKNOWN, and the reasons for it.
 
-It follows from the reports of the checks, and from the journal: if a fault of the plan has hit
-nothing, the run does not prove what it should prove.
+The verdict follows from the reports of the checks. It also depends on the journal, which says what
+has become of each planned fault: if a fault has hit nothing, the run does not prove what it should
+prove.
 
-If a real machine is lost by accident during a run, the run may still have a verdict. Then two kinds
-of checks become inconclusive:
+During a run on real machines, a machine may fail although no fault was planned there. The run may
+still have a verdict. But a check becomes inconclusive in two cases:
 
-- those that need rows which were lost with the machine;
-- those that found violations only after the loss, because the loss itself may be the cause.
+- if it needs rows of the trace that were lost with the machine;
+- if it found violations only after the failure, because the failure itself may be their cause.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,13 +31,15 @@ def reach_verdict(
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Return the verdict and its reasons.
 
-    A violation is a proof, whatever else happened in the run. Without a violation the verdict is
-    PASS, unless there is a reason to doubt it, such as a fault that hit nothing; then it is
-    UNKNOWN.
+    If any check found a violation, the verdict is VIOLATED, whatever else happened in the run.
+    Otherwise the verdict is PASS, or UNKNOWN if there is a reason to doubt it, such as a fault that
+    hit nothing.
 
-    `unknown_because` has reasons of the run itself, such as an interruption. An interruption also
-    explains why faults were never injected, and why checks are inconclusive. So if there is such a
-    reason, these faults and checks are not listed as further reasons.
+    - `reports`: the reports of all checks.
+    - `entries`: the entries of the journal, one for each fault.
+    - `unknown_because`: reasons of the run itself, such as an interruption. Such a reason also
+      explains why some faults were never injected, and why some checks are inconclusive. So these
+      faults and checks are then not listed as further reasons.
     """
     reasons = list(unknown_because)
     for entry in entries:
@@ -56,7 +59,7 @@ def reach_verdict(
     ):
         reasons.append("no check saw anything to judge")
     if any(report.outcome is CheckOutcome.VIOLATED for report in reports):
-        # The reports explain the violation. The reasons say what else was doubtful in the run.
+        # The reports explain the violation. The reasons say what else was unusual in the run.
         return Verdict.VIOLATED, tuple(reasons)
     return (Verdict.UNKNOWN if reasons else Verdict.PASS), tuple(reasons)
 
@@ -69,20 +72,20 @@ def without_lost_evidence(
 ) -> tuple[CheckReport, ...]:
     """Return the reports, without the conclusions that the loss of a machine makes doubtful.
 
-    A machine can fail by itself, without a planned fault. Then the rows that its nodes wrote to the
-    trace may be lost. A check that would have read such rows becomes inconclusive. Any other check
-    keeps only its findings from before the first event.
+    A machine may fail although no fault was planned there. Then the rows that its nodes wrote to
+    the trace may be lost. A check that would have read such rows becomes inconclusive. Any other
+    check keeps only the findings from before the first failure of a machine.
 
     - `events`: the times in which a machine was silent or lost although no fault was planned there.
     - `nodes_without_trace`: the nodes whose rows were lost with their machine.
-    - `kinds_read`: the name of each check -> the kinds of rows that it reads.
+    - `kinds_read`: for each check, by its name, the kinds of rows that the check reads.
     """
     if not events:
         return reports
     first = min(events, key=lambda event: event.from_us)
     judged = []
     for report in reports:
-        # Those of the nodes whose lost rows the check would have read.
+        # These are the nodes whose lost rows the check would have read.
         needed_nodes = needs_rows_of(nodes_without_trace, kinds_read[report.check])
         if needed_nodes:
             note = f"the rows of {nodes_shown(needed_nodes)} were lost with their machine"
@@ -93,7 +96,7 @@ def without_lost_evidence(
 
 
 def _inconclusive(report: CheckReport, note: str) -> CheckReport:
-    """Return a report without its findings and with an inconclusive outcome, for reason `note`."""
+    """Return a report as inconclusive and without its findings. `note` is the reason for this."""
     return structs.replace(
         report,
         outcome=CheckOutcome.INCONCLUSIVE,
@@ -104,10 +107,10 @@ def _inconclusive(report: CheckReport, note: str) -> CheckReport:
 
 
 def _without_later_findings(report: CheckReport, event: MachineEvent) -> CheckReport:
-    """Return a violated report with only its findings from before `event`.
+    """Return a report with only the findings from before `event`.
 
-    Without such findings the report becomes inconclusive. A report that is not violated stays as it
-    is.
+    If the report had findings, and none of them is from before the event, it becomes inconclusive.
+    If it had no findings, it does not change.
     """
     if report.outcome is not CheckOutcome.VIOLATED:
         return report

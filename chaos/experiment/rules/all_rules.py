@@ -1,11 +1,11 @@
 """Semantic checks of an experiment: rules that compare several places of the file.
 
-For example, a group must not read a topic that the file does not define: each of the two places is
-right, but they do not fit together.
+For example, a group must not read a topic that the file does not define. The list of the group's
+topics is right, and so are the definitions of the topics, but the two do not fit together.
 
-An error means that the experiment can never run, or has no meaning. A warning means that Kafka
-accepts a setting which is probably a mistake. Section 8 of docs/kafka/BEHAVIOUR.md lists the rules
-of Kafka's settings.
+An error means that the experiment can never run, or that it has no meaning. A warning means that
+Kafka accepts a setting which is probably a mistake. Section 8 of docs/kafka/BEHAVIOUR.md lists the
+rules of Kafka's settings.
 """
 
 from collections.abc import Iterator
@@ -38,10 +38,10 @@ from chaos.experiment.structs import (
 from protocol.ids import TRANSACTION_STATE
 
 MIN_SILENCE_US = 2_000_000
-"""`machine_silent_after` must be at least so long.
+"""Minimum of the setting `machine_silent_after`.
 
 During a run each machine is asked for a sign of life once a second. So even a healthy machine is
-silent for nearly a second between two answers. Twice that time is the least that makes sense.
+silent for nearly a second between two answers. The minimum is twice this time.
 """
 
 
@@ -86,7 +86,7 @@ def warnings(experiment: Experiment) -> Iterator[Problem]:
 
 
 def _silence_errors(run: RunDefinition) -> Iterator[Problem]:
-    """Yield errors of the two times after which a machine on Ray counts as silent, and as lost."""
+    """Yield errors of the times after which a machine on Ray counts as silent or as lost."""
     silent_us, lost_us = map(microseconds, (run.machine_silent_after, run.machine_lost_after))
     if silent_us < MIN_SILENCE_US:
         yield problem(
@@ -126,7 +126,8 @@ def _topic_errors(experiment: Experiment) -> Iterator[Problem]:
             f"{prefix}.min.isr",
         )
     for name, topic in experiment.topics.items():
-        # There is no `continue`, so that a user sees all errors of a topic together.
+        # After this error the other checks of the topic are made, too, so that a user sees all
+        # errors of the topic together.
         if name in KAFKAS_TOPICS:
             yield problem(
                 f"topics.{name}",
@@ -146,13 +147,14 @@ def _topic_errors(experiment: Experiment) -> Iterator[Problem]:
 def _replication_errors(
     factor: int, min_insync: int, brokers: int, factor_path: str, min_path: str
 ) -> Iterator[Problem]:
-    """Yield an error if a topic has more replicas than there are brokers.
+    """Check the number of a topic's replicas, and the number that a write needs.
 
-    Yield another error if a write to the topic needs more in-sync replicas than the topic has.
+    Yield an error if the topic has more replicas than there are brokers, or if a write needs more
+    in-sync replicas than the topic has.
 
-    - `factor`, `factor_path`: number of replicas, and the place of this setting in the file.
-    - `min_insync`, `min_path`: number of in-sync replicas that a write with acks=all needs, and the
-      place of this setting.
+    - `factor`: the number of replicas.
+    - `min_insync`: the number of in-sync replicas that a write with acks=all needs.
+    - `factor_path`, `min_path`: the places of these two settings in the file.
     """
     if factor > brokers:
         yield problem(

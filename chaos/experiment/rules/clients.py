@@ -1,6 +1,8 @@
 """Rules for the settings of one client, a consumer or a producer.
 
-An error means that Kafka's client would not start, a warning that a setting is probably a mistake.
+An error means that Kafka's client would not start. A warning means that a setting is probably a
+mistake.
+
 Source: docs/kafka/BEHAVIOUR.md, section 8.2; Kafka's KafkaProducer.configureDeliveryTimeout and
 ProducerConfig.
 """
@@ -30,8 +32,8 @@ def producer_errors(producer: ProducerDefinition, path: str) -> Iterator[Problem
         )
     least_ms = config.linger_ms + config.request_timeout_ms
     if config.delivery_timeout_ms < least_ms:
-        # Kafka refuses such a value if the user has set it. If it is the default, Kafka uses a
-        # longer value without an error.
+        # If the user has set such a value, Kafka refuses it. If the value is the default, Kafka
+        # silently uses a longer value. Here the user must set a longer value in both cases.
         yield problem(
             f"{path}.config.delivery.timeout.ms",
             "Kafka's producer refuses to start"
@@ -45,10 +47,11 @@ def producer_errors(producer: ProducerDefinition, path: str) -> Iterator[Problem
 def consumer_warnings(
     config: ConsumerConfig, group: GroupDefinition, broker: BrokerConfig, path: str
 ) -> Iterator[Problem]:
-    """Yield warnings about the settings of members; `path` is the path of their section."""
+    """Yield warnings about a section with the settings of members. `path` is its place."""
     yield from broken_limits(WARNINGS, config, path)
     session_ms, heartbeat_ms = config.session_timeout_ms, config.heartbeat_interval_ms
-    # If the interval is not below the session timeout, this is an error (`limits.ERRORS`).
+    # If the interval is not even below the session timeout, this is an error instead, which the
+    # table `limits.ERRORS` has.
     if session_ms > heartbeat_ms > session_ms / 3:
         yield problem(
             f"{path}.heartbeat.interval.ms",

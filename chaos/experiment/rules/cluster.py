@@ -1,7 +1,8 @@
-"""Rules for the settings of brokers and topics; some also depend on the plan's faults.
+"""Rules for the settings of brokers and topics.
 
-For example, `min.insync.replicas: 3` with three replicas is allowed, but if the plan kills a
-broker, all commits fail while it is away. So this gets a warning.
+Some of these rules also depend on the plan's faults. For example, `min.insync.replicas: 3` with
+three replicas is allowed. But if the plan kills a broker, all commits fail while this broker is
+away. So there is a warning.
 
 Source: docs/kafka/BEHAVIOUR.md, section 8.1; Kafka's KafkaConfig.validateValues for settings that a
 broker refuses.
@@ -47,7 +48,10 @@ def broker_errors(config: BrokerConfig) -> Iterator[Problem]:
 
 
 def machine_errors(experiment: Experiment) -> Iterator[Problem]:
-    """Yield the names in `cluster.machines` that are no node, and nodes that are named twice."""
+    """Yield the errors of the names in `cluster.machines`.
+
+    Each name must be the name of a node, and must not occur twice.
+    """
     machines = experiment.cluster.machines
     if isinstance(machines, int):
         return  # only a number of machines is given, and no names
@@ -73,7 +77,7 @@ def machine_errors(experiment: Experiment) -> Iterator[Problem]:
 def cluster_warnings(experiment: Experiment) -> Iterator[Problem]:
     """Yield warnings about brokers, `__consumer_offsets` and the stages of the run."""
     config = experiment.cluster.config
-    # With a single replica, min.insync.replicas can only be 1, and no warning about it would help.
+    # With a single replica, min.insync.replicas can only be 1. So there is no warning about it.
     if config.offsets_topic_replication_factor == 1:
         yield problem(
             f"{_CONFIG}.offsets.topic.replication.factor",
@@ -105,7 +109,8 @@ def topic_warnings(
         producer.topic == name and producer.config.acks == _ACKS_ALL
         for producer in experiment.producers
     )
-    # Without a value of its own, the topic has the brokers' value, which `cluster_warnings` judges.
+    # If the topic has no value of its own, it has the brokers' value, about which
+    # `cluster_warnings` warns.
     if (
         of_topic is not None
         and written
@@ -139,8 +144,8 @@ def topic_warnings(
 def _min_insync_warnings(experiment: Experiment) -> Iterator[Problem]:
     """Yield a warning if a fault makes min.insync.replicas of `__consumer_offsets` unwise.
 
-    It is too high if all writes stop while one broker is away. It is too low if an acknowledged
-    commit may be on one replica only, and is lost with it.
+    The value is too high if all writes fail while one broker is away. It is too low if an
+    acknowledged commit may be on only one replica, because the commit is lost with this replica.
     """
     config = experiment.cluster.config
     factor, min_insync = config.offsets_topic_replication_factor, config.min_insync_replicas
@@ -170,7 +175,7 @@ def _needs_every_replica(factor: int, min_insync: int) -> bool:
 
 
 def _stage_warnings(experiment: Experiment) -> Iterator[Problem]:
-    """Yield warnings about stages that end before the event for which they wait can happen."""
+    """Yield warnings about stages of the run that are too short for what should happen in them."""
     config, run = experiment.cluster.config, experiment.run
     delay_ms = config.group_initial_rebalance_delay_ms
     has_members = any(group.members for group in experiment.groups.values())
@@ -194,11 +199,11 @@ def _stage_warnings(experiment: Experiment) -> Iterator[Problem]:
 
 
 def _fault_until_the_end(experiment: Experiment) -> str | None:
-    """Return the name of the plan's latest fault if it silences a broker until the healing.
+    """Return the name of the plan's latest fault, if it silences a broker until the healing.
 
-    A fault without a duration lasts until everything is healed, which is `after_faults` after the
-    last fault began. So the latest fault is the shortest, and only it can be too short to be
-    noticed.
+    A fault without a duration lasts until all faults are healed. This is done when the time
+    `after_faults` has passed after the latest fault. So of all such faults the latest is the
+    shortest. If any of them is too short for the controller to notice it, it is this one.
     """
     latest = max(experiment.faults, key=lambda fault: microseconds(fault.at), default=None)
     if latest is None or latest.duration is not None or latest.fault not in _SILENCING_FAULTS:
@@ -207,7 +212,7 @@ def _fault_until_the_end(experiment: Experiment) -> str | None:
 
 
 _SILENCING_FAULTS = frozenset({"crash", "power_loss", "pause"})
-"""Faults in which a broker falls silent. The controller notices them by the session timeout."""
+"""Faults in which a broker falls silent. The controller notices this by its session timeout."""
 
 
 def _first_broker_fault(experiment: Experiment) -> str | None:
@@ -225,10 +230,10 @@ _REPLICATING_FAULTS = frozenset({"slow"})
 
 
 def _is_aimed_at_a_broker(fault: FaultDefinition) -> bool:
-    """Return True if a fault hits a broker, or its links to other servers.
+    """Return True if a fault hits a broker, or links between a broker and other servers.
 
-    Its links to clients do not count. So a fault of links counts only if servers are at both ends,
-    and a broker is among them.
+    Links to clients do not count. So a fault of links counts only if there are servers at both
+    ends, and a broker at one of them.
     """
     if fault.target is not None:
         return any(role in _BROKERS for role in _roles((fault.target,)))
@@ -240,7 +245,7 @@ def _is_aimed_at_a_broker(fault: FaultDefinition) -> bool:
 
 _BROKERS = frozenset({*BROKER_TARGETS, "brokers"})
 _SERVERS = frozenset({*_BROKERS, *CONTROLLER_TARGETS})
-"""Roles of targets that are servers. `brokers`, an end of links, stands for all brokers."""
+"""Roles of targets that are servers. The role `brokers` stands for all brokers."""
 
 
 def _roles(targets: tuple[str, ...]) -> list[str]:

@@ -2,10 +2,11 @@
 
 Which keys a fault needs depends on its kind:
 
-- Most kinds have a target, such as `broker(0)`. A fault of links, such as a cut, has two ends
-  instead, `from` and `to`, each with one or more targets.
-- Most kinds may have a duration. A momentary fault, such as a deleted topic, must not have one, and
-  neither must a gradual fault, such as a rollout, which lasts until its work is done.
+- Most kinds have a target, such as `broker(0)`. But a fault of links, such as a cut, has two ends,
+  `from` and `to`. Each end has one or more targets.
+- Most kinds may have a duration. But a momentary fault, such as the deletion of a topic, must not
+  have a duration. A gradual fault, such as a rollout, must not have a duration either, because it
+  lasts until its work is done.
 
 In the functions `path` is the fault's place in the file, such as `faults[2]`.
 """
@@ -43,7 +44,7 @@ def fault_errors(experiment: Experiment, fault: FaultDefinition, path: str) -> I
         return
     argument_errors = list(_argument_errors(fault, kind, f"{path}.args"))
     yield from argument_errors
-    # The kind's own check relies on existing targets and on arguments of the right shape.
+    # The check of the kind itself needs targets that exist, and arguments of the right shape.
     if not aim_errors and not argument_errors:
         for error in kind.check(fault, experiment):
             yield replace(error, path=f"{path}.{error.path}")
@@ -51,19 +52,19 @@ def fault_errors(experiment: Experiment, fault: FaultDefinition, path: str) -> I
 
 def fault_warnings(experiment: Experiment, fault: FaultDefinition, path: str) -> Iterator[Problem]:
     """Yield warnings about a fault."""
-    # All warnings are about nodes that come back too early.
+    # All warnings are about nodes that come back too early. So they need a duration and a target.
     if fault.duration is None or fault.target is None:
         return
     lasts_us = microseconds(fault.duration)
-    # The fallback is for a target of another form, which `fault_errors` refuses.
+    # If the target has another form, `fault_errors` refuses it, and the role is "" here.
     role, argument = split_target(fault.target) or ("", "")
     if role in MEMBER_TARGETS:
         if fault.fault == "crash":
             yield from _short_member_crash(experiment, fault, argument, f"{path}.duration")
         return
     session_ms = experiment.cluster.config.broker_session_timeout_ms
-    # The remaining warnings are about brokers that are away for less than their session: the time
-    # after which the controller counts a silent broker as dead.
+    # The remaining warnings are about brokers that are away for less than their session timeout.
+    # This is the time after which the controller counts a silent broker as dead.
     if role in ("controller", *ZOOKEEPER_TARGETS) or lasts_us >= session_ms * 1_000:
         return
     if fault.fault in {"crash", "power_loss"}:
@@ -76,7 +77,7 @@ def fault_warnings(experiment: Experiment, fault: FaultDefinition, path: str) ->
     elif fault.fault == "pause":
         yield problem(
             f"{path}.duration",
-            # If a broker runs again within its session, its heartbeats go on.
+            # If a paused broker runs on within its session timeout, its heartbeats go on in time.
             "the controller may not notice at all",
             expected=f"more than broker.session.timeout.ms ({session_ms} ms)",
             found=f"`{fault.duration}`",
@@ -87,10 +88,11 @@ def _short_member_crash(
     experiment: Experiment, fault: FaultDefinition, argument: str, path: str
 ) -> Iterator[Problem]:
     """Yield a warning about a crash of a member that is shorter than the member's session."""
-    group = experiment.groups.get(argument.partition(",")[0].strip())  # of `group, index`
+    group = experiment.groups.get(argument.partition(",")[0].strip())  # `group, index`
     if group is None or group.is_on_zookeeper or fault.duration is None:
         return
-    # A static member (with a `group.instance.id`) takes its old place when it restarts.
+    # A static member (with a `group.instance.id`) gets its old place back when it restarts, so the
+    # group does not wait.
     if group.config.group_instance_id is not None:
         return
     session_ms = group.config.session_timeout_ms
@@ -112,7 +114,7 @@ def _time_errors(fault: FaultDefinition, kind: FaultKind | None, path: str) -> I
             yield from too_long(duration, f"{path}.{field}")
 
     has_none = kind is not None and (kind.momentary or kind.is_gradual)
-    # `kind is not None` follows from `has_none`. It is written for the type checker.
+    # `kind is not None` follows from `has_none`, and is only for the type checker.
     if fault.duration is not None and has_none and kind is not None:
         why = "is done in a moment" if kind.momentary else "takes as long as it takes"
         yield problem(
@@ -144,7 +146,7 @@ def _time_errors(fault: FaultDefinition, kind: FaultKind | None, path: str) -> I
             found=f"`{fault.every}`",
         )
         return
-    # LONGEST_US is 24 hours. The last injection comes `repeat - 1` periods after the first.
+    # LONGEST_US is 24 hours. The last injection comes `repeat - 1` times `every` after the first.
     if microseconds(fault.at) + every_us * (fault.repeat - 1) > LONGEST_US:
         yield problem(
             f"{path}.repeat", "the last one would be too late", expected="all within `24h`"
@@ -172,10 +174,10 @@ def _time_errors(fault: FaultDefinition, kind: FaultKind | None, path: str) -> I
 def _aim_errors(
     experiment: Experiment, fault: FaultDefinition, kind: FaultKind | None, path: str
 ) -> Iterator[Problem]:
-    """Yield errors of the target, or of the two ends."""
+    """Yield the errors of a fault's target, or of its two ends."""
     ends = (("from", ends_of(fault.from_)), ("to", ends_of(fault.to)))
     given = [name for name, targets in ends if targets]
-    # If the fault is unknown, only its keys can show whether it was meant to have two ends.
+    # If the kind of fault is unknown, only the keys can show whether it was meant to have two ends.
     has_ends = kind.has_ends if kind is not None else bool(given) and fault.target is None
     if has_ends:
         if fault.target is not None:
@@ -186,7 +188,7 @@ def _aim_errors(
                 found=f"`{fault.target}`",
             )
         for name, targets in ends:
-            # If there is a `target` and no end, the error above has named both missing ends.
+            # If the fault has a target and no ends, the error above asks for both ends already.
             if not targets and (fault.target is None or given):
                 yield problem(
                     f"{path}.{name}", "is missing", expected="a target, or a list of targets"
@@ -212,7 +214,7 @@ def _aim_errors(
 def _target_errors(
     experiment: Experiment, target: str, kind: FaultKind | None, path: str
 ) -> Iterator[Problem]:
-    """Yield the error of a target that can never exist, or that this fault cannot have."""
+    """Yield an error if a target can never exist, or if this kind of fault cannot have it."""
     unknown = check_target(target, experiment)
     if unknown is not None:
         yield problem(
@@ -224,7 +226,7 @@ def _target_errors(
         )
         return
     role = split_target(target)
-    # An unknown fault has no list of targets to compare with.
+    # If the kind of fault is unknown, its allowed roles are not known either.
     if kind is not None and role is not None and role[0] not in kind.targets:
         yield problem(
             path,

@@ -1,12 +1,14 @@
 """Rules for a consumer group: its topics, the settings of its members, their instance ids.
 
-A group has one of two designs, which the key `coordination` chooses: a broker coordinates it, or
-its members compute their shares from ZooKeeper. Each design has settings that the other must not
-have.
+There are two designs of groups, and the key `coordination` chooses one of them: a broker
+coordinates the group, or its members compute their shares from ZooKeeper. Each design has settings
+that a group of the other design must not have.
 
-Members that start later in the run (late members) may have settings of their own. Those that they
-do not set come from the group. In a `group.instance.id`, the text `{index}` stands for the member's
-index in its group, so that all members can share one setting and still have different ids.
+Members that start later in the run (late members) may have settings of their own. All other
+settings of late members come from the group.
+
+In a `group.instance.id`, the text `{index}` stands for the index of the member in its group. So all
+members can share one setting and still have different ids.
 """
 
 import re
@@ -28,7 +30,7 @@ from protocol.config import ConsumerConfig, ZooKeeperConsumerConfig
 from protocol.ids import broker_name
 
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
-"""A word in braces. In the near miss of an id, `{index}` replaces any such word, such as `{i}`."""
+"""A word in braces, such as `{i}`. If an id has such a word, a message suggests `{index}`."""
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 """Characters that a `group.instance.id` may not have."""
 _INSTANCE = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -57,8 +59,8 @@ def group_errors(experiment: Experiment, group: GroupDefinition, path: str) -> I
         late_path = f"{path}.late_members[{index}]"
         yield from too_long(late.at, f"{late_path}.at")
         if late.config is not None:
-            # Late members inherit each setting that they lack from the group. An inherited error is
-            # reported only once, at the group.
+            # Late members inherit settings from the group. So the same error may be in both
+            # sections. Such an error is reported only once, for the group.
             inherited = set(_consumer_errors(experiment, group.config, ""))
             for error in _consumer_errors(experiment, late.config, ""):
                 if error not in inherited:
@@ -83,7 +85,7 @@ def _coordination_errors(group: GroupDefinition, path: str) -> Iterator[Problem]
             )
         return
     for place, config in _sections(group):
-        # A section in which every setting has its default changes nothing.
+        # If every setting of the section has its default, the section changes nothing.
         if config is not None and config != ConsumerConfig():
             yield problem(
                 f"{path}.{place}config",
@@ -148,9 +150,9 @@ def _transaction_errors(
 def _metadata_errors(
     experiment: Experiment, group: GroupDefinition, path: str
 ) -> Iterator[Problem]:
-    """Yield an error if no commit would carry the metadata, or if brokers would refuse all commits.
+    """Yield errors of `commit_metadata`: texts that are stored beside committed offsets.
 
-    Metadata is a text that is stored beside a committed offset.
+    There must be commits that carry these texts, and the brokers must not refuse all of them.
     """
     # `_coordination_errors` has reported the metadata of a group on ZooKeeper.
     if not group.commit_metadata or group.is_on_zookeeper:
@@ -175,7 +177,7 @@ def _metadata_errors(
 def _assignor_warnings(group: GroupDefinition, path: str) -> Iterator[Problem]:
     """Yield a warning if members have no assignor in common."""
     lists = [config.partition_assignment_strategy for config, _ in group.settings_of_members()]
-    # An assignor that all members have is also in the first member's list.
+    # If all members have an assignor in common, the first member has it, too.
     if lists and not any(all(name in other for other in lists) for name in lists[0]):
         yield problem(
             f"{path}.late_members",
@@ -188,8 +190,9 @@ def _assignor_warnings(group: GroupDefinition, path: str) -> Iterator[Problem]:
 def _patience_warnings(group: GroupDefinition, path: str) -> Iterator[Problem]:
     """Yield a warning if members give up before a dead owner's session can end.
 
-    The claims of a dead owner last until its session ends, and until then the claims of other
-    members conflict with them (ZK-50 of docs/kafka/ZOOKEEPER_CONSUMER.md).
+    If the owner of a partition dies, its claim stays in ZooKeeper until its session ends. Until
+    then the claims of other members fail, and the members try again (ZK-50 of
+    docs/kafka/ZOOKEEPER_CONSUMER.md).
     """
     config = group.zookeeper
     patience_ms = config.rebalance_max_retries * config.backoff_ms
@@ -206,7 +209,7 @@ def _patience_warnings(group: GroupDefinition, path: str) -> Iterator[Problem]:
 def _consumer_errors(
     experiment: Experiment, config: ConsumerConfig, path: str
 ) -> Iterator[Problem]:
-    """Yield the errors of one section of consumer settings, the group's or a late member's."""
+    """Yield the errors of a section of consumer settings, of a group or of late members."""
     yield from broken_limits(ERRORS, config, path)
     if not config.partition_assignment_strategy:
         yield problem(
@@ -226,12 +229,12 @@ def _consumer_errors(
         )
     brokers = [broker_name(broker_id) for broker_id in range(experiment.cluster.brokers)]
     for index, server in enumerate(config.bootstrap_servers):
-        host = server.partition(":")[0]  # a broker has one port, so its host identifies it
+        host = server.partition(":")[0]  # a host has one broker, so the port does not matter
         yield from check_known("broker", host, brokers, f"{path}.bootstrap.servers[{index}]")
 
 
 def _instance_errors(group: GroupDefinition, path: str) -> Iterator[Problem]:
-    """Yield an invalid `group.instance.id`, or one that several members would have."""
+    """Yield an error if a `group.instance.id` is invalid, or if several members would have it."""
     places = _places_of_instances(group, path)
     for written, place in places.items():
         if _INSTANCE.fullmatch(written.replace(MEMBER_INDEX, "0")) is None:  # 0 as an example
@@ -245,14 +248,14 @@ def _instance_errors(group: GroupDefinition, path: str) -> Iterator[Problem]:
             )
             return
     instance_ids = [config.group_instance_id for config, _ in group.settings_of_members()]
-    # Dynamic members all have None, which is no shared id.
+    # Members without a `group.instance.id` (dynamic members) all have None here. This is no id.
     shared = [(name, n) for name, n in Counter(instance_ids).items() if name is not None and n > 1]
     if shared:
         name, count = shared[0]
         all_members = "all " if count == len(instance_ids) else ""
-        # The shared id may not be written in the file. For example, `a-{index}` gives `a-12` to
-        # member 12, and `a-1{index}` gives it to member 2. Then the problem is reported at the
-        # first id in the file.
+        # Perhaps the shared id is not written in the file. For example, `a-{index}` gives the id
+        # `a-12` to member 12, and `a-1{index}` gives the same id to member 2. Then the problem is
+        # reported at the first id in the file.
         written = name if name in places else next(iter(places))
         yield problem(
             places[written],
@@ -276,7 +279,7 @@ def _places_of_instances(group: GroupDefinition, path: str) -> dict[str, str]:
 
 
 def _near_instance(written: str) -> str | None:
-    """Return a valid value that resembles `written`, or None."""
+    """Return a valid `group.instance.id` that resembles `written`; None if there is none."""
     near = MEMBER_INDEX.join(_UNFIT.sub("-", part) for part in _PLACEHOLDER.split(written))
     fits = _INSTANCE.fullmatch(near.replace(MEMBER_INDEX, "0")) is not None
     return near if fits else None
@@ -287,8 +290,8 @@ def group_warnings(experiment: Experiment, group: GroupDefinition, path: str) ->
     config, broker = group.config, experiment.cluster.config
     if group.members_total == 0:
         yield problem(f"{path}.members", "nobody ever joins this group", found="0")
-    # The range assignor distributes each topic separately, so no more members can get a partition
-    # than the largest topic has partitions.
+    # The range assignor distributes each topic separately. So the number of members that get a
+    # partition is at most the number of partitions of the largest topic.
     most_partitions = max(
         (experiment.topics[topic].partitions for topic in group.topics), default=0
     )
@@ -309,7 +312,7 @@ def group_warnings(experiment: Experiment, group: GroupDefinition, path: str) ->
     yield from of_group
     for index, late in enumerate(group.late_members):
         if late.config is not None:
-            # As in `group_errors`, an inherited warning is given only once, at the group.
+            # As in `group_errors`, an inherited warning is given only once, for the group.
             late_path = f"{path}.late_members[{index}].config"
             inherited = {
                 replace(warning, path=warning.path.replace(f"{path}.config", late_path, 1))

@@ -1,8 +1,9 @@
-"""Limits of settings, as tables of rules: "`heartbeat.interval.ms` < `session.timeout.ms`".
+"""Limits of settings, as tables of rules such as `heartbeat.interval.ms` < `session.timeout.ms`.
 
-Most rules have this simple form: a setting is compared with another setting of the same section
-(such as that of a consumer), or with a value. So they stand in the tables ERRORS and WARNINGS, and
-`broken_limits` checks them. Rules that need more are code in the other modules of this folder.
+Most rules have this simple form. They compare a setting with a value, or with another setting of
+the same section, for example of the section with the settings of a consumer. These rules are in the
+tables ERRORS and WARNINGS, and `broken_limits` checks them. All other rules are code in the other
+modules of this folder.
 """
 
 import operator
@@ -23,7 +24,7 @@ from protocol.config import BrokerConfig, ConsumerConfig, ProducerConfig
 
 
 class Relation(Enum):
-    """The relation that a setting must have to its limit. The values are words for an error."""
+    """The relation that a setting must have to its limit. Messages show the values."""
 
     AT_MOST = "at most"
     LESS_THAN = "less than"
@@ -51,8 +52,8 @@ class Limit:
     """One rule: `setting` must have `relation` to `limit`.
 
     - `limit`: the name of another setting, or a value.
-    - `because`: the consequence if the rule is broken, which becomes the message of the problem.
-    - `note`: a remark on the limit, which is added to the problem's `expected`.
+    - `because`: the consequence if the rule is broken. It becomes the message of the problem.
+    - `note`: a remark on the limit, which is added to `expected` in the problem.
     """
 
     setting: str
@@ -68,9 +69,9 @@ Limits = Mapping[type[msgspec.Struct], tuple[Limit, ...]]
 
 @cache
 def _names_by_key(section: type[msgspec.Struct]) -> dict[str, str]:
-    """Return the Python name of each field of a section, by its name in the file.
+    """Return the names in Python of a section's fields, by their names in the file.
 
-    For example `session_timeout_ms` by `session.timeout.ms`.
+    For example, the entry for `session.timeout.ms` is `session_timeout_ms`.
     """
     return {field.key: field.name for field in fields_of(section)}
 
@@ -78,18 +79,18 @@ def _names_by_key(section: type[msgspec.Struct]) -> dict[str, str]:
 def broken_limits(limits: Limits, section: msgspec.Struct, path: str) -> Iterator[Problem]:
     """Yield a problem for each limit that a section of settings breaks.
 
-    `path`: the place of the section in the file.
+    `path` is the place of the section in the file.
     """
     names = _names_by_key(type(section))
     for row in limits[type(section)]:
         value = getattr(section, names[row.setting])
-        # A limit that is a text usually names a setting. If it names none, it is a value, such as
-        # `all` for `acks`.
+        # If a limit is a text, it usually is the name of another setting. A text that is no such
+        # name is a value, such as `all` for `acks`.
         limiting_setting = names.get(row.limit) if isinstance(row.limit, str) else None
         limit: Any = row.limit if limiting_setting is None else getattr(section, limiting_setting)
         if row.relation.holds(value, limit):
             continue
-        # IS compares values of any type; the other relations compare numbers.
+        # IS compares values of any type, such as true. The other relations compare numbers.
         if row.relation is Relation.IS:
             expected, found = show(limit), show(value)
         else:
@@ -99,7 +100,9 @@ def broken_limits(limits: Limits, section: msgspec.Struct, path: str) -> Iterato
 
 
 _NEVER_GROWS = "it never grows: Kafka takes the bound for every attempt"
-"""The reason for limits of backoffs. A backoff is the wait before an attempt is repeated.
+"""Consequence if the first backoff is longer than the longest backoff.
+
+A backoff is the wait before an attempt is repeated. Normally it grows from attempt to attempt.
 
 Source: CommonClientConfigs.warnDisablingExponentialBackoff.
 """
@@ -135,7 +138,7 @@ ERRORS: Limits = {
         ),
     ),
 }
-"""Limits that Kafka enforces. A broker or client does not start if one of its limits is broken."""
+"""Limits that Kafka enforces. If such a limit is broken, the broker or client does not start."""
 WARNINGS: Limits = {
     BrokerConfig: (
         Limit(
@@ -193,4 +196,4 @@ WARNINGS: Limits = {
         *_BACKOFFS,
     ),
 }
-"""Limits that Kafka does not enforce, but that are unwise to break."""
+"""Limits that Kafka does not enforce. It is unwise to break them."""

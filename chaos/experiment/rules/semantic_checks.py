@@ -1,7 +1,8 @@
 """Common parts of semantic checks: functions that make problems.
 
-A check knows only the path of a wrong setting, such as `faults[0].target`. So the problems made
-here have no file and no line. The loader adds them (`placed`).
+A semantic check compares several places of an experiment file. It knows only the path of a wrong
+setting, such as `faults[0].target`. So its problems have no file and no line. The loader adds both
+(`loader.placed`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,9 +11,9 @@ from chaos.experiment.problems import Problem, near_miss, one_of
 from chaos.experiment.structs import microseconds
 
 FILE = ""
-"""Placeholder of the file's name. The loader (`placed`) replaces it, and adds the line."""
+"""Placeholder of the file's name, which the loader replaces (`loader.placed`)."""
 LONGEST_US = 24 * 3_600 * 1_000_000
-"""The longest stage of a run, one day. A longer time is probably a mistake in the unit."""
+"""Longest time in a file: one day. A longer time is probably a mistake in the unit."""
 
 
 def problem(
@@ -23,7 +24,7 @@ def problem(
     found: str | None = None,
     near_miss: str | None = None,
 ) -> Problem:
-    """Return a problem at a path of the file."""
+    """Return the problem of the setting at `path`."""
     return Problem(
         file=FILE,
         line=None,
