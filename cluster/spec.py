@@ -1,16 +1,19 @@
 """ClusterSpec: the plain data from which every runtime builds the same nodes.
 
-An offsets partition is a partition of `__consumer_offsets`, the topic in which Kafka stores the
-commits of groups. A load reads such a partition into a coordinator's memory. Guards are checks of
-Kafka that an experiment can switch off.
+An experiment describes its cluster by a ClusterSpec. It has a spec for each node (broker, consumer
+and so on), the topics, the settings of Kafka, and models of what virtual time must imitate: the
+latency of the network, the duration of work, and the operating system's writing to disks.
 
-Kafka has had two group coordinators: an older one in Scala, and a newer one in Java. The nodes
-behave like the Scala coordinator; each of the JavaSwitches turns on one behaviour of the Java
-coordinator instead.
+Some fields exist because this project tests Kafka:
 
-A consumer on ZooKeeper is Kafka's old consumer: its group divides the partitions through znodes
-(nodes of ZooKeeper's tree) instead of a coordinator. Ray is a library for distributed processes,
-and one of the runtimes.
+- `guards` can switch off single checks of Kafka, to see what goes wrong without them.
+- `java` chooses between Kafka's two group coordinators. The nodes behave like the older one, which
+  is written in Scala. Each of the JavaSwitches turns on one behaviour of the newer one, in Java.
+- `zookeeper_consumers` are Kafka's old consumers. They have no group coordinator, but divide the
+  partitions of their group by znodes in ZooKeeper.
+
+Below, an *offsets partition* is a partition of `__consumer_offsets`, the topic in which Kafka
+stores the commits of groups. A *load* reads such a partition into the memory of a coordinator.
 """
 
 from typing import Annotated, Literal
@@ -307,8 +310,9 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
       leadership of an offsets partition. If this number is above 0, the broker repeats each notice
       a few times within this number of microseconds. The coordinator must ignore repetitions.
     - `metrics_interval_us`: interval in which brokers and controllers write their metrics into the
-      trace (the run's recorded rows of events); 0: never.
-    - `machines`: the nodes of each machine, every node once; empty: the experiment has no machines.
+      trace (the run's recorded rows of events). They never do so if it is 0.
+    - `machines`: the nodes of each machine, every node once. It is empty if the experiment does not
+      say which nodes share a machine.
     - `brokers_register_in_zookeeper`: True if each broker creates a znode for itself, as in Kafka's
       versions on ZooKeeper; ZooKeeper removes it after the broker's death. If False, the znodes of
       all brokers exist from the beginning, and stay.

@@ -25,7 +25,10 @@ PATIENCE_S = 600.0
 START_S = 60.0
 """A worker that has not started after this time probably waits for a free processor."""
 MAX_DEATHS_IN_A_ROW = 4
-"""RayWorkers gives up if this many workers for each place have died without finished work."""
+"""RayWorkers gives up after too many deaths of workers without finished work in between.
+
+The limit is this number multiplied by the number of workers.
+"""
 
 
 def no_check() -> None:

@@ -331,7 +331,7 @@ class ZooKeeperHandle:
         now_us = self._host.now_us()
         connection = self._connection
         if connection is None:
-            return  # never: the end of a connection cancels this timer
+            return  # never reached: the end of a connection cancels this timer
         if now_us - self._last_heard_us >= self._read_timeout_us:
             connection.close()
             # `close` will report the end a little later. That report is then ignored, because the

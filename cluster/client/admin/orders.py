@@ -97,7 +97,8 @@ async def fetch_committed_offsets(
 ) -> dict[TopicPartition, Offset]:
     """Return the committed offsets of a group, from its coordinator.
 
-    `partitions` None means all partitions. Partitions without a committed offset are left out.
+    If `partitions` is None, the offsets of all partitions are fetched. Partitions without a
+    committed offset are left out.
     Retriable errors are retried for `default.api.timeout.ms` (60 s). Each partition in the answer
     is traced as OFFSETS_FETCHED, with the offset -1 if it has none.
 

@@ -64,7 +64,10 @@ class Heartbeat:
         self._awaited_lookup: RequestFuture[None] | None = None
         """The lookup that the last call of `_look_up` found or began; None if it abandoned one."""
         self._next_step_us: int | None = None
-        """When the task takes its next step if nothing wakes it earlier; None: only when woken."""
+        """When the task takes its next step, if nothing wakes it earlier.
+
+        None if it takes its next step only when it is woken.
+        """
         self._poll_ended_us: int | None = None
         """When the application last returned from poll; None while it is inside poll."""
 

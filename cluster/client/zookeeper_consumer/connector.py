@@ -199,7 +199,7 @@ class ZooKeeperConsumerConnector:
         """
         topic_filter = self._spec.topic_filter
         if topic_filter is None:
-            return  # never: only a consumer with a filter subscribes to this listener
+            return  # never reached: only a consumer with a filter has this listener
         before, self._topics = self._topics, await self._allowed_topics(topic_filter)
         if self._topics == before:
             return
