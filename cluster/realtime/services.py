@@ -76,7 +76,7 @@ class NodeService:
         self._admin: AdminNode | None = None
         """The client for `ask_as_admin`; None before its first use."""
         self._control_version = -1
-        """Version of the newest ControlState that was applied; -1: none so far."""
+        """Version of the newest ControlState that was applied; -1 before the first one."""
         self._last_pause_orders: dict[NodeName, int] = {}
         """Node -> the number of the last pause or resume that was carried out."""
 

@@ -310,6 +310,8 @@ class ReplicaFetcher:
         # has moved, the topic's part of the request stays as it is.
         if result.appended_batches or result.truncated_to is not None:
             self._positions.pop(name.topic, None)
+        # If the position has not moved, it is dropped too. When the topic's part is built anew, an
+        # equal position is created.
         self._known.get(name.topic, {}).pop(name.partition, None)
         if result.error in _STOPS_FETCHING:
             self._host.log(
