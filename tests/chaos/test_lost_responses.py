@@ -1,7 +1,7 @@
 """One run in which three single responses are lost, and two nodes never return.
 
-When a response is lost, the server has carried out the request, but the client does not know it and
-must repeat the request. The faults are in a file of their own (SCHEDULE), whose comments explain
+When a response is lost, the server has carried out the request, but the client does not know this,
+and must repeat the request. The faults of the run are in the file SCHEDULE, whose comments explain
 their order.
 """
 
@@ -15,15 +15,15 @@ from protocol.trace import TraceKind, TraceRow
 
 SCHEDULE = Path(__file__).parents[1] / "schedules" / "lost_responses_and_lost_nodes.yaml"
 LOST_AT_US = 30_000_000
-"""Time at which the last node is lost, after the steady state."""
+"""Time at which the last node is lost, counted from the steady state."""
 
 
 @pytest.mark.slow
 def test_request_whose_response_is_lost_is_repeated_and_no_lost_node_is_awaited() -> None:
     """Each of three faults loses exactly one response, and the cluster recovers each time.
 
-    At its end the run waits until the remaining nodes work. It does not wait for the broker and the
-    member that never return.
+    At its end the run waits until the remaining nodes work. It does not wait for the two nodes that
+    never return, broker-3 and consumer-readers-2.
     """
     rows: list[TraceRow] = []
     run = play(load_experiment(str(SCHEDULE)).experiment, seed=1, observers=(rows.append,))
@@ -36,8 +36,8 @@ def test_request_whose_response_is_lost_is_repeated_and_no_lost_node_is_awaited(
     ]
     assert (run.result, run.faults_missed) == (PlayResult.PASS, 0)
 
-    # The first two nodes started once and were lost then. The third one is crashed twice, so it
-    # started three times.
+    # broker-3 and consumer-readers-2 were started once, and then lost. consumer-readers-1 crashed
+    # twice, so it was started three times.
     started = [row.node for row in rows if row.kind == TraceKind.NODE_STARTED]
     assert started.count("broker-3") == 1
     assert started.count("consumer-readers-2") == 1

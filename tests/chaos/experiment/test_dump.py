@@ -1,9 +1,9 @@
 """An experiment that is written as YAML text and read again is the same experiment.
 
-`coordlab explore` plays many random experiments, and writes those that fail as files, so that a
-person can play them again. The section `replay` of such a file (ReplayStamp) says what must happen
-then: with this seed and this code (`code` is a hash of it), the run has this result, and its events
-have this hash (`digest`).
+`coordlab explore` plays many random experiments. It writes those that fail as files, so that a
+person can play them again. The section `replay` of such a file (ReplayStamp) says which run must be
+repeated, and how it must end: `seed` is the seed of the run, `code` a hash of the code that played
+it, `result` its result, and `digest` a hash of its events.
 """
 
 from pathlib import Path
@@ -74,7 +74,7 @@ replay:
 def test_text_of_any_experiment_is_read_back_as_the_equal_experiment(
     original: Experiment, comment: str
 ) -> None:
-    """Even if its texts contain characters that mean something in YAML, such as `#` and `:`."""
+    """Names and texts may contain characters that mean something in YAML, such as `#`."""
     text = experiment_text(original, comment=comment)
 
     assert experiment_in(parse_document(text, "written.yaml"), "written.yaml") == original
@@ -84,7 +84,7 @@ def test_text_of_any_experiment_is_read_back_as_the_equal_experiment(
 def test_text_of_each_shipped_experiment_loads_as_the_shipped_one(
     listed: ListedExperiment, tmp_path: Path
 ) -> None:
-    """The shipped experiments are those that a user sees first, and changes."""
+    """A user of coordlab begins with a shipped experiment, and changes it."""
     shipped = load_experiment(str(listed.path)).experiment
     copy = tmp_path / "copy.yaml"
     copy.write_text(experiment_text(shipped))
@@ -116,8 +116,8 @@ def test_late_members_keep_defaults_that_their_group_does_not_have() -> None:
 def test_text_has_no_defaults_and_is_formatted_for_people() -> None:
     """Sections are separated by blank lines, and short lists are on one line.
 
-    The comment is the first line, and the replay stamp is the last section. Some values that the
-    builder `experiment` sets are missing in EXPECTED_TEXT, because they are defaults.
+    The comment is the first line, and the replay stamp is the last section. Values that are
+    defaults are missing in the text, such as the three brokers.
     """
     original = experiment(
         replay=msgspec.to_builtins(STAMP),

@@ -1,6 +1,6 @@
-"""A note tells the author of an experiment how a default changes the figures of a run.
+"""Notes tell the author of an experiment how its defaults change the figures of a run.
 
-The experiment is right, so a note is no warning.
+A note is no warning, because nothing is wrong with the experiment.
 """
 
 import json
@@ -23,7 +23,7 @@ def test_members_without_processing_time_have_a_note() -> None:
 
 
 def test_members_with_processing_time_have_no_note() -> None:
-    """Members that take 1 ms per record lag as real ones do."""
+    """Members that take 1 ms per record lag as real members do, so there is nothing to note."""
     assert load_experiment("coordinator_crash", (ONE_MS_PER_RECORD,)).notes == ()
 
 

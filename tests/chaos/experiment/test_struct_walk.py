@@ -1,7 +1,8 @@
-"""The walk over the structs that an experiment file is read into.
+"""Functions that walk over the structs of an experiment, to find every key of a file.
 
-The docs, the JSON Schema and the report describe every key of an experiment file. They find the
-keys by a walk over the structs: each section of the file is a struct, and each key is a field.
+An experiment file is read into structs: each section of the file is a struct, and each key is a
+field of this struct. The docs, the JSON Schema and the report describe every key that a file may
+have. They find the keys by a walk over the structs.
 """
 
 import msgspec
@@ -20,7 +21,10 @@ from tests.support.builders.experiments import experiment
 
 
 def test_field_has_its_key_default_description_and_struct() -> None:
-    """For example the key `session.timeout.ms` is the field `session_timeout_ms`."""
+    """For example, the key `session.timeout.ms` is read into the field `session_timeout_ms`.
+
+    `struct` is the type of the structs in the field, and None if the field has plain values.
+    """
     consumer_fields = {field.key: field for field in fields_of(ConsumerConfig)}
     timeout = consumer_fields["session.timeout.ms"]
     assert (timeout.name, timeout.default) == ("session_timeout_ms", 45_000)
@@ -34,9 +38,10 @@ def test_field_has_its_key_default_description_and_struct() -> None:
 
 
 def test_required_field_is_never_at_its_default() -> None:
-    """So `without_defaults` never omits it, because a file must have it.
+    """A file must have each required field, so `without_defaults` must never omit one.
 
-    NODEFAULT is what msgspec gives as the default of a required field.
+    Here the field is `version`. msgspec says that the default of a required field is NODEFAULT, and
+    not even this counts as the default.
     """
     version = fields_of(Experiment)[0]
 
@@ -47,7 +52,7 @@ def test_required_field_is_never_at_its_default() -> None:
 def test_each_struct_of_an_experiment_is_found_with_its_place() -> None:
     """The place ("topics", "orders") is that of the topic `orders` in the experiment.
 
-    Outer structs come before inner ones, so the place of the experiment, (), comes first.
+    Outer structs come before inner ones. So the experiment itself, whose place is (), comes first.
     """
     places = {place: type(struct) for place, struct in structs_in(experiment())}
 
@@ -58,7 +63,7 @@ def test_each_struct_of_an_experiment_is_found_with_its_place() -> None:
 
 
 def test_struct_types_are_found_inside_options_lists_and_mappings() -> None:
-    """A field annotated `X | None`, `dict[str, X]` or `tuple[X, ...]` contains structs X."""
+    """A field with the type `X | None`, `dict[str, X]` or `tuple[X, ...]` contains structs X."""
     annotations = (ConsumerConfig | None, dict[str, GroupDefinition], tuple[TopicDefinition, ...])
 
     assert list(struct_types(*annotations, str)) == [
@@ -71,7 +76,7 @@ def test_struct_types_are_found_inside_options_lists_and_mappings() -> None:
 def test_plain_values_omit_those_equal_to_their_default() -> None:
     """Plain values are the dicts and lists of which `experiment_text` makes an experiment file.
 
-    A reader of the file fills in the defaults, so they get the same experiment back.
+    When the file is read, the defaults are filled in, so this gives the same experiment again.
     """
     original = experiment()
     plain = without_defaults(original)

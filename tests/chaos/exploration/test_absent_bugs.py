@@ -1,12 +1,13 @@
 """A search that must find nothing: `search_absent` plays a space that cannot show planted bugs.
 
-Some planted bugs (wrong methods that we put into our code on purpose) are found only by rollouts
-and scalings of groups. To prove this, `search_absent` plants all of them, and plays another space,
-which has neither. No check may find one of the bugs.
+A planted bug is a wrong method that we put into our code on purpose. A space is a file from which
+seeds draw experiments. Some planted bugs are found only by rollouts and scalings of groups. To
+prove this, `search_absent` plants all of these bugs at once, and plays a space that has neither
+rollouts nor scalings. No check may find one of the bugs.
 
-This would prove nothing if a bug had no effect at all. So `check_shown` first plays a seed of the
-space `operations` for each bug, which is known to show it. These seeds are in a record of earlier
-searches, the page PAGE.
+This would prove nothing if a bug had no effect at all. So `check_shown` first plays a seed for each
+bug that is known to show the bug. This is a seed of the space `operations`, which has rollouts and
+scalings. The seeds are in a record of earlier searches, the page PAGE.
 """
 
 from contextlib import ExitStack
@@ -31,7 +32,7 @@ from tests.support.builders.packaged_spaces import packaged_space
 
 ONE_BUG = "closing_commit_counts_although_it_failed"
 SHOWN_BY = ShownBy(seed=0, checks=("durable_commits",))
-"""The seed of `operations` that shows ONE_BUG, and the check that finds it."""
+"""The seed of `operations` that shows ONE_BUG, and the check that finds this bug."""
 
 
 def _plant_nothing(stack: ExitStack) -> None:
@@ -46,7 +47,7 @@ def test_record_names_a_seed_of_each_bug() -> None:
 
 
 def test_record_without_a_row_of_a_bug_is_refused() -> None:
-    """Nothing would prove that such a bug has an effect."""
+    """Without a seed, nothing would prove that the bug has an effect."""
     with pytest.raises(NotShown, match=f"no seed that shows {ONE_BUG}"):
         shown_in_record("| bug | where |\n", {ONE_BUG: OPERATION_BUGS[ONE_BUG]})
 
@@ -66,10 +67,10 @@ def test_bug_that_changes_nothing_is_refused() -> None:
 
 
 def test_search_counts_a_seed_that_shows_a_bug_and_continues_after_it(tmp_path: Path) -> None:
-    """The test searches `operations` itself, so that seed 0 does show a bug.
+    """The test lets `search_absent` play `operations`, although seed 0 of this space shows a bug.
 
-    Then it calls the search again with one seed more. The search must continue from the file
-    `progress`, and play only the new seed.
+    Then it calls `search_absent` again, for two seeds. The search must continue from the file
+    `progress`, and play only the second seed.
     """
     progress = tmp_path / "absent.json"
     space = packaged_space("operations")
@@ -84,7 +85,7 @@ def test_search_counts_a_seed_that_shows_a_bug_and_continues_after_it(tmp_path: 
         progress=progress,
         on_seed=lambda absence: played_seeds.append(absence.seeds),
     )
-    # One call of `on_seed`, with the number of seeds so far: only seed 1 was played.
+    # `on_seed` was called once, with the number of seeds so far. So only seed 1 was played.
     assert played_seeds == [2]
     assert continued.shown[:1] == (0,)
     assert msgspec.json.decode(progress.read_bytes(), type=Absence) == continued

@@ -3,12 +3,13 @@
 Each file of tests/corpus is an experiment. Its comment describes the bug, and its part `replay` has
 the seed and the expected result:
 
-- `pass`: our code had a bug, and this experiment showed it. The bug is mended, so the run passes.
+- `pass`: our code had a bug, and this experiment showed the bug. The bug is mended, so the run must
+  pass.
 - `violated`: the file switches off a guard, which is a safety check that Kafka always makes. The
-  run must show what the guard prevents. With the guard on, it must pass.
+  run must show what the guard prevents. With the guard on, the run must pass.
 
-`replay` also has the digest of the recorded run. It belongs to the code of that time, so it is not
-compared.
+`replay` also has the digest of the recorded run, which is a hash of its events. The code has
+changed since then, so the digest is not compared.
 """
 
 from itertools import chain
@@ -29,28 +30,30 @@ pytestmark = pytest.mark.slow
 CORPUS = Path(__file__).resolve().parents[2] / "corpus"
 FILES = sorted(CORPUS.glob("*.yaml"))
 WITH_A_GUARD_OFF = [path for path in FILES if "guards:" in path.read_text(encoding="utf-8")]
+# The comment of each file has a line that begins with one of these words.
 MENDED_BY = "# Mended by commit "
 SHOWN_WITH = "# Guard off: "
 
 
 def read_corpus_file(path: Path) -> tuple[Experiment, ReplayStamp]:
-    """Return the experiment of a corpus file, and the data of its run."""
+    """Return the experiment of a corpus file, and the stamp of its recorded run."""
     experiment = load_experiment(str(path)).experiment
     assert experiment.replay is not None, f"{path.name} has no `replay:`"
     return experiment, experiment.replay
 
 
 def checks_violated(run: PlayedRun) -> set[str]:
-    """Return the checks with a finding."""
+    """Return the names of the checks that have found something in the run."""
     return {finding.signature.check for finding in run.findings}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_file_gives_its_recorded_result(path: Path) -> None:
-    """A violation must be found by the check that the first word of `expect` names.
+    """In a file with a violation, the first word of `expect` is the check that must find it.
 
-    The recorded seed is played first. But the code has changed since then, so a violation that
-    depends on a race may need another seed now. Then some more seeds are played.
+    The recorded seed is played first. But the code has changed since the recording, so a violation
+    that depends on a race may need another seed now. So some more seeds are played, until the check
+    finds the violation.
     """
     experiment, stamp = read_corpus_file(path)
 
@@ -67,7 +70,7 @@ def test_file_gives_its_recorded_result(path: Path) -> None:
 
 @pytest.mark.parametrize("path", WITH_A_GUARD_OFF, ids=lambda path: path.stem)
 def test_guard_prevents_the_violation_of_its_file(path: Path) -> None:
-    """With the guard on, the plan passes under its own network seed and under three others."""
+    """With the guard on, the run passes with the recorded seed, and with three arbitrary seeds."""
     experiment, stamp = read_corpus_file(path)
     guarded = replace(experiment, cluster=replace(experiment.cluster, guards=Guards()))
 
@@ -78,7 +81,10 @@ def test_guard_prevents_the_violation_of_its_file(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_each_file_describes_its_bug_or_guard(path: Path) -> None:
-    """The comment of a mended bug names the commit; that of a guard's file names the guard."""
+    """The comment of a mended bug names the commit that mended it.
+
+    The comment of a file that switches off a guard names this guard.
+    """
     experiment, stamp = read_corpus_file(path)
     comment = [
         line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")
@@ -93,7 +99,7 @@ def test_each_file_describes_its_bug_or_guard(path: Path) -> None:
 
 
 def test_every_guard_has_a_file() -> None:
-    """The file of a guard shows a violation that the guard prevents."""
+    """For each guard there is a file that switches it off, and shows what the guard prevents."""
     shown: set[str] = set()
     for path in WITH_A_GUARD_OFF:
         experiment, _ = read_corpus_file(path)

@@ -2,8 +2,9 @@
 
 A search plays thousands of runs in worker processes. If a bug of ours lets one run loop for ever,
 the worker must not hang. So `limited_cpu` sets a timer of the operating system (ITIMER_PROF), which
-counts the CPU time of the run. At the limit the signal SIGPROF raises RunNeverEnds in the main
-thread. The seed is then reported as broken, which means that the lab failed, and not Kafka.
+counts the CPU time of the run. At the limit the operating system sends the signal SIGPROF, whose
+handler raises RunNeverEnds in the main thread. The seed of the run is then reported as broken,
+which means that the lab failed, and not Kafka.
 """
 
 import signal
@@ -18,7 +19,7 @@ from tests.support.builders.packaged_spaces import packaged_space
 
 
 def never_ends() -> None:
-    """Run for ever, and swallow every Exception, as a careless node would."""
+    """Run for ever, and catch every Exception, as the code of a careless node might."""
     while True:
         try:
             sum(range(1_000))
@@ -40,16 +41,16 @@ def test_endless_run_is_ended() -> None:
 
 
 def test_seed_of_an_endless_run_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`play_seed` returns a result, so the worker can play the next seed."""
+    """`play_seed` raises no error, but returns a result. So the worker can play the next seed."""
 
     def play(*_args: object, **_options: object) -> PlayedRun:
         never_ends()
-        raise AssertionError  # not reached
+        raise AssertionError  # never reached, because the loop ends only by RunNeverEnds
 
     monkeypatch.setattr(batches, "play", play)
     monkeypatch.setattr(batches, "limited_cpu", lambda: limited_cpu(0.05))
 
-    # Any space and any seed, here 7: `play` does not play them.
+    # The space and the seed do not matter, because `play` is replaced.
     run = batches.play_seed(packaged_space("standard"), 7)
 
     assert (run.seed, run.result) == (7, PlayResult.BROKEN)

@@ -1,7 +1,8 @@
 """The examples of docs/EXPLORING.md work.
 
-The page shows a space, which is a file from which a search draws its experiments, and a recipe to
-search with a guard of Kafka switched off.
+The page shows a space, which is a file from which a search draws its experiments. It also has a
+recipe for a search without one of Kafka's guards. A guard is a safety check that Kafka always
+makes.
 """
 
 import re
@@ -14,7 +15,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "EXPLORING.md"
 
 
 def test_space_of_the_page_can_be_drawn_from(tmp_path: Path) -> None:
-    """Readers begin with a copy of the example."""
+    """Readers of the page begin with a copy of its space, so experiments can be drawn from it."""
     (text,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     (tmp_path / "mine.yaml").write_text(text)
     space = load_space(str(tmp_path / "mine.yaml"))
@@ -24,7 +25,10 @@ def test_space_of_the_page_can_be_drawn_from(tmp_path: Path) -> None:
 
 
 def test_recipe_of_the_page_switches_the_guard_off() -> None:
-    """The recipe overrides a setting of the space `standard`, so that every experiment has it."""
+    """The recipe overrides a setting of the space `standard`.
+
+    So the guard is off in every drawn experiment, for example in that of seed 0.
+    """
     (override,) = re.findall(r"--var (cluster\.guards\.\S+) --stop-after", PAGE.read_text())
     drawn = draw(load_space("standard", [override]), seed=0)
     assert not drawn.cluster.guards.high_watermark_gate

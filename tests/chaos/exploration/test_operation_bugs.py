@@ -1,8 +1,9 @@
-"""Planted bugs that only a rollout or a scaling shows: other faults do not reach the changed code.
+"""Planted bugs that only a rollout or a scaling shows: other faults do not reach the wrong code.
 
-A rollout replaces the members of a group one after the other. It stops each of them in an orderly
-way, so the member closes its consumer, which commits once more. The bugs change what happens then.
-A crash or a pause never closes a consumer, so it cannot show them.
+A planted bug is a wrong method that we put into our code on purpose. A rollout replaces the members
+of a group one after the other. It stops each member in an orderly way: the member closes its
+consumer, which commits once more. The bugs of this module change what happens when a consumer is
+closed. A crash or a pause never closes a consumer, so it cannot show these bugs.
 """
 
 import msgspec
@@ -29,10 +30,10 @@ def with_bug(name: str, experiment: Experiment, seed: int) -> PlayedRun:
 
 
 def test_commit_that_counts_although_it_failed_is_found_by_the_first_seed() -> None:
-    """The planted bug: a closing member treats a failed last commit as acknowledged.
+    """Planted bug: a closing member treats a failed last commit as acknowledged.
 
-    A search of the space `operations` finds it with its first seed. Without the bug this seed
-    passes.
+    The space `operations` is a file from which seeds draw experiments with rollouts and scalings.
+    The first seed finds the bug. Without the bug the experiment of this seed passes.
     """
     experiment = draw(packaged_space("operations"), seed=0)
     run = with_bug(FAILED_COMMIT_COUNTS, experiment, seed=0)
@@ -60,7 +61,10 @@ def busy_members(fault: str, **fields: object) -> Experiment:
 
 @pytest.mark.parametrize("name", [FETCHED_RECORDS_COMMITTED, SUCCESSOR_GOES_ON])
 def test_records_skipped_at_close_are_found_by_a_rollout_and_not_by_a_crash(name: str) -> None:
-    """A crashed member does not close its consumer, so the planted bug has no effect."""
+    """Planted bugs: a closing member, or its successor, skips records that were not processed.
+
+    A crashed member does not close its consumer, so the bug has no effect.
+    """
     rollout = busy_members("rollout", target="members(readers)", args={"start_up": "1s"})
     run = with_bug(name, rollout, seed=3)
     assert run.result is PlayResult.VIOLATED, run.reasons
@@ -73,12 +77,12 @@ def test_records_skipped_at_close_are_found_by_a_rollout_and_not_by_a_crash(name
 def test_no_fault_of_the_standard_space_closes_a_member_that_works() -> None:
     """So a search of the standard space cannot find the bugs of this module.
 
-    Three kinds of faults stop a process in an orderly way: rollouts and scalings, which are
-    gradual faults, and controlled shutdowns. The space has no gradual fault, and it can aim a
-    controlled shutdown at servers only, not at members.
+    Three kinds of faults stop a process in an orderly way: rollouts, scalings and controlled
+    shutdowns. Rollouts and scalings are gradual faults, and the space has no gradual fault. It has
+    controlled shutdowns, but can aim them at servers only, and not at members.
     """
     kinds = {name: FAULT_KINDS[name] for name in packaged_space("standard").faults.kinds}
-    assert len(kinds) >= 10  # or else the two lists below would be empty without a reason
+    assert len(kinds) >= 10  # with few kinds, it would mean little that both lists below are empty
     assert [name for name, kind in kinds.items() if kind.is_gradual] == []
     aimed_at_members = [
         name

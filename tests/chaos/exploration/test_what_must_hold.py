@@ -1,9 +1,10 @@
 """`must_hold`: an experiment can demand a property that the system under test does not promise.
 
 Old consumers, which coordinate over ZooKeeper, do not promise that only one member at a time
-processes the records of a partition, because each of them computes its own share. So two owners are
-no finding by default. But a group may demand it, with `must_hold: [one_owner_processes]` in its
-experiment file. Then a breach is a finding. The group in these experiments is named `old`.
+processes the records of a partition. The reason is that each member computes its own share of the
+partitions. So it is no finding by default if two members process a partition. But a group may
+demand that only one does, with `must_hold: [one_owner_processes]` in its experiment file. Then two
+are a finding. The group in these experiments is named `old`.
 
 Ids such as ZK-58 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
@@ -23,9 +24,10 @@ CHECK = "one_owner_processes"
 
 
 def test_zombie_is_a_finding_where_its_group_asks_for_one_owner() -> None:
-    """One pause is enough for a second owner (ZK-58).
+    """One pause of a consumer is enough for a second owner (ZK-58).
 
-    A zombie is a consumer that has lost its ZooKeeper session and keeps processing.
+    After the pause the consumer is a zombie: it has lost its ZooKeeper session, but keeps
+    processing. The marks (names of rare situations that a run reached) show this, too.
     """
     played = play(load_experiment(str(ZOMBIE)).experiment, seed=1)
 
@@ -35,7 +37,7 @@ def test_zombie_is_a_finding_where_its_group_asks_for_one_owner() -> None:
 
 
 def test_zombie_is_no_finding_where_no_group_asks() -> None:
-    """The property is off by default: the same plan and seed break no promise."""
+    """The same run without `must_hold` passes, because no promise is broken."""
     demanding = load_experiment(str(ZOMBIE)).experiment
     without_demand = load_experiment(str(ZOMBIE), ["groups.old.must_hold=[]"]).experiment
     assert demanding.faults == without_demand.faults
@@ -46,8 +48,8 @@ def test_zombie_is_no_finding_where_no_group_asks() -> None:
 def test_split_view_is_a_finding_where_its_group_asks_for_one_owner() -> None:
     """Two consumers read the group's members from different servers, one of which lags (ZK-71).
 
-    When they compute their shares, one consumer sees one member, the other sees two. So both own
-    some partitions. Seed 86 shows it.
+    When the consumers compute their shares, one of them sees one member, and the other one sees
+    two. So for some partitions both claim to be the owner. The seed 86 shows this.
     """
     rows: list[TraceRow] = []
     experiment = load_experiment(str(SPLIT_VIEW)).experiment
@@ -57,8 +59,8 @@ def test_split_view_is_a_finding_where_its_group_asks_for_one_owner() -> None:
     assert len(experiment.faults) == 1
     assert {finding.signature.check for finding in played.findings} == {CHECK}
 
-    # Find out, for the time of the finding, the server of each consumer, and how many members the
-    # consumer saw when it last computed its share.
+    # Find out what was so at the time of the finding: the server of each consumer, and the number
+    # of members that each consumer saw when it last computed its share.
     first_finding_us = min(finding.time_us for finding in played.findings)
     servers: dict[str, str | None] = {}
     members_seen: dict[str, int] = {}

@@ -1,7 +1,9 @@
 """The experiment `rolling_bounce` costs a group as many rebalance callbacks as a real Kafka does.
 
 Twelve members read twelve partitions. Six of the members leave and join again, one after the other,
-as when an application is deployed anew. The numbers do not depend on the seed.
+as when a new version of an application is deployed. A member has two rebalance callbacks: one for
+partitions that it must give up, and one for partitions that it gets. The number of calls does not
+depend on the seed.
 """
 
 import pytest
@@ -14,7 +16,7 @@ from tests.support.worlds.rolling_bounce import rolling_bounce_of
 LONGEST_US = 4_000_000
 """A leave or a join must be settled within this time.
 
-It allows for a heartbeat interval, the start of a consumer, and slow messages.
+This is enough for a heartbeat interval, the start of a consumer, and slow messages.
 """
 
 
@@ -23,8 +25,8 @@ It allows for a heartbeat interval, the start of a consumer, and slow messages.
 def test_twelve_partitions_change_owners_in_each_leave_and_join(seed: int) -> None:
     """Each leave and each join revokes and assigns the partitions of all members.
 
-    A leave causes a callback of each kind in the 11 members that stay, and a join causes one in all
-    12 members. A real cluster had the same number of callbacks (section bounce of
+    A leave calls both callbacks of each of the 11 members that stay. A join calls both callbacks of
+    all 12 members. A real cluster had the same number of calls (section bounce of
     docs/kafka/MEASURED_BOUNCE.md).
     """
     run = play_virtual(

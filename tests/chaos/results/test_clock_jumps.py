@@ -1,8 +1,8 @@
 """A machine's wall clock may jump during a run, and must not change what the run does.
 
 A run in virtual time has a simulated clock. It reads the wall clock only for its manifest, the file
-that says when the run began and ended. A run on Ray is in real time; its nodes read a RunClock,
-which does not jump either.
+that says when the run began and ended. A run on Ray is in real time. The nodes of such a run read a
+RunClock, which does not jump when the wall clock jumps.
 """
 
 import json
@@ -24,19 +24,19 @@ RUN = (
     *("run", "coordinator_crash", "--runtime", "virtual", "--no-analyze", "--seed", "3"),
     *("--var", "groups.orders-readers.members=3", "--var", "topics.orders.partitions=3"),
 )
-"""A small run, which takes little time."""
+"""Command line of a small run, which takes little time."""
 HOUR = timedelta(hours=1)
 
 
 def jumping(step: timedelta) -> Iterator[datetime]:
-    """Yield 2026-06-01 00:00, then times that each differ from the last by `step`."""
+    """Yield times. The first is 2026-06-01 00:00, and each time differs from the last by `step`."""
     return (datetime(2026, 6, 1, tzinfo=UTC) + step * number for number in count())
 
 
 def jump_clock(monkeypatch: pytest.MonkeyPatch, step: timedelta) -> None:
     """Let every reading of the wall clock differ by `step` from the last.
 
-    The code that writes the manifest calls `_now`; other code calls the functions of `time`.
+    The code that writes the manifest calls `_now`. Other code calls the functions of `time`.
     """
     moments = jumping(step)
     monkeypatch.setattr(run_directory, "_now", lambda: next(moments))
@@ -45,7 +45,7 @@ def jump_clock(monkeypatch: pytest.MonkeyPatch, step: timedelta) -> None:
 
 
 def play_run(root: Path) -> PastRun:
-    """Play the run into `root` and return it."""
+    """Play RUN with `root` as the folder of runs, and return the run."""
     assert run_cli([*RUN, "--runs", str(root)]) == 0
     (past,) = list_runs(root)
     return past
@@ -67,7 +67,7 @@ def test_run_with_a_jumping_wall_clock_is_the_same_run(
     with monkeypatch.context() as jumps:
         jump_clock(jumps, step)
         past = play_run(tmp_path / "jumping")
-        capsys.readouterr()
+        capsys.readouterr()  # forget the output of the runs
         assert run_cli(["list", "--json", "--runs", str(tmp_path / "jumping")]) == 0
     (listed,) = json.loads(capsys.readouterr().out)["runs"]
 
@@ -81,9 +81,9 @@ def test_run_with_a_jumping_wall_clock_is_the_same_run(
 def test_run_clock_advances_steadily_while_the_wall_clock_jumps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A RunClock, which nodes on Ray read, reads the machine's wall clock once, at its start.
+    """A RunClock reads the wall clock of its machine only once, at its start.
 
-    After that it adds the monotonic time since the start, here 1.5 s.
+    After that it adds the monotonic time that has passed since the start, here 1.5 s.
     """
     monotonic_ns = 5_000_000_000
     monkeypatch.setattr(time, "monotonic_ns", lambda: monotonic_ns)

@@ -1,8 +1,9 @@
 """Directories that another version of coordlab wrote in another form are refused with a message.
 
-A run writes a directory of files. So does an exploration, which is a search of many runs. The files
-have a "form", which is a number: a later version that gives them other fields counts it up. It is
-the field `format` of `manifest.json`, the file that describes the directory.
+A run writes a directory of files. An exploration, which is a search that plays many runs, writes a
+directory, too. The files have a "form", which is a number. It is the field `format` of
+`manifest.json`, the file that describes the directory. A later version of coordlab that gives the
+files other fields also gives them the next number.
 """
 
 import json
@@ -29,7 +30,7 @@ MANIFEST = {
 
 
 def write_manifest(folder: Path, **fields: object) -> Path:
-    """Write a manifest with these fields and return its folder."""
+    """Write a manifest with these fields into the folder, and return the folder."""
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text(json.dumps(fields))
     return folder
@@ -42,7 +43,7 @@ def test_manifest_without_a_form_is_read_as_the_first(tmp_path: Path) -> None:
 
 
 def test_run_of_a_later_form_is_refused_with_form_and_writer(tmp_path: Path) -> None:
-    """The later form may have data that this version would silently ignore."""
+    """Files of a later form may have data that this version would silently ignore."""
     folder = write_manifest(
         tmp_path / "small" / "a", **MANIFEST, format=7, versions={"coordlab": "0.9.0"}
     )
@@ -55,7 +56,10 @@ def test_run_of_a_later_form_is_refused_with_form_and_writer(tmp_path: Path) -> 
 
 
 def test_run_of_a_later_form_with_other_fields_is_refused_for_its_form(tmp_path: Path) -> None:
-    """The form is read before the fields. Otherwise the message would name a missing field."""
+    """The form is read before the other fields.
+
+    So the message names the form, and no missing field.
+    """
     folder = write_manifest(tmp_path / "small" / "a", format=2, unknown_field="x")
     with pytest.raises(NotARun, match="was written in form 2, this version reads form 1"):
         PastRun(folder)
@@ -64,7 +68,8 @@ def test_run_of_a_later_form_with_other_fields_is_refused_for_its_form(tmp_path:
 def test_other_runs_are_listed_beside_one_of_a_later_form(tmp_path: Path) -> None:
     """A run of another version must not hide the runs that can be read.
 
-    `list_runs` returns the readable runs only; `scan_runs` returns an error for each other one.
+    `list_runs` returns the readable runs only. `scan_runs` returns also an error for each run that
+    cannot be read.
     """
     write_manifest(tmp_path / "small" / "a", **MANIFEST)
     write_manifest(tmp_path / "small" / "b", **MANIFEST, format=7)
@@ -76,7 +81,7 @@ def test_other_runs_are_listed_beside_one_of_a_later_form(tmp_path: Path) -> Non
 
 
 def test_exploration_of_a_later_form_is_refused_with_its_form(tmp_path: Path) -> None:
-    """`explore --resume` calls `open_exploration`, so the command refuses such a folder as well."""
+    """`explore --resume` opens a folder with `open_exploration`, so it refuses this one."""
     folder = write_manifest(tmp_path / "standard" / "a", format=3)
     with pytest.raises(NotAnExploration, match="was written in form 3, this version reads form 1"):
         open_exploration(folder)

@@ -1,8 +1,9 @@
 """The stamp of a replay file says which code and which Python can reproduce the run.
 
 A replay file is an experiment with the seed of a run, so that a person can repeat the run. Other
-code or another Python might play another run, and `replay` must warn of this. So the stamp has the
-version of Python and a code version, which is a hash over the source files of a node.
+code or another Python might play another run, and the command `replay` must warn of this. So the
+stamp has the version of Python, and a code version, which is a hash over the source files of a
+node.
 """
 
 import subprocess
@@ -21,12 +22,15 @@ STAMP = ReplayStamp(
 
 
 def test_stamp_of_this_code_and_python_has_no_difference() -> None:
-    """A replay file that was just written can be replayed."""
+    """A replay file that was written by this code is replayed without a warning."""
     assert differences(STAMP) == ()
 
 
 def test_other_code_and_other_python_are_both_named() -> None:
-    """The user gets a sentence about each of them. The commit helps to find the other code."""
+    """The user gets a sentence about the code, and one about Python.
+
+    The commit of the other code, if it is known, helps to find this code.
+    """
     other_stamp = ReplayStamp(
         seed=7, code="0f", commit="a" * 40, python="3.99", result="pass", digest="12"
     )
@@ -41,7 +45,7 @@ def test_other_code_and_other_python_are_both_named() -> None:
 def test_code_version_is_equal_in_another_process_and_folder() -> None:
     """The version must depend on the code only, not on the process or the working directory.
 
-    `-O` makes Python ignore asserts, and the version is still equal.
+    Nor does it depend on Python's options: `-O`, for example, makes Python ignore asserts.
     """
     program = "from chaos.results.replay_stamp import code_version; print(code_version())"
     completed = subprocess.run(
@@ -58,7 +62,10 @@ def test_code_version_is_equal_in_another_process_and_folder() -> None:
 def test_code_version_changes_with_the_text_and_the_name_of_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An edited, added or renamed file of code changes the version; any other file does not."""
+    """If a file of code is edited, added or renamed, the version changes.
+
+    Files that have no code, such as notes.txt, do not matter.
+    """
     folder = tmp_path / "somewhere"
     folder.mkdir()
     monkeypatch.setattr(replay_stamp, "_folder_of", lambda package: folder)

@@ -20,7 +20,7 @@ def report(outcome: CheckOutcome, note: str = "") -> CheckReport:
 
 
 def fault(outcome: FaultOutcome) -> JournalEntry:
-    """Return the journal's entry of a crash."""
+    """Return the entry of a crash in the journal. Its `error` is used only if the crash missed."""
     return JournalEntry(
         fault_id="crash-0",
         fault="crash",
@@ -58,7 +58,7 @@ def test_verdict_of_checks_faults_and_reasons(
     )
 
     assert reached_verdict is verdict
-    # An unknown verdict has reasons. Another verdict has only those of the run itself.
+    # An unknown verdict has reasons. Any other verdict has only the reasons in `unknown_because`.
     has_reasons = verdict is Verdict.UNKNOWN or bool(unknown_because)
     assert bool(reasons) == has_reasons
 

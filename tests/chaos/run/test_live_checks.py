@@ -2,8 +2,8 @@
 
 On Ray the nodes write their trace rows into files. Live checks read these files while the run goes
 on, so that a person who watches the run sees a violation early. Some rows arrive late or not at
-all, so this is a first report only: after the run the checks judge the whole trace, and only this
-decides the verdict.
+all, so the findings of live checks are preliminary. After the run the checks judge the whole trace,
+and only these judgements decide the verdict.
 
 Live checks get their rows from a "follower". This is a function that returns the rows that have
 become readable since it was called last.
@@ -25,10 +25,11 @@ from tests.support.builders.rows import Rows
 from tests.support.harness.fake_runtime import FakeRuntime
 
 SAFETY = ("fencing", "durable_commits")
+"""The names of the checks in these tests."""
 
 
 def broken_rows() -> list[TraceRow]:
-    """Return rows that violate fencing: two brokers lead one partition in the same epoch, 0."""
+    """Return rows that the check `fencing` must find: two brokers lead a partition in epoch 0."""
     rows = Rows()
     rows.leads(time_s=1, node="broker-0", leader_epoch=0, log_end=0)
     rows.leads(time_s=2, node="broker-1", leader_epoch=0, log_end=0)
@@ -47,7 +48,10 @@ def following(rows: Sequence[TraceRow]) -> TraceFollower:
 
 
 def test_finding_is_reported_when_its_rows_can_be_read() -> None:
-    """The row of the second leader proves the finding, which is reported once, at that row."""
+    """The row of the second leader proves the finding.
+
+    So the finding is reported when this row is read. It is reported only once.
+    """
     reported: list[Finding] = []
     live = LiveChecks(CheckSuite(CheckContext(), SAFETY), following(broken_rows()))
     live.report_findings_to(reported.append)
@@ -62,7 +66,7 @@ def test_finding_is_reported_when_its_rows_can_be_read() -> None:
 
 
 def test_failure_of_the_live_checks_ends_only_them() -> None:
-    """An unreadable file in the middle of a run is no reason to end the run."""
+    """If live checks cannot read a file, only the live checks end, and the run goes on."""
 
     def follow(now_us: int) -> Iterable[TraceRow]:
         raise OSError("the file went away")
@@ -87,7 +91,7 @@ def test_run_shows_possible_violations_and_judges_by_the_whole_trace(
     # This suite judges the whole trace. The live checks have a suite of their own, below.
     suite = CheckSuite(context_of(own_experiment), SAFETY)
     plan = plan_of(own_experiment)
-    # `replay` is empty, because no command plays a run on a fake runtime.
+    # `replay` would be the command that plays the run again. There is none for a fake runtime.
     directory = create_run_directory(
         tmp_path, own_experiment, plan, seed=0, runtime="fake", replay=""
     )

@@ -1,8 +1,8 @@
 """How the faults of an experiment file become a plan, and the plan becomes a schedule.
 
-`plan_of` lists each injection of each fault, with its time. `schedule_of` puts everything that the
-run must do into the order of time: it injects faults, heals them (that is, undoes them), and starts
-late members, which are the members that join a group during the run.
+`plan_of` lists each injection of each fault, with its time. `schedule_of` lists everything that the
+run must do, in the order of time: inject faults, heal them (that is, undo them), and start late
+members, which are the members that join a group during the run.
 """
 
 from chaos.experiment.structs import consumer_name
@@ -15,8 +15,8 @@ SECOND_US = 1_000_000
 def test_repeated_fault_is_one_record_for_each_injection() -> None:
     """A pause at 5 s with `every: 20s` and `repeat: 3` is injected at 5, 25 and 45 s.
 
-    Each injection has an id of its own, such as `pause-0.1`: the fault `pause` is number 0 in the
-    file, and this is its first repetition.
+    Each injection has an id of its own. For example, `pause-0.1` is the first repetition of the
+    fault `pause`, which has the index 0 in the file.
     """
     plan = plan_of(
         experiment(
@@ -43,10 +43,9 @@ def test_repeated_fault_is_one_record_for_each_injection() -> None:
 
 
 def test_ends_of_links_are_lists_in_either_notation() -> None:
-    """The links of a cut go from the nodes of `from` to those of `to`.
+    """A cut has two ends, `from` and `to`. Each end is a list of targets in the file.
 
-    Each of the two is a list of targets, which needs no brackets if it has only one. A cut without
-    `direction` is in both directions.
+    A list of one target needs no brackets. A cut without `direction` is in both directions.
     """
     both_ways, one_way = plan_of(
         experiment(
@@ -72,8 +71,8 @@ def test_ends_of_links_are_lists_in_either_notation() -> None:
 def test_schedule_orders_healing_before_faults_before_late_members() -> None:
     """A plan must always mean the same, so steps at the same time have a fixed order.
 
-    Three things happen at 9 s. First the pause is healed, which began at 3 s and lasts 6 s. Then
-    broker-1 is crashed. Then two members start.
+    Here three steps are due at 9 s. First the pause is healed, because it began at 3 s and lasts 6
+    s. Then broker-1 is crashed. Then two members start.
     """
     own_experiment = experiment(
         groups={

@@ -1,8 +1,8 @@
 """Facts that a run keeps from earlier status queries: totals of members, last known leaders.
 
 A run queries the status of its cluster again and again. A node that is down or cut off does not
-answer, so a single status may lack members, or all partitions (if no controller answers). A member
-that was restarted counts from 0 again. So the run keeps what it knew before.
+answer. So a single status may lack a member, or all partitions if no controller answers. And a
+member that was restarted counts from 0 again. So the run keeps what it knew before.
 """
 
 from chaos.run.status_history import StatusHistory
@@ -11,7 +11,7 @@ from protocol.ids import BrokerId, NodeName, TopicPartition
 
 
 def member(*, consumed: int, committed: int) -> MemberStatus:
-    """Return a member's totals: records consumed, commits acknowledged."""
+    """Return the status of a member that has consumed and committed so many times."""
     return MemberStatus(
         group_id="readers",
         member_id="m",
@@ -25,7 +25,7 @@ def member(*, consumed: int, committed: int) -> MemberStatus:
 
 
 def history_of(*queries: dict[str, MemberStatus]) -> StatusHistory:
-    """Return the history after these queries; each has the members that answered."""
+    """Return the history after these queries. Each query has the members that answered."""
     history = StatusHistory()
     for members in queries:
         members_by_node = {NodeName(name): status for name, status in members.items()}
@@ -34,9 +34,9 @@ def history_of(*queries: dict[str, MemberStatus]) -> StatusHistory:
 
 
 def test_totals_of_a_killed_member_are_kept_across_incarnations() -> None:
-    """A member counts from 0 again after a restart; the totals count what it did before, too.
+    """A member counts from 0 again after a restart. The totals include what it did before.
 
-    In both histories c-0 is killed after 90 records and 9 commits.
+    In both histories c-0 is killed after 90 records and 9 commits. In the second one it returns.
     """
     while_killed = history_of(
         {"c-0": member(consumed=90, committed=9), "c-1": member(consumed=50, committed=5)},
@@ -50,15 +50,15 @@ def test_totals_of_a_killed_member_are_kept_across_incarnations() -> None:
 
     assert while_killed.records_consumed == 90 + 60
     assert while_killed.commits_acknowledged == 9 + 6
-    # c-0 has 10 records and 1 commit in its second life, in addition to those of the first.
+    # After its restart c-0 has 10 records and 1 commit, in addition to those before the kill.
     assert after_restart.records_consumed == 90 + 10 + 80
     assert after_restart.commits_acknowledged == 9 + 1 + 8
 
 
 def test_last_named_leaders_are_kept_until_others_are_named() -> None:
-    """The last known leaders are used only if no controller answers, as in the third query.
+    """If no controller answers, as in the third query, the last known leaders are used.
 
-    A status without a controller has no partitions, but may have other facts, such as
+    The status of such a query has no partitions, but may have other facts, such as
     `records_produced`.
     """
     partition = TopicPartition("orders", 0)

@@ -1,9 +1,9 @@
 """The reading of committed offsets at the end of a run.
 
-The checks compare these offsets with the acknowledged commits. First one request asks for the
-offsets of all partitions of a group. But a coordinator refuses it as long as one of the partitions
-has an offset in an open transaction. If the request is refused until it times out, each partition
-is read by a request of its own.
+The checks compare these offsets with the acknowledged commits. First, a single request asks for the
+offsets of all partitions of a group. But a coordinator refuses this request as long as one of the
+partitions has an offset in an open transaction. If the request is refused until it times out, each
+partition is read by a request of its own.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from tests.support.builders.experiments import experiment
 
 
 class _Cluster:
-    """A cluster whose answers are scripted.
+    """A cluster that answers requests for offsets as a test wants.
 
     A request for more than `at_once` partitions times out. So does each request for the partition
     `stuck`. `asked` has the number of partitions of each request.
@@ -43,6 +43,7 @@ class _Cluster:
 
 
 ORDERS_1 = TopicPartition("orders", 1)
+"""The second of the three partitions."""
 
 
 @pytest.mark.parametrize(
@@ -50,8 +51,8 @@ ORDERS_1 = TopicPartition("orders", 1)
     [
         # One request reads all three partitions.
         (_Cluster(at_once=3), [3], []),
-        # Each partition is readable at some time, but never all at the same time: the members of a
-        # transactional group always have some transaction under way.
+        # Each partition is readable at some time, but never all of them at the same time, because
+        # some member of the group always has an open transaction.
         (_Cluster(at_once=1), [3, 1, 1, 1], []),
         # The first unreadable partition ends the reading, because each timeout takes 60 s.
         (_Cluster(at_once=3, stuck=ORDERS_1), [3, 1, 1], ["orders-1"]),
@@ -62,7 +63,8 @@ def test_offsets_are_unreadable_if_one_partition_alone_is(
 ) -> None:
     """A row of the trace names the partition that could not be read, and the group.
 
-    `asked`: number of partitions of each request. [3, 1, 1]: all three, then one, then another.
+    `asked` has the number of partitions of each request. For example, [3, 1, 1] are a request for
+    all three partitions, and then two requests for one partition each.
     """
     own_experiment = experiment(
         topics={"orders": {"partitions": 3, "replication.factor": 3}},

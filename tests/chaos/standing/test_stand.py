@@ -1,10 +1,10 @@
 """The function `stand`, with which another program's test can use a cluster without commands.
 
-`stand` runs a cluster in this process and in real time, until a request ends it. It blocks its
-thread, so the requests come from another thread: `mailbox.ask(request)` passes a request to the
-loop of the run, and returns a future for the answer.
+`stand` runs a cluster in this process and in real time, until a request ends it. `stand` blocks the
+thread that calls it, so the requests come from another thread: `mailbox.ask(request)` passes a
+request to the loop of the run, and returns a future for the answer.
 
-A request gets the refusal RefusalKind.ENDING if the cluster has not started yet or is ending.
+A request is refused with RefusalKind.ENDING if the cluster has not started yet, or is ending.
 """
 
 import threading
@@ -35,8 +35,8 @@ from results_schema.results import RunOutcome, Verdict
 from tests.support.builders.quick_experiment import quick_experiment
 
 PATIENCE_S = 60.0
-"""Limit of each wait, because a failure must not hang the test."""
-# The caller of `stand` gives it these fields of a status, such as the cluster's name.
+"""Longest time of each wait. If something fails, the test must not wait for ever."""
+# The fields of a status that `stand` cannot know by itself, such as the cluster's name.
 IDENTITY = StatusAnswer(
     name="quick", run_directory="x", runtime="local", pid=1, stage="", time_us=0
 )
@@ -88,13 +88,13 @@ def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
             status = ask(StatusRequest())
             if isinstance(status, StatusAnswer) and status.stage == "steady":
                 break
-        # `waits`: the answer comes when the fault is healed.
+        # `waits=True`: the answer comes only when the crash has been healed, after 3 s.
         ask(
             InjectRequest(
                 fault="crash", target="coordinator-of(readers)", duration="3s", waits=True
             )
         )
-        ask(InjectRequest(fault="crash", target="coordinator-of(payments)"))
+        ask(InjectRequest(fault="crash", target="coordinator-of(payments)"))  # an unknown group
         mailbox.ask(DownRequest())
 
     # The run blocks this thread, so the orders come from another thread.
@@ -117,8 +117,9 @@ def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
     assert refusal_of(too_early) is RefusalKind.ENDING
     assert ended.results.outcome is RunOutcome.COMPLETED, ended.results.reasons
     assert ended.results.verdict is Verdict.PASS, ended.results
-    assert ended.unseen_groups == ()
+    assert ended.unseen_groups == ()  # no client from outside has joined a group
 
+    # Before these two answers there are those about the status.
     injected, refused = answers[-2:]
     assert isinstance(injected, InjectAnswer)
     assert injected.fault.healed_at_us is not None

@@ -5,7 +5,8 @@ hold only without faults, so their checkers need to know since when it has been 
 
 - `quiet_since_us` is the end of the last fault. It is None while a fault is in force.
 - `cluster_quiet_since_us` is the end of the last disturbance of a broker or controller. It is None
-  while one of them is disturbed, and 0, the beginning of the run, if none ever was.
+  while a broker or a controller is disturbed. If none was ever disturbed, it is 0, the beginning of
+  the run.
 """
 
 from chaos.checkers.context import CheckContext, GroupExpectation
@@ -34,7 +35,7 @@ def faults_after(rows: Rows) -> FaultsInForce:
 def rows_of_a_kill(time_s: float, node: str) -> Rows:
     """Return rows of a fault that kills `node`."""
     rows = Rows()
-    # FaultsInForce takes the nodes that the controller unfences for the brokers.
+    # FaultsInForce learns from this row that broker-1 is a broker.
     rows.add(1, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
     rows.fault(time_s, node, nodes=[node])
     rows.add(time_s, "driver", TraceKind.NODE_KILLED, peer=node, cause="crash")
@@ -68,7 +69,7 @@ def test_dead_broker_disturbs_until_it_is_fenced_and_again_after_its_restart() -
     rows.healed(40, "broker-1")
     rows.add(40, "broker-1", TraceKind.NODE_STARTED, incarnation=1, detail={})
     rows.add(41, "controller-100", TraceKind.BROKER_REGISTERED, peer="broker-1")
-    assert faults_after(rows).cluster_quiet_since_us is None  # the controller still fences it
+    assert faults_after(rows).cluster_quiet_since_us is None  # the broker is still fenced
     rows.add(42, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
     assert faults_after(rows).cluster_quiet_since_us == 42_000_000
 
@@ -86,7 +87,7 @@ def test_paused_broker_disturbs_even_when_it_is_fenced() -> None:
 
 
 def test_fault_of_links_disturbs_all_nodes_that_it_hits() -> None:
-    """The other end of the consumer's links are brokers, so they are disturbed, too."""
+    """The links of a consumer lead to brokers, so a cut of the links disturbs brokers, too."""
     rows = Rows()
     rows.fault(20, C0, fault="cut", nodes=[C0])
 

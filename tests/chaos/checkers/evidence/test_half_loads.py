@@ -4,9 +4,11 @@ When a broker becomes leader of a partition of `__consumer_offsets`, it loads th
 them from the partition's log. If another broker becomes leader during the load, the first broker
 stops reading, and the load is partial. For example, the log ends at offset 12, and the load stopped
 at offset 10. Kafka lets the replaced broker answer from these 10 records until it unloads the
-partition. So its answers may be outdated, and the checkers ask HalfLoads whether to excuse them.
+partition. So the answers of the replaced broker may be outdated. The checkers ask HalfLoads whether
+to excuse such answers.
 
-HalfLoads learns from the `offset` of a LOAD_COMPLETED row how far the load has read.
+A broker writes a row LOAD_COMPLETED at the end of a load. From the `offset` of this row HalfLoads
+learns how far the load has read.
 """
 
 import pytest
@@ -45,13 +47,11 @@ def load(rows: Rows, time_s: float, *, leader_epoch: int, read_to: int) -> None:
 @pytest.mark.parametrize(
     ("read_to", "next_leader", "next_epoch", "is_partial"),
     [
-        pytest.param(
-            10, "broker-1", 2, True, id="stops at 10 of 12 because broker-1 is next_leader"
-        ),
+        pytest.param(10, "broker-1", 2, True, id="stops at 10 of 12, because broker-1 leads next"),
         pytest.param(
             12, "broker-1", 2, False, id="reads the whole log before it learns of broker-1"
         ),
-        pytest.param(10, "broker-0", 1, False, id="ends early under the same leader"),
+        pytest.param(10, "broker-0", 1, False, id="ends early, but broker-0 still leads"),
     ],
 )
 def test_load_is_partial_if_it_ends_before_the_log_and_its_leader_is_replaced(
@@ -68,7 +68,7 @@ def test_load_is_partial_if_it_ends_before_the_log_and_its_leader_is_replaced(
     load(rows, 3, leader_epoch=1, read_to=read_to)
     loads = HalfLoads()
     for row in rows.rows:
-        assert row.kind in HALF_LOAD_KINDS  # otherwise checkers would not pass the row on
+        assert row.kind in HALF_LOAD_KINDS  # the checkers pass on only these kinds of rows
         loads.observe(row)
 
     assert loads.answers_from_half("broker-0", OFFSETS_0) == is_partial
@@ -79,8 +79,8 @@ def test_load_is_partial_if_it_ends_before_the_log_and_its_leader_is_replaced(
 def test_second_load_of_an_epoch_does_not_continue_the_first() -> None:
     """Only the first load of an epoch can be excused, and here it read the whole log.
 
-    A broker loads twice in an epoch if it loses its log, and then hears of its old leadership
-    again. The second load finds an empty log, so it ends at 0.
+    A broker loads twice in an epoch if it loses its log, and then is told again that it leads. The
+    second load finds an empty log, so this load ends at 0.
     """
     rows = Rows()
     rows.leads(1, "broker-0", leader_epoch=1, log_end=12)
@@ -95,10 +95,10 @@ def test_second_load_of_an_epoch_does_not_continue_the_first() -> None:
 
 
 def test_broker_that_leads_again_answers_from_the_partial_load_until_the_next_one() -> None:
-    """broker-0 leads in epochs 1 and 3, and it completes both loads after epoch 3 has begun.
+    """broker-0 leads in the epochs 1 and 3. Both of its loads end after epoch 3 has begun.
 
     The load of epoch 1 stops at 0, because broker-0 was replaced in epoch 2. broker-0 answers from
-    this load until the load of epoch 3 has read the whole log.
+    this partial load until the load of epoch 3 has read the whole log.
     """
     rows = Rows()
     rows.leads(1, "broker-0", leader_epoch=1, log_end=12)

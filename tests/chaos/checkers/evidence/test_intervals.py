@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from chaos.checkers.evidence.intervals import IntervalSet
 
-# Intervals (start, end). The start is at most 60 and the length at most 12, so that many overlap.
+# Lists of intervals (start, end). The starts are at most 60, so that many intervals overlap.
 intervals_to_add = st.lists(
     st.builds(
         lambda start, length: (start, start + length), st.integers(0, 60), st.integers(1, 12)
@@ -24,9 +24,10 @@ intervals_to_add = st.lists(
 def test_intervals_equal_a_set_of_offsets(
     added: list[tuple[int, int]], start: int, length: int
 ) -> None:
-    """Each method agrees with a plain set of offsets, the model.
+    """Each method of IntervalSet agrees with a plain set of offsets, the model.
 
-    In addition, there is a gap between any two intervals, because IntervalSet joins intervals that
+    `missing` and `covered` are asked about the offsets from `start` to `start + length`. In
+    addition, there is a gap between any two intervals, because IntervalSet joins intervals that
     overlap or touch.
     """
     intervals = IntervalSet()
@@ -47,7 +48,10 @@ def test_intervals_equal_a_set_of_offsets(
 
 
 def test_consecutive_records_are_one_interval() -> None:
-    """A long run adds its records one by one, and must not use up memory with each of them."""
+    """A long run adds the offsets of its records one by one.
+
+    They must not take more and more memory.
+    """
     intervals = IntervalSet()
     for offset in range(10_000):
         intervals.add(offset, offset + 1)

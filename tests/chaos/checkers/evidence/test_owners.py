@@ -1,8 +1,8 @@
 """The owners of partitions, according to the rows that members write themselves.
 
-An owner is a process of a consumer. `(C0, 0)` is the process of C0 that was started first, and
-`(C0, 1)` is the process after a restart. The call `rows.assigned(1, C0, partitions=2)` gives two
-partitions of the group `g`, t-0 and t-1, to C0.
+An owner is a process of a consumer. `(C0, 0)` is the first process of C0, and `(C0, 1)` is the
+process of C0 after a restart. The call `rows.assigned(1, C0, partitions=2)` adds a row by which C0
+gets two partitions of the group `g`, t-0 and t-1, at 1 s.
 
 - `owners.of` returns the owners of a partition.
 - `owners.owned_by` returns the partitions of an owner.
@@ -17,7 +17,7 @@ C0, C1 = "consumer-g-0", "consumer-g-1"
 
 
 def test_partition_has_two_owners_until_the_older_one_revokes_it() -> None:
-    """C0 owns t-0 and t-1. At 2 s C1 gets t-0 as well, and at 3 s C0 revokes its partitions."""
+    """C0 owns t-0 and t-1. At 2 s C1 gets t-0 as well, and at 3 s C0 gives up its partitions."""
     owners = Owners()
     rows = Rows()
     rows.assigned(1, C0, partitions=2)
@@ -26,6 +26,7 @@ def test_partition_has_two_owners_until_the_older_one_revokes_it() -> None:
         owners.observe(row)
         assert owners.ended == []
 
+    # Both assignments made an owner of t-0.
     assert list(owners.of("g", "t-0").values()) == rows.rows
     assert list(owners.of("g", "t-1")) == [(C0, 0)]
     assert owners.of("another group", "t-0") == {}
@@ -38,7 +39,7 @@ def test_partition_has_two_owners_until_the_older_one_revokes_it() -> None:
 
 
 def test_next_assignment_or_the_end_of_the_process_ends_an_ownership() -> None:
-    """A second assignment replaces the first. A killed member owns nothing from the kill on."""
+    """The second assignment of C0 replaces the first one. A killed member owns nothing any more."""
     owners = Owners()
     rows = Rows()
     rows.assigned(1, C0, partitions=2)

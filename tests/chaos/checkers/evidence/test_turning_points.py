@@ -1,9 +1,9 @@
 """Turning points of a finding: earlier rows that explain how it came about.
 
 A checker reports a finding with its evidence: the trace rows that prove that something went wrong.
-The evidence seldom shows why. So the report also lists turning points, which are earlier rows such
-as the fault, the fencing of a broker and the election of another one. They are the finding's field
-`led_to`.
+The evidence seldom shows why it went wrong. So the finding also lists turning points, in its field
+`led_to`. These are earlier rows, for example those of the fault, of the fencing of a broker, and of
+the election of another leader.
 
 The first argument of `row` is the time in microseconds.
 """
@@ -51,8 +51,8 @@ def test_fault_and_its_effects_on_the_partition_are_turning_points() -> None:
 def test_rows_of_other_partitions_and_groups_are_no_turning_points() -> None:
     """The finding is about the partition OFFSETS and the group `readers`.
 
-    ELECTED is a row of OFFSETS, too, but this test gives it as evidence, and `led_to` does not
-    repeat the evidence.
+    ELECTED is a row of OFFSETS, too. But this test gives ELECTED as evidence, and rows of the
+    evidence are not listed again.
     """
     other_partition = row(22, "controller-100", TraceKind.LEADER_ELECTED, partition="orders-0")
     other_group = row(23, "broker-1", TraceKind.REBALANCE_STARTED, group="writers")
@@ -65,7 +65,8 @@ def test_rows_of_other_partitions_and_groups_are_no_turning_points() -> None:
 def test_request_without_answer_is_a_turning_point_if_sent_to_the_controller() -> None:
     """A broker that gets no answer from the controller does not learn that it was replaced.
 
-    A failed request to a broker explains nothing, because a client then asks another broker.
+    So this failed request is a turning point. A failed request to a broker explains nothing,
+    because the client then asks another broker.
     """
     to_controller = row(
         15, "broker-0", TraceKind.REQUEST_FAILED, peer="controller-100", api="Fetch"
@@ -76,7 +77,7 @@ def test_request_without_answer_is_a_turning_point_if_sent_to_the_controller() -
 
 
 def test_of_repeated_steps_only_the_last_is_kept() -> None:
-    """A row repeats an earlier one if it has the same kind, node and partition.
+    """A row repeats an earlier row if both have the same kind, node and partition.
 
     Here broker-0 and broker-1 become followers in turn, three times each.
     """
@@ -90,7 +91,7 @@ def test_of_repeated_steps_only_the_last_is_kept() -> None:
 
 
 def test_only_the_last_rows_are_kept_beside_the_faults() -> None:
-    """Faults and other rows have separate limits, so that many other rows displace no fault.
+    """There is one limit for faults and one for other rows, so that other rows displace no fault.
 
     At most MOST_FAULTS (4) faults and MOST_OTHERS (8) other rows are kept.
     """
@@ -113,7 +114,7 @@ def test_violation_of_a_run_names_the_fault_the_silence_and_the_election() -> No
     """In a run of the simulator, the coordinator is cut off from the controller.
 
     The controller elects another coordinator, and a commit is lost. The turning points are the cut,
-    the unanswered heartbeats to the controller, the fencing, and the election.
+    the heartbeats to the controller that got no answer, the fencing, and the election.
     """
     findings: list[Finding] = []
     schedule = load_experiment("tests/corpus/two_coordinators_after_a_cut_from_the_controller.yaml")
@@ -127,5 +128,5 @@ def test_violation_of_a_run_names_the_fault_the_silence_and_the_election() -> No
 
 
 def test_finding_without_evidence_has_no_turning_points() -> None:
-    """`led_to` looks for rows before the evidence, so without evidence it has no place to start."""
+    """Turning points are rows before the evidence. So without evidence there are none."""
     assert led_to([CUT, ELECTED]) == ()

@@ -4,8 +4,9 @@ Most faults end: a crashed broker starts again. But the fault `node_loss` ends a
 too many nodes were lost, the cluster could not work any more, and the run would prove nothing. So
 `draw` adds such losses only within limits, which are tested here.
 
-The setting `lost` of a space is the share of its seeds that may lose nodes. The "first members" of
-a group start with the run; its late members start at some time during the run.
+A space is a file from which seeds draw experiments. Its setting `lost` is the share of its seeds
+that may lose nodes. The "first members" of a group start with the run. The late members of a group
+start at some time during the run.
 """
 
 from collections.abc import Iterator
@@ -57,8 +58,8 @@ def test_at_most_one_broker_is_lost_and_each_group_keeps_a_first_member() -> Non
 
     assert all(loss.fault == "node_loss" for losses in drawn for loss in losses)
     assert {roles(losses).count("broker") for losses in drawn} == {0, 1}
-    # The group "readers" has three first members, of which at most two are lost. The only first
-    # member of "alone" must stay. "late" has no first member.
+    # The group "readers" has three first members, and at most two of them are lost. The only first
+    # member of "alone" must stay, and "late" has no first member.
     assert {roles(losses).count("member") for losses in drawn} == {0, 1, 2}
     assert {
         loss.target for losses in drawn for loss in losses if "member" in (loss.target or "")
@@ -91,7 +92,10 @@ def test_broker_is_lost_only_if_every_partition_has_a_replica_to_spare(
 
 @pytest.mark.slow
 def test_space_sets_the_share_of_seeds_that_lose_nodes() -> None:
-    """With a share of 0 no seed loses a node. With another share roughly as many seeds do."""
+    """The share of seeds that lose a node is roughly the share `lost` of the space.
+
+    With a share of 0 no seed loses a node.
+    """
     space = packaged_space("standard")
     losing = sum(
         any(fault.fault == "node_loss" for fault in draw(space, seed).faults)

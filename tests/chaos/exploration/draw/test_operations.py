@@ -1,11 +1,12 @@
 """Rollouts and scalings: how they are drawn, and how a rollout is made simpler after a finding.
 
-A rollout replaces the members of a group one after the other, as for a new version of their
-program. A scaling changes their number. Together they are called operations. In an experiment they
-are faults like a crash.
+A rollout replaces the members of a group one after the other, as if their program had a new
+version. A scaling changes the number of members. Rollouts and scalings are called operations. In an
+experiment an operation is one of the faults, like a crash.
 
-If an experiment fails, the "shrinker" looks for the simplest experiment that still fails. It works
-in passes. Each pass yields simpler candidates; a candidate that still fails is kept.
+If an experiment fails, the "shrinker" looks for the simplest experiment that still fails. The
+shrinker works in passes. Each pass yields simpler experiments, the candidates. A candidate that
+still fails replaces the experiment.
 """
 
 from collections.abc import Callable
@@ -40,10 +41,10 @@ def operations(experiment: Experiment) -> list[FaultDefinition]:
 
 
 def test_space_draws_operations_of_every_form_and_each_can_be_run(space: Space) -> None:
-    """The space must reach every argument of a rollout that can be left out.
+    """Each optional argument of a rollout is drawn for some rollout.
 
-    That each operation can be run needs no assertion: `draw` raises an error for an experiment that
-    the loader of experiment files would refuse.
+    No assertion says that each operation can be run. This is so because `draw` raises an error for
+    an experiment that could not be run.
     """
     drawn = [fault for seed in range(SEEDS) for fault in operations(draw(space, seed))]
     assert {fault.fault for fault in drawn} == {"rollout", "scale"}
@@ -51,12 +52,12 @@ def test_space_draws_operations_of_every_form_and_each_can_be_run(space: Space) 
         assert any(name in fault.args for fault in drawn), name
     # A start-up time may also be a range: two durations.
     assert any(isinstance(fault.args.get("start_up"), list) for fault in drawn)
-    # An operation ends by itself.
+    # An operation ends by itself, so it needs no duration.
     assert all(fault.duration is None for fault in drawn)
 
 
 def test_standard_space_draws_no_operation() -> None:
-    """Documents cite seeds of this space; a new kind of fault would change what each seed draws."""
+    """Documents cite seeds of this space. A new kind of fault would change what each seed draws."""
     assert not {"rollout", "scale"} & set(packaged_space("standard").faults.kinds)
 
 
@@ -72,9 +73,10 @@ def test_group_without_members_gets_no_operation() -> None:
 
 
 def shortened(args: dict[str, Any], fails: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """Return the arguments to which the pass "shortening rollouts" shrinks a rollout.
+    """Let the pass "shortening rollouts" shrink a rollout, and return the rollout's new arguments.
 
-    `fails` decides from a candidate's arguments whether the candidate still fails.
+    `args` are the rollout's arguments before. `fails` gets the arguments of a candidate, and says
+    whether the candidate still fails.
     """
     with_rollout = quick_experiment(
         faults=[{"at": "1s", "fault": "rollout", "target": "members(readers)", "args": args}]
@@ -83,8 +85,8 @@ def shortened(args: dict[str, Any], fails: Callable[[dict[str, Any]], bool]) -> 
     (shortening,) = [
         shrink_pass for shrink_pass in passes if shrink_pass.does == "shortening rollouts"
     ]
-    # The steps are a generator. It yields a candidate, and is told with `send` whether this one
-    # still fails.
+    # `steps` is a generator. It yields a candidate, and is told by `send` whether this candidate
+    # still fails. Then it yields the next candidate.
     steps = shortening.steps(with_rollout)
     still_fails: bool | None = None  # None before the first candidate
     smallest = with_rollout
@@ -110,6 +112,6 @@ def test_durations_of_a_rollout_are_shortened_one_by_one() -> None:
         "ready_after": "200ms",
         "max_unavailable": "50%",
     }
-    # Only candidates with a range fail, so the range stays.
+    # Here a candidate fails only if its `start_up` is a range. So the range must stay.
     with_range = shortened(args, lambda tried: isinstance(tried["start_up"], list))
     assert with_range["start_up"] == ["3s", "9s"]

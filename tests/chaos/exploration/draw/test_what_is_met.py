@@ -1,9 +1,9 @@
 """Each pattern of faults really brings runs into the situation for which it was made.
 
 Some rare situations need a combination of faults, such as two crashes of the same broker in quick
-succession. So a space has patterns: named combinations, which are drawn like single faults. These
-tests play each pattern alone. Then they look at the marks of the runs, which are the names of the
-rare situations that a run has reached.
+succession. So a space (a file from which seeds draw experiments) has patterns. A pattern is a named
+combination of faults, which is drawn like a single fault. These tests play each pattern alone, and
+look at the marks of the runs. A mark is the name of a rare situation that a run has reached.
 """
 
 from collections.abc import Iterator
@@ -21,6 +21,7 @@ from tests.support.builders.packaged_spaces import packaged_space
 pytestmark = pytest.mark.slow
 
 SEEDS = 10
+"""Number of runs of each pattern."""
 
 
 @cache
@@ -61,10 +62,10 @@ def played_with(pattern: str) -> Iterator[PlayedRun]:
 def test_pattern_brings_runs_into_the_situation_of_its_name(
     pattern: str, marks: tuple[str, ...]
 ) -> None:
-    """Of ten runs, at least one reaches each mark. The test ends when all marks were reached.
+    """Each mark is reached by at least one of ten runs. The test ends when all marks were reached.
 
-    Whether the runs keep Kafka's promises is checked elsewhere: `test_standard_space` plays the
-    patterns in 120 seeds.
+    The test does not check whether the runs keep Kafka's promises. `test_standard_space` does this:
+    it plays 120 seeds, whose plans have the patterns, too.
     """
     not_reached = set(marks)
     for run in played_with(pattern):
@@ -79,9 +80,10 @@ def test_pattern_brings_runs_into_the_situation_of_its_name(
 def test_runs_that_lose_nodes_are_live_with_the_remaining_ones() -> None:
     """At its end a run waits until the remaining nodes work. It does not wait for the lost nodes.
 
-    One of ten runs may take longer, because a group may still be rebalancing.
+    One of the ten runs may take longer, because one of its groups may still be rebalancing.
     """
-    # Each seed may lose nodes (`lost`). The other faults, leadership moves, end no node.
+    # Each seed may lose nodes (`lost=1.0`). The other faults are leadership moves, which end no
+    # node.
     faults = msgspec.structs.replace(
         standard().faults, kinds={"leadership_move": 1}, patterns={}, kept=1.0, lost=1.0
     )
@@ -93,8 +95,8 @@ def test_runs_that_lose_nodes_are_live_with_the_remaining_ones() -> None:
     assert [run.result for run in runs] == [PlayResult.PASS] * SEEDS, [
         (run.seed, run.findings or run.reasons) for run in runs
     ]
-    # Faults begin within 30 s. If the run waited for lost nodes, it would wait for the whole
-    # liveness_timeout of 120 s. A run that needs at most 90 s has not done so.
+    # Faults begin within 30 s. If a run waited for lost nodes after the faults, it would wait for
+    # the whole liveness_timeout of 120 s. So a run that needs at most 90 s has not waited for them.
     faults_s, recovery_s = 30, 90
     late_seeds = [
         run.seed

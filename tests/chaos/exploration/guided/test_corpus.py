@@ -1,9 +1,10 @@
 """The corpus of a guided search: the plans that are worth a mutation.
 
-A plan is a list of faults. While a run plays it, it reaches some "marks", which are names of rare
-situations such as `two_coordinators`. A guided search looks for runs that reach marks which few
-runs have reached, or two marks that few runs have reached together (a "pair"). It keeps their plans
-in its corpus, and then mutates them: it plays small variations of them.
+A plan is a list of faults. A run that plays a plan reaches some "marks", which are names of rare
+situations such as `two_coordinators`. A guided search looks for rare marks, which few runs have
+reached, and for rare pairs: two marks that few runs have reached together. The plans of the runs
+that reach them are kept in the corpus of the search. Later the search mutates plans of its corpus,
+that is, it plays small variations of them.
 
 A plan is named by its lineage. (301,) is the plan that seed 301 draws. (301, 7, 5) is this plan,
 mutated by seed 7 and then by seed 5.
@@ -17,12 +18,15 @@ from chaos.exploration.guided.lineage import MAX_GENERATIONS
 
 
 def run(*lineage: int, marks: str = "", faults: int = 5, passed: bool = True) -> RunSeen:
-    """Return a run with this lineage, which reached the marks. Each letter of "xy" is a mark."""
+    """Return a run with this lineage. Each letter of `marks` is a mark that the run has reached."""
     return RunSeen(lineage=lineage, marks=tuple(sorted(marks)), faults=faults, passed=passed)
 
 
 def runs_with_common_marks(seeds: range, marks: str = "xy") -> Iterator[RunSeen]:
-    """Yield a run for each seed, all with the same marks, so that these are the common marks."""
+    """Yield a run for each seed, all with the same marks.
+
+    So these marks are common, and not rare.
+    """
     for seed in seeds:
         yield run(seed, marks=marks)
 
@@ -30,7 +34,8 @@ def runs_with_common_marks(seeds: range, marks: str = "xy") -> Iterator[RunSeen]
 def test_pair_is_rare_if_its_marks_are_common_and_seldom_occur_together() -> None:
     """The pair of a and b is rare, although both marks are common.
 
-    A pair with a rare mark is rare, too, but is not listed, because its mark is listed.
+    The pair of a and r is rare, too. But it is not listed as a pair, because the mark r is listed
+    as a rare mark.
     """
     coverage = Coverage()
     for index in range(300):
@@ -53,6 +58,7 @@ def test_smallest_plans_of_a_rare_mark_are_kept() -> None:
     corpus = Corpus()
     for common_run in runs_with_common_marks(range(200)):
         corpus.take(common_run)
+    # Seed -> number of faults in its plan.
     for seed, faults in ((300, 9), (301, 4), (302, 7), (303, 2), (304, 8)):
         corpus.take(run(seed, marks="r", faults=faults))
 
@@ -66,8 +72,8 @@ def test_violating_run_or_one_of_the_last_generation_is_no_parent() -> None:
     """Two kinds of plans are not mutated, although they reach a rare mark.
 
     - The run of seed 200 violates a promise. So it is a finding, which has a file of its own.
-    - The last plan has been mutated MAX_GENERATIONS times already. Without this limit plans would
-      become ever longer.
+    - The plan of the last run has been mutated MAX_GENERATIONS times already. Without this limit
+      plans would become ever longer.
     """
     corpus = Corpus()
     for common_run in runs_with_common_marks(range(100)):
@@ -82,11 +88,12 @@ def test_violating_run_or_one_of_the_last_generation_is_no_parent() -> None:
 
 
 def test_half_of_the_parents_are_chosen_for_rare_marks_and_half_for_rare_pairs() -> None:
-    """`rare()` returns the rare marks and pairs; `parent_for` chooses a plan for one of them.
+    """`rare()` returns the rarest marks and pairs.
 
-    Only the run 900 has the rare pair: the marks x and y, each of which is common alone. In
-    addition there are more rare marks than RAREST_MARKS. They are named chr(0), chr(1), and so on.
-    One run reaches chr(0), two runs reach chr(1), and so on.
+    `parent_for` draws one of them, and one of its plans. Only the run 900 has the rare pair: the
+    marks x and y, each of which is common alone. In addition there are five rare marks more than
+    RAREST_MARKS, the number of marks that `rare()` returns. One run reaches the mark chr(0), two
+    runs reach the mark chr(1), and so on.
     """
     corpus = Corpus()
     for common_run in runs_with_common_marks(range(400), "x"):
@@ -103,4 +110,5 @@ def test_half_of_the_parents_are_chosen_for_rare_marks_and_half_for_rare_pairs()
     assert pairs == [("x", "y")]
     chosen = [corpus.parent_for(seed, (marks, pairs)) for seed in range(300)]
     assert 0.3 < chosen.count((900,)) / len(chosen) < 0.7
+    # Each of the returned marks has at least one plan of its own, beside the plan of the pair.
     assert len(set(chosen)) > RAREST_MARKS

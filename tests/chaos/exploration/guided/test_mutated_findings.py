@@ -1,10 +1,10 @@
 """If a guided search finds something with a mutated plan, a person can play the run again.
 
-A guided search plays small variations ("mutations") of earlier plans, which are lists of faults. So
-a run is not determined by one seed, but by several, its lineage. (1, 7, 5) is the plan that seed 1
-draws from a space, mutated by seed 7 and then by seed 5.
+A plan is a list of faults. A guided search plays small variations ("mutations") of earlier plans.
+So a run is not determined by one seed, but by several seeds, which are called its lineage. (1, 7,
+5) is the lineage of the plan that seed 1 draws from a space, mutated by seed 7 and then by seed 5.
 
-The person can play the run from the file of the finding, or from the lineage: `1-7-5`.
+The person can play the run from the file of the finding, or from the lineage, written as `1-7-5`.
 """
 
 from functools import partial
@@ -31,10 +31,10 @@ LINEAGE = (1, 7, 5)
 
 @pytest.mark.slow
 def test_file_of_a_mutated_seeds_finding_plays_the_same_run(tmp_path: Path) -> None:
-    """The file has the plan, and the seed that decides latencies and other chances of the run.
+    """The file has the plan, and the network seed, which decides latencies and the like.
 
-    This network seed may be that of an earlier plan of the lineage. The run has no finding, so the
-    test makes one up.
+    The network seed of a mutated plan may be the seed of an earlier plan of its lineage. The run
+    has no finding, so the test makes a finding up.
     """
     space = load_space("reference")
     run = play_seed(space, LINEAGE)
@@ -53,7 +53,7 @@ def test_file_of_a_mutated_seeds_finding_plays_the_same_run(tmp_path: Path) -> N
 
 
 def test_lineage_on_the_command_line_is_the_mutated_schedule() -> None:
-    """The commands accept `1-7-5` in place of a seed."""
+    """Commands accept `1-7-5` in place of a seed, and play the mutated plan."""
     schedule = named_schedule("1-7-5", "reference")
     grown = grow(load_space("reference"), LINEAGE)
 
@@ -68,8 +68,9 @@ def test_mutated_runs_of_a_cluster_are_equal_without_and_with_an_interruption() 
     The second part continues from the records of the first one. It must choose the same parents for
     its mutations as the whole search.
 
-    A mutation uses only the results of whole earlier blocks of seeds. A block has only 3 seeds
-    here, so that 14 runs are enough. Some runs are played twice, to compare them.
+    The seeds are divided into blocks. A mutation uses only the results of earlier blocks that are
+    complete. Here a block has only 3 seeds, so that 14 runs are enough. Some runs are played twice,
+    to compare them.
     """
     space = load_space("reference")
 
@@ -89,6 +90,7 @@ def test_mutated_runs_of_a_cluster_are_equal_without_and_with_an_interruption() 
             write=written.append,
             guidance=guidance,
         ).run()
+        # No run differed when it was played twice, and none was broken.
         assert (tally.differences, tally.broken, tally.runs) == ([], {}, count)
         return written
 
@@ -97,6 +99,7 @@ def test_mutated_runs_of_a_cluster_are_equal_without_and_with_an_interruption() 
         return {run.seed: run for record in played for run in record.runs}
 
     whole = runs_in(search(count=14, before=[]))
-    assert runs_in(search(count=14, before=search(count=8, before=[]))) == whole
+    first_part = search(count=8, before=[])
+    assert runs_in(search(count=14, before=first_part)) == whole
     mutated = [run for run in whole.values() if run.lineage]
-    assert len(mutated) > 3
+    assert len(mutated) > 3  # so the parts had to choose parents

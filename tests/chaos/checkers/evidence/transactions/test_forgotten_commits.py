@@ -1,17 +1,19 @@
 """Acknowledged commits of transactions: which Kafka itself forgets, and which it must keep.
 
-While a transaction is open, the group has one pending offset per producer and partition, in a slot.
-A marker is the record that ends the transaction; then the pending offset becomes the committed one.
-In the following case Kafka itself forgets a commit, and the checker excuses it:
+A producer can commit offsets in a transaction. While the transaction is open, the group keeps one
+pending offset for each producer and partition, in a slot. A marker is the record that ends the
+transaction. When the marker comes, the pending offset becomes the committed offset. In the
+following case Kafka itself forgets a commit, and the checker excuses the loss:
 
 1. The append of an offset takes long, and the client sends the offset again.
-2. The first append fails. Kafka empties the slot, although it now belongs to the second attempt.
+2. The first append fails. Kafka empties the slot, although the slot now belongs to the second
+   attempt.
 3. The second attempt succeeds, and the transaction is committed.
 4. The marker that ends the transaction finds no pending offset, so the committed offset stays as it
    was before the transaction.
 
-`rows.committed(2, C0, offset=3)` adds the row of an acknowledged commit: at 2 s, by C0, of offset 3
-in t-0. `rows.fetched` adds the answer to a member that asks for the committed offset.
+`rows.committed(2, C0, offset=3)` adds the row of a commit of C0 that is acknowledged at 2 s, with
+offset 3 in t-0. `rows.fetched` adds the row of a member that is told the committed offset.
 """
 
 from chaos.checkers.context import CheckContext, GroupExpectation
@@ -25,7 +27,7 @@ C0 = "consumer-g-0"
 
 
 def change_state(rows: Rows, time_s: float, before: str, to: str) -> None:
-    """Let the transaction's coordinator, broker-2, change its state."""
+    """Let broker-2, which coordinates the transaction, change the state of the transaction."""
     rows.add(
         time_s,
         "broker-2",
@@ -40,15 +42,18 @@ def lost_commit(
 ) -> Rows:
     """Return rows of offset 5, which is committed in a transaction and acknowledged, but lost.
 
-    A later fetch returns 3, the commit before. The transaction is open from 10 s to 13 s. An append
-    fails at `failed_s` on `node`. `is_completed` adds the row by which the group completes the
-    transaction, with one offset.
+    A later fetch returns offset 3, which was committed before. The transaction is open from 10 s to
+    13 s.
+
+    - `failed_s` is the time at which an append fails on the broker `node`. None: no append fails.
+    - If `is_completed` is True, there is a row of the group that completes the transaction. The row
+      says that one offset was committed.
     """
     rows = Rows()
     rows.assigned(1, C0)
     rows.committed(2, C0, offset=3)
 
-    # The transaction begins. A first append may fail; then an offset is pending.
+    # The transaction begins. A first append may fail. Then the offset 5 is pending.
     change_state(rows, 10, "Empty", "Ongoing")
     if failed_s is not None:
         rows.append_completed(
@@ -84,7 +89,7 @@ def lost_commit(
 
 
 def check(rows: Rows) -> CheckReport:
-    """Return the report of a trace, whose rows the checker observes in the order of time."""
+    """Let the checker observe the rows in the order of time, and return its report."""
     group = GroupExpectation(consumers=(C0,), offsets_partition=OFFSETS_0, commits=True)
     checker = DurableCommits(CheckContext(groups={"g": group}))
     for row in sorted(rows.rows, key=lambda row: row.time_us):
@@ -93,7 +98,10 @@ def check(rows: Rows) -> CheckReport:
 
 
 def test_commit_whose_pending_slot_a_failed_append_emptied_is_excused() -> None:
-    """An append fails at 11 s, while the transaction is open."""
+    """An append fails at 11 s, while the transaction is open.
+
+    So Kafka may have emptied the slot.
+    """
     report = check(lost_commit(failed_s=11))
 
     assert not report.findings
@@ -101,9 +109,9 @@ def test_commit_whose_pending_slot_a_failed_append_emptied_is_excused() -> None:
 
 
 def test_lost_commit_without_a_failed_append_in_its_transaction_is_found() -> None:
-    """For example a commit marker may commit no offset.
+    """Without a failed append the slot was not emptied, so the commit must not be lost.
 
-    An append that failed at 9 s, before the transaction began, does not excuse the loss.
+    An append that failed at 9 s, before the transaction began, does not excuse the loss either.
     """
     for failed_s in (None, 9.0):
         (finding,) = check(lost_commit(failed_s=failed_s)).findings
@@ -111,10 +119,13 @@ def test_lost_commit_without_a_failed_append_in_its_transaction_is_found() -> No
 
 
 def test_failed_append_of_another_broker_excuses_nothing() -> None:
-    """broker-0 is the coordinator, and an append of broker-1 empties no slot of broker-0."""
+    """broker-0 is the group's coordinator.
+
+    A failed append of broker-1 empties no slot of broker-0.
+    """
     assert check(lost_commit(failed_s=11, node="broker-1")).findings
 
 
 def test_commit_that_ended_in_the_group_was_not_forgotten() -> None:
-    """The row TRANSACTION_COMPLETED counts one offset, so the marker found the pending offset."""
+    """The group has completed the transaction with one offset, so the slot was not empty."""
     assert check(lost_commit(failed_s=11, is_completed=True)).findings
