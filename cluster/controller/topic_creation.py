@@ -261,7 +261,7 @@ def _spread(
 ) -> list[tuple[int, ...]]:
     """Return replicas that are spread over the brokers, active brokers first. Raises: _Refusal.
 
-    start: the index in the list of active brokers at which the replicas of partition 0 begin.
+    The replicas of partition 0 begin at the active broker with the index `start`.
     """
     replication_factor, num_partitions = topic.replication_factor, topic.num_partitions
     if replication_factor < BROKER_DEFAULT or replication_factor == 0:
@@ -279,7 +279,7 @@ def _spread(
     if num_partitions == BROKER_DEFAULT:
         num_partitions = config.num_partitions
 
-    # In the order of ids, because the order of registrations depends on the timing of the start.
+    # Sorted by id, because the order of registrations depends on the timing of the start.
     # A broker in its controlled shutdown is neither active nor fenced, and gets no replica.
     # Source: Kafka BrokerHeartbeatManager.UsableBrokerIterator.
     active = [each for each in sorted(image.brokers) if image.is_active(each)]

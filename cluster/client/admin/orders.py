@@ -216,7 +216,8 @@ async def create_topic(
 ) -> None:
     """Create a topic. The controller has created it when this returns; brokers learn it later.
 
-    partitions, replication_factor: -1 stands for num.partitions or default.replication.factor.
+    If `partitions` or `replication_factor` is -1, the brokers' setting num.partitions or
+    default.replication.factor counts.
     Raises: TimeoutError after 60 s without an answer; TopicCreationFailed with Kafka's error.
     """
     topic = CreatableTopic(
