@@ -242,8 +242,9 @@ def test_docstring_names_the_file_of_a_section() -> None:
     """A number alone does not say in which document the section is.
 
     The test finds two kinds of bare numbers: a number at the beginning of a docstring, as in
-    "3.5: sessions", and a number before the id of a scenario, as in "(3.5, GC-010".
+    "3.5: sessions", and a number before the id of a scenario.
     """
+    # The second half matches "(3.5, GC-010", for example.
     number_alone = re.compile(r'"""\d{1,2}\.\d{1,2}[:,.] |\((?:\d\.\d{1,2}, )+[A-Z]{2}-\d')
     found = [
         f"{file}: {match[0]}"
