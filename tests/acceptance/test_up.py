@@ -99,7 +99,7 @@ def test_a_cluster_gets_faults_and_is_healed_and_ended_from_another_terminal(
         )
         assert crashed.returncode == EXIT_PASS, crashed.stderr
         assert "crash-0: crash of coordinator-of(readers) hit broker-" in crashed.stdout
-        assert "over" in crashed.stdout
+        assert "over" in crashed.stdout  # --wait has waited for the end of the fault
         assert "more than broker.session.timeout.ms" in crashed.stderr
 
         slow = command_line.run(

@@ -94,9 +94,11 @@ append_errors = st.sampled_from(
 def snapshot(h: CoordinatorHarness) -> object:
     """Return the state that a refused request must not change.
 
-    Two things are left out, because a refused request may change them. Kafka creates a group
-    without members and offsets for some refusals. And a request may set a timer for a write, with
-    a key that begins with "write-", before it is refused.
+    Two things are left out, because a refused request may change them:
+
+    - For some refusals Kafka creates a group without members and offsets.
+    - A request may set a timer for a write before it is refused. The key of such a timer begins
+      with "write-".
     """
     return (
         [
@@ -105,7 +107,7 @@ def snapshot(h: CoordinatorHarness) -> object:
             if _holds_anything(h.group(summary.group_id))
         ],
         sorted(key for key in h.timer_keys() if not key.startswith("write-")),
-        len(h.held),
+        len(h.held),  # the number of appends in flight
         [len(batches) for batches in h.log.values()],
     )
 
@@ -125,6 +127,7 @@ def assignments_of(group: Group) -> dict[str, bytes]:
 
 
 def _holds_anything(group: Group) -> bool:
+    """Return False for a group without content, as Kafka may create it for a refused request."""
     return bool(
         group.state is not GroupState.EMPTY
         or group.generation_id
@@ -154,13 +157,14 @@ def refused(response: AnyResponse | None) -> bool:
     """Return True if a whole request got an error. Such a request must not change any state."""
     if response is None:
         return False
+    # A LeaveGroup can name several members, and its answer has an error for each of them.
     if isinstance(response, LeaveGroupResponse) and response.error_code is ErrorCode.NONE:
         return all(member.error_code is not ErrorCode.NONE for member in response.members)
     return error_of(response) not in {"NONE", *ERRORS_OF_REQUESTS_WITH_EFFECTS}
 
 
-class Coordinator(RuleBasedStateMachine):
-    """Hypothesis calls the methods marked `@rule` in any order. Each is one kind of input.
+class CoordinatorMachine(RuleBasedStateMachine):
+    """Hypothesis calls the methods marked `@rule` in any order. Each method is one kind of input.
 
     Both groups belong to the same offsets partition. The log may hold appends back, so that they
     end later, or with an error.
@@ -182,9 +186,9 @@ class Coordinator(RuleBasedStateMachine):
     def start(self, delay_ms: int, max_size: int) -> None:
         config = BrokerConfig(group_initial_rebalance_delay_ms=delay_ms, group_max_size=max_size)
         self.h = CoordinatorHarness(config=config, java=self.java)
-        # Group b begins with two static members and a dynamic one. For static members version 5 is
-        # the first possible one. In version 3 a dynamic member joins with a single request, without
-        # the answer MEMBER_ID_REQUIRED.
+        # Group b begins with two static members and a dynamic member. Static members are possible
+        # from version 5 of JoinGroup on. In version 3 a dynamic member joins with a single request,
+        # without the answer MEMBER_ID_REQUIRED.
         for instance in ("i", "j"):
             self.submit(join_group(group_id="b", instance=instance, offers=USUAL_OFFER), version=5)
         self.submit(join_group(group_id="b", offers=USUAL_OFFER), version=3)
@@ -213,7 +217,7 @@ class Coordinator(RuleBasedStateMachine):
         ids = self.ids[group_id]
         if pick >= 6 or not ids:
             return "never-assigned"
-        # The newest ids are often those of present members, so pick 0 is the newest one.
+        # The newest ids often belong to present members, so pick 0 is the newest id.
         newest_first = ids[::-1]
         return newest_first[pick % len(ids)]
 
@@ -507,7 +511,7 @@ class Coordinator(RuleBasedStateMachine):
             assert assignments_of(loaded) == assignments_of(group)
 
 
-class JavaCoordinator(Coordinator):
+class JavaCoordinatorMachine(CoordinatorMachine):
     """The same inputs, with the switches of Kafka's Java coordinator, and one more input."""
 
     java = JavaSwitches(
@@ -523,7 +527,7 @@ class JavaCoordinator(Coordinator):
 
 # pytest runs the machines by these classes. With `derandomize` each run of the tests draws the same
 # inputs.
-TestJavaCoordinator = JavaCoordinator.TestCase
+TestJavaCoordinator = JavaCoordinatorMachine.TestCase
 TestJavaCoordinator.settings = settings(
     max_examples=40,
     stateful_step_count=40,
@@ -531,7 +535,7 @@ TestJavaCoordinator.settings = settings(
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-TestCoordinator = Coordinator.TestCase
+TestCoordinator = CoordinatorMachine.TestCase
 TestCoordinator.settings = settings(
     max_examples=80,
     stateful_step_count=40,
