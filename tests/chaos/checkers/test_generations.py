@@ -7,7 +7,7 @@ A violation is one of these:
 3. Two members of one generation own the same partition.
 4. A member gets or gives up partitions in another generation than the one that it has joined.
 
-Each test writes the trace of a small group by hand, and lets the checker judge it. Where a
+Each test writes the trace of a small group by hand, and lets the checker judge the trace. Where a
 docstring says "Planted bug", it describes a bug of a coordinator or a consumer that would leave
 such a trace.
 """
@@ -20,6 +20,7 @@ from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows
 
+# The consumers of the group, and the ids that they have as its members.
 C0, C1 = "consumer-g-0", "consumer-g-1"
 M0, M1 = f"{C0}-id", f"{C1}-id"
 CONTEXT = CheckContext(
@@ -28,6 +29,7 @@ CONTEXT = CheckContext(
 
 
 def check(rows: Rows) -> CheckReport:
+    """Return the checker's report of the rows."""
     checker = Generations(CONTEXT)
     for row in rows.rows:
         checker.observe(row)
@@ -35,7 +37,10 @@ def check(rows: Rows) -> CheckReport:
 
 
 def stable_group() -> Rows:
-    """Return rows of group g at broker-0: generation 1, M0 with t-0 and M1 with t-1."""
+    """Return rows of the group g, whose coordinator is broker-0.
+
+    In generation 1, M0 has t-0, and M1 has t-1.
+    """
     rows = Rows()
     rows.load_started(0.1, "broker-0", leader_epoch=0)
     rows.member_added(1, "broker-0", M0)
@@ -49,8 +54,8 @@ def stable_group() -> Rows:
 def commit(rows: Rows, time_s: float, member: str, generation: int) -> None:
     """Let broker-0 accept a commit, and store it 2 ms later.
 
-    The coordinator accepts a commit when it begins to append it to its log. The checker does not
-    look at the offset of this append, so all commits have the same one.
+    The coordinator accepts a commit when it begins to append the commit to its log. The checker
+    does not look at the offset of this append, so all commits have the same `base_offset`.
     """
     append_id = rows.append_started(time_s, "broker-0", leader_epoch=0, base_offset=5)
     rows.commit_stored(
@@ -74,8 +79,8 @@ def test_commits_of_current_members_pass() -> None:
 def test_commit_of_an_older_generation_is_found() -> None:
     """Planted bug: the coordinator accepts the commit of a member that has missed a rebalance.
 
-    Kafka refuses such a commit, because it names an older generation. A user of the lab can switch
-    this check off with the guard `generation_check`.
+    Kafka refuses such a commit, because the commit names an older generation. A user of the lab can
+    switch this refusal off with the guard `generation_check`.
     """
     rows = stable_group()
     rows.generation_started(10, "broker-0", generation=2, members=(M0, M1))
@@ -110,7 +115,8 @@ def test_commit_of_a_removed_member_is_found_with_its_removal() -> None:
 def test_commit_accepted_before_a_rebalance_and_stored_after_it_passes() -> None:
     """The coordinator may wait up to 5 s until all replicas have a commit that it has accepted.
 
-    The checker judges the commit by the members at its acceptance, not by those at its end.
+    The checker judges the commit by the members at the time when it was accepted, and not at the
+    time when it was stored.
     """
     rows = stable_group()
     # The coordinator accepts M0's commit, and then M0 leaves.
@@ -125,7 +131,8 @@ def test_commit_accepted_before_a_rebalance_and_stored_after_it_passes() -> None
 def test_member_of_the_old_generation_that_rejoins_may_still_commit() -> None:
     """The old generation stays valid while the group is in PreparingRebalance.
 
-    In this state the members rejoin, and the new generation has not begun.
+    In this state the members rejoin, and the new generation has not begun yet. So the commit of M0
+    in generation 1 is right.
     """
     rows = stable_group()
     rows.add(9, "broker-0", TraceKind.REBALANCE_STARTED, group="g", generation=1)
@@ -136,7 +143,10 @@ def test_member_of_the_old_generation_that_rejoins_may_still_commit() -> None:
 
 
 def accept_in_transaction(rows: Rows, time_s: float, member: str, generation: int) -> None:
-    """Let the coordinator accept an offset of the member's transaction; it is not stored yet."""
+    """Let the coordinator accept an offset that the member commits in a transaction.
+
+    The offset is stored only at the end of the transaction.
+    """
     rows.add(
         time_s + 0.002,
         "broker-0",
@@ -153,7 +163,7 @@ def accept_in_transaction(rows: Rows, time_s: float, member: str, generation: in
 def test_commit_in_a_transaction_is_judged_at_its_acceptance() -> None:
     """The coordinator accepts the commit at 5 s, when M0 is a member of generation 1.
 
-    The commit counts only when the transaction ends, at 7 s. M0 is no member any more by then, but
+    The commit is stored when the transaction ends, at 7 s. By then M0 is no member any more, but
     the commit is right.
     """
     rows = stable_group()
@@ -236,7 +246,7 @@ def test_generation_that_begins_twice_is_found() -> None:
 def test_deleted_group_counts_from_the_beginning() -> None:
     """A new group of the same name is another group, so it begins with generation 1 again."""
     rows = stable_group()
-    # All members have left, which made generation 2. Then the group is deleted.
+    # All members have left, which has made generation 2. Then the group is deleted.
     rows.group_state(8, "broker-0", "Empty", "Dead", generation=2)
     rows.member_added(9, "broker-0", M0)
     rows.generation_started(12, "broker-0", generation=1, members=(M0,))
@@ -248,9 +258,10 @@ def test_deleted_group_counts_from_the_beginning() -> None:
 def test_answer_of_a_deleted_group_is_distinguished_from_its_namesake() -> None:
     """A deleted group and a new group of the same name both assign t-1 in a generation 1.
 
-    1. In the deleted group t-1 belongs to M1. Its process is paused before it reads this answer.
-    2. In the new group t-1 belongs to the member "new".
-    3. M1 resumes, and only now reads the answer of the deleted group.
+    1. In the deleted group t-1 is assigned to M1. But the process of M1, C1, is paused before it
+       reads this answer of the coordinator.
+    2. In the new group t-1 is assigned to the member "new".
+    3. C1 resumes, and only now reads the answer of the deleted group.
 
     This is no violation. The checker distinguishes the two groups by the ids of their members.
     """
@@ -275,8 +286,9 @@ def test_both_sides_of_a_split_brain_may_have_equal_generations() -> None:
     # The old coordinator, broker-0, goes on with the generations 2 to 7.
     for number in range(2, 8):
         rows.generation_started(10 + number, "broker-0", generation=number, members=(M0, M1))
-    # The new coordinator, broker-1, loads generation 1 at 18 s. It hears of no member, so it
-    # removes both at the end of their sessions (18 s + 45 s), and starts generation 2.
+    # The new coordinator, broker-1, loads generation 1 at 18 s. It hears nothing of the two
+    # members, so it removes them at the end of their sessions (18 s + 45 s). For a third member,
+    # "late-id", it starts generation 2.
     rows.load_started(17.9, "broker-1", leader_epoch=1)
     rows.group_loaded(18, "broker-1", generation=1, members=(M0, M1))
     rows.member_removed(63, "broker-1", M0)
@@ -315,7 +327,8 @@ def test_partition_assigned_to_two_members_of_one_generation_is_found() -> None:
 def test_loaded_generation_with_another_assignment_is_found() -> None:
     """Planted bug: a new coordinator loads a generation, but not its assignment.
 
-    In generation 1, t-0 belongs to M0. The new coordinator loads generation 1, and gives t-0 to M1.
+    In generation 1, t-0 belongs to M0. The new coordinator, broker-1, loads generation 1, but then
+    gives t-0 to M1.
     """
     rows = stable_group()
     rows.load_started(17.9, "broker-1", leader_epoch=1)
@@ -335,7 +348,8 @@ def test_generation_of_a_lost_group_differs_from_a_later_one_of_the_same_number(
       owner yet. The assignment is right.
     - If this member is M1, broker-1 has loaded the first generation 1. The assignment is wrong.
 
-    The file tests/corpus/generation_begun_again_and_never_acknowledged.yaml plays such a run.
+    The file tests/corpus/generation_begun_again_and_never_acknowledged.yaml is an experiment with a
+    second generation 1.
     """
     for member, outcome in (("new-id", CheckOutcome.PASS), (M1, CheckOutcome.VIOLATED)):
         rows = stable_group()
@@ -353,7 +367,8 @@ def test_generation_of_a_lost_group_differs_from_a_later_one_of_the_same_number(
 def test_restarted_static_member_keeps_its_partitions() -> None:
     """A static member is known by its `group.instance.id`, here i-0.
 
-    When it restarts it gets a new member id, but the generation and its partitions stay the same.
+    When it restarts, it gets a new member id. But the generation and the partitions of the static
+    member stay the same.
     """
     rows = Rows()
     rows.load_started(0.1, "broker-0", leader_epoch=0)
@@ -376,8 +391,8 @@ def test_restarted_static_member_keeps_its_partitions() -> None:
 def test_commits_at_a_coordinator_that_has_loaded_the_group_are_judged() -> None:
     """The coordinator has loaded a group whose only member is M0.
 
-    The checker judges commits by this member. Once the coordinator has unloaded the group, its
-    members are unknown, and a commit is only counted.
+    So the checker can judge commits. Once the coordinator has unloaded the group, the checker does
+    not know the members of the group any more, and only counts a commit.
     """
     rows = Rows()
     rows.load_started(0.1, "broker-0", leader_epoch=0)
@@ -395,11 +410,11 @@ def test_commits_at_a_coordinator_that_has_loaded_the_group_are_judged() -> None
 
 
 def test_run_without_members_reports_that_nothing_was_judged() -> None:
-    """Without members nothing can break the promise, so the outcome must not be a pass."""
+    """Without members nothing can break the promise. So the outcome must not be PASS."""
     assert check(Rows()).outcome is CheckOutcome.NOTHING_SEEN
 
 
-# -- the rows of members about their own partitions --
+# -- rows by which members say that they get or give up partitions --
 
 
 def complete_join(rows: Rows, time_s: float, generation: int) -> None:
@@ -408,9 +423,9 @@ def complete_join(rows: Rows, time_s: float, generation: int) -> None:
 
 
 def test_partitions_of_the_joined_generation_pass() -> None:
-    """C0 gets t-0 in generation 1, and revokes it. In generation 2 it gets t-0 again and loses it.
+    """C0 gets and revokes t-0 in generation 1. It gets and loses t-0 in generation 2.
 
-    All these rows name the generation that C0 had joined at the time.
+    Each of these rows names the generation that C0 had joined at this time.
     """
     rows = stable_group()
     complete_join(rows, 5, generation=1)
@@ -430,7 +445,8 @@ def test_assignment_under_another_identity_than_the_joined_one_is_found(
 ) -> None:
     """Planted bug: a consumer gets partitions under an old generation or another member id.
 
-    C0 has joined generation 2 as M0. The row of its partitions must name both.
+    C0 has joined generation 2 as M0. The row by which it gets partitions must name this member id
+    and this generation.
     """
     rows = stable_group()
     complete_join(rows, 10.1, generation=2)

@@ -2,16 +2,16 @@
 
 An overlap is the time in which two members own the same partition. Kafka cannot prevent overlaps: a
 member that is cut off goes on with its partitions, and does not know that its coordinator has given
-them to another member. But two conditions must hold:
+these partitions to another member. But two conditions must hold:
 
 1. Before the coordinator gives the partitions away, it must have heard nothing of the member for a
-   session, which is 45 s here. (`rows.member_removed` is such an expiry, unless it has another
-   cause.)
+   session, which is 45 s here. Then the session expires, and the coordinator removes the member.
 2. When nothing is broken any more, the overlap must end within about 10 s, because the member then
    learns of its removal.
 
-Each test writes a trace by hand. A negative time is before the first fault. Where a docstring says
-"Planted bug", it describes a bug that would leave such a trace.
+Each test writes a trace by hand. `rows.member_removed` adds the row of a removal, by default
+because the session has expired. In traces whose first fault is at 0 s, negative times are before
+this fault. Where a docstring says "Planted bug", it describes a bug that would leave such a trace.
 """
 
 from dataclasses import replace
@@ -25,6 +25,7 @@ from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows
 
+# LATE joins the group during the run.
 C0, C1, LATE = "consumer-g-0", "consumer-g-1", "consumer-g-2"
 CONTEXT = CheckContext(
     groups={
@@ -36,7 +37,7 @@ CONTEXT = CheckContext(
 
 
 def check(rows: Rows, clock_error_us: int = 0) -> CheckReport:
-    """Return the report of a trace, whose rows the checker observes in the order of time."""
+    """Let the checker observe the rows in the order of time, and return its report."""
     checker = Ownership(replace(CONTEXT, clock_error_us=clock_error_us))
     for row in sorted(rows.rows, key=lambda row: row.time_us):
         checker.observe(row)
@@ -59,9 +60,10 @@ def split(rows: Rows) -> None:
 def split_brain(*, assigned_s: float = 52.169, lost_s: float = 83.05) -> Rows:
     """Return rows of a split brain as it was measured with Kafka.
 
-    LATE gets C0's partition at `assigned_s`. The cut is healed at 80.002 s. C0 learns at `lost_s`
-    that it has lost its partition. The defaults are the times that were measured (section
-    two-owners of docs/kafka/MEASURED_FAILOVER.md).
+    In a split brain two brokers coordinate the group. The new one gives C0's partition to LATE at
+    `assigned_s`. The cut is healed at 80.002 s. C0 learns at `lost_s` that it has lost its
+    partition. The defaults are the times that were measured (section two-owners of
+    docs/kafka/MEASURED_FAILOVER.md).
     """
     rows = Rows()
     split(rows)
@@ -101,7 +103,7 @@ def test_split_brain_is_measured_to_the_millisecond_and_passes() -> None:
 def test_overlap_that_begins_sooner_than_a_session_after_the_load_is_found() -> None:
     """Planted bug: the new coordinator expires loaded members too early.
 
-    It has loaded C0 at 7.1 s, and gives C0's partition away at 50 s, which is 42.9 s later.
+    broker-1 has loaded C0 at 7.1 s, and gives C0's partition away at 50 s, which is 42.9 s later.
     """
     report = check(split_brain(assigned_s=50))
 
@@ -158,7 +160,7 @@ def test_overlap_without_any_fault_is_found() -> None:
 
 
 def test_overlaps_of_one_pair_of_members_are_one_finding() -> None:
-    """C0 and C1 both own twelve partitions. They make one finding, not twelve."""
+    """C0 and C1 own the same twelve partitions. The report shows one of the twelve findings."""
     rows = Rows()
     rows.assigned(1, C0, partitions=12)
     rows.assigned(1.2, C1, partitions=12)
@@ -183,7 +185,7 @@ def test_ordinary_rebalance_has_no_overlap() -> None:
 
 
 def test_overlap_within_the_clock_error_does_not_count() -> None:
-    """The overlap is 0.4 ms long. If clocks may differ by more than that, it may be no overlap."""
+    """The overlap lasts 0.4 ms. If clocks may differ by more than 0.4 ms, it may be no overlap."""
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"])
     rows.assigned(2.0, C1, names=["t-0"])
@@ -194,7 +196,10 @@ def test_overlap_within_the_clock_error_does_not_count() -> None:
 
 
 def test_member_that_joins_with_its_partitions_is_found() -> None:
-    """Planted bug: after UNKNOWN_MEMBER_ID a member forgets its id, but keeps its partitions."""
+    """Planted bug: after UNKNOWN_MEMBER_ID a member forgets its id, but keeps its partitions.
+
+    So it still owns t-0 when it sends its next JoinGroup (PREPARING_REBALANCE).
+    """
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"], peer="broker-0")
     rows.member_state(2, C0, "UNJOINED")
@@ -209,7 +214,7 @@ def test_member_that_joins_with_its_partitions_is_found() -> None:
 
 
 def test_member_that_lost_its_partitions_may_join() -> None:
-    """Here the member loses its partitions before it sends its JoinGroup, as it must."""
+    """As it must, the member gives up its partitions before it sends its next JoinGroup."""
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"], peer="broker-0")
     rows.member_state(2, C0, "UNJOINED")
@@ -234,9 +239,10 @@ def test_dead_member_owns_nothing() -> None:
 def paused_member(*, expired_s: float, heard_s: float) -> Rows:
     """Return rows of C0, which is paused from 10 s to 70 s, and loses its partition to C1.
 
-    - `expired_s`: the coordinator removes C0. 3 s later C1 gets the partition. C0's last heartbeat
-      may have come 3 s before the pause, so the removal is right from 52 s (10 s - 3 s + 45 s) on.
-    - `heard_s`: C0 gets an error from the coordinator, and gives up the partition.
+    - At `expired_s` the coordinator removes C0, and 3 s later C1 gets the partition. C0's last
+      heartbeat may have come 3 s before the pause, so the removal is right from 52 s
+      (10 s - 3 s + 45 s) on.
+    - At `heard_s` C0 gets an error from the coordinator, and gives up the partition.
     """
     rows = Rows()
     rows.load_completed(0.5, "broker-0", leader_epoch=0)
@@ -261,7 +267,10 @@ def test_resumed_member_may_overlap_until_its_first_answer() -> None:
 
 
 def test_member_expired_long_before_the_end_of_its_session_is_found() -> None:
-    """Planted bug: the session timer is set in the wrong unit, so that it ends much too early."""
+    """Planted bug: the timer of a session is set in a wrong unit.
+
+    So sessions end much too early.
+    """
     report = check(paused_member(expired_s=20, heard_s=70.3))
 
     assert report.outcome is CheckOutcome.VIOLATED
@@ -274,7 +283,7 @@ def test_member_expired_in_time_may_be_overtaken_long_after_the_fault(
 ) -> None:
     """A fault from 10 s to 60 s may be why C0 expires at 53.2 s, but not why it expires at 79 s.
 
-    In both cases C1 gets the partition only at 80 s. What counts is the time of the expiry.
+    In both cases C1 gets the partition only at 80 s. But the time of the expiry decides.
     """
     rows = Rows()
     rows.load_completed(0.5, "broker-0", leader_epoch=0)
@@ -297,10 +306,10 @@ def test_member_assigned_by_a_zombie_has_its_session_from_the_load_on(
     broker-2 does not know this yet, and still lets members join. broker-1 removes C0 at 71 s, which
     is one session after the load (26 s + 45 s). Whether this is right depends on C0:
 
-    - C0 joins at broker-2 at 29.2 s. It sends its heartbeats there, so broker-1 has never heard of
-      it, and the removal is right.
-    - C0 had joined at 25 s, before the load. Since then it has sent heartbeats to broker-1, until
-      it was paused at 60 s. So the removal is too early.
+    - If C0 joins at 29.2 s, after the load, it sends its heartbeats to broker-2. So broker-1 has
+      never heard of C0, and the removal is right.
+    - If C0 joins at 25 s, before the load, it sends its heartbeats to broker-1 after the load,
+      until it is paused at 60 s. So the removal is too early.
     """
     rows = Rows()
     rows.fault(24, "broker-2", fault="leadership_move", momentary=True)
@@ -330,9 +339,10 @@ def test_broker_that_waits_for_its_old_session_counts_as_down(
     - If broker-1 is unfenced at 70.5 s, nothing is broken after that, and the overlap is too
       long.
 
-    With `has_late_heartbeat` the controller unfences broker-1 at 70.2 s for a heartbeat that the
-    old process had sent. This does not count, because the new process has not registered yet. The
-    file tests/corpus/broker_unfenced_for_heartbeats_of_its_old_life.yaml plays such a run.
+    With `has_late_heartbeat` the controller unfences broker-1 at 70.2 s, because of a heartbeat
+    that the old process had sent. This does not count, because the new process has not registered
+    yet. The file tests/corpus/broker_unfenced_for_heartbeats_of_its_old_life.yaml is such an
+    experiment.
     """
     rows = Rows()
     rows.add(0.1, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
@@ -364,9 +374,9 @@ def test_resumed_member_that_continues_for_ever_is_found() -> None:
 
 
 def test_length_of_an_overlap_is_not_judged_during_another_fault() -> None:
-    """The first fault is healed at 80 s, but from 82 s to 120 s another one holds all messages.
+    """The first fault is healed at 80 s. From 82 s to 120 s a second fault holds all messages back.
 
-    So C0 gets no answer before 120 s, and the overlap is not too long.
+    So C0 gets no answer before 120 s. The overlap ends 3 s after that, which is soon enough.
     """
     rows = Rows()
     split(rows)
@@ -405,8 +415,8 @@ def test_overlap_is_not_counted_while_the_group_has_no_coordinator() -> None:
 def test_owner_that_exceeds_max_poll_interval_may_be_overtaken(who_acts: str) -> None:
     """An application that polls too late loses its membership, also without any fault.
 
-    Its member leaves by itself, or the coordinator removes it because it does not rejoin in time.
-    Until the application notices this, another member may own the partition, too.
+    Either its member leaves by itself, or the coordinator removes the member, because it does not
+    rejoin in time. Until the application notices this, another member may own the partition, too.
     """
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"])
@@ -426,8 +436,8 @@ def test_owner_that_exceeds_max_poll_interval_may_be_overtaken(who_acts: str) ->
 def test_members_removed_by_an_administrator_may_be_overtaken_at_once() -> None:
     """An administrator may remove a member without its knowledge, and without any fault.
 
-    C0 learns of this from the answer to its next heartbeat. Until then it goes on processing, as in
-    Kafka.
+    C0 learns of its removal from the answer to its next heartbeat. Until then it goes on
+    processing, as in Kafka.
     """
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"])
@@ -444,7 +454,7 @@ def test_members_removed_by_an_administrator_may_be_overtaken_at_once() -> None:
 
 
 def test_short_failover_excuses_no_later_overlap() -> None:
-    """A leadership moves in a moment. So the move at 0 s does not explain two owners at 60 s."""
+    """The leadership moves at 0 s. This takes a moment, and does not explain two owners at 60 s."""
     rows = Rows()
     rows.assigned(-5, C0, names=["t-0"])
     rows.fault(0, "broker-0", fault="leadership_move", momentary=True)
@@ -460,7 +470,7 @@ def test_short_failover_excuses_no_later_overlap() -> None:
 def test_figures_are_available_during_the_overlap() -> None:
     """A user who watches a run sees an overlap before it has ended.
 
-    It began at 53 s, and the last row is at 60 s.
+    The overlap began at 53 s, and the last row is at 60 s.
     """
     rows = Rows()
     split(rows)
@@ -476,7 +486,7 @@ def test_figures_are_available_during_the_overlap() -> None:
 def test_member_removed_before_the_load_has_no_session_at_the_new_coordinator() -> None:
     """The new coordinator need not wait for the session of a member that it has never loaded.
 
-    broker-0 removes C0 and stores a generation without it. broker-1 loads this generation.
+    broker-0 removes C0, and stores a generation without C0. broker-1 loads this generation.
     """
     rows = Rows()
     rows.load_completed(-20, "broker-0", leader_epoch=0)
@@ -509,10 +519,10 @@ def test_overlap_that_the_log_explains_may_begin_at_the_load(
 
     What is in the log may explain this:
 
-    - The log has no group, because the group was deleted. Then there is no member for whose session
-      the coordinator must wait.
+    - The log has no group, because the group was deleted. So the coordinator need not wait for the
+      session of any member.
     - The log has generation 3 with its assignment, which gives the partition to C1. C0 may still be
-      a member without a partition, if it is a static member that did not rejoin.
+      a member, but one without a partition. This happens to a static member that did not rejoin.
     """
     rows = Rows()
     rows.load_completed(-20, "broker-0", leader_epoch=0)

@@ -1,9 +1,9 @@
 """The lab publishes a JSON Schema of its experiment files, which editors use.
 
 With the schema an editor completes keys and marks mistakes while a person writes a file. Later the
-command `coordlab validate` checks the file again, with code of its own. So these two must agree:
-most tests here give a document (the content of a file) to both. The documents are variants of the
-experiments that the lab ships.
+command `coordlab validate` checks the file again, with code of its own. The schema and the command
+must agree. So most tests here give a document (the content of a file) to both of them. The
+documents are variants of the experiments that the lab ships.
 """
 
 import random
@@ -37,6 +37,7 @@ MUTATIONS = 150
 """Number of documents that `test_schema_and_validate_agree_on_random_mutations` tries."""
 
 IsLoaded = Callable[[object], bool]
+"""A function that says whether `validate` accepts a document."""
 
 
 @cache
@@ -45,7 +46,7 @@ def validator() -> Any:  # noqa: ANN401 - jsonschema has no types
 
 
 def schema_errors(document: object) -> list[str]:
-    """Return the errors of the schema; none if it accepts the document.
+    """Return the errors that the schema finds in the document.
 
     An example of an error: "cluster.brokers: 'many' is not of type 'integer'".
     """
@@ -78,14 +79,17 @@ def shipped() -> list[dict[str, Any]]:
 
 
 def test_schema_is_valid_in_its_own_dialect() -> None:
-    """The schema says by which draft of JSON Schema it is to be read, and follows this draft."""
+    """The schema names a draft of JSON Schema, and is valid according to this draft."""
     schema = experiment_schema()
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     jsonschema.Draft202012Validator.check_schema(schema)
 
 
 def test_published_schema_is_the_generated_one() -> None:
-    """Editors read the file in docs/. `make docs` writes it, and must not have been forgotten."""
+    """Editors read the file in docs/.
+
+    After a change of the schema, `make docs` must write it anew.
+    """
     assert PUBLISHED.read_bytes() == encoded_schema()
 
 
@@ -123,19 +127,21 @@ CRASH = document_of("coordinator_crash")
 def changed(document: dict[str, Any], path: str, value: object) -> dict[str, Any]:
     """Return a copy of the document with one place changed.
 
-    In the path "faults.0.at" the steps are faults, 0 (the first fault) and at. The names of Kafka's
-    settings have dots themselves. So in "cluster.config.session.timeout" the last step is
-    session.timeout, because `config` has no key `session`.
+    A path consists of steps. In the path "faults.0.at" they are faults, 0 (the first fault) and at.
+    The names of Kafka's settings have dots themselves. So a step must be a key (or an index) that
+    exists in the document. If there is no such key, the whole rest of the path is the last step.
+    For example, in "cluster.config.session.timeout" the last step is session.timeout.
     """
     changed_document = deepcopy(document)
     holder: Any = changed_document
     rest = path
     while True:
+        # `holder` is the mapping or list in which the next step is a key or an index.
         is_mapping = isinstance(holder, dict)
         existing_steps = holder if is_mapping else map(str, range(len(holder)))
         step = next((step for step in existing_steps if rest.startswith(f"{step}.")), rest)
         key = step if is_mapping else int(step)
-        if step == rest:
+        if step == rest:  # the last step
             holder[key] = value
             return changed_document
         holder = holder[key]
@@ -159,7 +165,7 @@ def changed(document: dict[str, Any], path: str, value: object) -> dict[str, Any
         ("cluster.storage.write_back_check_ms", 0),
         ("groups.orders-readers.topics", []),
         ("groups.orders-readers.topics", ["orders", "orders"]),
-        ("groups.orders-readers.config.group.instance.id", "reader {index}"),  # a space
+        ("groups.orders-readers.config.group.instance.id", "reader {index}"),  # has a space
         ("groups.orders-readers.config.partition.assignment.strategy", ["sticky"]),
         ("groups.orders-readers.config.partition.assignment.strategy", []),
         # The brokers of an experiment are named broker-0, broker-1 and so on.
@@ -177,9 +183,9 @@ def changed(document: dict[str, Any], path: str, value: object) -> dict[str, Any
         ("faults.0.from", "broker(0)"),
         ("faults.0.args", {"disk": "full"}),
         ("faults.0.args", {"dsk": "same"}),
-        ("faults.0.every", "20s"),  # without `repeat`
+        ("faults.0.every", "20s"),  # needs `repeat` beside it
         ("faults.0.every", "0s"),
-        ("faults.0.repeat", 3),  # without `every`
+        ("faults.0.repeat", 3),  # needs `every` beside it
         ("checks", ["durable-commits"]),
         ("checks", ["liveness", "liveness"]),
     ],
@@ -233,18 +239,18 @@ NESTED_VALUES: tuple[object, ...] = (
     {"members": 1},
 )
 VALUES: tuple[object, ...] = (*PLAIN_VALUES, *TARGETS, *FAULTS, *NESTED_VALUES)
-"""Values that `mutated` puts at any place, where they may be right or wrong."""
+"""Values that `mutated` puts at random places. There they may be right or wrong."""
 
 
 KEYS = ("target", "from", "to", "duration", "every", "repeat", "args", "config", "checks")
-"""Keys that `mutated` adds at any place."""
+"""Keys that `mutated` adds at random places."""
 
 
 def places(value: object) -> Iterator[tuple[Any, Any]]:
     """Yield the place of every value in a document.
 
     A place is the mapping or list that holds the value, and the key or index. For example
-    {"a": [5]} has two places: the mapping with "a", and the list [5] with 0.
+    {"a": [5]} has two places: the mapping with the key "a", and the list [5] with the index 0.
     """
     keys: Iterable[Any] = ()
     if isinstance(value, dict):
@@ -260,7 +266,7 @@ def places(value: object) -> Iterator[tuple[Any, Any]]:
 def mutated(document: dict[str, Any], rng: random.Random) -> dict[str, Any]:
     """Return a copy of a document with one to three random changes.
 
-    A change replaces a value, removes one, renames a key, or adds a value.
+    A change replaces or removes a value, renames a key, or adds a value.
     """
     mutated_document = deepcopy(document)
     for _ in range(rng.randint(1, 3)):
@@ -324,7 +330,7 @@ ONE_OF_EACH = (
         "args": {"apis": ["JoinGroup"], "errors": ["MEMBER_ID_REQUIRED"], "responses": 2},
     },
 )
-"""Faults for random documents, of the kinds that few or none of the shipped experiments have."""
+"""Faults for random documents. Few shipped experiments, or none, have faults of these kinds."""
 
 
 @pytest.mark.slow
@@ -332,12 +338,13 @@ def test_schema_and_validate_agree_on_random_mutations(is_loaded: IsLoaded) -> N
     """The schema and `validate` judge random documents in the same way, with one exception.
 
     - The schema accepts each document that `validate` accepts.
-    - The schema refuses each document with a wrong shape. This is a mistake that one place alone
-      shows, such as an unknown key, a wrong type or a number out of range.
-    - Of other mistakes it may accept some. Only the whole file shows them: a fault may name a group
-      that does not exist.
+    - The schema refuses each document with a wrong shape. A wrong shape is a mistake that can be
+      seen at one place of the document, such as an unknown key, a wrong type or a number out of
+      range.
+    - The exception: the schema may accept a document with another mistake, which can be seen only
+      in the whole document. For example, a fault may name a group that does not exist.
     """
-    rng = random.Random(5)  # a constant, so that each run of the test has the same mutations
+    rng = random.Random(5)  # a constant seed, so that each run of the test has the same mutations
     documents = [*shipped(), *(changed(CRASH, "faults", [fault]) for fault in ONE_OF_EACH)]
     accepted = wrongly_shaped = 0
     for number in range(MUTATIONS):
@@ -355,10 +362,10 @@ def test_schema_and_validate_agree_on_random_mutations(is_loaded: IsLoaded) -> N
 
 
 def test_faults_of_similar_names_have_their_own_arguments() -> None:
-    """A `reset` may have the argument `purposes`, but not `to`, which is one of `reset_offsets`.
+    """The fault `reset` may have the argument `purposes`, but not `to`, as `reset_offsets` may.
 
-    The structs of the two kinds of faults once had the same name, so that the schema had only one
-    of them for both.
+    Once the structs with the arguments of these two faults had the same name. So the schema had one
+    of the two structs for both faults.
     """
     reset = {"at": "1s", "fault": "reset", "from": "clients", "to": "brokers"}
     right = reset | {"args": {"purposes": ["client"]}}
@@ -389,10 +396,10 @@ EXAMPLES = {
 
 @pytest.mark.parametrize("name", TARGET_KINDS)
 def test_pattern_of_a_target_accepts_exactly_valid_targets(name: str) -> None:
-    """The schema has a pattern for each kind of target, which it makes from the kind's syntax.
+    """For each kind of target, a pattern for the schema is made from the syntax of this kind.
 
-    For example the syntax "member(<group>, <index>)" must accept "member(readers, 1)", also with
-    more spaces, and must refuse "member(?)".
+    For example, the pattern of the syntax "member(<group>, <index>)" must accept
+    "member(readers, 1)", also with more spaces, and must refuse "member(?)".
     """
     syntax = TARGET_KINDS[name].syntax
     pattern = {"type": "string", "pattern": f"^({target_pattern(syntax)})$"}

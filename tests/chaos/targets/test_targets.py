@@ -1,13 +1,13 @@
 """Targets: a fault names what it hits by a role, such as `coordinator-of(readers)`.
 
-When the fault is injected, the run looks at the status of the cluster, and resolves the target to a
-node: a Hit. If no node has the role at this time, it is a Miss, with a reason. Targets that can
-never exist are refused when the file is read.
+When the fault is injected, the run looks at the status of the cluster, and resolves the target to
+the nodes that have the role, a Hit. If no node has the role at this time, the result is a Miss with
+a reason. A target that can never exist is refused when the experiment file is read.
 
-The tests get the status from a FakeRuntime, which has no nodes and reports a healthy cluster. This
-has the brokers 0 to 2, the topic `orders` with two partitions, and the group `readers` with two
-members.
-`runtime.leader`, by default broker-0, leads all partitions except those in `runtime.partitions`.
+The tests get the status from a FakeRuntime, which has no nodes and reports a healthy cluster with
+the brokers 0 to 2, the topic `orders` with two partitions, and the group `readers` with two
+members. `runtime.leader` is the broker that leads all partitions, by default broker-0. A test gives
+another status of single partitions in `runtime.partitions`.
 """
 
 from dataclasses import replace
@@ -31,7 +31,7 @@ async def _status(runtime: FakeRuntime) -> ClusterStatus:
 
 
 def situation_of(runtime: FakeRuntime, *, seed: int = 0) -> Situation:
-    """Return what is needed to resolve a target: experiment, status and random numbers."""
+    """Return what is needed to resolve a target: the experiment, the status, and random numbers."""
     return Situation(
         experiment=runtime.experiment,
         status=runtime.run(_status(runtime)),
@@ -78,7 +78,7 @@ def with_late_members() -> Experiment:
 
 
 def test_coordinator_of_is_the_leader_of_the_groups_offsets_partition() -> None:
-    """`loaded_by` has the numbers of the brokers that have the group in memory."""
+    """The detail of the hit says in `loaded_by` which brokers have the group in memory."""
     runtime = FakeRuntime(experiment())
     runtime.leader = BrokerId(1)
 
@@ -90,7 +90,10 @@ def test_coordinator_of_is_the_leader_of_the_groups_offsets_partition() -> None:
 
 
 def test_coordinator_during_a_leadership_move_is_the_controllers_choice() -> None:
-    """The old leader, broker-0, still has the group in memory; the new leader, broker-1, is hit."""
+    """The old leader, broker-0, still has the group in memory.
+
+    But the new leader, broker-1, is hit.
+    """
     runtime = FakeRuntime(experiment())
     status_before_move = situation_of(runtime).status
     runtime.leader = BrokerId(1)
@@ -106,7 +109,7 @@ def test_coordinator_during_a_leadership_move_is_the_controllers_choice() -> Non
 
 
 def test_leader_of_is_the_partitions_own_leader() -> None:
-    """Data partitions and `__consumer_offsets` are led independently."""
+    """broker-2 leads orders-1, while broker-0 leads the partitions of `__consumer_offsets`."""
     runtime = FakeRuntime(experiment())
     runtime.partitions[TopicPartition("orders", 1)] = led_by(
         leader=2, replicas=(1, 2, 0), isr=(2, 0)
@@ -122,7 +125,7 @@ def test_leader_of_is_the_partitions_own_leader() -> None:
 @pytest.mark.parametrize(
     ("isr", "down", "follower"),
     [
-        # The replicas are 1, 2, 0, and 2 is the leader: broker-0 is next.
+        # The replicas are 1, 2, 0, and 2 is the leader. So broker-0 is next.
         ((2, 1, 0), (), "broker-0"),
         ((2, 1), (), "broker-1"),
         ((2, 1, 0), (0,), "broker-1"),
@@ -131,9 +134,9 @@ def test_leader_of_is_the_partitions_own_leader() -> None:
 def test_follower_of_is_the_next_in_sync_replica_that_is_up(
     isr: tuple[int, ...], down: tuple[int, ...], follower: str
 ) -> None:
-    """The first replica in the order of the replicas is hit that is in sync and up.
+    """From the leader on, the replicas are tried in their order, until one is in sync and up.
 
-    The order of the ISR does not matter: it may differ from run to run, and a plan must always mean
+    The order of the ISR does not matter. It may differ from run to run, but a plan must always mean
     the same.
     """
     runtime = FakeRuntime(experiment())
@@ -145,7 +148,7 @@ def test_follower_of_is_the_next_in_sync_replica_that_is_up(
 
 
 def test_follower_of_a_leader_alone_is_a_miss() -> None:
-    """The leader is the only replica in sync, so no node is an in-sync follower."""
+    """The leader is the only replica in sync, so there is no follower in sync."""
     runtime = FakeRuntime(experiment())
     runtime.partitions[TopicPartition("orders", 1)] = led_by(leader=2, replicas=(1, 2, 0), isr=(2,))
 
@@ -154,7 +157,7 @@ def test_follower_of_a_leader_alone_is_a_miss() -> None:
 
 @pytest.mark.parametrize("target", ["coordinator-of(readers)", "leader-of(orders-0)"])
 def test_partition_without_leader_is_a_miss(target: str) -> None:
-    """Leader -1 means that no broker leads the partition."""
+    """In the status, the leader -1 means that no broker leads the partition."""
     runtime = FakeRuntime(experiment())
     runtime.leader = BrokerId(-1)
 
@@ -162,7 +165,10 @@ def test_partition_without_leader_is_a_miss(target: str) -> None:
 
 
 def test_any_broker_is_drawn_by_the_seed_among_those_that_are_up() -> None:
-    """One seed draws one broker; over many seeds each broker that is up is drawn."""
+    """A seed always draws the same broker. Many seeds together draw each broker that is up.
+
+    broker-1 is paused, so it is never drawn.
+    """
     runtime = FakeRuntime(experiment())
     runtime.nodes[broker_name(1)] = NodeState.PAUSED
 
@@ -190,7 +196,7 @@ def test_controller_is_the_active_or_the_only_one() -> None:
     """If a cluster has several controllers, the active one is hit.
 
     A stopped controller does not report that it is active. It is hit nevertheless if the cluster
-    has no other, as here.
+    has no other controller, as here.
     """
     runtime = FakeRuntime(experiment())
 
@@ -200,7 +206,10 @@ def test_controller_is_the_active_or_the_only_one() -> None:
 
 
 def test_leader_member_is_found_by_its_member_id() -> None:
-    """A group's status has the leader's member id; the members' status says which node has it."""
+    """The status of a group has the member id of its leader.
+
+    The status of the members says which node has this member id.
+    """
     runtime = FakeRuntime(experiment())
     runtime.group_leader = "id-of-consumer-readers-1"
 
@@ -230,9 +239,10 @@ def test_leader_member_that_does_not_answer_is_a_miss() -> None:
     ],
 )
 def test_sets_include_late_members_and_dead_brokers(target: str, nodes: list[str]) -> None:
-    """A cut may name such a set of nodes, and must also affect those that start while it lasts.
+    """A cut may name such a set of nodes. It must also affect the nodes that start while it lasts.
 
-    So the set includes members 2 and 3, which start during the run, and broker-1, which is down.
+    So the set includes the members 2 and 3, which start during the run, and broker-1, which is
+    down.
     """
     runtime = FakeRuntime(with_late_members())
     runtime.nodes[broker_name(1)] = NodeState.DOWN
@@ -292,7 +302,10 @@ def test_spaces_in_a_target_make_no_difference(target: str) -> None:
 def test_target_that_can_never_exist_is_unknown_with_a_near_miss(
     target: str, message: str, near_miss: str | None
 ) -> None:
-    """The file is refused before the start; the error suggests the target that may be meant."""
+    """The file is refused before the run starts.
+
+    If the error has a near miss, it is the target that was probably meant.
+    """
     unknown = check_target(target, experiment())
 
     assert unknown is not None
@@ -310,7 +323,10 @@ def test_follower_of_a_partition_with_one_replica_can_never_exist() -> None:
 
 
 def test_topic_of_transactions_is_a_target_only_with_transactions() -> None:
-    """`leader-of(__transaction_state-0)` is the coordinator of some transactional ids."""
+    """The leader of a partition of `__transaction_state` coordinates transactions.
+
+    The topic exists only if a group of the experiment uses transactions.
+    """
     target = "leader-of(__transaction_state-0)"
     group = {
         "members": 1,
@@ -332,7 +348,10 @@ def groups_of_both_kinds() -> dict[str, object]:
 
 
 def test_target_of_zookeeper_needs_an_ensemble_and_its_number() -> None:
-    """Without a group on ZooKeeper there is no ensemble; servers count from 1."""
+    """There is an ensemble only if a group is on ZooKeeper.
+
+    The numbers of its servers begin at 1.
+    """
     both = experiment(groups=groups_of_both_kinds())
 
     assert check_target("zookeeper(1)", experiment()) is not None
@@ -374,7 +393,7 @@ def test_leader_of_the_ensemble_is_that_of_the_newest_epoch() -> None:
 
 
 def test_every_target_kind_is_read_back_from_its_own_syntax() -> None:
-    """The documentation shows the syntax, which must be valid."""
+    """The documentation shows the syntax of each kind of target. An example of it must be valid."""
     both = experiment(groups=groups_of_both_kinds(), cluster={"brokers": 3, "machines": 2})
     for kind in TARGET_KINDS.values():
         example = kind.syntax.replace("<number>", "1").replace("<target>", "broker(0)")
@@ -387,7 +406,7 @@ def test_every_target_kind_is_read_back_from_its_own_syntax() -> None:
 def test_blast_radius_of_a_broker_has_its_leaderships_and_groups() -> None:
     """The blast radius of a fault is the groups and partitions that it affects.
 
-    broker-0 leads all partitions here. broker-2 leads none, so its loss affects nothing.
+    Here broker-0 leads all partitions. broker-2 leads no partition, so its loss affects nothing.
     """
     runtime = FakeRuntime(experiment())
     situation = situation_of(runtime)
@@ -403,7 +422,10 @@ def test_blast_radius_of_a_broker_has_its_leaderships_and_groups() -> None:
 
 
 def test_blast_radius_of_a_member_is_its_group_and_its_partitions() -> None:
-    """A paused member does not answer, so its partitions are unknown. Its group is known."""
+    """A member tells which partitions it has. When it is paused, it does not answer.
+
+    Then its partitions are unknown, but its group is still known.
+    """
     runtime = FakeRuntime(experiment())
     member = NodeName("consumer-readers-1")
 
@@ -418,7 +440,8 @@ def test_blast_radius_of_a_member_is_its_group_and_its_partitions() -> None:
 def test_targets_of_kafka_clients_are_those_connected_now() -> None:
     """Kafka clients are other programs, which connect during the run.
 
-    The file cannot know their ids, so an unknown id is a miss, and no error of the file.
+    The author of the file cannot know the ids of such clients. So an unknown id is a miss, and no
+    error of the file.
     """
     runtime = FakeRuntime(experiment())
     assert miss("kafka-clients", runtime) == "no Kafka client is connected"

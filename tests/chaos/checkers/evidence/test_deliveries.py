@@ -1,13 +1,18 @@
 """The check `processing` judges what a member reads, delivers and commits in one assignment.
 
-An assignment lasts from the row that gives a member its partitions to their revocation or loss. In
-it a consumer must do these steps in order. It fetches the committed offset, begins to read there,
-delivers the records without a gap, and commits before it gives the partition back. A consumer that
-breaks this order has a bug, even if the group loses no record by it.
+An assignment lasts from the row that gives a member its partitions to the revocation or loss of
+these partitions. During an assignment a consumer must do these steps in order:
 
-Each test writes the trace of a consumer, C0, by hand. In many of these traces the check has no
-record to judge otherwise, and then its outcome is NOTHING_SEEN. Therefore a test of a correct
-consumer only asserts that the outcome is not VIOLATED.
+1. It fetches the committed offset, and begins to read there.
+2. It delivers the records to its application without a gap.
+3. It commits before it gives the partition back.
+
+A consumer that breaks this order has a bug, even if the group loses no record because of the bug.
+
+Each test writes the trace of a consumer, C0, by hand. The check judges other things, too, for
+example whether each produced record was processed. If a trace has nothing of this kind, the outcome
+of a check without findings may be NOTHING_SEEN in place of PASS. So a test of a correct consumer
+only asserts that the outcome is not VIOLATED.
 """
 
 from dataclasses import replace
@@ -28,7 +33,8 @@ CONTEXT = CheckContext(
             consumers=(C0, C1),
             offsets_partition=OFFSETS_0,
             commits=True,
-            commit_patience_us=5_000_000,  # how long the checker waits for a commit
+            # For so long a member may try to commit before a revocation.
+            commit_patience_us=5_000_000,
         )
     },
     in_virtual_time=True,
@@ -36,6 +42,7 @@ CONTEXT = CheckContext(
 
 
 def check(rows: Rows, context: CheckContext = CONTEXT) -> CheckReport:
+    """Return the check's report of the rows."""
     checker = Processing(context)
     for row in rows.rows:
         checker.observe(row)
@@ -45,7 +52,7 @@ def check(rows: Rows, context: CheckContext = CONTEXT) -> CheckReport:
 def only_finding(rows: Rows) -> str:
     """Return the summary of the only finding, without the group and the partition.
 
-    The finding "g, t-0: C0 began at 0" gives "C0 began at 0".
+    For example, it returns "C0 began at 0" for the finding "g, t-0: C0 began at 0".
     """
     report = check(rows)
     assert report.outcome is CheckOutcome.VIOLATED
@@ -56,7 +63,7 @@ def only_finding(rows: Rows) -> str:
 
 
 def begun(*, offset: int) -> Rows:
-    """Return rows of C0, which gets t-0 and begins to read at the committed offset `offset`."""
+    """Return rows of C0, which gets t-0 in generation 1, and begins at the committed offset."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.fetched(1.1, C0, offset=offset)
@@ -70,8 +77,8 @@ def begun(*, offset: int) -> Rows:
 def test_member_that_reads_on_from_its_committed_offset_passes() -> None:
     """C0 has two assignments, and begins both at the committed offset.
 
-    At 6 s its position is out of the range of the leader's log. So it is right to go back to the
-    earliest offset.
+    In the second assignment, at 6 s, its position is out of the range of the leader's log. So C0
+    goes back to the earliest offset, which is right.
     """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=14)
@@ -89,7 +96,7 @@ def test_member_that_reads_on_from_its_committed_offset_passes() -> None:
 
 
 def test_member_without_a_committed_offset_begins_where_the_reset_policy_says() -> None:
-    """The coordinator answers -1: nothing is committed. So `auto.offset.reset` decides."""
+    """The coordinator answers -1, because nothing is committed. So `auto.offset.reset` decides."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.fetched(1.1, C0, offset=-1)
@@ -102,8 +109,8 @@ def test_member_without_a_committed_offset_begins_where_the_reset_policy_says() 
 def test_offset_fetched_in_an_earlier_assignment_is_found() -> None:
     """C0 uses the answer to an OffsetFetch of generation 1 in generation 2.
 
-    This is a bug, because another member may have committed since then. Kafka's consumer compares
-    the generations in PendingCommittedOffsetRequest.sameRequest.
+    This is a bug, because another member may have committed another offset since generation 1.
+    Kafka's consumer compares the generations in PendingCommittedOffsetRequest.sameRequest.
     """
     rows = begun(offset=10)
     rows.revoked(1.2, C0)
@@ -117,7 +124,7 @@ def test_offset_fetched_in_an_earlier_assignment_is_found() -> None:
 
 
 def test_position_that_is_not_the_fetched_offset_is_found() -> None:
-    """C0 fetches 10 and begins at 12, as if it had taken the offset of another partition."""
+    """C0 fetches 10 and begins at 12. Perhaps 12 is the committed offset of another partition."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.fetched(1.1, C0, offset=10)
@@ -172,9 +179,9 @@ def test_committed_offset_in_the_middle_of_an_assignment_is_found() -> None:
 
 @pytest.mark.parametrize(("first", "last"), [(15, 24), (25, 29)])
 def test_records_that_do_not_follow_the_last_ones_are_found(first: int, last: int) -> None:
-    """C0 reads on to 19. Then it repeats 15 to 19 (first case), or leaves out 20 to 24 (second).
+    """C0 reads the records 10 to 19. Then it repeats 15 to 19, or leaves out 20 to 24.
 
-    C1 processes all records, so that the check does not find unprocessed records in addition.
+    In both cases C1 processes all records. So the check does not find unprocessed records, too.
     """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
@@ -188,10 +195,10 @@ def test_records_that_do_not_follow_the_last_ones_are_found(first: int, last: in
 
 
 def test_records_of_a_fetch_from_before_the_rebalance_are_found() -> None:
-    """C0 delivers records that it fetched in its last assignment.
+    """C0 delivers records that it fetched in its first assignment.
 
-    In its second assignment it begins at 0 again, because it has never committed. Then it delivers
-    20 to 29, from a fetch at its old position.
+    In its second assignment C0 begins at 0 again, because it has never committed. Then it delivers
+    the records 20 to 29, which it had fetched at its old position.
     """
     rows = begun(offset=0)
     rows.consumed(2, C0, first=0, last=19)
@@ -233,7 +240,7 @@ def test_position_of_a_partition_that_is_gone_is_found() -> None:
 def test_records_from_before_a_reset_may_be_processed_after_it() -> None:
     """C0's application already has the records 20 to 24 when C0 resets its position to 0.
 
-    So it may process them before it processes the records from 0 on.
+    So C0 may process these records first, and then the records from 0 on.
     """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
@@ -247,8 +254,8 @@ def test_records_from_before_a_reset_may_be_processed_after_it() -> None:
 def test_new_process_of_a_member_begins_anew() -> None:
     """C0 is killed and starts again, which is incarnation 1 of this node.
 
-    The first process never revokes its partition, and the second one begins at 10 although the
-    first had read on to 20. Both are right.
+    The first process never revokes its partition. The second process begins at 10 again, although
+    the first one had the position 20. Both processes are right.
     """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
@@ -273,8 +280,8 @@ def test_new_process_of_a_member_begins_anew() -> None:
 def test_deliveries_in_real_time_are_not_judged() -> None:
     """The records 15 to 19 are delivered twice, but the check judges this in virtual time only.
 
-    In real time rows may be missing. Also, real producers write markers of transactions. A marker
-    has an offset, but is never delivered.
+    In real time rows may be missing. Real producers also write markers, which end transactions. A
+    marker has an offset, but is never delivered.
     """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
@@ -288,9 +295,9 @@ def test_deliveries_in_real_time_are_not_judged() -> None:
 
 
 def test_commit_of_records_that_were_not_delivered_is_found() -> None:
-    """C0 commits 25 when it has delivered the records up to 19 only.
+    """C0 commits 25 when it has delivered only the records up to 19.
 
-    If it died now, the records 20 to 24 would be lost.
+    If C0 died now, nobody would process the records 20 to 24.
     """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
@@ -305,7 +312,7 @@ def test_commit_of_records_that_were_not_delivered_is_found() -> None:
 def test_commit_of_an_older_assignment_in_a_new_generation_is_found() -> None:
     """C0 commits 20 for t-0 in generation 2, in which t-0 belongs to another member.
 
-    The commit would overwrite the commit of that member.
+    The commit would overwrite the commits of the other member.
     """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
@@ -320,10 +327,10 @@ def test_commit_of_an_older_assignment_in_a_new_generation_is_found() -> None:
 def test_commit_that_waited_for_the_coordinator_is_excused() -> None:
     """A commit may name a newer generation than the one in which it began, as with Kafka's client.
 
-    1. C0 loses its coordinator at 2.1 s. It calls commitAsync for offset 20, and this commit waits
+    1. C0 loses its coordinator at 2.1 s. It calls commitAsync for offset 20. This commit waits
        until C0 has found the coordinator.
     2. The group rebalances, which begins generation 2.
-    3. C0 sends the waiting commit at last. Only now the commit gets its generation, which is 2.
+    3. At 4 s C0 sends the waiting commit. Only now the commit gets its generation, which is 2.
     """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
@@ -344,7 +351,7 @@ def test_commit_that_waited_for_the_coordinator_is_excused() -> None:
 def test_answer_to_a_commit_may_come_after_the_rebalance() -> None:
     """C0 sends a commit in generation 1, and gets the answer in generation 2.
 
-    The row of the answer names generation 1, because the commit did.
+    The row of the answer names generation 1, which the commit has named.
     """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
@@ -361,7 +368,7 @@ def test_answer_to_a_commit_may_come_after_the_rebalance() -> None:
 
 
 def test_revocation_without_a_commit_is_found() -> None:
-    """C0 revokes t-0 without a commit, so the next owner processes 10 to 19 again."""
+    """C0 revokes t-0 without a commit, so the next owner processes the records 10 to 19 again."""
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
     rows.revoked(3, C0)
@@ -377,8 +384,9 @@ def test_position_behind_the_end_of_a_log_that_lost_data_is_not_committed(
 ) -> None:
     """broker-0 leads t-0 again after a power loss, with a log that ends before C0's position.
 
-    Until C0's position is reset, C0 has no valid position that it could commit. So it is excused if
-    Kafka allows the loss of data, which is so only if broker-0 was alone in the ISR.
+    Until C0's position is reset, C0 has no valid position that it could commit. So the missing
+    commit is excused if Kafka allows the loss of data. Kafka allows it only if broker-0 was alone
+    in the ISR.
     """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
@@ -396,7 +404,7 @@ def test_position_behind_the_end_of_a_log_that_lost_data_is_not_committed(
 
 
 def test_revocation_after_an_older_commit_is_found() -> None:
-    """C0 has processed the records up to 19, but its last commit before the revocation is 15."""
+    """C0 has processed the records up to 19, but commits only 15 before the revocation."""
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=14)
     rows.consumed(2.1, C0, first=15, last=19)
@@ -410,7 +418,7 @@ def test_older_commit_may_be_answered_behind_the_last_one() -> None:
     """The answers to two commits may come in another order than the commits began, as with Kafka.
 
     1. C0 begins to commit 15 while it does not know its coordinator. This commit waits.
-    2. C0 finds the coordinator for another reason. It commits 20, because of the revocation.
+    2. C0 finds the coordinator, and commits 20, because of the revocation.
     3. C0 sends the waiting commit of 15.
     """
     rows = begun(offset=10)
@@ -424,9 +432,10 @@ def test_older_commit_may_be_answered_behind_the_last_one() -> None:
 
 
 def test_revocation_after_a_failed_commit_passes() -> None:
-    """C0 tries to commit before it revokes t-0, which is enough.
+    """C0 tries to commit before it revokes t-0. This is enough, although the commit fails.
 
-    The next owner processes the records again. Kafka promises delivery at least once, not more.
+    The next owner processes the records again. Kafka allows this, because it promises only that
+    each record is delivered at least once.
     """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
@@ -439,8 +448,8 @@ def test_revocation_after_a_failed_commit_passes() -> None:
 def test_revocation_after_a_long_wait_passes() -> None:
     """C0 revokes t-0 without a commit, but 5 s (`commit_patience_us`) after its last records.
 
-    It may have tried to commit all this time. A commit leaves no row if C0 finds no coordinator, or
-    gets no answer.
+    C0 may have tried to commit all this time. An attempt leaves no row if C0 finds no coordinator,
+    or gets no answer.
     """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
@@ -452,8 +461,8 @@ def test_revocation_after_a_long_wait_passes() -> None:
 def test_lost_partitions_and_groups_that_never_commit_need_no_commit() -> None:
     """Two kinds of consumers give up a partition without a commit, and are right.
 
-    A member that has lost its partitions cannot commit any more. And the experiment file may say
-    that the members of a group never commit.
+    - A member that has lost its partitions cannot commit any more.
+    - The experiment file may say that the members of a group never commit.
     """
     lost = begun(offset=10)
     lost.consumed(2, C0, first=10, last=19)
@@ -469,7 +478,7 @@ def test_lost_partitions_and_groups_that_never_commit_need_no_commit() -> None:
 
 
 def test_position_without_records_needs_no_commit() -> None:
-    """C0 processes no record, so there is nothing to commit: its position is the committed one."""
+    """C0 processes no record. Its position is still the committed offset, so it need not commit."""
     rows = begun(offset=10)
     rows.revoked(3, C0)
 

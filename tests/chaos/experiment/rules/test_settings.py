@@ -1,10 +1,13 @@
 """Unwise settings, which give a warning, and impossible ones, which give an error.
 
-Kafka accepts an unwise setting, but an engineer would not want it. `cluster`, `readers`, `producer`
-and `topics` return sections of an experiment file with the given Kafka settings; in the names of
-these settings underscores stand for dots. `experiment` fills in the sections that a test does not
-give; its plan (the list of faults) is one crash of the coordinator. `min.insync.replicas` is the
-number of in-sync replicas that a write with acks=all needs.
+Kafka accepts an unwise setting, but an engineer would not want it. For example, it is unwise that
+`min.insync.replicas`, the number of in-sync replicas that a write with acks=all needs, is as large
+as the number of replicas.
+
+The functions `cluster`, `readers`, `producer` and `topics` return sections of an experiment file
+with the given Kafka settings. In the names of these settings underscores stand for dots.
+`experiment` fills in the sections that a test does not give. By default its plan (the list of
+faults) is one crash of the coordinator.
 """
 
 from typing import Any
@@ -28,6 +31,7 @@ TRANSACTIONAL = {"transactional": True}
 
 
 def _kafka(config: dict[str, object]) -> dict[str, object]:
+    """Return the settings with the names that they have in Kafka."""
     return {name.replace("_", "."): value for name, value in config.items()}
 
 
@@ -51,25 +55,26 @@ def topics(**config: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "path", "expected"),
     [
-        # A group's offsets are lost with the broker that has the only replica.
+        # The offsets topic has one replica. A broker that is lost takes the groups' offsets with
+        # it.
         (
             {"cluster": cluster(offsets_topic_replication_factor=1, min_insync_replicas=1)},
             "cluster.config.offsets.topic.replication.factor",
             "3",
         ),
-        # While one broker is down, no commit succeeds.
+        # All three replicas must have a commit. While one broker is down, no commit succeeds.
         (
             {"cluster": cluster(min_insync_replicas=3)},
             "cluster.config.min.insync.replicas",
             "at most 2, one less than offsets.topic.replication.factor",
         ),
-        # An acknowledged commit may be on one broker only.
+        # One replica is enough, so an acknowledged commit may be on one broker only.
         (
             {"cluster": cluster(min_insync_replicas=1)},
             "cluster.config.min.insync.replicas",
             "2",
         ),
-        # The lab (the simulated cluster) does not compact topics of records.
+        # The lab compacts only Kafka's own topics.
         (
             {"topics": topics(cleanup_policy="compact")},
             "topics.orders.config.cleanup.policy",
@@ -78,7 +83,7 @@ def topics(**config: object) -> dict[str, Any]:
         (
             {
                 "cluster": cluster(min_insync_replicas=3),
-                # Cut off from the controller, a broker is fenced, as if it had crashed.
+                # A broker that is cut off from the controller is fenced, as if it had crashed.
                 "faults": [{**CUT, "from": "broker(0)", "to": "controller"}],
             },
             "cluster.config.min.insync.replicas",
@@ -96,7 +101,7 @@ def topics(**config: object) -> dict[str, Any]:
             "cluster.config.broker.heartbeat.interval.ms",
             "at most half of broker.session.timeout.ms",
         ),
-        # While one broker is down, no record is written.
+        # All three replicas must have a record. While one broker is down, no record is written.
         (
             {"topics": topics(min_insync_replicas=3), "producers": producer()},
             "topics.orders.config.min.insync.replicas",
@@ -128,21 +133,21 @@ def topics(**config: object) -> dict[str, Any]:
             "groups.readers.config.heartbeat.interval.ms",
             "at most 15000",  # a third of session.timeout.ms
         ),
-        # max.poll.interval.ms is also the rebalance timeout: a rebalance would remove members whose
-        # session has not ended.
+        # max.poll.interval.ms is also the rebalance timeout. So a rebalance would remove members
+        # whose sessions have not ended.
         (
             {"groups": readers(max_poll_interval_ms=30_000)},
             "groups.readers.config.max.poll.interval.ms",
             "at least session.timeout.ms (45000)",
         ),
-        # 50 ms for the poll, then 500 records (max.poll.records) of 700 ms: more than 300 s, after
-        # which a member must leave its group.
+        # A poll takes 50 ms. Its 500 records (max.poll.records) take 700 ms each. Together this is
+        # more than the default of 300 s, after which a member must leave its group.
         (
             {"groups": readers({"process_us": 700_000})},
             "groups.readers.config.max.poll.interval.ms",
             "more than 350050",
         ),
-        # The slowest record counts.
+        # Here a record takes 0.1 to 700 ms. The slowest record counts.
         (
             {"groups": readers({"process_us": [100, 700_000]})},
             "groups.readers.config.max.poll.interval.ms",
@@ -194,14 +199,15 @@ def topics(**config: object) -> dict[str, Any]:
             "producers[0].config.reconnect.backoff.ms",
             "at most reconnect.backoff.max.ms (1000)",
         ),
-        ({"faults": []}, "faults", None),  # the warning proposes no value
+        # Nothing is broken in such a run. The warning proposes no value.
+        ({"faults": []}, "faults", None),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_unwise_setting_is_one_warning_at_its_place(
     changes: dict[str, Any], path: str, expected: str | None
 ) -> None:
-    """An experiment with one unwise setting has one warning, no error, and can be run."""
+    """An experiment with one unwise setting has one warning. It has no error, so it can be run."""
     unwise = experiment(**changes)
 
     (warning,) = warnings(unwise)
@@ -213,7 +219,7 @@ def test_unwise_setting_is_one_warning_at_its_place(
 @pytest.mark.parametrize(
     "changes",
     [
-        # While a leader moves, all replicas stay in sync, so any min.insync.replicas is met.
+        # While a leader moves, all replicas stay in sync. So writes succeed with any setting.
         {"cluster": cluster(min_insync_replicas=3), "faults": [MOVE]},
         {"cluster": cluster(min_insync_replicas=1), "faults": [MOVE]},
         # A broker that is cut off from clients alone still replicates.
@@ -242,7 +248,8 @@ def test_unwise_setting_is_one_warning_at_its_place(
             "faults": [{**CRASH, "target": "member(readers, 0)", "duration": None}],
             "run": {"after_faults": "5s"},
         },
-        {"producers": producer(linger_ms=0)},  # Kafka's default
+        # This is Kafka's default.
+        {"producers": producer(linger_ms=0)},
         # 500 records of 500 ms take 250 s; max.poll.interval.ms is 300 s.
         {"groups": readers({"process_us": 500_000})},
     ],
@@ -253,9 +260,10 @@ def test_setting_that_harms_nothing_in_this_plan_is_no_warning(changes: dict[str
 
 
 def test_rebalance_timeout_below_the_heartbeat_interval_is_a_warning() -> None:
-    """Such a rebalance ends before members hear of it by a heartbeat, so it removes some of them.
+    """`max.poll.interval.ms` is also the rebalance timeout.
 
-    `max.poll.interval.ms` is also the rebalance timeout.
+    Members hear of a rebalance by a heartbeat. If the rebalance ends before the next heartbeat of a
+    member, the member is removed.
     """
     unwise = experiment(
         groups=readers(
@@ -274,10 +282,10 @@ def test_rebalance_timeout_below_the_heartbeat_interval_is_a_warning() -> None:
 def test_inherited_setting_of_late_members_is_reported_once() -> None:
     """A late member inherits the settings of its group that its own section does not have.
 
-    If the group already has a warning, a late member with the same setting has none. A warning
-    about another setting is given at the late member's place.
+    If there is a warning about a setting of the group, there is none about the same setting of a
+    late member. A warning about another setting names the place of the late member in the file.
     """
-    unwise = {"heartbeat.interval.ms": 20_000}  # as the group's, below
+    unwise = {"heartbeat.interval.ms": 20_000}  # the group has this setting, too, see below
     late = [
         {"at": "1s", "members": 1, "config": CONSUMER | unwise},
         {"at": "2s", "members": 1, "config": CONSUMER | {"retry.backoff.ms": 2_000}},
@@ -296,7 +304,8 @@ def test_inherited_setting_of_late_members_is_reported_once() -> None:
 @pytest.mark.parametrize(
     ("changes", "path", "message"),
     [
-        # replica.fetch.wait.max.ms is 500 by default, which must not exceed either of the two.
+        # replica.fetch.wait.max.ms, by default 500, must not exceed the settings of these two
+        # cases.
         (
             {"cluster": cluster(replica_lag_time_max_ms=400)},
             "cluster.config.replica.fetch.wait.max.ms",
@@ -323,7 +332,10 @@ def test_inherited_setting_of_late_members_is_reported_once() -> None:
 def test_settings_with_which_kafka_does_not_start_are_errors(
     changes: dict[str, Any], path: str, message: str
 ) -> None:
-    """Kafka checks in KafkaConfig.validateValues and KafkaProducer.configureDeliveryTimeout."""
+    """Kafka checks these settings when it starts.
+
+    See KafkaConfig.validateValues and KafkaProducer.configureDeliveryTimeout in Kafka's code.
+    """
     (error,) = errors(experiment(**changes))
 
     assert (error.path, error.message) == (path, message)
@@ -332,7 +344,7 @@ def test_settings_with_which_kafka_does_not_start_are_errors(
 @pytest.mark.parametrize(
     ("changes", "path", "expected"),
     [
-        # A transaction begins and ends with each commit.
+        # Each commit ends a transaction and begins the next one, so there must be commits.
         (
             {"groups": readers({**TRANSACTIONAL, "commit_interval_ms": None})},
             "groups.readers.commit_interval_ms",
@@ -377,7 +389,8 @@ def test_settings_with_which_kafka_does_not_start_are_errors(
             "`commit_interval_ms` beside it",
         ),
         (
-            # An owl is two UTF-16 units.
+            # The length is counted in UTF-16 units. The first text is two owls, which are two units
+            # each. So both texts are too long.
             {
                 "groups": readers({"commit_metadata": ["\U0001f989\U0001f989", "12345"]}),
                 "cluster": cluster(offset_metadata_max_bytes=3),
@@ -410,12 +423,15 @@ def test_setting_without_which_no_transaction_can_commit_is_an_error(
     expected_by_path = {error.path: error.expected for error in errors(experiment(**changes))}
 
     assert path in expected_by_path
-    # Some texts go on with a reason, such as "at most 3, the replication factor".
+    # Some of the errors' texts go on with a reason: "at most 3, the replication factor".
     assert (expected_by_path[path] or "").startswith(expected)
 
 
 def test_groups_without_transactions_have_no_such_requirements() -> None:
-    """The topic of transactions exists only if a group uses transactions."""
+    """The settings of two cases above are harmless in a group without transactions.
+
+    For example, the topic of transactions exists only if a group uses transactions.
+    """
     changes = {
         "groups": readers({"transaction_timeout_ms": 60_001}),
         "cluster": cluster(
@@ -436,10 +452,10 @@ def test_groups_without_transactions_have_no_such_requirements() -> None:
 def test_machine_must_be_silent_for_some_seconds_before_it_is_lost(
     changes: dict[str, str], path: str
 ) -> None:
-    """The driver asks each machine once a second, so even a live machine is silent for nearly 1 s.
+    """The driver of a run asks each machine once a second.
 
-    `machine_silent_after` must be at least 2 s, and `machine_lost_after` longer than
-    `machine_silent_after` (default 3 s).
+    So even a live machine is silent for 1 s. `machine_silent_after` must be at least 2 s.
+    `machine_lost_after` must be longer than `machine_silent_after`, which is 3 s by default.
     """
     assert [error.path for error in errors(experiment(run=changes))] == [path]
 
@@ -456,12 +472,12 @@ def test_longer_limits_of_a_machines_silence_are_valid() -> None:
 def test_members_without_a_common_assignor_are_warned_about(
     late: list[str], is_warned: bool
 ) -> None:
-    """An assignor is a way to assign partitions.
+    """An assignor is a way to assign partitions. A member may support several of them.
 
     Kafka's coordinator refuses a member that has no assignor in common with the other members
     (INCONSISTENT_GROUP_PROTOCOL).
     """
-    # The group's other members have Kafka's default, which includes `range`.
+    # The group's other members have Kafka's default assignors, which include `range`.
     config = CONSUMER | {"partition.assignment.strategy": late}
     late_members = [{"at": "1s", "members": 1, "config": config}]
     warnings_of_late_members = [
