@@ -1,8 +1,8 @@
 """Builds the report of one run: first its sections, then the page.
 
 After the first screen, the sections follow in the order of SECTIONS. A section is left out if it
-has nothing to show. The facts come from the run's JSON files and its checkers (`RunFacts`), and
-from the tables of its analysis.
+has nothing to show. The contents come from the run's JSON files (`RunFacts`), and from the tables
+of the run's analysis.
 """
 
 from collections.abc import Callable, Sequence
@@ -90,15 +90,15 @@ SECTIONS: Sequence[Callable[[ReportInput], Section | None]] = (
     configuration_section,
     replay_section,
 )
-"""The functions that build the sections, in the order of the page. A broken promise comes first. A
-function returns None if the run has nothing to show in its section."""
+"""The functions that build the sections, in the order of the page. Broken promises come first. A
+function returns None if the run has nothing to show in the function's section."""
 
 
 def build_report(directory: Path, facts: RunFacts, *, output: Path | None = None) -> Path:
     """Write the report of the run in `directory`, and return its path.
 
-    `output` is the path to write; None means `<run>/report.html`.
-    Raises: NotAnalysed if its tables or their summary are missing.
+    `output` is the path of the report; None means `<run>/report.html`.
+    Raises: NotAnalysed if tables of the run or their summary are missing.
     """
     summary = read_summary(directory)
     if summary is None:
@@ -133,8 +133,8 @@ def time_marks(run: ReportInput) -> tuple[TimeMark, ...]:
     for fault in run.facts.faults:
         if fault.injected_at_us is None:
             continue
-        # A momentary fault, such as an election, has no end. A fault that was never healed lasted
-        # until the run's end.
+        # A fault that was never healed lasted until the run's end. A momentary fault, such as an
+        # election, has no end.
         to_us = run.end_us if fault.healed_at_us is None else fault.healed_at_us
         mark = TimeMark(
             label=f"{fault.fault_id} ({fault.hit})",

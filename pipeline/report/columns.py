@@ -5,9 +5,9 @@ table beneath it. So a fact is described once, by a Column:
 
     Column("broker", heading="coordinator", key="w", tip="coordinator")
 
-This takes the fact from the row's column `broker`. In the text table it has the heading
-`coordinator`, in the data of the chart the key `w`, and in the tooltip the title `coordinator`. A
-table that belongs to no chart has columns with only a heading.
+This Column takes the fact from the row's column `broker`. The fact has the heading `coordinator` in
+the text table, the key `w` in the data of the chart, and the title `coordinator` in the tooltip.
+The columns of a table that belongs to no chart have only a heading.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,9 +21,9 @@ from pipeline.report.charts.chart import Cell, TextTable
 class Column:
     """One fact about a row.
 
-    If one of the names `heading`, `key` and `tip` is empty, the fact is left out in that place. But
-    a column that has neither a heading nor a key is in the text table: it is the first column,
-    which has the names of the rows and needs no heading.
+    If one of the names `heading`, `key` and `tip` is empty, the fact is left out in that place.
+    There is one exception: a column without heading and key is in the text table. It is the first
+    column, which has the names of the rows and needs no heading.
     """
 
     value: str | Callable[[Any], Cell]  # Any: a table's row, or a struct of the summary
@@ -35,7 +35,7 @@ class Column:
     tip: str = ""
     """The fact's name in a tooltip."""
     numeric: bool = False
-    """True if the column of a text table is aligned right."""
+    """True if the column of the text table is aligned right."""
 
     def of(self, row: Any) -> Cell:  # noqa: ANN401 - see `value`
         """Return the fact about one row, for example the cell `broker` of the row."""
@@ -70,9 +70,9 @@ def text_table(
 ) -> TextTable:
     """Return rows as a text table.
 
-    If there is a `limit`, the text table has at most so many rows. A sentence in its caption then
-    says that all rows are in the Parquet table `source`. `caption`, `folded` and `blocks` are as in
-    TextTable; `blocks` must not be combined with a limit.
+    - `limit`: maximum number of rows of the text table. If it leaves rows out, a sentence in its
+      caption says that all rows are in the Parquet table `source`. None: no limit.
+    - `caption`, `folded`, `blocks`: as in TextTable. `blocks` must not be combined with a limit.
     """
     # A column without heading and key is shown, because it has the names of the rows.
     shown = [column for column in columns if column.heading or not column.key]
@@ -100,7 +100,7 @@ def clock_text(time_us: int | None) -> str | None:
 
 
 def note_on_left_out(table: str, count: int, limit: int) -> str:
-    """Return the sentence on the rows that a text table leaves out; "" if it leaves out none."""
+    """Return the sentence on the rows that a text table leaves out; "" if it leaves none out."""
     if count <= limit:
         return ""
     return f"The first {limit:,} of {count:,} rows; all of them are in tables/{table}."

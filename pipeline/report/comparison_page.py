@@ -1,7 +1,7 @@
 """The page that compares several runs: their figures side by side, and the settings that differ.
 
-A column of the page is one run, or the runs with the same settings. The page links to each run's
-own report by a relative path, so that the folder of runs can be moved as a whole.
+A column of the page is one run, or all runs with the same settings. The page links to each run's
+own report by a relative path. So the folder of runs can be moved as a whole.
 """
 
 import os
@@ -41,21 +41,21 @@ _SUBJECTS = {
     "felt": "partition of data",
     "run": "run",
 }
-"""The texts in the column `per` of a table of figures. They say of what a figure has a value: a
-figure of the broker chain, for example, has a value of each offsets partition. The keys are the
-values of `ComparisonRow.group`, except `gap`.
+"""The texts in the column `per` of a table of figures. They say what has a value of the figure: for
+a figure of the broker chain, for example, each offsets partition has one. The keys are the values
+of `ComparisonRow.group`, except `gap`.
 """
 _SUBJECTS_OF_GAPS = {measure.name: measure.subject_kind or "" for measure in MEASURES}
-"""The same for the figures of `gap`: a member has a commit gap, a group has times without a
-coordinator.
+"""The same texts for the figures of `gap`, by the name of the figure: a member has commit gaps, and a
+group has times without a coordinator.
 """
 MAX_RUNS_LISTED = 300
 """Maximum number of rows in the table of runs."""
 MAX_SETTINGS = 200
 """Maximum number of rows in the table of settings."""
 _MAX_EXPERIMENTS_NAMED = 2
-"""Up to this number of experiments, the heading of the page names them: `crash and pause`. If there
-are more, it counts them: `5 experiments`.
+"""Maximum number of experiments that the heading of the page names: `crash and pause`. If there are
+more, the heading counts them: `5 experiments`.
 """
 _DIFFERS = "\N{BLACK DIAMOND} "
 """Mark of a figure that differs between columns."""
@@ -140,7 +140,7 @@ def _extent(runs: int, comparison: Comparison) -> str:
     The caller appends how many of the runs broke a promise.
     """
     figures, columns = len(comparison.rows), len(comparison.columns)
-    # In a single column all runs have the same settings, and nothing is compared.
+    # If there is only one column, all runs have the same settings, and nothing is compared.
     if columns == 1:
         return f"{counted(runs, 'run')}, {figures} figures;"
     different = sum(row.differs for row in comparison.rows)
@@ -212,7 +212,7 @@ def _text_in_column(index: int, row: ComparisonRow) -> Cell:
 
 
 def _subject_of(row: ComparisonRow) -> str:
-    """Return of what a figure has a value, such as `member`.
+    """Return what has a value of a figure, such as `member`.
 
     The figure `commit gap p50`, for example, is the median of the commit gaps of all members.
     """
@@ -239,8 +239,8 @@ def _settings_section(comparison: Comparison, runs: Runs) -> Section | None:
     """Return the section of the settings in which the columns differ."""
     first_runs = _first_runs(runs, comparison)
     manifests = [facts.manifest for facts in first_runs]
-    # How the runs were started can differ, too. These facts are no settings of an experiment, so
-    # they have no section.
+    # The runs can also differ in how they were started. This is no setting of an experiment, so
+    # the section of these rows is empty.
     starts: dict[str, tuple[str | None, ...]] = {
         "runtime": tuple(manifest.runtime for manifest in manifests),
         "time_scale": tuple(f"{manifest.time_scale:g}" for manifest in manifests),
@@ -277,7 +277,7 @@ def _runs_section(runs: Runs, comparison: Comparison, folder: Path) -> Section:
     titles = {run: column.title for column in comparison.columns for run in column.runs}
     shown = runs[:MAX_RUNS_LISTED]
     left_out = len(runs) - len(shown)
-    # A row of the table is a run: a pair of its facts and its summary.
+    # A row of the table is a pair: the facts of a run, and the summary of the run.
     columns = (
         Column(lambda row: _link(row[0], row[1], folder), "run"),
         Column(lambda row: titles.get(row[1].run), "column"),

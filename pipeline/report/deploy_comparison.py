@@ -1,9 +1,9 @@
 """Deploys on the page that compares runs: which of two ways to deploy costs less.
 
-A deploy replaces the members of a group by new ones. Meanwhile the users of the group notice that
-partitions have no owner for a while, or that records wait or are processed twice. This is the cost
-of the deploy. The page shows the cost for each column, which is one run, or several runs with the
-same settings. Of several runs, it shows the median.
+A deploy replaces the members of a group by new members. While it goes on, users of the group notice
+that partitions have no owner for a while, or that records wait or are processed twice. This is the
+cost of the deploy. A column of the page is one run, or several runs with the same settings. The
+page shows the cost for each column; for several runs, it shows the median.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,8 +54,8 @@ _LEAD = (
 def deploy_costs(runs: Sequence[tuple[RunFacts, RunSummary]], comparison: Comparison) -> Costs:
     """Return the cost of the deploy of each column; {} if the runs do not compare deploys.
 
-    They compare deploys if each run had exactly one, which replaced a member, and if there are
-    several columns.
+    Runs compare deploys if each of them had exactly one deploy, which replaced a member, and if
+    there are several columns.
     """
     by_run = {summary.run: deploys_of(facts.faults, summary.felt) for facts, summary in runs}
     by_title = {}
@@ -72,8 +72,8 @@ def deploy_answers(
 ) -> tuple[tuple[str, Markup], ...]:
     """Return the questions of the first screen with their answers, such as "Why?".
 
-    They compare two columns, so the result is empty if there are not exactly two. `settings` are
-    the settings in which the columns differ.
+    The answers compare two columns. If there are not exactly two columns, the result is empty.
+    `settings` are the settings in which the columns differ.
     """
     if len(costs) != 2:
         return ()
@@ -89,8 +89,9 @@ def deploy_answers(
 
 
 def _differences(titles: tuple[str, str], settings: Sequence[DifferingSetting]) -> tuple[str, ...]:
-    """Return a sentence for each setting that differs; if there are many, one says how many.
+    """Return a sentence for each setting that differs, or one sentence with their number.
 
+    There is only one sentence if more than MAX_DIFFERENCES settings differ.
     For example, `The setting groups.a.members: 3 in small, 10 in large`.
     """
     if len(settings) > MAX_DIFFERENCES:
@@ -142,4 +143,5 @@ def _rows_of(measure: CostMeasure, costs: Costs) -> list[_Row]:
 
 
 def _text_in_column(title: str, row: _Row) -> Cell:
+    """Return the text of a row in the column with this title."""
     return row.texts[title]

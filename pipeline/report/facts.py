@@ -16,13 +16,15 @@ from results_schema.manifest import Manifest
 from results_schema.results import EXIT_UNKNOWN, CheckReport, Results, RunOutcome, Verdict
 
 Status = Literal["completed", "interrupted", "failed", "running", "killed"]
-"""How the run ended. It has `failed` if coordlab itself failed. It was `killed` if its process is
-gone without having recorded an end.
+"""How far the run has come, or how it ended. The status is `failed` if coordlab itself failed, and
+`killed` if the run's process is gone without having recorded an end.
 """
 _NO_RESULTS = Results(
     outcome=RunOutcome.INTERNAL_ERROR, verdict=Verdict.UNKNOWN, exit_code=EXIT_UNKNOWN
 )
-"""Stands for the results of a run that wrote none. All counts are 0."""
+"""Stands for the results of a run that wrote none. All counts are 0. Results must have an outcome,
+so these have INTERNAL_ERROR; pages show `RunFacts.status` in its place.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +51,15 @@ class RunFacts:
 
     manifest: Manifest
     results: Results | None
-    """None if the run wrote none, or if they cannot be read."""
+    """None if the run wrote no results, or if they cannot be read."""
     status: Status
     faults: tuple[JournalEntry, ...] = ()
-    """The entries of the journal: the faults of the plan, and accidents."""
+    """The entries of the journal: the faults of the plan, and accidents, in which a machine was
+    away although no fault of the plan was the cause."""
     losses: tuple[str, ...] = ()
     """Sentences on missing parts of the trace or of the JSON files."""
     promises: Mapping[str, str] = field(default_factory=dict)
-    """The promise of Kafka's that each check judges, by the name of the check."""
+    """Sentences on Kafka's promises, by the name of the check that judges the promise."""
     settings: tuple[SettingFact, ...] = ()
     experiment_file: str | None = None
     """The path of the experiment's file."""
@@ -64,7 +67,7 @@ class RunFacts:
     """The text of a file with which the run can be repeated. It also has the settings that were
     changed on the command line."""
     coordinator: str | None = None
-    """The version of Kafka's coordinator that the run models, such as the Scala one of 3.9."""
+    """The coordinator of Kafka that the run models, such as the Scala coordinator of Kafka 3.9."""
 
     @property
     def question(self) -> str:
@@ -79,8 +82,8 @@ class RunFacts:
     @property
     def links(self) -> tuple[tuple[str, str], ...]:
         """Names and addresses of pages for further reading."""
-        # `config` is JSON that somebody has written, so `links` can be missing, or can be something
-        # else than a mapping.
+        # `config` is the experiment's file, which somebody wrote. So `links` may be missing, or may
+        # be no mapping.
         links = self.manifest.config.get("links")
         if not isinstance(links, Mapping):
             return ()

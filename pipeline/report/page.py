@@ -35,7 +35,7 @@ class TimeMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A page with its headline and sections."""
+    """A page: its headline (the first screen) and its sections."""
 
     title: str
     headline: Headline
@@ -82,6 +82,7 @@ def _time_axis(page: Page) -> dict[str, Any]:
 
 
 def _time_mark(mark: TimeMark) -> dict[str, Any]:
+    """Return a fault in the form in which the script reads it."""
     data: dict[str, Any] = {"from": mark.from_s, "to": mark.to_s, "label": mark.label}
     if mark.is_by_accident:
         data["accident"] = True

@@ -3,7 +3,7 @@
 A template has a macro for each sentence, paragraph or list of a page. Python code collects the
 facts and passes them to a macro: `render_line("chains", "client_chain", chain)` renders the macro
 `client_chain` of the file `templates/chains.j2`. A fact can contain a text from the run, such as
-the name of a group. Jinja2 escapes these texts, because `autoescape` is on.
+the name of a group. Jinja2 escapes such texts, because `autoescape` is on.
 """
 
 import re
@@ -23,18 +23,21 @@ from pipeline.summary.outcomes import in_number_order, listed
 from pipeline.summary.story import as_title, coordinator_with_epoch, counted, moment_text
 
 _NUMBER_AND_UNIT = re.compile(r"(\d) (s|ms|us)\b")
-"""The last digit of a number, and its unit. `unbroken` keeps the two on one line."""
+"""The last digit of a number, and the number's unit. `unbroken` keeps the two on one line."""
 _MIDDLE_OF_SPAN = re.compile(r"\d\N{NO-BREAK SPACE}s to (run end|[\d.]+)")
-"""In the span `1.000 s to 2.500 s` this is `0 s to 2.500`, in which `unbroken` has already replaced
-the space before `s`.
+"""The middle of a span of time. In `1.000 s to 2.500 s`, it is `0 s to 2.500`. The space before `s`
+is a no-break space, because `unbroken` has already replaced it.
 """
 _CODE = re.compile(r"`([^`<]+)`")
 """A part between backticks."""
 _BLOCK = re.compile(r"\s*<(p|ul|ol|dl|div|pre|details|h[3-6]|table|figure|section|blockquote)\b")
-"""The beginning of markup that is a block already, so that it needs no paragraph around it."""
-FAULTS, COORDINATORS = "lane-faults", "lane-coordinators"
-OWNERSHIP, AVAILABILITY, REBALANCES = "lane-ownership", "lane-availability", "lane-rebalances"
-"""Ids of charts on the page, for links to them. A lane is a chart whose x axis is the run's time.
+"""The beginning of markup that is a block already. It needs no paragraph around it."""
+FAULTS = "lane-faults"
+COORDINATORS = "lane-coordinators"
+OWNERSHIP = "lane-ownership"
+AVAILABILITY = "lane-availability"
+REBALANCES = "lane-rebalances"
+"""Ids of lanes on the page, to which links lead. A lane is a chart whose x axis is the run's time.
 """
 
 
@@ -45,7 +48,7 @@ def render_line(template: str, macro: str, *facts: object, **more: object) -> Ma
     are the arguments of the macro.
     """
     line = " ".join(render_block(template, macro, *facts, **more).split())
-    # The macro has escaped its facts, so the line is Markup, which nothing escapes a second time.
+    # The macro has escaped its facts. As Markup, the line is not escaped a second time.
     return with_code(Markup(unbroken(line)))
 
 
@@ -68,7 +71,7 @@ def unbroken(text: str) -> str:
 def with_code(text: str) -> Markup:
     """Return text as markup in which the parts between backticks are marked as code.
 
-    `escape` changes a plain text, but leaves a text alone that is Markup already.
+    A plain text is escaped. A text that is Markup already is not escaped again.
     """
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
 
@@ -106,11 +109,12 @@ def moment_link(
 ) -> Markup:
     """Return a link to a moment, or to a span of time, in the charts on the time axis.
 
-    The link is `<a href="#<lane>" data-from=".." data-to="..">`. If the reader clicks it, the
-    page's script zooms all these charts to the span and marks it in them. Then it scrolls to the
-    chart with the id `lane`. If `lane` is None, the address is `#time`, and it does not scroll.
+    The link is `<a href="#<lane>" data-from=".." data-to="..">`. If the reader clicks the link, the
+    page's script zooms all charts on the time axis to the span, and marks the span in them. Then it
+    scrolls to the chart with the id `lane`. If `lane` is None, the address is `#time`, and the page
+    does not scroll.
 
-    `text` is the text of the link. By default this is the time: `1.000 s` or `1.000 s to 2.500 s`.
+    `text` is the text of the link; by default the time: `1.000 s` or `1.000 s to 2.500 s`.
     """
     if to_us is None:
         end_us, time_text = from_us, moment_text(from_us)
@@ -162,7 +166,7 @@ def cell_text(value: Cell) -> str:
     """Return the text of a table's cell: `12,345`, `0.25` or `yes`, for example."""
     if value is None or value == "":
         return "–"  # without the dash, the empty cell would look like a defect
-    # bool is a subclass of int, so bool must come first.
+    # bool is a subclass of int, so the question for bool must come first.
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -173,17 +177,19 @@ def cell_text(value: Cell) -> str:
 
 
 def _as_block(html: str) -> Markup:
-    """Return trusted markup as a block: bare text becomes a paragraph."""
+    """Return trusted markup as a block. Markup that is no block yet becomes a paragraph."""
     return Markup(html if _BLOCK.match(html) else f"<p>{html}</p>")
 
 
 @lru_cache(maxsize=32)
 def _module(template: str) -> Any:  # noqa: ANN401 - its attributes are the template's macros
+    """Return a template as a module, whose functions are the template's macros."""
     return _environment().get_template(f"{template}.j2").module
 
 
 @lru_cache(maxsize=1)
 def _environment() -> jinja2.Environment:
+    """Return the settings of Jinja2, with the names that every template can use."""
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: text_of(name, "templates")),
         autoescape=True,
@@ -195,8 +201,8 @@ def _environment() -> jinja2.Environment:
     # Templates can ask `part is chart`, for example.
     parts = {"chart": Chart, "table": TextTable, "paragraph": Paragraph, "beside": Beside}
     for name, part in parts.items():
-        # All lambdas of the loop share the variable `part`, which has the last class in the end.
-        # So each lambda keeps its own class in a default value.
+        # A lambda that read the variable `part` would see its last value, because the lambda is
+        # called after the loop. The default value keeps the present class for each lambda.
         environment.tests[name] = lambda value, part=part: isinstance(value, part)
     # Filters are functions that a template writes behind a value: `value | cell`.
     environment.filters |= {

@@ -24,7 +24,7 @@ class NotAnalysed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RunTables:
-    """The tables of a run directory. Each is read at its first use, and kept."""
+    """The tables of a run directory. Each table is read at its first use, and kept."""
 
     directory: Path
     _read: dict[str, tuple[Row, ...]] = field(default_factory=dict)
@@ -72,12 +72,15 @@ class ReportInput:
 
     @property
     def cut_off(self) -> bool:
-        """True if the run did not complete. Then what did not happen might still have happened."""
+        """True if the run did not complete.
+
+        Then a page must not say "never": what did not happen might have happened later.
+        """
         return self.facts.status != "completed" or not self.summary.completed
 
     @property
     def end_us(self) -> int:
         """The end of the time axis: the run's end, or its last event if it did not complete."""
         ends: list[int] = [row["end_us"] for row in self.tables.rows("runs") if row["end_us"]]
-        # The end is at least 1, so that the axis of a run without events has a length.
+        # The end is at least 1. So even the axis of a run without events has a length.
         return max([*ends, self.facts.results_or_empty.ended_at_us, 1])

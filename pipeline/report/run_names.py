@@ -1,8 +1,8 @@
 """Names for the columns of the page that compares runs.
 
-For example, two runs of an experiment have the columns `members 3` and `members 10`, because only
-this setting differs between them. If the runs are of several experiments, the name of the
-experiment precedes it: `crash, members 3`. Runs with equal names share a column.
+For example, two runs of an experiment have the columns `members 3` and `members 10`, because they
+differ only in the setting `members`. If the runs are of several experiments, the name begins with
+the experiment: `crash, members 3`. Runs with equal names share a column.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,15 +42,16 @@ def settings_that_differ(runs: Sequence[RunFacts]) -> tuple[DifferingSetting, ..
 
 
 def _key(setting: SettingFact) -> tuple[str, str]:
+    """Return what names a setting within a run: its section and its name."""
     return setting.section, setting.name
 
 
 def column_names(runs: Sequence[RunFacts]) -> tuple[str, ...]:
     """Return a name for each run: its experiment, runtime and settings, as far as they differ.
 
-    Up to MAX_COLUMNS runs get different names, so that each run has a column of its own. For this,
-    the seed follows in names that would be equal; if this is not enough, the start time; and then
-    the run's own name. If there are more runs, those with the same settings share a column.
+    If there are at most MAX_COLUMNS runs, all names differ, and each run has a column of its own.
+    Names that would be equal are made different by the seed, then by the start time, and at last by
+    the run's own name. If there are more runs, the runs with the same settings share a column.
     """
     several_experiments = len({run.manifest.experiment for run in runs}) > 1
     several_runtimes = len({run.manifest.runtime for run in runs}) > 1
@@ -66,7 +67,7 @@ def column_names(runs: Sequence[RunFacts]) -> tuple[str, ...]:
         return tuple(names)
 
     manifests = [run.manifest for run in runs]
-    # Each of these parts is added only to names that are still equal.
+    # In each round, a part is added to the names that are still equal.
     for parts_of_runs in (
         [f"seed {manifest.seed}" for manifest in manifests],
         [manifest.started_at for manifest in manifests],
@@ -87,7 +88,7 @@ def _distinguished(name: str, names: Sequence[str], part: str) -> str:
 def _settings_by_run(runs: Sequence[RunFacts]) -> list[list[str]]:
     """Return the settings in each run's name: `[["members 3"], ["members 10"]]` for two runs.
 
-    They are the settings that differ between the runs of the same experiment.
+    These are settings that differ between the runs of the same experiment, at most _MAX_SETTINGS.
     """
     texts_by_run: list[list[str]] = [[] for _ in runs]
     for experiment in dict.fromkeys(run.manifest.experiment for run in runs):
@@ -103,12 +104,12 @@ def _settings_by_run(runs: Sequence[RunFacts]) -> list[list[str]]:
 def _shortest_names(
     differing: Sequence[DifferingSetting],
 ) -> Iterator[tuple[str, tuple[str | None, ...]]]:
-    """Yield the shortest name of each setting that distinguishes it, and its value in each run.
+    """Yield the shortest unambiguous name of each setting, and its value in each run.
 
-    If the settings of this name have the same values in all sections, they become one: `members`
-    instead of `groups.old.members` and `groups.new.members`.
+    Settings with the same name in several sections become one setting if they have the same values:
+    `members` instead of `groups.old.members` and `groups.new.members`.
     """
-    # The first section for each name and values: `{"members": {("3", "10"): "groups.old"}}`.
+    # By name and values, the first section with them: `{"members": {("3", "10"): "groups.old"}}`.
     first_sections: dict[str, dict[tuple[str | None, ...], str]] = {}
     for setting in differing:
         first_sections.setdefault(setting.name, {}).setdefault(setting.values, setting.section)

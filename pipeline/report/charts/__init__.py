@@ -1,4 +1,4 @@
-"""Charts: the parts of a section, and the pictures that are not lanes on the time axis.
+"""Charts: the parts of a section, and all charts except lanes (charts on the time axis).
 
 Reading order: `chart` (the parts of a section), `chart_specs` and `javascript` (charts in HTML),
 `log_axis`, `strips`, `fault_strips`, `chain_order`, `comparison_chart`.

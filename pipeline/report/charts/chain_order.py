@@ -1,12 +1,13 @@
 """The chart that shows which phase of a failover took the time, as bars in a row.
 
-For example, the row of a member has three bars, from the fault until the member was served again:
-"notice 3.0 s", "rediscover 0.1 s" and "accept 6.2 s". Such a row (a line) is drawn for the median
-member, and for the slowest one. Two more lines are about partitions of `__consumer_offsets`: they
-have the phases until the partition has a new coordinator.
+A line of the chart has a bar for each phase. For example, the line of a member has three bars, from
+the fault until the member was served again: "notice 3.0 s", "rediscover 0.1 s" and "accept 6.2 s".
+There is a line for the median member, and a line for the slowest member. Two more lines are about
+the median and the slowest partition of `__consumer_offsets`. Their bars are the phases until the
+partition has a new coordinator.
 
-The other charts of the section have a logarithmic axis, on which all phases are visible, but a long
-phase looks hardly longer than a short one. So this chart has a linear axis.
+The other charts of the section have a logarithmic axis. All phases are visible on it, but a long
+phase looks hardly longer than a short phase. So this chart has a linear axis.
 """
 
 from collections.abc import Sequence
@@ -28,24 +29,25 @@ from pipeline.summary.figures import duration_text
 
 ROW_HEIGHT = 52
 """Height of a line in pixels."""
-# Distances in pixels from the top of a line.
+# These are distances in pixels from the top of a line.
 _TEXT_Y = 11
-"""To the middle of its heading."""
+"""Distance to the middle of the heading."""
 _HEADER_HEIGHT = 20
-"""To the end of the area of the heading."""
+"""Distance to the end of the heading's area."""
 _BAR_Y, _BAR_Y2 = 22, 42
-"""To the top and the bottom of its bars."""
+"""Distances to the top and to the bottom of the bars."""
 _WIDE = 520
 """A chart of at least this width in pixels has room for the names of members and partitions."""
 _PHASES = tuple(name for name, _, _ in (*BROKER_STEPS, *CLIENT_STEPS))
-"""The names of all phases: `detect` and the others of partitions, then those of members."""
+"""The names of all phases: first the phases of partitions, then the phases of members."""
 _FIRST_OF_BROKER, _FIRST_OF_CLIENT = BROKER_STEPS[0][0], CLIENT_STEPS[0][0]
+"""The names of the first phase of each chain."""
 _LEGEND_LABEL = (
     f"datum.label == '{_FIRST_OF_BROKER}' ? 'broker chain: ' + datum.label : "
     f"datum.label == '{_FIRST_OF_CLIENT}' ? 'client chain: ' + datum.label : datum.label"
 )
-"""A Vega expression for the labels of the legend, which are the names of the phases. Before the
-first phase of each chain, it puts the name of the chain.
+"""A Vega expression for the labels of the legend, which are the names of the phases. The label of
+the first phase of each chain begins with the name of the chain.
 """
 _ON_LIGHT = "#1d2430"
 _TEXT_COLOURS = (PAPER, _ON_LIGHT, _ON_LIGHT, PAPER, _ON_LIGHT, PAPER, _ON_LIGHT)
@@ -55,19 +57,23 @@ PAPER, the colour of the background, is for bars with a dark colour of SERIES. A
 SERIES is light in the dark theme, too, so the text on it is always dark (_ON_LIGHT).
 """
 _LONG_ENOUGH = 110
-"""If a bar is longer than this number of pixels, the name and the length of its phase fit into it.
-"""
+"""The name and the length of a phase fit into a bar that is longer than this number of pixels."""
 
 
 def order_rows(rows: FaultRows) -> list[dict[str, Any]]:
     """Return the data of the chart, in which each row is a bar: a phase of a member or partition.
 
+    - `phase`: the name of the phase.
     - `from`, `to`: beginning and end of the phase in seconds after the fault.
     - `end`: end of the last phase in the line.
-    - `y`, `y2` and other positions: pixels from the top.
-    - `title`, `short`: the heading of the line, for a wide and for a narrow chart. Only the first
-      bar of the line has them.
     - `longest`: 1 for the longest phase of the line, else 0.
+    - `y`, `y2`, `text_y`, `middle_y`: positions in pixels from the top.
+    - `ink`: colour of the text on the bar.
+    - `says`: the text, which has the name and the length of the phase.
+
+    Only the first bar of a line also has these columns:
+    - `title`, `short`: the heading of the line, for a wide and for a narrow chart.
+    - `top`, `bottom`: the ends of the heading's area in pixels from the top.
     """
     data: list[dict[str, Any]] = []
     for label, path in _median_and_slowest(
@@ -91,8 +97,8 @@ def lines_of(rows: Sequence[dict[str, Any]]) -> int:
 def _median_and_slowest(by_speed: Sequence[Path]) -> list[tuple[str, Path]]:
     """Return the median path, and the slowest path if it took longer, each with a label.
 
-    The label follows the name of the member or partition: `consumer-3, the slowest`. A single path
-    needs none, so its label is "".
+    The label follows the name of the member or partition: `consumer-3, the slowest`. If there is
+    only one path, its label is "".
     """
     if not by_speed:
         return []
@@ -108,7 +114,7 @@ def _median_and_slowest(by_speed: Sequence[Path]) -> list[tuple[str, Path]]:
 def _line(title: str, short_title: str, path: Path, top: int) -> list[dict[str, Any]]:
     """Return the bars of one line, which begins `top` pixels from the top.
 
-    The whole length is appended to both titles. The short one is for a narrow chart.
+    `short_title` is for a narrow chart. The length of the whole line is appended to both titles.
     """
     whole = duration_text(path.whole_us)
     _, fault_us, _ = path.phases[0]
@@ -141,8 +147,8 @@ def _line(title: str, short_title: str, path: Path, top: int) -> list[dict[str, 
 def order_chart(data: str, lines: int) -> alt.TopLevelMixin:
     """Return the specification of the chart, whose data has the name `data`.
 
-    The text of a phase, such as "accept 6.2 s", is inside its bar if it fits. If it does not fit
-    even into the longest bar of a line, it is to the right of the last bar, if there is room.
+    The text of a phase, such as "accept 6.2 s", is inside its bar if it fits. If no text fits into
+    its bar, the text of the longest phase stands to the right of the last bar, if there is room.
     """
     y_scale = alt.Scale(domain=[0, lines * ROW_HEIGHT], reverse=True, nice=False, zero=False)
     base = alt.Chart(alt.NamedData(data))

@@ -8,8 +8,8 @@ A chart goes through these steps:
 4. `assets/report.js` draws the chart with the library Vega when the reader scrolls near it.
 
 Colours are CSS variables such as `var(--ink)`, whose values depend on the theme. So a chart has the
-right colours in the light theme, in the dark theme and in print. Fills can also be patterns, such
-as `url(#hatch-1)`.
+right colours in the light theme, in the dark theme and in print. A fill is a colour or a pattern,
+such as `url(#hatch-1)`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,20 +20,20 @@ from typing import Any
 import altair as alt
 
 FROM_S, TO_S = "from_s", "to_s"
-"""Names of two Vega parameters: the ends of the visible part of the time axis, in seconds. They
-change when the reader zooms.
+"""Names of two Vega parameters: the ends of the visible part of the time axis, in seconds. The
+values of the parameters change when the reader zooms.
 """
 
 SERIES = tuple(f"var(--c{index})" for index in range(1, 9))
-"""Plain fills. They also differ in lightness, so that they can be told apart in black and white."""
+"""Plain fills. They also differ in lightness, so they can be told apart in black and white."""
 HATCHES = tuple(f"url(#hatch-{index})" for index in range(1, 9))
-"""The same colours with a pattern over each."""
+"""The colours of SERIES with a pattern over each."""
 SOFT_HATCHES = tuple(f"url(#soft-{index})" for index in range(1, 9))
 """HATCHES in paler colours, on which text is legible: each colour is mixed half with PAPER."""
 INK, MUTED, LINE, PAPER = "var(--ink)", "var(--muted)", "var(--line)", "var(--paper)"
 """Colours of text, of less important text, of grid lines, and of the page's background."""
 GOOD, BAD, WARN, ACCENT = "var(--good)", "var(--bad)", "var(--warn)", "var(--accent)"
-"""Colours with a meaning: a good and a bad outcome, a warning, and what the reader can use."""
+"""Colours with a meaning: a good and a bad outcome, a warning, and things that can be clicked."""
 BAD_HATCH, FAULT_HATCH = "url(#hatch-bad)", "url(#hatch-fault)"
 """BAD_HATCH means that a partition has two owners, or a group two coordinators. FAULT_HATCH means
 that a fault is in force."""
@@ -53,10 +53,10 @@ class TextTable:
     folded: str | None = None
     """A line under which the table is folded, until the reader clicks it; None if it is open."""
     blocks: tuple[int, ...] = ()
-    """How a phone shows a table that is too wide for it: as small tables, each of which has one
-    block of the rows. Such a table is turned by 90 degrees: it has a line for each heading, and a
-    column for each row. A block has one or two rows with the same first cell, and this field has
-    the number of rows of each block. If it is empty, a phone shows the table as it is."""
+    """The number of rows in each block of the table. A block has one or two rows with the same
+    first cell. If the table is too wide for a phone, the phone shows each block as a small table
+    of its own, turned by 90 degrees: it has a line for each heading, and a column for each row of
+    the block. If this field is empty, a phone shows the table as it is."""
 
     @property
     def bodies(self) -> tuple[tuple[tuple[Cell, ...], ...], ...]:
@@ -85,19 +85,20 @@ class Chart:
     """One chart, with the texts around it."""
 
     id: str
-    """The id of its element, which is unique in the page."""
+    """The id of the chart's element in the page. It is unique."""
     title: str
     about: str
     """One sentence on the contents, above the chart. Screen readers read it."""
     spec: alt.TopLevelMixin
     """The specification. It refers to its data by `alt.NamedData(name)`."""
     data: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    """The data sets by these names."""
+    """The data sets, by the names in the specification."""
     on_time_axis: bool = False
-    """True if the x axis is the time (`time_x`). These charts move and zoom together."""
+    """True if the x axis is the time (`time_x`). All such charts move and zoom together."""
     picks: tuple[Pick, ...] = ()
+    """Lists above the chart, from which the reader picks what the chart shows."""
     more: str = ""
-    """An explanation of how to read the chart, which is folded under it."""
+    """An explanation of how to read the chart. It is folded under the chart."""
     table: TextTable | None = None
     """The contents as text, for readers who do not see the chart."""
 
@@ -121,7 +122,7 @@ Part = Paragraph | TextTable | Chart | Beside
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A part of the page, under a heading. `lead` is a sentence on the question that it answers."""
+    """A section of the page: `title` is its heading, and `lead` is a sentence below the heading."""
 
     id: str
     title: str
@@ -143,7 +144,7 @@ def soft(fill: str) -> str:
 
 
 def time_params() -> tuple[alt.Parameter, alt.Parameter]:
-    """Return the parameters of the shared time axis; the page sets them."""
+    """Return the parameters of the shared time axis. The page sets their values."""
     return alt.param(name=FROM_S, value=0), alt.param(name=TO_S, value=1)
 
 

@@ -1,11 +1,11 @@
 """Vega specifications and data of charts, as the page embeds them.
 
 Our charts are written in Vega-Lite, a concise language. The library in the page draws Vega, a more
-verbose one. So the charts are compiled here, in Python; otherwise the page would also need the
+verbose language. So the charts are compiled here, in Python, and the page does not need the
 compiler.
 
 This module also has the default configuration of all charts, such as fonts and colours. The
-configuration of a single chart takes precedence over it.
+configuration of a single chart takes precedence over the default.
 """
 
 import json
@@ -23,17 +23,17 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
 NARROW_BELOW = 560
 """A page that is narrower than this number of pixels is laid out for a phone."""
 LABELS_WIDE, LABELS_NARROW = 188, 92
-"""Width in pixels of the labels to the left of a lane, on a wide page and on a phone. It is the
-same in all lanes of a page, so that a moment has the same position in each lane.
+"""Width in pixels of the labels to the left of a lane, on a wide page and on a phone. The width is
+the same in all lanes of a page. So a moment has the same position in each lane.
 """
 
 
 def _for_width(wide: int, narrow: int) -> Spec:
     """Return a Vega expression with the value `wide` or, on a phone, `narrow`.
 
-    Vega evaluates an expression again only when one of its variables changes, such as `width`.
-    `containerSize()` is no variable, so the expression also compares `width`, in a way that is
-    always true.
+    Vega evaluates an expression again only when a variable in it changes. `containerSize()` is no
+    variable. So the expression also contains the variable `width`, in a comparison that is always
+    true.
     """
     return {"expr": f"width >= 0 && containerSize()[0] < {NARROW_BELOW} ? {narrow} : {wide}"}
 
@@ -43,7 +43,7 @@ _LABEL_WIDTH = _for_width(LABELS_WIDE, LABELS_NARROW)
 _LABEL_LIMIT = _for_width(LABELS_WIDE - 12, LABELS_NARROW - 8)
 
 _CONFIG: Spec = {
-    # Screen readers read the description of the chart and its table, and no single marks.
+    # Screen readers shall read the description of the chart and its table, but not each mark.
     "aria": False,
     "font": FONT,
     "background": None,
@@ -90,20 +90,20 @@ _LANE_CONFIG: Spec = {
     "axisY": {"minExtent": _LABEL_WIDTH, "maxExtent": _LABEL_WIDTH, "labelLimit": _LABEL_LIMIT},
     "axisX": {"format": "~f"},
 }
-"""The default configuration of lanes (charts on the time axis), in addition to _CONFIG. All labels
-have the same width, so that the time axes are aligned.
+"""The default configuration of lanes (charts on the time axis), in addition to _CONFIG. The labels
+have the same width in all lanes, which aligns the time axes.
 """
 
 _VALIDATE = False
 """True if charts are validated against Vega-Lite's schema; tests set it.
 
-A validation error names the part of a chart that is wrong; an error of the compiler does not.
-Validation takes half the time of a report, so it is off by default.
+A validation error names the wrong part of a chart, while an error of the compiler does not. But
+validation would take half the time of a report, so it is off by default.
 """
 
 
 def payload(chart: Chart) -> Spec:
-    """Return what `report.js` needs of a chart: its Vega specification, and its data."""
+    """Return what `report.js` needs for a chart: its Vega specification, and its data."""
     return {
         "spec": compiled(chart),
         "data": {name: _names_and_values(rows) for name, rows in chart.data.items()},
@@ -142,7 +142,7 @@ def embedded(value: object) -> str:
 def _names_and_values(rows: Sequence[Mapping[str, Any]]) -> Spec:
     """Return rows in a form in which each name appears only once.
 
-    `[{"a": 1, "b": 2}, {"a": 3}]` -> `{"columns": ["a", "b"], "rows": [[1, 2], [3, None]]}`
+    `[{"a": 1, "b": 2}, {"a": 3}]` becomes `{"columns": ["a", "b"], "rows": [[1, 2], [3, None]]}`.
     """
     names = list(dict.fromkeys(name for row in rows for name in row))
     return {"columns": names, "rows": [[row.get(name) for name in names] for row in rows]}
@@ -151,8 +151,8 @@ def _names_and_values(rows: Sequence[Mapping[str, Any]]) -> Spec:
 def _merged(defaults: Mapping[str, Any], overrides: Mapping[str, Any]) -> Spec:
     """Return two nested mappings merged; values of `overrides` replace those of `defaults`.
 
-    {"axis": {"grid": True, "ticks": True}} and {"axis": {"grid": False}}
-    -> {"axis": {"grid": False, "ticks": True}}
+    For example, `{"axis": {"grid": True, "ticks": True}}` and `{"axis": {"grid": False}}` become
+    `{"axis": {"grid": False, "ticks": True}}`.
     """
     merged: Spec = dict(defaults)
     for key, value in overrides.items():

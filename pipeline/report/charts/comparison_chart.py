@@ -8,10 +8,11 @@ figure, such as `commit gap`, the chart has a horizontal line for each column:
     5 brokers   --o-----                    -  reaches to the member with the longest gap
 
 Other figures have a value for each partition instead of each member. If a column has several runs,
-the dot is the median of their medians, and a ring marks the median of each run.
+the dot is the median of the runs' medians, and a ring marks the median of each run.
 
-The data comes from two rows of the comparison for each figure: the row of the statistic `p50` has
-the medians, and that of `max` the longest values. Both have a cell for each column.
+The data of a figure comes from two rows of the comparison. The row with the statistic `p50` has the
+medians, and the row with the statistic `max` has the longest values. Both rows have a cell for each
+column.
 """
 
 from collections.abc import Sequence
@@ -29,21 +30,23 @@ from pipeline.summary.figures import duration_text
 FIGURES = ("detect", "notice", "rediscover", "accept", "commit gap", "processing gap")
 """The figures of the chart, in this order. A figure that no run has is left out."""
 PICKED = "fault"
-"""Name of the chart's parameter whose value is the fault that the reader picked. The column of the
-chart's data with the fault of each row has the same name.
+"""Name of two things: of the chart's parameter whose value is the fault that the reader picked, and
+of the column in the chart's data that has the fault of each row.
 """
 _WIDE = 720
-"""A chart of at least this width in pixels has room for the text of `_value_text`. A narrower one
-has that of `_short_text`.
+"""A chart of at least this width in pixels has room for the text of `_value_text`. A narrower chart
+has the text of `_short_text`.
 """
-# Sizes in pixels. A figure has a heading, then a part for each column, then a gap.
+# These are sizes in pixels. A figure has a heading, then a part for each column, then a gap.
 _HEADER_HEIGHT, _GAP = 26, 12
 _LINE_HEIGHT = 40
-"""Height of the part of one column: a text with its name and figures, and the line below."""
+"""Height of the part of one column. It has a text with the column's name and figures, and below it
+the line.
+"""
 _TEXT_Y, _TEXT_HEIGHT = 9, 18
-"""The middle of this text, from the top of the part, and the height of the text."""
+"""Distance from the top of the part to the middle of the text, and height of the text."""
 _LINE_Y = 28
-"""The position of the line, from the top of the part."""
+"""Distance from the top of the part to the line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +58,7 @@ class Lines:
     faults: tuple[str, ...]
     """The faults about which there are figures. If there are several, the reader picks one."""
     height: int
-    """The height in pixels, which has room for the fault with the most figures."""
+    """The height of the chart in pixels. There is room for the fault with the most figures."""
     axis: LogAxis
 
 
@@ -63,8 +66,9 @@ def figure_lines(comparison: Comparison) -> Lines:
     """Return what the chart shows."""
     titles = [column.title for column in comparison.columns]
     rows: list[dict[str, Any]] = []
-    faults, height = [], 0
-    values: list[int] = []
+    faults = []
+    height = 0
+    values: list[int] = []  # all drawn values; `_lines_of_fault` appends them
     for fault in comparison.faults:
         fault_rows, fault_height = _lines_of_fault(fault, comparison.rows, titles, values)
         if fault_rows:
@@ -131,13 +135,13 @@ def _line(
         "bottom": top + _TEXT_HEIGHT,
         "text": title,
     }
-    # If no run of the column has the figure, there are no cells. (The first condition would be
-    # enough, but the type checker needs all of them.)
+    # If no run of the column has the figure, there are no cells. The first condition would be
+    # enough, but the type checker needs all four.
     if p50 is None or longest is None or p50.median is None or longest.high is None:
         return [{**name_row, "value": "missing", "short": "missing"}]
     low = p50.low if p50.low is not None else p50.median
     all_values += [low, p50.median, longest.high]
-    # A single run has only the dot, because a ring would be at the same place.
+    # A single run has no ring, because it would be at the same place as the dot.
     ring_values = p50.values if p50.runs > 1 else ()
     says = f"{title}, {name}: p50 {p50.text}, longest {longest.text}"
     return [
@@ -160,7 +164,7 @@ def _short_text(p50: Cell, longest: Cell) -> str:
         for cell in (p50, longest)
         if cell.median is not None
     ]
-    # If both texts are equal, only one is left of them: `1.1 s` instead of `1.1 s, max 1.1 s`.
+    # If both texts are equal, one of them is left out: `1.1 s` instead of `1.1 s, max 1.1 s`.
     return ", max ".join(dict.fromkeys(texts))
 
 
@@ -172,11 +176,12 @@ def comparison_chart(data: str, lines: Lines) -> alt.TopLevelMixin:
     says = alt.Tooltip("says:N", title=" ")
     base = alt.Chart(alt.NamedData(data))
     has_pick = len(lines.faults) > 1
-    # The column of the data (on the left) and the parameter (on the right) have the same name.
     if has_pick:
+        # On the left, PICKED names the column of the data, and on the right the parameter.
         base = base.transform_filter(f"datum[{PICKED!r}] == {PICKED}")
 
     def only(mark: str) -> alt.Chart:
+        """Return the rows of the data whose `mark` is this word."""
         return base.transform_filter(alt.FieldEqualPredicate(field="mark", equal=mark))
 
     line_y = alt.Y("line_y:Q", scale=y_scale, axis=None)
@@ -212,7 +217,7 @@ def comparison_chart(data: str, lines: Lines) -> alt.TopLevelMixin:
         only("figure")
         .mark_text(align="left", baseline="middle", fontWeight="bold", fill=INK)
         .encode(x=alt.value(0), y=y, text="text:N"),
-        # With `dir="rtl"`, a name that is too long loses its beginning and keeps its end.
+        # With `dir="rtl"`, a name that is too long is shown without its beginning.
         only("name")
         .mark_text(
             align="left", baseline="middle", fill=MUTED, limit=alt.ExprRef("width * 0.5"), dir="rtl"

@@ -1,10 +1,11 @@
-"""The strips of one fault, each of which shows one measure, with a dot for each of its subjects.
+"""The strips of one fault: rows of a chart, each of which shows one measure.
 
-The strips form three groups, which are called chains:
+A strip has a dot for each subject of its measure, which is a member, a partition or a group. The
+strips form three groups, which are called chains:
 
-- `broker`: the phases of each partition of `__consumer_offsets`, from the fault until it has a new
-  active coordinator;
-- `client`: the phases of each member, until the new coordinator accepted it;
+- `broker`: the phases of each partition of `__consumer_offsets`, from the fault until the partition
+  has a new active coordinator;
+- `client`: the phases of each member, from the fault until the new coordinator accepted the member;
 - `gap`: the times without service of each member, data partition and group.
 
 The dots come from the tables of the run. The figures beside the dots come from the run's summary,
@@ -27,23 +28,26 @@ _WITH_STRIP = frozenset(
         *("commit gap", "processing gap", "no coordinator"),
     }
 )
-"""The measures that have a strip: first those of the broker chain, then of the client chain, then
-the gaps. Other measures are only in the tables of figures.
+"""The measures that have a strip: in the first line the measures of the broker chain, in the second
+line those of the client chain, in the third line the gaps. Other measures are only in the tables of
+figures.
 """
 _BEGIN_COLUMNS = {"rediscover": "unknown_us", "accept": "named_us"}
 """For two phases of a member, the column with the time at which the phase began.
 
-If a member has no length for the phase, this column tells why. If it is null, the phase never
-began: the member did not have to look for its coordinator, for example. Otherwise the phase began,
-but did not end before the run did.
+If a member has no length for the phase, this column tells why. If the column is null, the phase
+never began: the member did not have to look for its coordinator, for example. If the column has a
+value, the phase began, but did not end before the end of the run.
 """
 _SUBJECTS = {"broker": ("partition", "partition"), "client": ("consumer", "member")}
-"""For these two chains, the column with the name of a subject, and the word for a subject."""
+"""For the chains `broker` and `client`: the column with the name of a subject, and the word for a
+subject.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRows:
-    """What the tables have about one fault."""
+    """The rows of three tables about one fault."""
 
     fault: FaultSummary
     broker: Sequence[Row]
@@ -77,7 +81,7 @@ def _shown_without_values(fault: FaultSummary, chain: Chain) -> frozenset[str]:
     """Return the phases that have a strip even if no subject has a value.
 
     If a coordinator moved, these are `join` and `sync`. The reader expects that members had to join
-    again, so an empty strip shows that none had to.
+    again, so an empty strip shows that no member had to.
     """
     coordinator_moved = bool(fault.partitions_moved) and bool(fault.members)
     if chain == "client" and coordinator_moved:
@@ -134,12 +138,12 @@ def _strip(measure: Measure, rows: Sequence[Row], figures: Distribution | None) 
 
 
 def _note(measure: Measure, rows: Sequence[Row], subject: str) -> str:
-    """Return a note on the subjects without a value; "" if all have one.
+    """Return a note on the subjects without a value; "" if all subjects have a value.
 
-    - A note about gaps is `2 never again`, if two subjects had no service until the run ended.
-    - A note about partitions is `1 not in this run`.
-    - A note about members is `3 did not have to, 1 did not get there`. Three members did not need
-      the phase; the phase of the fourth one began and did not end.
+    - The note about gaps is `2 never again`, if two subjects had no service until the run ended.
+    - The note about a phase of partitions is `1 not in this run`.
+    - The note about a phase of members is, for example, `3 did not have to, 1 did not get there`:
+      three members did not need the phase, and for one member the phase began and did not end.
 
     If no subject at all has a value, the note names the subjects: `2 members never again`.
     """

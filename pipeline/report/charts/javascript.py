@@ -15,18 +15,19 @@ from pathlib import Path
 import vl_convert as vlc
 
 _SNIPPET = "window.vegaEmbed=vegaEmbed;"
-"""The code from which Vega's modules are bundled. It exports the one name that the page needs. The
-bundle is a module, so its other names stay private.
+"""The code that is bundled with Vega's modules. The bundle is a JavaScript module, whose names are
+private, and `vegaEmbed` is one of them. This code makes the name visible to the page's script,
+which needs no other name.
 """
 
 
 @lru_cache(maxsize=1)
 def vega_javascript() -> str:
-    """Return a module that defines `window.vegaEmbed`, safe inside a script element."""
+    """Return a module that defines `window.vegaEmbed`. It is safe inside a script element."""
     path = _cache_file()
     text = _read(path)
     if text is None:
-        # An end tag in the text would end the page's script element.
+        # The text contains `</script` in strings. There it would end the page's script element.
         text = vlc.javascript_bundle(_SNIPPET).replace("</script", "<\\/script")
         _write(path, text)
     return text
@@ -45,25 +46,28 @@ def _cache_file() -> Path | None:
 
 
 def _read(path: Path | None) -> str | None:
-    """Return the text in `path` if the file is this user's and matches the digest in line 1."""
+    """Return the text in `path`; None if the file cannot be used.
+
+    It can be used if it belongs to this user, and if line 1 has the digest of the text below.
+    """
     if path is None:
         return None
     try:
         # The page runs this text as code, so a file that another user wrote is not trusted.
         if path.stat().st_uid != os.getuid():
             return None
-        digest, _, text = path.read_text(encoding="utf-8").partition("\n")
+        first_line, _, text = path.read_text(encoding="utf-8").partition("\n")
     except (OSError, UnicodeDecodeError):
         return None
-    return text if digest == _heading(text) else None
+    return text if first_line == _heading(text) else None
 
 
 def _write(path: Path | None, text: str) -> None:
     """Write a text into the cache, as a whole or not at all; do nothing if this is not possible."""
     if path is None:
         return
-    # The file is written under a temporary name and then renamed, so that nobody reads half a file.
-    # Two processes can do so at the same time, so the temporary name has the process's id.
+    # The file is written under a temporary name and then renamed, so nobody reads half a file. Two
+    # processes can write it at the same time, so the temporary name has the process's id.
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

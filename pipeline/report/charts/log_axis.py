@@ -1,8 +1,8 @@
 """A logarithmic axis of time that begins at 0, for values as different as 20 us and 8 s.
 
-0 has no logarithm. So the axis is linear from 0 to its unit, and logarithmic above (Vega's scale
-`symlog`). The unit is the power of ten at or below the smallest positive value: for values from
-350 us to 8 s it is 100 us.
+0 has no logarithm. So the axis is linear from 0 to its unit, and logarithmic above the unit (Vega's
+scale `symlog`). The unit is the power of ten at or below the smallest positive value. For example,
+it is 100 us for values from 350 us to 8 s.
 """
 
 import math
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import altair as alt
 
 _MAX_US = 10**12
-"""The axis has no tick above this value, which is 11.6 days."""
+"""Highest value that can have a tick: 11.6 days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,8 @@ class LogAxis:
 
     def place(self, value_us: int) -> float:
         """Return the position of a value on the axis: 0 is the beginning, 1 the end."""
-        # log1p(x) is log(1 + x). It is 0 at 0, and nearly linear for x below 1, which is `unit_us`.
+        # log1p(x) is log(1 + x). It is 0 for x = 0, and nearly linear up to x = 1. For a value of
+        # `unit_us`, x is 1.
         return math.log1p(max(0, value_us) / self.unit_us) / math.log1p(self.end_us / self.unit_us)
 
     def value(self, place: float) -> float:
@@ -64,7 +65,7 @@ class LogAxis:
             ),
             axis=alt.Axis(
                 values=self.ticks,
-                # With a smaller count, Vega leaves every other value out.
+                # With a smaller number, Vega would leave every other tick out.
                 tickCount=len(self.ticks) + 1,
                 labelExpr=_TICK_LABEL,
                 labelOverlap="greedy",

@@ -1,14 +1,15 @@
 """Strips: rows of a chart, each of which shows the values of one measure.
 
 For example, the measure `accept` is the time from the moment at which a member knew its new
-coordinator until this coordinator served it. The strip of `accept` has a dot for each member, at
-the length of this time. Each dot is a subject, which is a member, partition or group, depending on
-the measure. If there are many subjects, bars count them instead of dots.
+coordinator until this coordinator served the member. The strip of `accept` has a dot for each
+member, at the length of the member's time. The members are the subjects of this measure. Other
+measures have partitions or groups as subjects. If there are many subjects, the strip has no dots,
+but bars, each of which stands for several subjects.
 
-If the nodes of a run were on several machines, a length can be wrong by the difference between
-their clocks. The largest such difference is called the clocks' error (`bound_us` in the code). It
-is drawn as a grey band at the beginning of a strip: a length in this band can in truth be anything
-from 0 to the error.
+If the nodes of a run were on several machines, a length can be wrong by the difference between the
+clocks of the machines. The largest such difference is called the clocks' error (`bound_us` in the
+code). A grey band at the beginning of a strip reaches from 0 to this error: a length in the band is
+not certain.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,20 +24,21 @@ from pipeline.summary.figures import PERCENTS, Distribution, duration_text, leng
 from pipeline.summary.story import counted
 
 ROW_HEIGHT = 64
-"""Height of a strip in pixels. Its name and figures are above, its picture is below."""
+"""Height of a strip in pixels. The name and the figures are above the dots or bars."""
 MAX_DOTS = 60
-"""Up to this number of subjects, each has a dot. More subjects are counted by bars."""
+"""Maximum number of subjects for which each subject has a dot. If there are more, there are bars.
+"""
 _DOT_BINS = 48
-"""For dots, the axis is divided into this number of parts. The dots of one part are stacked."""
+"""Number of parts into which the axis is divided for dots. The dots of one part are stacked."""
 _BAR_BINS = 100
-"""For bars, the axis is divided into this number of parts. A bar counts the subjects of a part."""
-# Distances in pixels from the top of a strip.
+"""Number of parts into which the axis is divided for bars. A bar counts the subjects of a part."""
+# These are distances in pixels from the top of a strip.
 _HEADER_Y = 12
-"""To the middle of its text, which has the name and the figures."""
+"""Distance to the middle of the text, which has the name and the figures."""
 _HEADER_HEIGHT = 22
-"""To the end of the area of this text."""
+"""Distance to the end of the text's area."""
 _CENTRE_Y = 42
-"""To the horizontal line on which the dots or bars are."""
+"""Distance to the horizontal line on which the dots or bars are."""
 _SPREAD = 13
 """The dots or bars of a strip reach at most this number of pixels above and below its line."""
 _DOT_STEP = 7
@@ -65,7 +67,7 @@ def distribution_of(lengths: Sequence[int], *, missing: int, bound_us: int = 0) 
     """Return the figures of sorted lengths; `missing` is the number of subjects without a length.
 
     A percentile is one of the lengths (nearest rank): of ten lengths, the 90th percentile is the
-    ninth one.
+    ninth length.
     """
     percentiles = (
         {percent: _percentile(lengths, percent) for percent in PERCENTS} if lengths else {}
@@ -80,6 +82,7 @@ def distribution_of(lengths: Sequence[int], *, missing: int, bound_us: int = 0) 
 
 
 def _percentile(sorted_lengths: Sequence[int], percent: int) -> int:
+    """Return a percentile by the nearest rank."""
     # -(-a // b) is a / b, rounded up.
     rank_from_1 = -(-len(sorted_lengths) * percent // 100)
     return sorted_lengths[rank_from_1 - 1]
@@ -138,7 +141,7 @@ def strip_rows(strips: Sequence[Strip], axis: LogAxis, **common: str) -> list[di
     - `p50`, `p90`, `max`: a vertical line at this figure
 
     `from` and `to` are in microseconds, `y` and `y2` in pixels from the top. `says` is the tooltip.
-    `common` are columns that every row gets.
+    The arguments `common` are columns that every row gets.
     """
     rows: list[dict[str, Any]] = []
     for index, strip in enumerate(strips):
@@ -188,7 +191,7 @@ def _rows_of(strip: Strip, axis: LogAxis, top: int) -> Iterator[dict[str, Any]]:
     else:
         yield from _bars(values, axis, centre, strip.subject, figures.bound_us)
     for name, value in _named_figures(figures).items():
-        # The median is the most important figure, so its line is longer than the dots reach.
+        # The median is the most important figure. So its line is longer than a stack of dots.
         half_length = _SPREAD + 5 if name == "p50" else _SPREAD - 4
         text = duration_text(value, bound_us=figures.bound_us)
         yield {
@@ -201,7 +204,7 @@ def _rows_of(strip: Strip, axis: LogAxis, top: int) -> Iterator[dict[str, Any]]:
 
 
 def _drawn_at_us(value_us: int, bound_us: int) -> int:
-    """Return where a value is drawn: at the clocks' error, if it is smaller than this error."""
+    """Return where a value is drawn. A value below the clocks' error is drawn at the error."""
     return bound_us if abs(value_us) < bound_us else value_us
 
 
@@ -214,8 +217,8 @@ def _dots(
     and below the line.
     """
     for stacked in _divide_into_bins(values, axis, bound_us, _DOT_BINS).values():
-        # Half of the dots must fit into the _SPREAD pixels above the line, so many dots are closer
-        # together than a few.
+        # Half of the dots must fit into the _SPREAD pixels above the line. So if there are many
+        # dots, they are closer together.
         step = min(_DOT_STEP, _SPREAD / max(1, len(stacked) // 2))
         for index, (subject, value) in enumerate(stacked):
             yield {
@@ -235,16 +238,17 @@ def _off_centre(index: int) -> int:
 def _bars(
     values: Sequence[tuple[str, int]], axis: LogAxis, centre: int, subject: str, bound_us: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield a bar for each part of the axis that has values. Its height shows their number."""
+    """Yield a bar for each part of the axis that has values. Its height shows how many it has."""
     bins = _divide_into_bins(values, axis, bound_us, _BAR_BINS)
     most_in_one_part = max(len(in_part) for in_part in bins.values())
     for index, in_part in bins.items():
-        # Even a bar for one subject among thousands is visible.
+        # Each bar is at least 2 pixels high. So even one subject among thousands is visible.
         half_height = max(1.0, _SPREAD * len(in_part) / most_in_one_part)
-        # The values of a part are sorted: the first is the shortest, the last the longest.
-        shortest, longest = (
-            duration_text(value, bound_us=bound_us) for _, value in (in_part[0], in_part[-1])
-        )
+        # The values of a part are sorted, so the first is the shortest and the last the longest.
+        _, shortest_us = in_part[0]
+        _, longest_us = in_part[-1]
+        shortest = duration_text(shortest_us, bound_us=bound_us)
+        longest = duration_text(longest_us, bound_us=bound_us)
         span = shortest if shortest == longest else f"{shortest} to {longest}"
         yield {
             "mark": "bar",
@@ -259,7 +263,7 @@ def _bars(
 def _divide_into_bins(
     values: Sequence[tuple[str, int]], axis: LogAxis, bound_us: int, number: int
 ) -> dict[int, list[tuple[str, int]]]:
-    """Return values by the part of the axis in which they lie.
+    """Group values by the part of the axis in which they lie.
 
     The axis has `number` equal parts, counted from 0. Inside a part, values keep their order.
     """
@@ -276,9 +280,9 @@ def strip_chart(
 ) -> alt.TopLevelMixin:
     """Return the specification of a chart that has room for `rows` strips.
 
-    `data` is the name of its data. If the reader picks what the chart shows, `picked` is the name
-    of a parameter and of a column of the data: a row is drawn if its column has the value of the
-    parameter. If `picked` is None, all rows are drawn.
+    `data` is the name of the chart's data. If the reader picks what the chart shows, `picked` is
+    the name of a parameter and also of a column in the data. A row is drawn if the column has the
+    value of the parameter. If `picked` is None, all rows are drawn.
     """
     y_scale = alt.Scale(domain=[0, rows * ROW_HEIGHT], reverse=True, nice=False, zero=False)
     y = alt.Y("y:Q", scale=y_scale, axis=None)
@@ -289,6 +293,7 @@ def strip_chart(
         base = base.transform_filter(f"datum[{picked!r}] == {picked}")
 
     def only(*marks: str) -> alt.Chart:
+        """Return the rows of the data whose `mark` is one of these words."""
         return base.transform_filter(alt.FieldOneOfPredicate(field="mark", oneOf=list(marks)))
 
     names = only("name")

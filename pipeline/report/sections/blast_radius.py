@@ -1,8 +1,9 @@
 """The section "Blast radius": which nodes, groups and partitions each fault concerned.
 
-If a run has only a few faults, each of them has these parts: a sentence on what it hit, a table of
-the groups and of what their members went through, a table of the partitions, and the errors that
-commits met after it. If a run has many faults, all of them share one table, with a row for each.
+If a run has only a few faults, each fault has these parts: a sentence on what the fault hit, a
+table of the groups and of what their members went through, a table of the partitions, and the
+errors that commits met after the fault. If a run has many faults, all faults share one table, with
+a row for each.
 """
 
 from collections import Counter
@@ -19,12 +20,12 @@ from pipeline.summary.outcomes import CommitErrors, in_number_order, listed
 from pipeline.summary.story import counted, errors_text
 
 MAX_IN_FULL = 6
-"""Up to this number of faults, each has tables of its own."""
+"""Maximum number of faults for which each fault has tables of its own."""
 MAX_FAULTS = 300
 """Maximum number of rows in the table of all faults."""
 MAX_ROWS = 100
-"""Maximum number of groups, and of partitions, that are listed for one fault. The run's tables have
-all of them.
+"""Maximum number of groups that are listed for one fault, and also of partitions. The run's tables
+have all of them.
 """
 ACKNOWLEDGED = "NONE"
 """The `error` of a successful commit in the table `commits`."""
@@ -82,7 +83,7 @@ def _radius(run: ReportInput, rows: FaultRows, errors: Sequence[CommitErrors]) -
     journal_entry = next((entry for entry in run.facts.faults if entry.fault_id == fault_id), None)
     fault_row = next((row for row in run.tables.rows("faults") if row["fault"] == fault_id), {})
     hit = listed(fault_row.get("nodes") or ())
-    if journal_entry is not None:
+    if journal_entry is not None:  # the journal describes the fault better
         hit = journal_entry.hit
 
     errors_sentence = None
@@ -109,6 +110,7 @@ def _parts_about_one_fault(
     yield Paragraph(html=render_line("blast_radius", "concerned", radius))
     if rows.client:
         yield _groups_table(rows)
+    # `rows.broker` has a row for each offsets partition that the fault moved.
     moved = {row["partition"]: row for row in rows.broker}
     if radius.partitions or moved:
         yield _partitions_table(rows, moved, radius.partitions)
@@ -133,8 +135,8 @@ def _groups_table(rows: FaultRows) -> TextTable:
     members: dict[str, list[Row]] = {}
     for row in rows.client:
         members.setdefault(row["group"], []).append(row)
-    # The row about the offsets partition of each group whose coordinator moved. The leader of this
-    # partition is the group's coordinator.
+    # The coordinator of a group is the leader of the group's offsets partition. For each group
+    # whose coordinator moved, this is the row about the partition's move.
     moved = {group: row for row in rows.broker for group in row["groups"] or ()}
     gaps = _gaps(rows, "member", "group")
 
@@ -212,8 +214,8 @@ def _partitions_table(
 ) -> TextTable:
     """Return a table of the partitions that a fault concerned.
 
-    `moved` has the row of `broker_phases` for each offsets partition that moved. Of the other
-    partitions, the table has only the name and the gap.
+    `moved` has the row of `broker_phases` for each offsets partition that moved. About the other
+    partitions, the table tells only the name and the gap.
     """
     gaps = _gaps(rows, "partition", "subject")
 
@@ -236,7 +238,7 @@ def _partitions_table(
     shown = in_number_order({*partitions, *moved})
     return text_table(
         columns,
-        # A partition that did not move has no row in `broker_phases`, so it gets one with its name.
+        # A partition that did not move is not in `moved`. It gets a row with nothing but its name.
         [moved.get(name, {"partition": name}) for name in shown[:MAX_ROWS]],
         caption=_with_number_left_out(
             "Of offsets partitions that moved: who leads them now, and what the new coordinator "
@@ -249,7 +251,7 @@ def _partitions_table(
 
 def _errors_by_fault(commits: Sequence[Row]) -> dict[str, list[CommitErrors]]:
     """Return the errors that commits met after each fault, the most frequent first."""
-    # The number of commits with each error: `{"kill-1": {"NOT_COORDINATOR": 7}}`.
+    # For each fault, the number of commits with each error: `{"kill-1": {"NOT_COORDINATOR": 7}}`.
     failed_commits: dict[str, Counter[str]] = {}
     # The members that met an error, by fault and error. A member is a pair of group and consumer.
     members: dict[tuple[str, str], set[tuple[str, str]]] = {}

@@ -1,7 +1,7 @@
 """The section `checks`: the promise that each check judges, its outcome, and its figures.
 
 A check judges whether a run kept one promise of Kafka's, such as that no acknowledged commit is
-lost. The checkers have done this before, from the trace of the run; the section only shows it.
+lost. The checkers have judged the trace when the run ended. The section only shows their outcomes.
 """
 
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ _TONES = {
     CheckOutcome.INCONCLUSIVE: "warn",
     CheckOutcome.NOTHING_SEEN: "plain",
 }
-"""The tone of each outcome, which decides its colour on the page."""
+"""The tone of each outcome. It decides the colour of the outcome on the page."""
 _ORDER = (
     CheckOutcome.VIOLATED,
     CheckOutcome.INCONCLUSIVE,
     CheckOutcome.PASS,
     CheckOutcome.NOTHING_SEEN,
 )
-"""The order in which checks with these outcomes stand in the section."""
+"""The order of the checks in the section, by their outcome."""
 _LEAD = (
     "What Kafka promises its consumer groups, as the checkers judged it over the whole trace. "
     "They decide; tables and pictures explain."
@@ -41,11 +41,12 @@ class CheckFacts:
     name: str
     """The check's name in words: `durable commits`."""
     promise: str | None
-    """The promise of Kafka's that it judges; None if this version of coordlab does not know it."""
+    """The promise that the check judges; None if this version of coordlab does not know the check.
+    """
     figures: tuple[str, ...]
-    """Texts such as `12 commits`, which say how many cases it judged."""
+    """Texts such as `12 commits`, which say how many cases the check judged."""
     tone: str
-    """The colour of its outcome."""
+    """Decides the colour of the check's outcome (_TONES)."""
 
 
 def check_facts(run: ReportInput, check: CheckReport) -> CheckFacts:

@@ -1,7 +1,10 @@
 """The section `configuration`: the settings of a run.
 
-It has three tables: Kafka's own settings, as far as they differ from Kafka's defaults; what makes
-up the experiment, such as its size and its load; and, folded, all other settings.
+It has three tables:
+
+1. Kafka's own settings that differ from Kafka's defaults.
+2. The settings that make up the experiment, such as its size and its load.
+3. All other settings. This table is folded: the reader must open it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,14 +19,16 @@ from pipeline.summary.story import counted
 _KAFKA_SUFFIX = ".config"
 """The end of the names of sections with Kafka's own settings, such as `groups.readers.config`."""
 _LATE = ".late_members["
-"""A part of the names of sections about members that join later than the others of their group."""
+"""Text in the names of sections about late members, which join later than the other members of
+their group. An example is `groups.readers.late_members[0].config`.
+"""
 _COLUMNS = (
     Column(lambda setting: setting.name, "setting"),
     number(lambda setting: setting.value, "here"),
     number(lambda setting: setting.default, "default"),
     Column(lambda setting: setting.section.removesuffix(_KAFKA_SUFFIX), "of"),
 )
-"""The columns of each table. In the column `of` is the section: `groups.readers`, for example."""
+"""The columns of each table. The column `of` has the section, such as `groups.readers`."""
 
 
 def configuration_section(run: ReportInput) -> Section | None:
@@ -37,10 +42,11 @@ def configuration_section(run: ReportInput) -> Section | None:
     of_experiment = [
         setting
         for setting in settings
-        # A setting of the experiment that has no default says what the experiment is.
+        # A setting without a default, such as the name of a group, must be set in each experiment.
+        # So it says what the experiment is.
         if not _is_of_kafka(setting) and (setting.differs or not setting.default)
     ]
-    # Two settings can be equal as structs, so `id` tells which of them is in a table already.
+    # Two settings can be equal, so `id` is used to tell which of them are in a table already.
     ids_in_tables = {id(setting) for setting in (*of_kafka, *of_experiment)}
     rest = [setting for setting in settings if id(setting) not in ids_in_tables]
     return Section(
@@ -56,7 +62,7 @@ def _parts(
     of_experiment: Sequence[SettingFact],
     rest: Sequence[SettingFact],
 ) -> Iterator[Part]:
-    """Yield the tables; a sentence replaces the first one if no setting of Kafka's differs."""
+    """Yield the tables. If no setting of Kafka's differs, a sentence replaces the first table."""
     if of_kafka:
         yield text_table(_COLUMNS, of_kafka, caption="Other than Kafka's defaults")
     else:
@@ -70,14 +76,15 @@ def _parts(
 
 
 def _is_of_kafka(setting: SettingFact) -> bool:
+    """Return whether a setting is one of Kafka's own, and not of coordlab."""
     return setting.section.endswith(_KAFKA_SUFFIX)
 
 
 def _stands_out(setting: SettingFact, settings: Sequence[SettingFact]) -> bool:
     """Return whether a Kafka setting is in the first table, because it differs from its default.
 
-    Late members have all settings of their group, too. Such a setting is in the table only if its
-    value differs from that of the group.
+    Late members have sections of their own, which repeat the settings of their group. A setting of
+    late members is in the table only if its value differs from the group's value.
     """
     if not setting.differs:
         return False

@@ -1,8 +1,8 @@
 """The chart and the table "All faults", which compare the faults of a run.
 
 Both show four times for each fault. An example is the commit gap: how long a member had no commit
-acknowledged. After one fault, it is measured for each of 12 members, say, and chart and table show
-the longest of the 12 gaps.
+acknowledged. If a group has 12 members, for example, there are 12 commit gaps after a fault, and
+chart and table show the longest of them.
 
 The chart has a row (a strip) for each of the four measures, and in the row a dot for each fault.
 """
@@ -18,21 +18,22 @@ from pipeline.summary.story import moment_text
 
 MEASURES = ("detect", "notice", "no coordinator", "commit gap")
 """The measures that are compared: how long the controller took to detect the fault, how long a
-member took to notice it, how long a group was without a coordinator, and a member without a commit.
+member took to notice it, how long a group was without a coordinator, and how long a member was
+without an acknowledged commit.
 """
 _MIN_FOR_CHART = 4
 """Minimum number of faults for a chart. A few faults are compared as easily in the table."""
 MAX_FAULTS = 500
-"""Maximum number of faults in the table, which has the first ones. The table `faults` in the run's
-directory has all of them.
+"""Maximum number of faults in the table of the page. If there are more, it has the first faults.
+The table `faults` in the run's directory has all faults.
 """
 
 
 def overview(faults: Sequence[FaultSummary]) -> Iterator[Part]:
     """Yield the chart, to which the table belongs, or the table alone."""
     table = _table(faults)
-    strips = [_strip(measure, faults) for measure in MEASURES]
-    strips = [strip for strip in strips if strip.values]  # without those that have no dot
+    all_strips = [_strip(measure, faults) for measure in MEASURES]
+    strips = [strip for strip in all_strips if strip.values]  # the others would have no dot
     if len(faults) < _MIN_FOR_CHART or not strips:
         yield table
         return
@@ -42,7 +43,7 @@ def overview(faults: Sequence[FaultSummary]) -> Iterator[Part]:
         title="All faults",
         about="The longest of each fault: a dot is a fault.",
         # In the charts of single faults, the first three colours stand for the broker chain, the
-        # client chain and the gaps. So this chart has the fourth one.
+        # client chain and the gaps. So this chart has the fourth colour.
         spec=strip_chart("faults", len(strips), axis, SERIES[3]),
         data={"faults": strip_rows(strips, axis)},
         table=table,

@@ -5,10 +5,10 @@ partitions. Users notice three things:
 
 - Stored records wait until the group processes them. Waits below one second do not count.
 - A partition has no owner, because it is assigned to no member.
-- The lag of a partition grows, which is the number of records that wait.
+- The lag of a partition grows. The lag is the number of records that wait.
 
 If a machine was away by accident, and not by a fault of the experiment, the figures of that time
-are called disturbed. They are marked with an asterisk (MARK), which a footnote explains.
+are called disturbed. They are marked with an asterisk (MARK), and a footnote explains the mark.
 """
 
 from functools import partial
@@ -34,7 +34,9 @@ from pipeline.summary.story import (
 MAX_GROUPS = 40
 """Maximum number of groups that have a sentence."""
 MAX_PARTITIONS = 300
-"""Maximum number of partitions in the table. Those of which users noticed most are chosen."""
+"""Maximum number of partitions in the table. If there are more, the table has the partitions with
+the longest times without service.
+"""
 _HEADINGS = ("partitions", "p50", "p90", "max", "sum")
 """The headings of the cells that `felt_rows` returns."""
 _LEAD = (
@@ -71,7 +73,7 @@ def _deploys(run: ReportInput) -> list[Part]:
     """Return a paragraph on what the run's rollouts cost; [] if the run had no rollout.
 
     A rollout, also called deploy, replaces the members of a group one after another. Its cost is
-    what users noticed meanwhile, such as times without an owner.
+    what users noticed of it, such as times without an owner.
     """
     texts = [deploy_text(cost) for cost in deploys_of(run.facts.faults, run.summary.felt)]
     return [Paragraph(html=render_line("words", "items", texts))] if texts else []
@@ -96,7 +98,7 @@ def _cell_under(heading: str, row: tuple[str, dict[str, str]]) -> str:
 
 
 def _worst_first(row: Row) -> tuple[int, int, str, str]:
-    """Return a sort key, by which the partitions of which users noticed most come first.
+    """Return a sort key. The partitions with the longest times without service come first.
 
     The time without an owner and the waits are added up. If the sums are equal, the partition with
     the larger lag comes first.
@@ -107,7 +109,7 @@ def _worst_first(row: Row) -> tuple[int, int, str, str]:
 
 
 def _table_of_partitions(rows: list[Row]) -> TextTable:
-    """Return the table of single partitions, which is folded under a line: "Each partition"."""
+    """Return the table of single partitions. It is folded under the line "Each partition"."""
     shown = rows[:MAX_PARTITIONS]
     summary_line = "Each partition"
     if left_out := len(rows) - len(shown):

@@ -1,8 +1,8 @@
 """The first screen of a run's report: verdict, four figures, and answers to six questions.
 
 The verdict says whether Kafka kept its promises, such as that no acknowledged commit is lost. Even
-if it kept all of them, users can have been surprised: a partition had two owners for a while, for
-example, or records were processed again. A notice below the verdict then lists these caveats.
+if Kafka kept all promises, users may have been surprised: a partition had two owners for a while,
+for example, or records were processed again. A notice below the verdict then lists these caveats.
 """
 
 from collections.abc import Iterator
@@ -42,8 +42,8 @@ class Headline:
     notices: tuple[str, ...] = ()
     """Sentences about problems of the run itself, such as an interruption, and about caveats."""
     more_reasons: tuple[str, ...] = ()
-    """Further reasons for the verdict UNKNOWN, which the reader can unfold. A notice has the first
-    ones."""
+    """Further reasons for the verdict UNKNOWN, which the reader can unfold. The first MAX_REASONS
+    reasons are in a notice."""
     facts: tuple[tuple[str, str], ...] = ()
     """Names and values, such as `seed` and `7`."""
 
@@ -51,7 +51,7 @@ class Headline:
 MAX_REASONS = 3
 """Maximum number of reasons for the verdict UNKNOWN that a notice lists."""
 _OVERRIDE = "--var"
-"""Option of `coordlab run` that sets a value other than the one in the experiment's file."""
+"""Option of `coordlab run` that replaces a value of the experiment's file."""
 _WORD_OF_VERDICT: dict[Verdict, tuple[str, Tone]] = {
     Verdict.PASS: ("PASS", "good"),
     Verdict.VIOLATED: ("VIOLATED", "bad"),
@@ -63,7 +63,7 @@ _WORD_OF_STATUS: dict[str, tuple[str, Tone]] = {
     "running": ("RUNNING", "plain"),
     "failed": ("TOOL FAILED", "warn"),  # coordlab itself failed
 }
-"""The word for a run that did not complete, in place of its verdict."""
+"""For a run that did not complete: the word in place of the verdict, and its tone."""
 
 
 def headline(run: ReportInput) -> Headline:
@@ -115,9 +115,9 @@ def _expected(run: ReportInput) -> Markup:
 def verdict_of(facts: RunFacts) -> tuple[str, Tone]:
     """Return the verdict in one or two words, and its tone.
 
-    A run that did not complete has its status in place of a verdict. But it can have proven a
-    violation before it was interrupted or killed, and then the violation is shown. If coordlab
-    itself failed, even a violation says nothing about Kafka, so the status is shown.
+    A run that did not complete has its status in place of a verdict. But if such a run proved a
+    violation before it was interrupted or killed, the violation is shown. If coordlab itself
+    failed, even a violation says nothing about Kafka, and the status is shown.
     """
     proved_violation = facts.verdict is Verdict.VIOLATED and facts.status != "failed"
     if facts.status in _WORD_OF_STATUS and not proved_violation:
@@ -149,7 +149,7 @@ def _notices(run: ReportInput) -> Iterator[str]:
             if facts.verdict is not Verdict.VIOLATED:
                 notice += " and proves nothing"
             notice += f": its trace ends at {end} of the run's clock"
-            # One of the reasons is "interrupted", which the notice says already.
+            # The reason "interrupted" is left out, because the notice says it already.
             other_reasons = [reason for reason in reasons if reason != facts.status]
             if other_reasons:
                 notice += f", {'; '.join(other_reasons)}"

@@ -3,12 +3,12 @@
 `_candidates` yields all figures of a run, the most important first, and the screen shows the first
 four. So if the run broke a promise of Kafka's, the first figure is the number of violations.
 
-A figure about times is always the longest time. For example, after each fault it is measured how
-long each member had no commit acknowledged (its commit gap), and the figure is the longest commit
-gap of all members after all faults.
+A figure about times is always the longest time. For example, the analysis measures the commit gap
+of each member after each fault: the time in which no commit of the member was acknowledged. The
+figure is the longest commit gap of all members after all faults.
 
-A figure is called disturbed if a machine of the Ray cluster was lost or silent by accident while it
-was measured. The note of the figure then says so.
+A figure is called disturbed if a machine of the Ray cluster was lost or silent by accident while
+the figure was measured. The note of the figure then says so.
 """
 
 from collections import Counter
@@ -39,14 +39,14 @@ NUMBER = 4
 RUN_LENGTH = "of the run's clock"
 """Label of the figure for the run's length."""
 _LACKED = {"member": "an acknowledged commit", "partition": "a member that consumes them"}
-"""What a member or a partition lacks while it has a gap. If all gaps lasted until the run ended,
-the figure is `3 of 5 members, still without an acknowledged commit`.
+"""What a member or a partition lacks in a gap. If all gaps lasted until the run ended, the figure
+is, for example, `3 of 5 members, still without an acknowledged commit`.
 """
 _DISTURBED = "a machine was away by accident then"
 """The note of a disturbed figure, which proves nothing about Kafka. A notice on the same screen
 explains the accident."""
 _WARN_FROM_US = 1_000_000
-"""A gap of this length or more has a warning colour, as it is longer than a commit interval."""
+"""Shortest gap with a warning colour: 1 s. Shorter gaps are usual between two commits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +56,9 @@ class Figure:
     value: str
     """The number, such as "8.2"."""
     unit: str
-    """The text that follows it, such as "s" or "of 12"."""
+    """The text that follows the number, such as "s" or "of 12"."""
     label: str
-    """What the number is, such as "longest time without an acknowledged commit"."""
+    """What the number means, such as "longest time without an acknowledged commit"."""
     note: str = ""
     """A text that helps to judge the number, such as "median 1.1 s of 12 members"."""
     tone: Tone = "plain"
@@ -78,14 +78,14 @@ def _candidates(run: ReportInput) -> Iterator[Figure]:
     yield from _broken_promises(run)
     yield from _faults_that_hit(run)
     yield from _two_owners(run)
-    # If two coordinators served a group at once, but the old one answered no request, it misled no
-    # member. Then the gaps matter more and come first.
+    # Two coordinators at once come before the gaps if the old coordinator answered requests. If it
+    # answered none, it misled no member. Then the gaps matter more and come first.
     pair = longest_coordinators(run.summary)
-    old_one_answered = pair is not None and bool(pair.older.heartbeats or pair.older.commits)
-    if pair is not None and old_one_answered:
+    old_answered = pair is not None and bool(pair.older.heartbeats or pair.older.commits)
+    if pair is not None and old_answered:
         yield _two_coordinators(pair)
     yield from _gaps(run)
-    if pair is not None and not old_one_answered:
+    if pair is not None and not old_answered:
         yield _two_coordinators(pair)
     if run.summary.faults:
         yield _rebalances(run)
@@ -114,7 +114,8 @@ def _faults_that_hit(run: ReportInput) -> Iterator[Figure]:
     The reader must know if a fault hit nothing, because the run then did not test all of its plan.
     """
     outcomes = [fault.outcome for fault in run.facts.faults]
-    hits, missed = outcomes.count(FaultOutcome.HIT), outcomes.count(FaultOutcome.MISSED)
+    hits = outcomes.count(FaultOutcome.HIT)
+    missed = outcomes.count(FaultOutcome.MISSED)
     if hits < len(outcomes):
         counts = {"hit nothing": missed, "not injected": len(outcomes) - hits - missed}
         yield Figure(
@@ -151,14 +152,14 @@ def _two_coordinators(pair: Coordinators) -> Figure:
 
 
 def _gaps(run: ReportInput) -> Iterator[Figure]:
-    """Yield the longest gap of a member or partition, then the longest one of a group.
+    """Yield the longest gap of a member or partition, then the longest gap of a group.
 
-    A group's gap is the time in which no coordinator served it.
+    The gap of a group is the time in which no coordinator served the group.
     """
     worst_commit_gap = find_worst(run.summary, "commit gap")
     worst_processing_gap = find_worst(run.summary, "processing gap")
-    # A fault that moves a coordinator interrupts the commits. Other faults interrupt the
-    # processing.
+    # If a fault moved a coordinator, it interrupted commits, and the commit gap is shown. Other
+    # faults interrupt the processing, so the processing gap is shown.
     any_moved = any(fault.partitions_moved for fault in run.summary.faults)
     if worst_commit_gap is not None and (any_moved or worst_processing_gap is None):
         label = "longest time without an acknowledged commit"
@@ -167,7 +168,7 @@ def _gaps(run: ReportInput) -> Iterator[Figure]:
         label = "longest time a partition was not consumed"
         yield _longest_gap(worst_processing_gap, label, "partition", run)
 
-    # The time of a group that kept its coordinator is 0.
+    # If all groups kept their coordinators, the longest time is 0, and there is no figure.
     without_coordinator = find_worst(run.summary, "no coordinator")
     if without_coordinator is not None and without_coordinator.longest_us > 0:
         distribution = without_coordinator.distribution
@@ -189,8 +190,8 @@ def _longest_of_groups(number: int, run: ReportInput) -> str:
 def _longest_gap(worst: Worst, label: str, subject: str, run: ReportInput) -> Figure:
     """Return the figure of the longest gap, which has a note about the other gaps.
 
-    If none of the gaps ended before the run did, no length is known. Then the figure is the number
-    of subjects that still have a gap: `3 of 5 members`.
+    If no gap ended before the end of the run, no length is known. Then the figure is the number of
+    subjects that still have a gap: `3 of 5 members`.
     """
     gaps = worst.distribution
     gaps_without_end = gaps.missing
@@ -244,7 +245,7 @@ def _rebalances(run: ReportInput) -> Figure:
 
 
 def _processed_again(run: ReportInput) -> Iterator[Figure]:
-    """Yield `12 times a record was processed again`; nothing if there were none."""
+    """Yield `12 times a record was processed again`; nothing if no record was."""
     again = sum(group.repeated for group in run.summary.processing)
     if again:
         processings = sum(group.records for group in run.summary.processing)
@@ -281,14 +282,16 @@ def _reasons(faults: Sequence[FaultSummary]) -> str:
 def _kept_ids(run: ReportInput) -> Iterator[Figure]:
     """Yield `3 of 4 members kept their member id`; nothing if no member was concerned.
 
-    If there was no rebalance, it is `3 of 4 members kept their member id and generation`. Otherwise
-    the generation does not matter, because a rebalance changes the generation of all members.
+    If there was no rebalance, the figure is `3 of 4 members kept their member id and generation`.
+    After a rebalance, the generation says nothing, because a rebalance changes the generation of
+    all members.
     """
     faults = [fault for fault in run.summary.faults if fault.members]
     if not faults:
         return
-    # If there are several faults, both numbers are the worst of all of them: the most members that
-    # a fault concerned, and the fewest that kept their ids. These can belong to different faults.
+    # If there are several faults, each of the two numbers is the worst over all faults: the most
+    # members that a fault concerned, and the fewest members that kept their ids. The two numbers
+    # can belong to different faults.
     members = max(fault.members for fault in faults)
     if any(fault.rebalances for fault in faults):
         label = "members kept their member id"
@@ -332,6 +335,7 @@ def _counts(run: ReportInput) -> Iterator[Figure]:
 
 
 def _at_the_end(run: ReportInput) -> str:
+    """Return `when the run ended`, or `when the run was cut off`."""
     return f"when the run {'was cut off' if run.cut_off else 'ended'}"
 
 
@@ -346,8 +350,8 @@ def _duration(
 ) -> Figure:
     """Return a figure of a duration.
 
-    `bound_us` is the error of the clocks. If the duration is shorter, only `< 5 ms` is certain, for
-    an error of 5 ms.
+    `bound_us` is the error of the clocks. A duration that is shorter is not certain. With an error
+    of 5 ms, for example, its text is `< 5 ms`.
     """
     # `1.25 s` is the value `1.25` and the unit `s`.
     value, _, unit = duration_text(value_us, bound_us=bound_us).rpartition(" ")

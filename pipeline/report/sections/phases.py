@@ -1,14 +1,19 @@
 """The section "Phases" of a run's page: where the time of each failover went.
 
-After a fault that moves a coordinator, two things happen at the same time. In the cluster, another
-broker becomes the coordinator and loads the groups: these phases are the broker chain. Meanwhile
-the members notice the loss and look for the new coordinator: these phases are the client chain. The
-chains overlap in time, so the page shows them side by side and never adds them up. Below them it
-shows the gaps, which are the times in which members, partitions and groups had no service.
+After a fault that moves a coordinator, two things happen at the same time:
 
-For each fault the section has sentences, charts, and tables of figures. A chart consists of strips,
-one below another. Each strip shows one phase, with a dot for each partition or member. All strips
-of the section have the same axis, so that the reader can compare faults.
+- In the cluster, another broker becomes the coordinator and loads the groups. The phases of this
+  are the broker chain.
+- The members notice the loss and look for the new coordinator. The phases of this are the client
+  chain.
+
+The two chains overlap in time. So the page shows them side by side and never adds them up. Below
+the chains, the page shows the gaps: the times in which members, partitions and groups had no
+service.
+
+For each fault, the section has sentences, charts, and tables of figures. A chart consists of
+strips, one below another. Each strip shows one phase, with a dot for each partition or member. All
+strips of the section have the same axis, so the reader can compare faults.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,10 +56,10 @@ from pipeline.summary.story import (
 )
 
 MAX_IN_FULL = 3
-"""Up to this number of faults, each fault has charts of its own. If there are more, the section has
-only one set of charts, with a list from which the reader picks the fault to show."""
+"""Maximum number of faults for which each fault has charts of its own. If there are more faults,
+the section has only one set of charts, with a list from which the reader picks a fault."""
 MAX_PICKED = 60
-"""Maximum length of this list, so that the page stays small."""
+"""Maximum number of faults in this list. It keeps the page small."""
 TITLES: dict[Chain, str] = {chain: as_title(text) for chain, text in CHAIN_HEADINGS.items()}
 """The titles of the three charts."""
 _ABOUT: dict[Chain, str] = {
@@ -72,9 +77,9 @@ _LEAD = (
     "90th percentile and the longest. Past 60 dots, a bar's height counts them."
 )
 _PICKED = "fault"
-"""Name of the charts' parameter whose value is the fault that the reader picked. The column of the
-charts' data with the fault of each row has the same name: a chart draws the rows in which the
-column equals the parameter.
+"""Name of two things in a chart: of the parameter whose value is the fault that the reader picked,
+and of the column in the chart's data that has the fault of each row. The chart draws the rows in
+which the column equals the parameter.
 """
 
 
@@ -88,8 +93,8 @@ def phases_section(run: ReportInput) -> Section | None:
     parts: list[Part] = [definitions()]
     if len(faults) > 1:
         parts += overview(run.summary.faults)
-    # A figure is disturbed, and has a `*`, if a machine was lost by accident while the figure was
-    # measured. The paragraphs say so before the reader meets the first `*`.
+    # A figure is disturbed, and is marked with `*`, if a machine was lost by accident while the
+    # figure was measured. These paragraphs explain the mark before the reader meets it.
     if any(figures.disturbed for fault in run.summary.faults for _, figures in fault.measures):
         for text in disturbance_texts(run.summary):
             parts.append(Paragraph(html=render_line("words", "plain", text)))
@@ -117,7 +122,7 @@ def _all_strips(rows: FaultRows) -> list[Strip]:
 def _parts_about_one_fault(rows: FaultRows, axis: LogAxis, settings: Settings) -> Iterator[Part]:
     """Yield a heading, a paragraph, the charts, and a list of sentences about the members.
 
-    The first chart shows the phases in their order, then come both chains, and the gaps.
+    The first chart shows the phases in their order. The next charts show both chains and the gaps.
     """
     fault = rows.fault
 
@@ -142,8 +147,8 @@ def _parts_about_one_fault(rows: FaultRows, axis: LogAxis, settings: Settings) -
         )
     yield from _arranged({chain: _chain_chart(rows, chain, axis) for chain in CHAINS})
 
-    # How members noticed the loss of their coordinator, how long they stayed with the old one, and
-    # how many kept their member id and generation.
+    # How members noticed the loss of their coordinator, how long they stayed with the old
+    # coordinator, and how many members kept their member id and generation.
     member_sentences = [noticed_text(fault), *leaving_texts(fault), kept_text(fault)]
     if any(member_sentences):
         yield Paragraph(html=render_line("words", "items", member_sentences))
@@ -196,6 +201,7 @@ def _pickable(faults: Sequence[FaultRows]) -> list[FaultRows]:
     """
 
     def longest_gap_us(rows: FaultRows) -> int:
+        """Return the longest gap of any kind after a fault."""
         gaps = [
             figures.maximum or 0
             for measure, figures in rows.fault.measures
@@ -233,7 +239,7 @@ def _picked_chart(faults: Sequence[FaultRows], chain: Chain, axis: LogAxis) -> C
         id=f"phases-{chain}",
         title=TITLES[chain],
         about=_ABOUT[chain],
-        # There is room for the fault with the most strips.
+        # The chart has room for the fault with the most strips.
         spec=strip_chart("strips", most_strips, axis, _FILLS[chain], picked=_PICKED),
         data={"strips": data},
         picks=(Pick(param=_PICKED, label="fault", options=options),),

@@ -1,11 +1,12 @@
-"""The section "Rebalances" of a report: why each one began, how long it took, whom it removed.
+"""The section "Rebalances" of a report.
 
-The section has three parts:
+The section tells why each rebalance began, how long it took, and whom it removed. It has three
+parts:
 
 1. For each fault, lines such as "2 rebalances: session expiry of consumer-a-0 (readers)". Such a
-   line is about all rebalances of one group that one coordinator began for the same reason.
-2. If there are many rebalances, a chart of their lengths. It has a row (a strip) for each reason,
-   and in the row a dot for each rebalance.
+   line is about rebalances of one group that one coordinator began for the same reason.
+2. If there are many rebalances, a chart of their lengths. The chart has a row (a strip) for each
+   reason, and in the row a dot for each rebalance.
 3. A table of all rebalances. If there are many, the table is folded, and the lines of part 1 have
    more details instead.
 """
@@ -27,11 +28,11 @@ from pipeline.summary.story import (
 )
 
 MAX_ONE_BY_ONE = 12
-"""Maximum number of rebalances for which the table is open."""
+"""Maximum number of rebalances for which the table is not folded."""
 MAX_LISTED = 300
-"""Maximum number of rebalances in the table. If there are more, it has the first ones."""
+"""Maximum number of rebalances in the table. If there are more, the table has the first ones."""
 MAX_FAULTS = 40
-"""Maximum number of faults with lines. If there are more, only the first ones have lines."""
+"""Maximum number of faults with lines. If there are more, only the first faults have lines."""
 _MIN_FOR_CHART = 8
 """Minimum number of rebalances for a chart of their lengths."""
 _LEAD = (
@@ -45,7 +46,7 @@ def rebalances_section(run: ReportInput) -> Section | None:
     rows = sorted(run.tables.rows("rebalances"), key=lambda row: (row["started_us"], row["group"]))
     if not rows and not run.summary.faults:
         return None
-    # A rebalance without a fault belongs to the start of a group.
+    # A rebalance has no `fault` if it began before the first fault, when its group started.
     after_faults = [row for row in rows if row["fault"] is not None]
 
     parts: list[Part] = []
@@ -70,14 +71,14 @@ def rebalances_section(run: ReportInput) -> Section | None:
 
 
 def _lines(fault: FaultSummary, *, with_details: bool) -> Iterator[str | None]:
-    """Yield lines about the rebalances after a fault, and one about members that kept their id.
+    """Yield lines about the rebalances after a fault, then a line about members that kept their id.
 
     The last line is None if there is nothing to say about such members.
     """
     for rebalances in fault.rebalances:
         statement = rebalances_statement(rebalances, fault)
         # The first particular says when and where the rebalances began, and how long they took. The
-        # others are the details: which members the rebalances removed and added.
+        # other particulars are the details: which members the rebalances removed and added.
         particulars = statement.particulars if with_details else statement.particulars[:1]
         yield "; ".join((f"{statement.headline} ({rebalances.group})", *particulars))
     yield kept_text(fault)
@@ -105,7 +106,7 @@ def _chart(rows: Sequence[Row]) -> Chart | None:
 def _strip(reason: str, rows: Sequence[Row]) -> Strip:
     """Return the row of the chart for one reason, with a dot for each rebalance that ended.
 
-    The note beside the row says how many did not end: `2 without an end`.
+    The note beside the row says how many rebalances did not end: `2 without an end`.
     """
     ended = [row for row in rows if row["length_us"] is not None]
     unended = len(rows) - len(ended)
@@ -138,7 +139,7 @@ def _table(rows: Sequence[Row]) -> TextTable:
 
 
 def _began(row: Row) -> str:
-    """Return the beginning of a rebalance, as a link to its time in the lanes."""
+    """Return when a rebalance began, as a link to this moment in the charts (lanes)."""
     text = moment_text(row["started_us"])
     return moment_link(row["started_us"], row["stable_us"], lane=REBALANCES, text=text)
 

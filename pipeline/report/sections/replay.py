@@ -1,8 +1,9 @@
 """The section `replay`: what a reader needs to repeat the run.
 
-It has the command that repeats the run, the seed, the versions of the software, and the text of the
-experiment's file. It also suggests a command for another runtime. The runtimes are `virtual` (on a
-simulated clock), `local` (one process in real time), and `ray` (real processes on Ray).
+The section has the command that repeats the run, the seed, the versions of the software, and the
+text of the experiment's file. It also suggests a command for another runtime. The runtimes are
+`virtual` (on a simulated clock), `local` (one process in real time), and `ray` (real processes on
+Ray).
 """
 
 from collections.abc import Iterator
@@ -18,8 +19,8 @@ _OTHER_RUNTIMES = {
     "local": ("virtual", "in virtual time"),
     "ray": ("virtual", "in virtual time"),
 }
-"""For each runtime, the other one on which the page suggests to repeat the run. The second text
-says the same in words, for the sentence above the command.
+"""For each runtime: the other runtime on which the page suggests to repeat the run, and words for
+that runtime, which stand in the sentence above the command.
 """
 _NO_DIGEST = "none was computed"
 """Text in place of the digest (the checksum) of the trace."""
@@ -64,8 +65,8 @@ def _parts(facts: RunFacts) -> Iterator[Part]:
     if facts.experiment_yaml:
         yield Paragraph(html=render_block("replay", "file", manifest, facts.experiment_yaml))
     if facts.links:
-        # The links come from the experiment's file, which somebody else can have written. A link of
-        # the scheme `javascript` would run code on the page.
+        # The links come from the experiment's file, which may have been written by somebody who is
+        # not trusted. A link of the scheme `javascript` would run code on the page.
         safe = [
             (name, url) for name, url in facts.links if urlsplit(url).scheme in {"http", "https"}
         ]

@@ -1,9 +1,10 @@
 """The section of a report about two coordinators, or two owners of a partition, at the same time.
 
-Usually several partitions have two owners at the same time, for one reason: an old coordinator had
-assigned them to some members, and a new coordinator has assigned them to others, of which the first
-members have not heard yet. These partitions and their owners are called an episode. The section
-describes each episode by a sentence, by the steps that led to it, and by a table of the partitions.
+Usually several partitions have two owners at the same time, for one reason. An old coordinator had
+assigned the partitions to some members. Now a new coordinator has assigned them to other members,
+and the first members have not heard of this yet. These partitions and their owners are called an
+episode. The section describes each episode by a sentence, by the steps that led to it, and by a
+table of the partitions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,8 +28,8 @@ from pipeline.summary.outcomes import in_number_order
 from pipeline.summary.story import coordinators_statement, counted, moment_text
 
 MAX_EPISODES = 6
-"""Maximum number of episodes in the section, and also of paragraphs on two coordinators. For the
-others, the section refers to the run's tables.
+"""Maximum number of episodes in the section. It is also the maximum number of paragraphs about two
+coordinators. If there is more to tell, the section refers to the run's tables.
 """
 MAX_PARTITIONS = 200
 """Maximum number of rows in the table of one episode."""
@@ -45,8 +46,9 @@ _CAPTION = (
 
 def two_at_once_section(run: ReportInput) -> Section | None:
     """Return the section; None if there were never two owners or two coordinators at once."""
-    # If no overlap of an episode is longer than the error of the clocks, this error alone can have
-    # caused them. Then it is not certain that there were two owners.
+    # Clocks that differ can make it seem that two owners overlapped. If even the longest overlap of
+    # an episode is shorter than the error of the clocks, it is not certain that there were two
+    # owners.
     clock_error_us = run.summary.clock_error_us
     certain_episodes = [
         episode
@@ -56,7 +58,7 @@ def two_at_once_section(run: ReportInput) -> Section | None:
     seen = []
     if certain_episodes:
         seen.append("two owners")
-    if run.summary.coordinators:
+    if run.summary.coordinators:  # the pairs of coordinators that served a group at the same time
         seen.append("two coordinators")
     if not seen:
         return None
@@ -69,11 +71,12 @@ def _owner_parts(run: ReportInput, shown_episodes: Sequence[Episode]) -> Iterato
     """Yield a sentence, the steps and a table for each episode with two owners."""
     tables = _tables(run)
     for episode in shown_episodes[:MAX_EPISODES]:
-        served_together = bool(served_at_once(episode, tables))
         yield Paragraph(html=render_line("two_at_once", "owners", episode))
-        yield Paragraph(
-            html=render_line("two_at_once", "why", episode, steps(episode, tables), served_together)
-        )
+        # The text tells whether the two coordinators served at the same time or one after the
+        # other.
+        served_together = bool(served_at_once(episode, tables))
+        why = render_line("two_at_once", "why", episode, steps(episode, tables), served_together)
+        yield Paragraph(html=why)
         yield _table_of_partitions(episode, tables)
     if (left_out := len(shown_episodes) - MAX_EPISODES) > 0:
         yield Paragraph(
@@ -103,7 +106,8 @@ def _table_of_partitions(episode: Episode, tables: OverlapTables) -> TextTable:
     names = in_number_order({row["partition"] for row in episode.rows})
     rank = {name: index for index, name in enumerate(names)}
     rows = sorted(episode.rows, key=lambda row: (rank[row["partition"]], row["from_us"]))
-    # The beginning that all names of members share is left out of the table. The caption says it.
+    # All names of members begin with the same text. The table leaves this prefix out, and the
+    # caption tells it.
     prefix = common_prefix((*episode.members("first"), *episode.members("second")))
     left_out = len(rows) - MAX_PARTITIONS
     note = f" {counted(left_out, 'more row')}: table ownership_overlaps." if left_out > 0 else ""
@@ -134,6 +138,8 @@ def _owned_text(overlap: Row, tables: OverlapTables, side: Side) -> str | None:
     intervals = intervals_of_side(overlap, tables, side)
     if not intervals:
         return None
+    # Two intervals match only if the first ends at the very moment at which the second begins, and
+    # the overlap, too. The first is shown then.
     interval = intervals[0]
     end_text = "run end" if interval["to_us"] is None else moment_text(interval["to_us"])
     span = span_together(f"{moment_text(interval['from_us'])} to {end_text}")

@@ -1,11 +1,11 @@
 """The section "Violations": what proves that a promise of Kafka's was broken.
 
 A check has a finding for each violation, such as "offset 7 was lost". For each finding, the section
-shows the rows of the trace that prove it, and those that led to it. Each row is a link to its
+shows the rows of the trace that prove it, and the rows that led to it. Each row has a link to its
 moment in the charts of the page.
 
-If the experiment switched off a guard, which is one of Kafka's safety rules, the section says so,
-because the violation may be what this rule prevents.
+A guard is one of Kafka's safety rules. If the experiment switched a guard off, the section says so,
+because the violation may be what this guard prevents.
 """
 
 import re
@@ -23,15 +23,16 @@ from results_schema.results import CheckReport, Finding
 MAX_STEPS = 12
 """Maximum number of rows of evidence that an unfolded finding shows at once."""
 MAX_OPEN = 2
-"""Maximum number of findings of a check that are unfolded. Of the others, the page at first shows
-only a summary line.
+"""Maximum number of findings of a check that are unfolded. For further findings, the page at first
+shows only a summary line.
 """
 _GUARDS = "cluster.guards"
 """The section of an experiment that switches guards off."""
 _OFFSETS_TOPIC = "__consumer_offsets"
 _MEMBER_ID = re.compile(r"((\S+-[0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 """A member id, which is the client's id and a UUID: `consumer-a-1-0c5f9d1e-93f1-...`. The first
-group of the pattern is the whole id. The second one is the short form `consumer-a-1-0c5f9d1e`.
+group of the pattern is the whole id. The second group is the id's short form, such as
+`consumer-a-1-0c5f9d1e`.
 """
 _LANES = {
     "lane-faults": ("fault_", "node_", "broker_", "run_stage"),
@@ -55,9 +56,9 @@ class EvidenceRow:
     node: str
     lane: str
     pieces: tuple[tuple[str, str, str], ...]
-    """The text, cut at the member ids, because the page shows these ids in their short form. A
-    piece has a text, the member id that follows it, and the short form of this id. For example,
-    `("heartbeat of ", "consumer-a-1-0c5f9d1e-93f1-...", "consumer-a-1-0c5f9d1e")`."""
+    """The text, cut at the member ids, because the page shows these ids in their short form. Each
+    piece consists of a text, the member id that follows the text, and the short form of the id. An
+    example is `("heartbeat of ", "consumer-a-1-0c5f9d1e-93f1-...", "consumer-a-1-0c5f9d1e")`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +71,7 @@ class FindingFacts:
     led_to: tuple[EvidenceRow, ...]
     proof: tuple[EvidenceRow, ...]
     shown: int = MAX_STEPS
-    """How many rows of the proof the page then shows at once."""
+    """Maximum number of rows of the proof that the page shows when the finding is unfolded."""
 
 
 def violations_section(run: ReportInput) -> Section | None:
@@ -106,8 +107,8 @@ def _parts_about_one_check(run: ReportInput, check: CheckReport) -> Iterator[Par
 
 def _evidence_row(step: TraceRow) -> EvidenceRow:
     """Return a row of the trace as text, which is cut at its member ids."""
-    # `split` returns text, id, short id, text, id, short id, ..., text. Two empty texts complete
-    # the last piece.
+    # `split` returns text, id, short id, text, id, short id, ..., text. The last piece has no id,
+    # so two empty texts complete it.
     parts = [*_MEMBER_ID.split(describe_event(step)), "", ""]
     texts, ids, short_ids = parts[0::3], parts[1::3], parts[2::3]
     pieces = tuple(zip(texts, ids, short_ids, strict=True))
@@ -119,7 +120,9 @@ def lane_of(step: TraceRow) -> str:
     for lane, beginnings in _LANES.items():
         if step.kind.startswith(beginnings):
             return lane
-    # Other rows are about a partition: of data, or of the topic that coordinators store.
+    # All other rows are shown in one of two lanes: rows about partitions of data in the ownership
+    # lane, and the rest (such as rows about partitions of `__consumer_offsets`) with the
+    # coordinators.
     if step.partition is not None and not step.partition.startswith(_OFFSETS_TOPIC):
         return "lane-ownership"
     return "lane-coordinators"

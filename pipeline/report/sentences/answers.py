@@ -1,9 +1,10 @@
 """Four answers of the first screen: what broke, for whom, for how long, was a promise broken.
 
 For example, the answer to "What broke?" can be "broker-2 was killed (kill -9) at 10.000 s and
-started again 25.00 s later." The function `what_broke` passes the facts of this sentence to a macro
-of `templates/faults.j2`, which writes it. The other three functions do the same with macros of
-`templates/answers.j2`. The answer to a fifth question, "Why?", comes from the module `causes`.
+started again 25.00 s later." The sentence is written by a macro of `templates/faults.j2`, to which
+`what_broke` passes the facts. The functions `for_whom`, `for_how_long` and `broke_a_promise` use
+macros of `templates/answers.j2`. The answer to a fifth question, "Why?", comes from the module
+`causes`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,15 +22,16 @@ from results_schema.journal import FaultOutcome
 from results_schema.results import CheckOutcome, CheckReport
 
 MAX_FAULTS = 3
-"""Maximum number of faults that "What broke?" names. The chart of the faults shows all of them."""
+"""Maximum number of faults that "What broke?" names. The chart of the faults shows all faults."""
 MAX_NODES = 4
 """Maximum number of nodes that "For whom?" names."""
 _GUARDS = "cluster.guards"
 """The section of an experiment that switches guards off. A guard is one of Kafka's safety rules. An
-experiment can run without it, to show what the rule prevents."""
-_NO_COMMIT_INTERVAL, _NO_AUTO_COMMIT = "not set", "false"
-"""The values of `commit_interval_ms` and `enable.auto.commit` with which a member does not commit.
-"""
+experiment can run without a guard, to show what the rule prevents."""
+_NO_COMMIT_INTERVAL = "not set"
+"""The value of `commit_interval_ms` with which a member does not commit by itself."""
+_NO_AUTO_COMMIT = "false"
+"""The value of `enable.auto.commit` with which Kafka's client does not commit for a member."""
 _WITHOUT_RESULTS = {
     "interrupted": "the run was interrupted before it could prove anything",
     "killed": "the run's process is gone without having written results",
@@ -54,8 +56,8 @@ class Concerned:
     groups_in_all: int
     """The number of groups in the run."""
     members_in_all: int
-    """The number of members with which `members_by_group` is compared: all members of the affected
-    group if there is one such group, otherwise all members of the run."""
+    """The number of members of which the affected members are a part: of all members of the group
+    if only one group is affected, otherwise of all members of the run."""
     groups: tuple[str, ...]
     """The groups in the blast radius of the faults."""
     data_partitions: tuple[str, ...]
@@ -63,11 +65,11 @@ class Concerned:
     hit_nodes_text: str
     """The nodes that were hit, without controllers: `broker-0, broker-1`."""
     nodes_owned_partitions: bool
-    """True if these nodes are members that owned `data_partitions`. False if they are brokers that
-    led them."""
+    """True if the nodes that were hit are members, which owned `data_partitions`. False if they are
+    brokers, which led `data_partitions`."""
     says_also: bool
-    """True if the sentence on the partitions has the word "also" (broker-0 also led 3 partitions),
-    because a sentence on groups precedes it."""
+    """True if a sentence on groups precedes the sentence on the partitions, which then has the word
+    "also": "broker-0 also led 3 partitions"."""
     auto_offset_reset: str | None
     """The value of this setting if no member commits; None if a member commits."""
 
@@ -76,8 +78,8 @@ def for_whom(run: ReportInput) -> Markup:
     """Answer which groups, members and partitions the faults concerned."""
     hits = [fault for fault in run.facts.faults if fault.outcome is FaultOutcome.HIT]
     groups = in_number_order({group for fault in hits for group in fault.blast_radius.groups})
-    # A controller owns and leads no partition. The partitions of a fault that hits only controllers
-    # are those of a topic that was created or deleted, for example.
+    # A controller owns and leads no partition. If a fault hits only controllers, its partitions are
+    # affected in another way: their topic was deleted, for example. They are left out.
     partitions: set[str] = set()
     nodes: set[str] = set()
     for fault in hits:
@@ -127,7 +129,7 @@ def _affected_members(run: ReportInput) -> dict[str, int]:
 class Durations:
     """The longest times without service, and with two owners or two coordinators.
 
-    A time is None if there was no such time in the run.
+    A field is None if there was no such time in the run.
     """
 
     any_fault_hit: bool
@@ -138,13 +140,14 @@ class Durations:
     commit_gap: Worst | None
     """The longest time for which a member had no commit acknowledged."""
     commit_interval_us: int | None
-    """Time between two commits of a member; None if groups differ in it, or if no group commits."""
+    """The time between two commits of a member, by the settings; None if the groups have different
+    settings, or if no group commits."""
     hit_member: str | None
-    """The member with this commit gap, if a fault hit the member itself."""
+    """The member that had the longest commit gap, if a fault hit this member itself."""
     no_coordinator: Worst | None
     """The longest time for which a group had no active coordinator."""
     group_text: str
-    """The name of this group if the run has only one group, otherwise "A group"."""
+    """The name of the group if the run has only one group, otherwise "A group"."""
     processing_gap: Worst | None
     """The longest time in which no member processed a record of a partition."""
 
@@ -165,7 +168,8 @@ class Durations:
 def for_how_long(run: ReportInput) -> Markup:
     """Answer how long there was no service, and how long two owners or two coordinators."""
     summary = run.summary
-    two_owners, two_coordinators = longest_owners(summary), longest_coordinators(summary)
+    two_owners = longest_owners(summary)
+    two_coordinators = longest_coordinators(summary)
     commit_gap = find_worst(summary, "commit gap")
     no_coordinator = find_worst(summary, "no coordinator")
     if no_coordinator is not None and no_coordinator.longest_us == 0:
@@ -187,7 +191,7 @@ def for_how_long(run: ReportInput) -> Markup:
 
 
 def _commit_interval_us(facts: RunFacts) -> int | None:
-    """Return the commit interval of all groups; None if they differ in it, or if none commits."""
+    """Return the commit interval of the groups; None if it is not the same, or if none commits."""
     intervals = _values_in_groups(facts, "commit_interval_ms")
     intervals_ms = {int(interval) for interval in intervals if interval.isdigit()}
     return intervals_ms.pop() * 1_000 if len(intervals_ms) == 1 else None
@@ -199,8 +203,8 @@ def _one_owner_us(two_owners: Owners | None, two_coordinators: Coordinators | No
     Returns None if the two coordinators are not the cause of the two owners. They are the cause if
     two conditions hold:
     1. The second owner came after the second coordinator, in a group that both coordinators served.
-    2. Each coordinator assigned the partition to one of the owners, in the leader epoch in which it
-       served beside the other one.
+    2. Each coordinator assigned the partition to one of the owners, in the same leader epoch in
+       which it served beside the other coordinator.
     """
     if two_owners is None or two_coordinators is None:
         return None
@@ -226,7 +230,7 @@ def _hit_member_with_gap(worst: Worst, run: ReportInput) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promises:
-    """The outcomes of the checks, each of which judges a promise, and what else must be said."""
+    """What the answer on promises says. Each check judges one promise."""
 
     violated: tuple[CheckReport, ...]
     findings: int
@@ -236,7 +240,8 @@ class Promises:
     saw_nothing: tuple[str, ...]
     """The names of checks that had nothing to judge in this run."""
     why_unknown: str | None
-    """Why the run proves nothing; None if it completed or failed."""
+    """Why a run that did not complete proves nothing (_WITHOUT_RESULTS); None if the run completed,
+    or if coordlab itself failed."""
     guards_off: tuple[str, ...]
     """The names of the guards that the run switched off."""
     no_member_commits: bool
@@ -249,6 +254,7 @@ def broke_a_promise(run: ReportInput) -> Markup:
     facts = run.facts
 
     def with_outcome(outcome: CheckOutcome) -> tuple[CheckReport, ...]:
+        """Return the checks that have this outcome."""
         return tuple(check for check in facts.checks if check.outcome is outcome)
 
     violated = with_outcome(CheckOutcome.VIOLATED)
@@ -276,9 +282,10 @@ def check_name(check: CheckReport) -> str:
 
 
 def no_member_commits(facts: RunFacts) -> bool:
-    """Return True if it is certain that no member commits, itself or by Kafka's automatic commits.
+    """Return whether it is certain that no member commits offsets.
 
-    If a run has not recorded its settings, this is not certain.
+    A member can commit by itself, or Kafka's client can commit automatically. If a run has not
+    recorded its settings, it is not certain that no member commits.
     """
     if facts.results_or_empty.commits_acknowledged:
         return False
@@ -286,13 +293,13 @@ def no_member_commits(facts: RunFacts) -> bool:
     automatic = list(_values_in_groups(facts, "enable.auto.commit"))
     if not intervals:
         return False
-    return all(
-        value in {_NO_COMMIT_INTERVAL, _NO_AUTO_COMMIT} for value in (*intervals, *automatic)
-    )
+    none_by_itself = all(value == _NO_COMMIT_INTERVAL for value in intervals)
+    none_automatically = all(value == _NO_AUTO_COMMIT for value in automatic)
+    return none_by_itself and none_automatically
 
 
 def _values_in_groups(facts: RunFacts, name: str) -> Iterator[str]:
-    """Yield the values that the groups have for a setting."""
+    """Yield the value of a setting in each group."""
     for fact in facts.settings:
         if fact.section.startswith("groups.") and fact.name == name:
             yield fact.value

@@ -31,20 +31,20 @@ _PHASES = (
     ("load_wait_us", "until its load began (load wait)"),
     ("load_us", "for its load"),
 )
-"""The phases of a failover: the column of `broker_phases` with the length of each phase, and the
-words about it. They follow "broker-1 was the active coordinator 9.30 s after the fault, most of
-it ...".
+"""The phases of a failover: for each phase, the column of `broker_phases` with its length, and
+words about the phase. In the text, the words follow "broker-1 was the active coordinator 9.30 s
+after the fault, most of it ...".
 """
 _NEARLY_ALL = 0.8
-"""A phase took "nearly all" of the time if it took at least this fraction of it."""
+"""A phase took "nearly all" of the time if it took at least this fraction of the time."""
 _MAX_REBALANCES_LISTED = 2
 """Maximum number of entries of `Causes.rebalances` that the text lists. If there are more, the text
 has a sum for each coordinator instead.
 """
 _LONG_WAIT_US = 1_000_000
-"""If a member waited less long for the old coordinator's answer, the text does not mention it."""
+"""Shortest wait for the old coordinator's answer that the text mentions: 1 s."""
 _BROKER_TIMEOUT = "broker.session.timeout.ms"
-"""The setting that says after which time without a heartbeat the controller fences a broker."""
+"""The setting for how long a broker can send no heartbeat before the controller fences it."""
 _NOTICED_BY_SILENCE = frozenset(
     {
         "crash",
@@ -68,7 +68,7 @@ class Failover:
     whole_us: int
     """Time from the fault until the new coordinator was active."""
     fault_text: str
-    """`the fault`, or the fault's name if the run had several."""
+    """`the fault`, or the fault's name if the run had several faults."""
     longest_phase: str = ""
     """The words of _PHASES about the longest phase; "" if it is unknown."""
     longest_phase_us: int | None = None
@@ -86,11 +86,11 @@ class NoSuccessor:
 
     node_without_successor: str | None
     """The node that the fault hit, if the controller elected no new leader for its partitions. None
-    if it elected a leader that did not become active as the coordinator."""
+    if the controller elected a new leader, which then did not become active as the coordinator."""
     since_us: int
     """Time from the fault to the run's end."""
     fault_text: str
-    """`the fault`, or the fault's name if the run had several."""
+    """`the fault`, or the fault's name if the run had several faults."""
     broker_timeout: str | None
     """The value of `broker.session.timeout.ms` if the controller had to wait for this timeout."""
 
@@ -117,7 +117,7 @@ class ExplainedRebalances(NamedTuple):
     """Rebalances after one fault that have the same group, coordinator and reason."""
 
     fault_text: str
-    """`the fault`, or the fault's name if the run had several."""
+    """`the fault`, or the fault's name if the run had several faults."""
     rebalances: Rebalances
     session_timeout: str | None
     """The session timeout of the group, if an expired session was the reason."""
@@ -143,9 +143,9 @@ class Causes:
     notice: Distribution | None
     """How long members took to notice the fault."""
     rediscover: Distribution | None
-    """How long they then took to find the new coordinator."""
+    """How long members then took to find the new coordinator."""
     longest_wait: Distribution | None
-    """How long they waited for an answer of the old coordinator, if this was a cause."""
+    """How long members waited for an answer of the old coordinator, if this was a cause."""
     noticed_by: tuple[str, ...]
     """The reasons for which members gave their coordinator up."""
     rebalances: tuple[ExplainedRebalances, ...]
@@ -189,9 +189,10 @@ def _causes(run: ReportInput, fault: FaultSummary) -> Causes:
 
 
 def _wait_as_cause(fault: FaultSummary, notice: Distribution | None) -> Distribution | None:
-    """Return how long members waited for the old coordinator; None if that was not long.
+    """Return how long members waited for the old coordinator; None if they did not wait for long.
 
-    It was long if it was at least half of the time until members noticed the fault.
+    They waited for long if the longest wait took at least _LONG_WAIT_US, and at least half of the
+    time until members noticed the fault.
     """
     wait = fault.distribution("longest wait")
     notice_us = 0 if notice is None else notice.maximum or 0
@@ -204,7 +205,7 @@ def _wait_as_cause(fault: FaultSummary, notice: Distribution | None) -> Distribu
 def _explained_fault(run: ReportInput) -> FaultSummary | None:
     """Return the fault to explain; None if the run has no fault.
 
-    It is the first of these that the run has:
+    The first of these faults that the run has is explained:
     1. the fault after which a member was longest without an acknowledged commit;
     2. the fault after which a group was longest without a coordinator;
     3. the first fault that affected members or moved a coordinator;
@@ -220,7 +221,7 @@ def _explained_fault(run: ReportInput) -> FaultSummary | None:
 
 
 def _removed_because(run: ReportInput, owners: Owners) -> tuple[str, ...]:
-    """Return why the second coordinator removed the first owners; empty if it did not."""
+    """Return why the second coordinator removed the first owners; () if it did not remove them."""
     for fault in run.summary.faults:
         for rebalances in fault.rebalances:
             coordinator = (rebalances.broker, rebalances.leader_epoch)
@@ -272,7 +273,7 @@ def _no_successor(run: ReportInput, fault: FaultSummary) -> NoSuccessor | None:
 
 
 def _fault_text(run: ReportInput, fault: FaultSummary) -> str:
-    """Return `the fault`, or its name if the run had several."""
+    """Return `the fault`, or the fault's name if the run had several faults."""
     return "the fault" if len(run.summary.faults) == 1 else fault.fault
 
 

@@ -4,18 +4,18 @@ An example of such a sentence: "Of the 9.3 s until broker-2 (epoch 1) was the ac
 __consumer_offsets-3 (readers), 9.1 s went by until the controller noticed that broker-0 was gone
 (detect; broker.session.timeout.ms = 9000)."
 
-The time from a fault until everything works again is divided into phases, such as `detect`. This is
-done in two ways, and each series of phases is called a chain:
+The time from a fault until everything works again is divided into phases, such as `detect`. There
+are two series of phases, which are called chains:
 
 - The broker chain of a partition of `__consumer_offsets`: the controller notices the fault
   (detect), the new leader learns that it leads (publish), and it loads the groups (load wait,
   load).
-- The client chain of a member: it gives up its old coordinator (notice), finds the new one
-  (rediscover), and has its first success there (accept).
+- The client chain of a member: the member gives up its old coordinator (notice), finds the new
+  coordinator (rediscover), and has its first success there (accept).
 
 A fault usually moves several partitions, and affects several members. A sentence tells only of the
-median partition or member. It does not use averages, because only the phases of one partition or
-member add up to its whole time.
+median partition or member. It does not use the averages of the phases, because these would not add
+up to the time of any partition or member.
 
 The functions read rows of the tables `broker_phases`, `client_phases` and `availability`, and
 render macros of the template `chains.j2`.
@@ -37,7 +37,7 @@ BROKER_STEPS = (
     ("load wait", "applied_us", "load_started_us"),
     ("load", "load_started_us", "active_us"),
 )
-"""The phases of the broker chain, in order, each with its name and the two columns of
+"""The phases of the broker chain, in order: for each phase its name, and the two columns of
 `broker_phases` that have its beginning and its end.
 """
 CLIENT_STEPS = (
@@ -49,8 +49,8 @@ CLIENT_STEPS = (
 has to join its group again does so within `accept`.
 """
 _NEARLY_ALL = 0.8
-"""A sentence names the two longest phases. It names only the longest one if this phase took at
-least this fraction of the whole time.
+"""A sentence names the two longest phases. But if the longest phase took at least this fraction of
+the whole time, the sentence names only this phase.
 """
 _NOTICED_BY_SILENCE = frozenset(
     {
@@ -67,7 +67,7 @@ _NOTICED_BY_SILENCE = frozenset(
     }
 )
 """Kinds of faults that the controller notices only because a broker's heartbeats stay away. No
-message tells it that the broker is gone.
+message tells the controller that the broker is gone.
 """
 
 
@@ -92,8 +92,8 @@ class Path:
     def longest(self) -> list[tuple[str, int]]:
         """The one or two phases that the sentence names, with their lengths, the longest first.
 
-        The second one is left out if the longest phase took nearly all of the time, or if the
-        second one took no time.
+        The second phase is left out if the longest phase took nearly all of the time, or if the
+        second phase took no time.
         """
         lengths = [(name, end_us - begin_us) for name, begin_us, end_us in self.phases]
         lengths.sort(key=lambda phase: phase[1], reverse=True)
@@ -111,7 +111,7 @@ def complete_paths(
     """Return the paths of the partitions or members that completed the chain, the fastest first.
 
     `phases` is BROKER_STEPS or CLIENT_STEPS. `subject` is the column with the name of the partition
-    or member, by which those with the same time are sorted.
+    or member. Paths that took the same time are sorted by this name.
     """
     paths = []
     for row in rows:
@@ -123,14 +123,17 @@ def complete_paths(
 
 
 def median_path(fastest_first: Sequence[Path]) -> Path:
-    """Return the median of at least one path (nearest rank: of four paths it is the second)."""
+    """Return the median path. If there are two middle paths, it is the faster one.
+
+    There must be at least one path.
+    """
     return fastest_first[(len(fastest_first) - 1) // 2]
 
 
 def rows_to_describe(broker_rows: Sequence[Row]) -> Sequence[Row]:
     """Return the rows of the partitions that store a group, because users care for these.
 
-    If no partition stores a group, the result is all rows, so that there is something to describe.
+    If no partition stores a group, all rows are returned. So there always is something to describe.
     """
     return [row for row in broker_rows if row["groups"]] or broker_rows
 
@@ -176,9 +179,9 @@ def _silence_settings(settings: Settings) -> tuple[str, ...]:
 class ClientChain:
     """What the template says about the client chain of a fault.
 
-    For example, of 12 affected members, 2 stayed with their coordinator. 10 looked for the new one:
-    it served 9 of them, and the run ended before it served the last one. Then `members` is 12,
-    `stayed` is 2, `served` is 9 and `not_served` is 1.
+    For example, 12 members are affected (`members`). 2 of them stayed with their coordinator
+    (`stayed`). 10 members looked for the new coordinator, which served 9 of them (`served`). The
+    run ended before it served the last of them (`not_served`).
     """
 
     members: int
@@ -188,7 +191,7 @@ class ClientChain:
     joined: int
     """How many of all members had to join their group again."""
     median_path: Path | None
-    """The path of the median member that was served; None if none was."""
+    """The path of the median member that was served; None if no member was served."""
 
 
 def client_sentence(client_rows: Sequence[Row]) -> Markup:
@@ -225,7 +228,7 @@ class Gaps:
 
 
 def gap_sentence(fault: FaultSummary, rows: Sequence[Row]) -> Markup | None:
-    """Return the sentence about times without service after a fault; None if there were none.
+    """Return the sentence about times without service after a fault; None if there is none.
 
     `rows` are the fault's rows of the table `availability`.
     """
@@ -236,8 +239,9 @@ def gap_sentence(fault: FaultSummary, rows: Sequence[Row]) -> Markup | None:
     if processing is not None and not processing.samples:
         processing = None
     no_coordinator = fault.distribution("no coordinator")
-    # The time of a group that kept its coordinator is 0. So if the maximum is 0, all kept theirs.
-    if no_coordinator is not None and not (no_coordinator.maximum and fault.partitions_moved):
+    # The time of a group that kept its coordinator is 0. So if the maximum is 0, all groups kept
+    # their coordinators, and the sentence does not mention them.
+    if no_coordinator is not None and (not no_coordinator.maximum or not fault.partitions_moved):
         no_coordinator = None
     never_again = tuple(row["subject"] for row in rows if row["gap_us"] is None)
     if not any((commit, processing, no_coordinator, never_again)):
@@ -282,8 +286,8 @@ _CLIENT = (
         "heartbeats that the old one still answered with success",
     ),
 )
-"""The same of the client chain. The last two entries are no phases but counts: the last text says
-what is counted from the given moment on.
+"""What the table `definitions` says about the client chain. The last two entries are not phases,
+but counts: their last text says what is counted, beginning with the moment in the second text.
 """
 _GAPS = (
     ("commit gap", "a member's acknowledged commit", "its next one: the longest around the fault"),
@@ -298,7 +302,7 @@ _GAPS = (
         "its next active one; 0: there was always one",
     ),
 )
-"""The same of the times without service."""
+"""What the table `definitions` says about the times without service."""
 
 
 def definitions() -> TextTable:

@@ -11,8 +11,8 @@ A typical story has these steps:
 4. The cut is healed, and the first owners learn that they are no longer members.
 
 The time in which one partition has two owners is called an overlap. All overlaps of a group with
-the same fault and the same two coordinators have the same story. Together they are an episode, and
-`steps` tells its story from the tables of the run.
+the same fault and the same two coordinators have the same story. Together they are an episode. The
+function `steps` tells the story of an episode from the tables of the run.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,9 +32,10 @@ Side = Literal["first", "second"]
 """One of the two owners in an overlap. Columns of `ownership_overlaps` begin with this word:
 `first_consumer` and `second_consumer`, for example."""
 _GROUPS = "lane-groups"
+"""The id of the chart of the groups on the page."""
 _TIMER_TOLERANCE_US = 50_000
-"""If a rebalance ends within this time of the moment at which a session expires, the end of the
-session is taken to be the cause."""
+"""If a rebalance ends at most this time before or after a session expires, the end of the session
+is taken to be the cause."""
 _UNKNOWN = "UNKNOWN_MEMBER_ID"
 """The error with which a coordinator answers a member that it has removed or never had."""
 _NOT_COORDINATOR = "NOT_COORDINATOR"
@@ -48,7 +49,7 @@ class Step:
     time_us: int
     text: Markup
     lane: str
-    """The id of the chart on the page that shows this moment. The step becomes a link to it."""
+    """The id of the chart on the page that shows this moment. The step has a link to the chart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,8 @@ class OverlapTables:
     faults: Sequence[Row]
     client_phases: Sequence[Row]
     messages: Sequence[Row]
-    """The table does not have every message. If it lacks an answer, the story lacks the step."""
+    """The rows of `messages`. The table leaves out some messages. If an answer is missing, the
+    story lacks the step about it."""
     settings: Settings
 
 
@@ -72,11 +74,11 @@ class Episode:
 
     group: str
     fault: str | None
-    """The newest fault before it; None if there was none."""
+    """The latest fault before the episode; None if there was no fault before."""
     first: CoordinatorEpoch
     """The coordinator that had assigned the partitions to their first owners."""
     second: CoordinatorEpoch
-    """The coordinator that assigned them to the second owners."""
+    """The coordinator that assigned the partitions to their second owners."""
     rows: tuple[Row, ...]
     """Rows of `ownership_overlaps`: one for each partition and pair of owners."""
 
@@ -154,8 +156,8 @@ def _fault_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     for row in tables.faults:
         if row["fault"] != episode.fault:
             continue
-        # If the fault cut off the old coordinator but not the first owners, they still reached it,
-        # and the text says so.
+        # If the fault hit the old coordinator but not the first owners, the owners still reached
+        # the coordinator, and the text says so.
         hit_nodes = {*(row["nodes"] or ()), *(row["to_nodes"] or ())}
         hits_no_owner = hit_nodes.isdisjoint(episode.members("first"))
         yield _step(row["injected_us"], FAULTS, "injected", row, hits_no_owner)
@@ -194,16 +196,16 @@ def _pause_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     if with_pause:
         names = in_number_order({interval["consumer"] for interval in with_pause})
         longest_us = max(interval["paused_us"] for interval in with_pause)
-        # The table has the length of a pause but not its moment, so the step is at the beginning of
-        # the episode.
+        # The table tells how long a pause was, but not when it was. So the step stands at the
+        # beginning of the episode.
         yield _step(episode.from_us, OWNERSHIP, "stopped", names, longest_us)
 
 
 def _rebalance_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
-    """Yield the beginning of the rebalance by which the second owners got the partitions.
+    """Yield the steps of the rebalance by which the second owners got the partitions.
 
-    A second step is the end of its join phase, in which the coordinator removes members that are
-    silent and begins the new generation.
+    The first step is the beginning of the rebalance. The second step is the end of its join phase,
+    at which the coordinator removes silent members and begins the new generation.
     """
     for row in tables.rebalances:
         is_by_second_coordinator = (row["broker"], row["leader_epoch"]) == episode.second
@@ -213,7 +215,8 @@ def _rebalance_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
             continue
 
         has_expiry = RemovalCause.SESSION_EXPIRY in row["removed_because"]
-        session_timeout, loaded_us = None, None
+        session_timeout = None
+        loaded_us = None
         if has_expiry:
             session_timeout = tables.settings.of_group(row["group"], "session.timeout.ms")
         if session_timeout is not None:
@@ -227,7 +230,8 @@ def _when_loaded_us(rebalance: Row, session_timeout: str, tables: OverlapTables)
 
     When a coordinator has loaded a group, it gives each member one session timeout to send a
     heartbeat. So if the join phase of the rebalance ended one session timeout after the load, the
-    rebalance waited for the end of such a session. Otherwise the result is None.
+    rebalance waited for the end of such a session. If the join phase ended at another moment, the
+    result is None.
     """
     if not session_timeout.isdigit():
         return None
@@ -246,9 +250,9 @@ def _when_loaded_us(rebalance: Row, session_timeout: str, tables: OverlapTables)
 def _notice_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     """Yield the steps in which the first owners learn that their membership is lost.
 
-    1. The old coordinator answers NOT_COORDINATOR, so they look for the new one.
-    2. The new coordinator answers UNKNOWN_MEMBER_ID to the first of them, which gives up its
-       partitions. The answer to the last of them belongs to `_end_steps`.
+    1. The old coordinator answers NOT_COORDINATOR, so the members look for the new coordinator.
+    2. The new coordinator answers UNKNOWN_MEMBER_ID to one member first, and this member gives up
+       its partitions. The answer to the last member belongs to `_end_steps`.
     """
     if episode.to_us is None or episode.fault is None:
         return
@@ -269,17 +273,18 @@ def _notice_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
         first_us = min(row["unknown_us"] for row in sent_away)
         yield _step(first_us, lane, "sent_away", names, [_NOT_COORDINATOR], interval)
 
-    # If there is only one such member, the first answer is also the last one.
-    answers = _refusals_of_first_owners(episode, tables)
-    if len({row["from_node"] for row in answers}) > 1:
-        first_answer = min(answers, key=lambda row: (row["ended_us"], row["from_node"]))
-        yield _step(first_answer["ended_us"], lane, "first_to_lose", first_answer)
+    # If the new coordinator refused only one member, this is also the last member, and
+    # `_end_steps` tells of it.
+    refusals = _refusals_of_first_owners(episode, tables)
+    if len({row["from_node"] for row in refusals}) > 1:
+        first_refusal = min(refusals, key=lambda row: (row["ended_us"], row["from_node"]))
+        yield _step(first_refusal["ended_us"], lane, "first_to_lose", first_refusal)
 
 
 def _refusals_of_first_owners(episode: Episode, tables: OverlapTables) -> list[Row]:
     """Return the requests to which the new coordinator answered UNKNOWN_MEMBER_ID.
 
-    They are rows of `messages`, and only requests of the first owners during the episode.
+    The result has rows of `messages`: only requests that the first owners sent during the episode.
     """
     if episode.to_us is None or episode.fault is None:
         return []
@@ -299,14 +304,15 @@ def _refusals_of_first_owners(episode: Episode, tables: OverlapTables) -> list[R
 def _end_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     """Yield a step for each way in which owners lost their partitions, at the episode's end.
 
-    For example, if some owners were killed and others learned from the coordinator that they are no
-    members, these are two steps. An episode that lasted until the run's end has no such step.
+    For example, some owners were killed, and others learned from the coordinator that they are no
+    longer members. These are two steps. An episode that lasted until the run's end has no such
+    step.
     """
     end_us = episode.to_us
     if end_us is None:
         return
 
-    # The owners that lost a partition, by the way in which they lost it: `{"killed": ["c-0"]}`.
+    # The owners that lost a partition, by the way in which they lost it: `{"killed": {"c-0"}}`.
     losers: dict[str, set[str]] = {}
     for row in episode.rows:
         owned = [
@@ -327,7 +333,7 @@ def _end_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
 def intervals_of_side(overlap: Row, tables: OverlapTables, side: Side) -> list[Row]:
     """Return the rows of `ownership` in which the owner of one side owned the overlap's partition.
 
-    Only rows whose time contains the beginning of the overlap count.
+    Only rows whose time contains the beginning of the overlap are returned.
     """
     return [
         row

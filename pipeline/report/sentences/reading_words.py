@@ -3,10 +3,11 @@
 The time in which no member processes a record of a partition is the partition's processing gap. A
 broker that is paused or cut off can cause such gaps in two ways:
 
-- Members cannot fetch the partitions that it leads, because it does not answer them.
-- Of the partitions that it follows, members cannot fetch new records, because the high watermark
-  stands still as long as the broker is in the ISR. This ends when the controller fences the broker,
-  because the controller then removes it from the ISR, too.
+- The broker leads partitions. Members cannot fetch from these partitions, because the broker does
+  not answer.
+- The broker follows partitions, and is in their ISR. Members cannot fetch new records of these
+  partitions, because the high watermark stands still. This ends when the controller fences the
+  broker, and so removes it from the ISR.
 """
 
 from collections.abc import Sequence
@@ -38,15 +39,16 @@ class Led:
     partitions: tuple[str, ...]
     longest_gap_us: int
     resumed_us: int | None
-    """When the fault ended; None if members consumed a partition again before that."""
+    """When the fault ended. None if it did not end, or if members consumed a partition again before
+    the fault ended."""
     fenced_us: int | None
-    """When the controller fenced the broker; None if it did not do so before the fault ended."""
+    """When the controller fenced the broker; None if this was not before the end of the fault."""
     cut_from_clients: bool
     """True if the fault cut the broker off from members, too."""
     new_owners: tuple[str, ...]
     """The members to which the partitions were assigned just before the gap ended."""
     assigned_us: int | None
-    """When the first of them got a partition."""
+    """When the first of the new owners got a partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +76,11 @@ def why_not_consumed(run: ReportInput) -> Markup | None:
     if worst is None or worst.longest_us < _LONG_US:
         return None
     fault = next((fault for fault in run.facts.faults if fault.fault_id == worst.fault.fault), None)
-    # With two brokers, the tables do not say which of them blocked a partition.
+    # If the fault hit two brokers, the tables do not say which of them blocked a partition.
     if fault is None or fault.fault not in _BLOCKING or len(_brokers(fault)) != 1:
         return None
-    # The table has a length only for a gap that ended. So each of these rows has the moment of the
-    # end, too, in the column `after_us`.
+    # A gap that did not end has no length in the table, and is left out. So each of these rows has
+    # the moment of the gap's end in the column `after_us`.
     rows = [
         row
         for row in run.tables.rows("availability")
@@ -98,7 +100,7 @@ def why_not_consumed(run: ReportInput) -> Markup | None:
 
 
 def _brokers(fault: JournalEntry) -> list[str]:
-    """Return the brokers that a fault hit. Of a cut, these are the brokers in `from_nodes`."""
+    """Return the brokers that a fault hit. For a cut, these are the brokers in `from_nodes`."""
     nodes = fault.from_nodes or fault.hit_nodes
     return [node for node in nodes if node.startswith("broker-")]
 
@@ -127,7 +129,7 @@ def _led(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Led:
 
 
 def _election_times_us(fault: JournalEntry, run: ReportInput) -> list[int]:
-    """Return the times at which the controller elected new leaders of offsets partitions."""
+    """Return when the controller elected new leaders of offsets partitions after a fault."""
     return [
         row["decided_us"]
         for row in run.tables.rows("broker_phases")
@@ -138,8 +140,8 @@ def _election_times_us(fault: JournalEntry, run: ReportInput) -> list[int]:
 def _new_owners(rows: Sequence[Row], run: ReportInput) -> tuple[tuple[str, ...], int | None]:
     """Return the members that got the partitions just before the gaps ended, and since when.
 
-    Example: consumer-1 got a partition at 12 s, consumer-2 another one at 13 s, and both then read
-    them. The result is `(("consumer-1", "consumer-2"), 12_000_000)`.
+    Example: consumer-1 got one partition at 12 s, consumer-2 got another partition at 13 s, and
+    both began to read. The result is `(("consumer-1", "consumer-2"), 12_000_000)`.
 
     If one of the partitions got no new owner just before its gap ended, new owners do not explain
     the ends of all gaps, and the result is `((), None)`.
@@ -163,8 +165,8 @@ def _new_owners(rows: Sequence[Row], run: ReportInput) -> tuple[tuple[str, ...],
 def _followed(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Followed | None:
     """Return the facts about blocked partitions that other brokers led.
 
-    The broker counts as their cause if all of them were consumed again soon after the controller
-    had fenced the broker. If not, the result is None.
+    The broker counts as the cause of the gaps if all these partitions were consumed again soon
+    after the controller had fenced the broker. Otherwise the result is None.
     """
     election_times_us = _election_times_us(fault, run)
     if not rows or not election_times_us:
