@@ -46,8 +46,8 @@ a figure of the broker chain, for example, each offsets partition has one. The k
 of `ComparisonRow.group`, except `gap`.
 """
 _SUBJECTS_OF_GAPS = {measure.name: measure.subject_kind or "" for measure in MEASURES}
-"""The same texts for the figures of `gap`, by the name of the figure: a member has commit gaps, and a
-group has times without a coordinator.
+"""The same texts for the figures of `gap`, by the name of the figure: members have commit gaps, and
+groups have times without a coordinator.
 """
 MAX_RUNS_LISTED = 300
 """Maximum number of rows in the table of runs."""

@@ -1,7 +1,7 @@
 """The lanes of the report. A lane is a chart on the time axis that all lanes of a page share.
 
-Each lane is about one subject, such as the faults. It has a module with a function
-`<name>_lane(run)`, which returns a Chart, or None if there is nothing to show.
+Each lane is about one subject, such as the faults, and has a module of its own. The module's
+function `<name>_lane(run)` returns a Chart, or None if there is nothing to show. The module
 `pipeline.report.build` puts the lanes into two sections.
 
 Reading order: `spans` (intervals as rows and steps), `labels` (texts of labels and tooltips),
@@ -12,5 +12,5 @@ replaces), `availability`, `coordinators`, `groups`, `rebalances`, `ownership` (
 nodes instead of intervals.
 
 If a lane has more rows than fit on a screen, it shows how many intervals of each kind there are
-over time. A second chart beneath it then shows the rows that the reader picks.
+over time. Then a second chart beneath the lane shows the rows that the reader picks.
 """

@@ -3,8 +3,8 @@
 Such a time is called a gap, and the group, member or partition is its subject:
 
 - A group has a gap while it has no active coordinator.
-- The gap of a member reaches from one acknowledged commit to the next one.
-- The gap of a partition reaches from one batch that a member consumed to the next one.
+- The gap of a member reaches from one acknowledged commit of the member to its next one.
+- The gap of a partition reaches from one batch that a member consumed to the next such batch.
 
 The table `availability` has the longest gap of each subject around each fault. Each of its rows
 becomes an object in the data of the chart. The object has the keys of LANE's columns, and these:
@@ -30,11 +30,11 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order, listed
 
 MAX_ROWS = 40
-"""Up to this number of subjects, each has a row of its own. If there are more, the lane shows how
-many subjects have a gap at each moment.
+"""Maximum number of subjects for which each subject has a row of its own. If there are more, the
+lane shows how many subjects have a gap at each moment.
 """
 MAX_GAPS = 400
-"""Maximum number of bars in the lane. If there are more, the longest ones are shown."""
+"""Maximum number of bars in the lane. If there are more, the longest bars are shown."""
 ROW_PX = 18
 """Height of a row in pixels."""
 GROUP, MEMBER, PARTITION = "group", "member", "partition"
@@ -47,6 +47,7 @@ KINDS = {
 # Every second fill has a pattern, so that neighbours differ even without colours.
 _FILLS = {KINDS[GROUP]: HATCHES[5], KINDS[MEMBER]: SERIES[1], KINDS[PARTITION]: HATCHES[4]}
 _PICK = "availability_pick"
+"""Name of Vega's parameter for the kind of subjects that the reader picks."""
 _LEADER_WAS = {
     "crash": "was killed",
     "node_loss": "was killed",
@@ -58,8 +59,9 @@ _LEADER_WAS = {
     "machine_pause": "was paused with its machine",
     "machine_cut": "was cut off with its machine",
 }
-"""What a fault of each kind does to a broker. If the broker led a partition, the label of the
-partition's gap says so: `its leader broker-1 was killed`. Faults of other kinds stop no leader.
+"""What a fault of each kind does to a broker, in words. If the broker led a partition, the words
+are in the label of the partition's gap: `its leader broker-1 was killed`. Faults of other kinds
+stop no leader.
 """
 _GAP_TIPS = (
     moment_tip("a", "the last before"),
@@ -72,7 +74,7 @@ acknowledged commit before it and the first one after it.
 
 
 def _length(row: Row) -> str:
-    """Return the length of a gap as text. It is null if the gap never ended."""
+    """Return the length of a gap as text. A gap that never ended has no length in the table."""
     return "it never came back" if row["gap_us"] is None else duration_text(row["gap_us"])
 
 
@@ -148,8 +150,9 @@ def _without_repeats(rows: Sequence[Row]) -> list[Row]:
     """Return one row for each gap.
 
     The table has a row for each pair of a subject and a fault. If two faults follow one another
-    quickly, the same gap can be the longest one around both, and is in the table twice. Here it is
-    one row, whose cell `fault` names the first fault and counts the others: `kill-1 and 1 more`.
+    quickly, the same gap can be the longest gap around both faults, and stand in the table twice.
+    Here it is one row. Its cell `fault` names the first fault and counts the other faults: `kill-1
+    and 1 more`.
     """
     rows_by_gap: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
@@ -169,7 +172,7 @@ def _without_repeats(rows: Sequence[Row]) -> list[Row]:
 def _served_groups(rows: Sequence[Row]) -> str:
     """Return a sentence about the groups that always had a coordinator; "" if there are none.
 
-    They have no bar. The sentence begins with a space, because it is appended to a text.
+    Such groups have no bar. The sentence begins with a space, because it is appended to a text.
     """
     group_rows = [row for row in rows if row["subject_kind"] == GROUP]
     with_gap = {row["group"] for row in group_rows if row["gap_us"] != 0}
@@ -182,8 +185,8 @@ def _served_groups(rows: Sequence[Row]) -> str:
 def _leader_phrases(run: ReportInput) -> dict[tuple[str, str], str]:
     """Return what each fault did to the leader of each partition that it concerned.
 
-    For example, if the fault `kill-1` killed the leader of `orders-0`:
-    {("kill-1", "orders-0"): "broker-0 was killed"}
+    For example, if the fault `kill-1` killed broker-0, which led `orders-0`, the result is
+    `{("kill-1", "orders-0"): "broker-0 was killed"}`.
     """
     phrases: dict[tuple[str, str], str] = {}
     for fault in run.facts.faults:
@@ -246,11 +249,11 @@ def _gap_datum(run: ReportInput, row: Row, name: str) -> Datum:
 def _counts(run: ReportInput, rows: Sequence[Row]) -> Chart:
     """Return the lane as areas: how many subjects of a kind have a gap at each moment.
 
-    A gap counts only from the injection of its fault on. Before that, the member or partition only
-    waited for its next commit or batch as usual.
+    A gap counts only from the injection of its fault on. Before the injection, the member or
+    partition only waited for its next commit or batch, as usual.
     """
     areas: list[Datum] = []
-    # The page shows the first kind until the reader picks another one. Members come first, because
+    # The page shows the first kind until the reader picks another kind. Members come first, because
     # a run has more members than groups.
     kinds = [
         kind
@@ -286,10 +289,10 @@ def _counts(run: ReportInput, rows: Sequence[Row]) -> Chart:
 def _merged(gaps: Sequence[tuple[tuple[str, str], int, int]]) -> list[tuple[int, int]]:
     """Return gaps as spans of time, in which overlapping gaps of one subject are one span.
 
-    The same gap can be in the table for two faults, and must not count twice. For example, member a
-    has gaps from 0 to 5 and from 3 to 9, and member b has one from 2 to 4. `gaps` are tuples of
-    subject, start and end: `("a", 0, 5), ("a", 3, 9), ("b", 2, 4)`, if the names of the subjects
-    are shortened. The result is `(0, 9), (2, 4)`.
+    The same gap can be in the table for two faults, and must not count twice. `gaps` are tuples of
+    subject, start and end. A subject is a pair of group and name; here it is shortened to a letter.
+    For example, for the gaps `("a", 0, 5), ("a", 3, 9), ("b", 2, 4)`, the result is
+    `(0, 9), (2, 4)`.
     """
     spans: list[tuple[int, int]] = []
     last_subject: tuple[str, str] | None = None
@@ -306,6 +309,7 @@ def _table(rows: Sequence[Row]) -> TextTable:
     """Return the gaps as the text beneath the lane, the longest first."""
 
     def longest_first(row: Row) -> float:
+        """Return a sort key."""
         # A gap that never ended has no length. It comes before all others.
         return float("-inf") if row["gap_us"] is None else -row["gap_us"]
 

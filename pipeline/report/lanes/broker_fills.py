@@ -23,7 +23,7 @@ _TABLES = (
     ("group_states", "broker"),
     ("ownership", "coordinator"),
 )
-"""The tables that name coordinators, and the column of each that holds the name."""
+"""The tables that name coordinators. The second text is the column with the name."""
 
 
 def coordinator_brokers(run: ReportInput) -> Sequence[str]:
@@ -41,7 +41,8 @@ def coordinator_brokers(run: ReportInput) -> Sequence[str]:
 def broker_fills(run: ReportInput) -> dict[str, str]:
     """Return the fill of each broker that was a coordinator.
 
-    The first five brokers have plain colours. From the sixth on, the colours repeat with patterns.
+    The first five brokers have plain colours. From the sixth broker on, the same colours come again
+    with patterns.
     """
     return {broker: broker_fill(index) for index, broker in enumerate(coordinator_brokers(run))}
 
@@ -54,5 +55,6 @@ def broker_fill(index: int, variant: int = 0) -> str:
     """
     colour = _COLOURS[index % len(_COLOURS)]
     variants = (SERIES[colour], HATCHES[colour], soft(SERIES[colour]))
+    # How many brokers with smaller numbers have the same colour.
     times_used_before = index // len(_COLOURS)
     return variants[(variant + times_used_before) % VARIANTS]

@@ -1,9 +1,9 @@
 """The coordinator lane: which broker served the groups of each partition of `__consumer_offsets`.
 
-Each partition that stores groups has a row. A bar in it is the time in which one broker served
-these groups in one leader epoch: a tenure. Before its tenure, the new leader reads the groups into
-memory; this load has a bar, too. If two tenures of a partition overlap, its groups have two
-coordinators at once.
+Each partition that stores groups has a row. A bar in the row is a tenure: the time in which one
+broker served these groups in one leader epoch. Before its tenure, the new leader reads the groups
+into memory. This load has a bar, too. If two tenures of a partition overlap, the partition's groups
+have two coordinators at once.
 
 In the data of the chart, a bar is an object with the keys of LANE's columns and these:
 
@@ -28,11 +28,12 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order
 
 MAX_PARTITIONS = 50
-"""Maximum number of partitions in the lane; Kafka has 50 offsets partitions by default. If there
-are more, those are shown that were longest with two coordinators, or moved most often.
+"""Maximum number of partitions in the lane. Kafka has 50 offsets partitions by default. If there
+are more, the lane shows the partitions that had two coordinators for the longest time, or moved
+most often.
 """
 MAX_TENURES = 600
-"""Maximum number of tenures in the lane, which is divided equally among the partitions."""
+"""Maximum number of tenures in the lane. Each partition can have an equal part of this number."""
 _LOADING = "a load of the new coordinator"
 """Text of the legend for the bars of loads."""
 _DATA = ("tenures", "stalled", "vacant", "loads", "twice")
@@ -99,7 +100,7 @@ def coordinators_lane(run: ReportInput) -> Chart | None:
     ]
     if not tenures:
         return None
-    # Tenures with the same start are sorted by epoch. An unknown epoch (None) comes first.
+    # Tenures with the same start are sorted by epoch. An unknown epoch (None) counts as 0.
     tenures.sort(key=lambda tenure: (tenure["start_us"], tenure["leader_epoch"] or 0))
     partitions = _most_moved_first(tenures)
     shown = in_number_order(partitions[:MAX_PARTITIONS])
@@ -158,7 +159,7 @@ def _groups_by_partition(run: ReportInput) -> dict[str, list[str]]:
 
 
 def _most_moved_first(tenures: Sequence[Row]) -> list[str]:
-    """Return the partitions, those first that had two coordinators for the longest time.
+    """Return the partitions, sorted by the time in which they had two coordinators, longest first.
 
     If these times are equal, the partition with more tenures comes first.
     """
@@ -179,7 +180,7 @@ def _add_partition(
 ) -> list[str]:
     """Add the bars of one partition to `data`, and return the names of its rows.
 
-    Tenures that overlap are in different rows. The times with two coordinators are in rows of their
+    Tenures that overlap are in different rows. The times with two coordinators have rows of their
     own, below the rows of the tenures.
     """
     spans = [(tenure["start_us"], tenure["end_us"]) for tenure in tenures]
@@ -207,7 +208,7 @@ def _add_partition(
         data["vacant"].append(span(start, end, r=row_name(partition), l=text, s="none"))
     for serving_epoch, load in loads.items():
         if load["load_started_us"] is not None and load["active_us"] is not None:
-            # If the tenure of a load is beyond the limit, the load is in the partition's first row.
+            # If the tenure after the load was left out, the load is in the partition's first row.
             row = rows.get(serving_epoch, row_name(partition))
             data["loads"].append(_load_datum(load, row))
 
@@ -250,7 +251,8 @@ def _stalls(tenure: Row) -> list[tuple[int, int, str]]:
 def _load_datum(load: Row, row: str) -> Datum:
     """Return the bar of a load.
 
-    `n` and `k` are the numbers of records and bytes that the load read; `g` is the wait before it.
+    `n` and `k` are the numbers of records and bytes that the load read; `g` is how long the load
+    waited for the loads before it.
     """
     return span(
         load["load_started_us"],

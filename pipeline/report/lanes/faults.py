@@ -92,9 +92,9 @@ def faults_lane(run: ReportInput) -> Chart | None:
     rows = _rows(shown, run.end_us)
 
     data: dict[str, list[Datum]] = {"run": _run_parts(run), "parts": [], "points": []}
-    # The label of a momentary fault has room until the next fault in its row. So that the next
-    # fault is known, the loop goes from the last fault to the first. It inserts the data of each
-    # fault at the beginning of a list, so that the list is in time order.
+    # The label of a momentary fault has room until the next fault in its row. To know the next
+    # fault, the loop goes from the last fault to the first. It inserts the data of each fault at
+    # the beginning of a list. So in the end the list is in time order.
     next_in_row: dict[str, int] = {}
     for fault in reversed(shown):
         row, start = rows[fault.fault_id], fault.injected_at_us or 0
@@ -133,9 +133,9 @@ def faults_lane(run: ReportInput) -> Chart | None:
 def _rows(faults: Sequence[JournalEntry], end_us: int) -> dict[str, str]:
     """Return the name of the row in which each fault is drawn.
 
-    Up to MAX_ROWS faults have a row each: `{"kill-1": "kill-1", "cut-1": "cut-1"}`. If there are
-    more, faults of one kind share a row, unless they overlap: `{"kill-1": "kill", "kill-2":
-    "kill"}`.
+    If there are at most MAX_ROWS faults, each has a row of its own:
+    `{"kill-1": "kill-1", "cut-1": "cut-1"}`. If there are more, the faults of one kind share a row,
+    unless they overlap: `{"kill-1": "kill", "kill-2": "kill"}`.
     """
     if len(faults) <= MAX_ROWS:
         return {fault.fault_id: fault.fault_id for fault in faults}
@@ -149,16 +149,16 @@ def _rows(faults: Sequence[JournalEntry], end_us: int) -> dict[str, str]:
 
 
 def _end(fault: JournalEntry, end_us: int) -> int:
-    """Return the end of a fault, from which its row is computed."""
+    """Return the end of a fault, which decides whether two faults of a kind overlap."""
     if fault.momentary:
-        # With a length of 0, two momentary faults at the same moment would not overlap, and would
-        # share a row.
+        # With a length of 0, two momentary faults at the same moment would not overlap. Then they
+        # would share a row, and cover each other.
         return (fault.injected_at_us or 0) + 1
     return end_us if fault.healed_at_us is None else fault.healed_at_us
 
 
 def _parts(fault: JournalEntry, row: str, end_us: int) -> list[Datum]:
-    """Return the parts of a fault that began: injection, time in force, healing."""
+    """Return the parts of a fault: injection, time in force, healing; only parts that began."""
     parts = (
         ("being injected", fault.injected_at_us, fault.in_force_from_us),
         ("in force", fault.in_force_from_us, fault.in_force_until_us),

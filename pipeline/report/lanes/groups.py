@@ -1,8 +1,8 @@
 """The group-state lanes: the states of each group, with a row for each coordinator that it had.
 
 A bar is the time in which a group was in one state, such as PreparingRebalance. While a group has
-two coordinators, both of its rows have bars at the same time. In the data of the chart, a bar is an
-object with the keys of LANE's columns, and these:
+two coordinators, both rows of the group have bars at the same time. In the data of the chart, a bar
+is an object with the keys of LANE's columns, and these:
 
 - `a`, `b`: start and end of the bar in seconds
 - `w`: colour of the coordinator
@@ -32,14 +32,17 @@ from pipeline.summary.outcomes import in_number_order
 from pipeline.summary.story import counted
 
 MANY_GROUPS = 8
-"""If there are more groups than this, the lane shows the number of groups in each state. A second
-lane (`group_detail`) then shows one group, which the reader picks.
+"""Maximum number of groups whose states the lane shows one by one. If there are more groups, the
+lane shows the number of groups in each state, and a second lane (`group_detail`) shows one group,
+which the reader picks.
 """
 MAX_SHOWN = 800
-"""Maximum number of bars in the lane if it shows all groups. The longest ones are shown."""
+"""Maximum number of bars in the lane if it shows all groups. If there are more, the longest bars
+are shown.
+"""
 MAX_PICKED = 8_000
 """Maximum number of bars in the data of the second lane. The data has the bars of every group that
-the reader can pick, so not all groups can be picked if there are more.
+the reader can pick. So if there are more bars, not all groups can be picked.
 """
 _BROKER_PX = 4
 """Height of the stripe at the lower edge of a bar. The stripe has the colour of the coordinator."""
@@ -153,8 +156,8 @@ def _layers(rows: Sequence[Row], y: alt.Y, where: str | None = None) -> list[alt
         states.bars(
             alt.Fill("w:N", scale=None),
             height=_BROKER_PX,
-            # The offset counts from the middle of the row. So the stripe ends 2 px above the lower
-            # edge of the row, which is the lower edge of the bar.
+            # The offset is the distance of the middle of the stripe from the middle of the row. So
+            # the stripe ends 2 px above the lower edge of the row, at the lower edge of the bar.
             yOffset=(ROW_PX - _BROKER_PX) // 2 - 2,
             stroke=None,
         ),
@@ -164,7 +167,7 @@ def _layers(rows: Sequence[Row], y: alt.Y, where: str | None = None) -> list[alt
 
 
 def _fills(rows: Sequence[Row]) -> dict[str, str]:
-    """Return the fills of the states that occur, so that the legend names no others.
+    """Return the fills of the states that occur. The legend names only these states.
 
     If only Dead occurs, all fills are returned, because a legend needs at least one entry.
     """
@@ -182,7 +185,7 @@ def _data(run: ReportInput, rows: Sequence[Row], *, pick: bool = False) -> dict[
         if pick:
             cells["p"] = row["group"]
         start = row["from_us"]
-        # A broker forgets a group as soon as it is Dead. So this state is a moment.
+        # A broker forgets a group as soon as the group is Dead. So this state is a moment.
         if row["state"] == _DEAD:
             data["dead"].append(LANE.datum(row, start, start, **cells))
             continue

@@ -2,12 +2,12 @@
 
 A lane is a chart along the time axis of the page. Almost every lane draws each row of one table as
 a bar: the lane `groups`, for example, has a bar for each time in which a group was in one state. If
-a run has too many bars to draw, the lane counts them instead, and shows an area for each kind: how
-many groups were in each state over time.
+a run has too many bars to draw, the lane has an area for each kind of interval instead. The areas
+show, for example, how many groups were in each state over time.
 
 The module of a lane lists columns. They define three things at once: the data of the chart, its
-tooltip, and the text table beneath it. The module also builds the marks, which are bars, labels and
-points.
+tooltip, and the text table beneath the chart. The module also builds the marks, which are bars,
+labels and points.
 
 The data of areas has these keys, which are short because a page has thousands of such objects:
 
@@ -63,6 +63,7 @@ class IntervalLane:
     folded: str
     """The line on which the reader clicks to see the text table."""
     columns: tuple[Column, ...]
+    """The facts about an interval, for the data, the tooltip and the text table."""
 
     def marks(
         self, name: str, y: alt.Y, where: str | None = None, tail: Sequence[Tip] = FROM_TO
@@ -71,7 +72,7 @@ class IntervalLane:
 
         - `name`: the data set, such as "states".
         - `where`: a Vega expression. Only the objects for which it is true are drawn.
-        - `tail`: the last lines of the tooltip. The lines before them are the lane's columns.
+        - `tail`: the last lines of the tooltip. They follow the lines of the lane's columns.
         """
         tips = [Tip(column.key, column.tip) for column in self.columns if column.tip]
         return Marks(name, y, (*tips, *tail), where)
@@ -113,8 +114,8 @@ class IntervalLane:
 
         - `what`: the word for a kind in the tooltip, such as "state".
         - `unit`: the title of the legend, such as "groups". With None, there is no legend.
-        - `changes`: as in `draw`. If they contain `picks`, the reader picks a kind with the first
-          of them, and only this kind is shown.
+        - `changes`: as in `draw`. If they contain `picks`, the reader picks a kind from the first
+          list, and only this kind is shown.
         """
         where = None
         if "picks" in changes:
@@ -174,15 +175,15 @@ def area_rows(steps: Steps, kinds: Sequence[str]) -> list[Datum]:
 
 
 def pick_of_groups(rows: Sequence[Row], limit: int, param: str, source: str) -> tuple[Pick, str]:
-    """Return a list from which the reader picks a group, and a note if it lacks some groups.
+    """Return a list from which the reader picks a group, and a note if the list lacks some groups.
 
     The groups with the most rows come first. The page must have the rows of all groups in the list,
     so the list ends when these groups have `limit` rows. The note says that the other groups are
     only in the table `source`.
     """
     row_counts = Counter(row["group"] for row in rows)
-    # No smaller group is taken after the first one that does not fit, so that the options are
-    # exactly the groups with the most rows.
+    # After the first group that does not fit, no smaller group is taken. So the options are exactly
+    # the groups with the most rows.
     options, rows_taken = [], 0
     for group in sorted(in_number_order(row_counts), key=lambda group: -row_counts[group]):
         rows_taken += row_counts[group]
@@ -194,7 +195,7 @@ def pick_of_groups(rows: Sequence[Row], limit: int, param: str, source: str) -> 
 
 
 def pickable_note(what: str, number: int, total: int, table: str) -> str:
-    """Return a sentence that says how many groups or partitions can be picked; "" if all can.
+    """Return a sentence on how many groups or partitions can be picked; "" if all can be picked.
 
     For example, ` 40 of 1,000 groups can be picked; all of them are in tables/NAME.`
     It begins with a space, because it is appended to a text.

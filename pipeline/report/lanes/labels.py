@@ -1,7 +1,7 @@
 """Texts of the labels and tooltips of lanes, the charts that share the time axis of a page.
 
 Names in a lane mostly begin alike, such as `consumer-readers-0` and `consumer-readers-1`. The
-labels leave the common beginning out, and a note says it once.
+labels leave the common beginning out, and a note tells it once.
 """
 
 import json
@@ -19,7 +19,8 @@ def common_prefix(members: Iterable[str]) -> str:
 
     For example, the prefix of `consumer-orders-readers-0` and `consumer-orders-readers-1` is
     `consumer-orders-`. The last word that all names share, here `readers`, stays in the labels.
-    There is no prefix if some name is not a member's, or has no word before the number.
+    There is no prefix if one of the names is not the name of a member, or if it has no word between
+    ROLE and the number.
     """
     names = sorted(set(members))
     if not names or not all(name.startswith(ROLE) for name in names):
@@ -30,7 +31,8 @@ def common_prefix(members: Iterable[str]) -> str:
     if not all(words):
         return ""
 
-    # The number of words that all names share. `strict=False` ends the loop with the shortest name.
+    # The number of words that all names share. With `strict=False`, the loop ends with the words of
+    # the shortest name.
     shared = 0
     for words_at_same_index in zip(*words, strict=False):
         if len(set(words_at_same_index)) > 1:
@@ -57,8 +59,8 @@ def prefix_note(prefix: str) -> str:
 class Tip:
     """One line of a tooltip: `title`, then the cell with the key `field`.
 
-    For example, `Tip("a", "from", "s", 3)` prints `from: 12.500 s` if the cell `a` is 12.5. With
-    `decimals` None, the value is printed unchanged.
+    For example, `Tip("a", "from", "s", 3)` prints `from: 12.500 s` if the cell `a` is 12.5. If
+    `decimals` is None, the value is printed unchanged.
     """
 
     field: str

@@ -3,10 +3,11 @@
 A deploy (rollout) replaces the members of a group one after another. It stops the process of
 `consumer-a-1`, for example, and starts a successor with the same name. So the name stands for a
 place, in which one process follows another. The time of one process is called a life. Between two
-lives, the place is empty. A scaling adds a place, or leaves one empty.
+lives, the place is empty. A scaling adds new places, or leaves places empty.
 
-The lane is drawn from the run's journal, which has an entry for each rollout and each scaling, as
-for faults. The entry has the members that were stopped and started, with the times.
+The lane is drawn from the run's journal. The journal has an entry for each rollout and each
+scaling, because they are planned like faults. The entry tells which members were stopped and
+started, and when.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,8 +26,9 @@ MAX_MEMBERS = 100
 """Maximum number of members that have a row."""
 OPERATIONS = ("rollout", "scale")
 """Kinds of faults in the journal that stop and start members."""
-# The parts of a life, in the order in which they follow one another in a rollout. If the rollout
-# failed and was rolled back, the last part is BACK instead of AFTER.
+# The parts of a life, in the order in which they follow one another in a rollout. AWAY is no part
+# of a life: the place is empty between two lives. If the rollout failed and was rolled back, the
+# last part is BACK instead of AFTER.
 BEFORE = "former version"
 STOPPING = "stopping: its grace period"
 AWAY = "away: the successor starts"
@@ -41,7 +43,7 @@ FILLS = {
     AFTER: GOOD,
     BACK: SERIES[1],
 }
-"""The fill of each part of a life. AWAY is no such part: the place is empty between two lives."""
+"""The fill of each part of a life, and of an empty place."""
 LANE = IntervalLane(
     id="lane-lives",
     title="Lives of the members",
@@ -65,7 +67,7 @@ LANE = IntervalLane(
 
 
 _STARTS = (STARTING, AFTER, BACK)
-"""The parts of a life whose process was started by a rollout or a scaling."""
+"""The parts that tell that a rollout or a scaling has started the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +154,15 @@ def lives_of(entries: Sequence[JournalEntry], end_us: int) -> list[dict[str, Any
 
 
 def _row(place: str, part: str, life: int, from_us: int, to_us: int) -> dict[str, Any]:
+    """Return one row of `lives_of`."""
     return {"place": place, "part": part, "life": life, "from_us": from_us, "to_us": to_us}
 
 
 def _events(entry: JournalEntry) -> Iterable[_Event]:
     """Yield the events of a rollout or of a scaling."""
     resolved = entry.resolved
-    # A rollout has `stopped`, the members that it stopped, and `replaced`, their successors.
+    # The entry of a rollout has two lists: `stopped` has the members that the rollout stopped, and
+    # `replaced` has their successors.
     for stop in _mappings(resolved.get("stopped")):
         place = stop["place"]
         yield _Event(stop["stopped_at_us"], place, STOPPING)
@@ -172,7 +176,7 @@ def _events(entry: JournalEntry) -> Iterable[_Event]:
         if ready_us is not None:
             yield _Event(ready_us, place, BACK if successor.get("is_of_old_version") else AFTER)
 
-    # A scaling has `acts`: the members that it stopped or started.
+    # The entry of a scaling has the list `acts`, with the members that it stopped or started.
     for act in _mappings(resolved.get("acts")):
         yield _Event(act["at_us"], act["place"], AFTER if act["act"] == "start" else AWAY)
 

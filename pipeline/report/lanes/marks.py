@@ -1,8 +1,8 @@
 """What the lanes of a report are drawn with: rows, bars, labels, and bands of faults behind them.
 
 A lane is a chart along the time axis of the page, with a row for each broker, for example. The
-module of a lane makes its marks with `Marks`, and the whole chart with `time_lane`, which adds a
-coloured band for each fault.
+module of a lane makes its marks (bars, points and labels) with `Marks`, and then the whole chart
+with `time_lane`. This function adds a coloured band for each fault.
 
 Python makes the specification of a chart, with the library Altair. The library Vega draws it in the
 browser, and draws it again whenever the reader zooms. Some things then depend on the zoom: the
@@ -55,12 +55,12 @@ MarkProperties = dict[str, Any]
 """Properties of a mark by name. Any, because Altair's parameters have different types."""
 
 FAULT_BANDS = "faults"
-"""Name of the data with the times of the faults, which every lane has."""
+"""Name of the data set with the times of the faults. Every lane has it."""
 MAX_FAULTS = 200
-"""Maximum number of faults that have a band. If there are more, the first ones have."""
+"""Maximum number of faults that have a band. If there are more, only the first faults have one."""
 _BANDS_AT_ONCE = 6
-"""Up to this number of faults, bands and edges have the usual opacity. If there are more faults,
-all bands and edges are fainter.
+"""Maximum number of faults for which bands and edges have the usual opacity. If there are more, all
+bands and edges are fainter.
 """
 ROW_PX = 22
 """Usual height of a row in pixels."""
@@ -75,7 +75,9 @@ _LEGEND_CHARACTER_PX = 7
 _CHARACTER_PX = 6.3
 """Average width of a character in a label, in pixels."""
 _PADDING = {"left": 0, "top": 0, "right": 14, "bottom": 0}
-"""Space around a lane in pixels. Half of the axis's last label is to the right of the axis."""
+"""Space around a lane in pixels. The space on the right is for the last label of the axis, half of
+which is beyond the end of the axis.
+"""
 _ELLIPSIS = "\\u2026"
 """The character U+2026, as an escape inside a Vega expression."""
 _INVISIBLE, _INVISIBLE_ESCAPED = "\u200b", "\\u200b"
@@ -85,10 +87,10 @@ _INVISIBLE, _INVISIBLE_ESCAPED = "\u200b", "\\u200b"
 def row_name(name: str, slot: int = 0, label: str = "") -> str:
     """Return the name of one of several rows with the same subject. `slot` is its number, from 0.
 
-    For example, `orders-0` has two rows, because it had two owners at the same time. Only the first
-    one should be labelled `orders-0` on the page, but Vega needs different names for them. So the
-    second one is called `orders-0`, too, but with an invisible character behind it, and then
-    `label`, which is the text that the page shows beside the row.
+    For example, the partition `orders-0` has two rows, because it had two owners at the same time.
+    Vega needs different names for the two rows, but only the first row should be labelled
+    `orders-0` on the page. So the name of the second row is also `orders-0`, but an invisible
+    character follows, and then `label`, which is the text that the page shows beside this row.
     """
     return name + _INVISIBLE * slot + label
 
@@ -108,14 +110,14 @@ def time_lane(
 ) -> Chart:
     """Return a lane: `layers` over the bands of the faults, on the shared time axis.
 
-    - `layers`: the marks; they refer to their data by keys of `data`.
+    - `layers`: the marks. They refer to data sets by the keys of `data`.
     - `height`: height of the chart in pixels.
     - `picks`: lists above the lane, from which the reader chooses values of Vega's parameters.
     """
     params = [alt.param(name=pick.param, value=pick.options[0]) for pick in picks]
     bands = fault_bands(run)
-    # Many bands overlap, and would hide what is behind them. So they get only this fraction of the
-    # usual opacity.
+    # Many bands overlap, and would hide what is behind them. So if there are many, they get only
+    # this fraction of the usual opacity.
     faint = min(1.0, _BANDS_AT_ONCE / max(1, len(bands)))
     # All properties are arguments of this one call, because each method of a layered chart copies
     # its layers, which is slow.
@@ -144,11 +146,13 @@ def time_lane(
 def fault_bands(run: ReportInput) -> list[Datum]:
     """Return the times of the first MAX_FAULTS faults, from injection to healing.
 
-    Beside the usual keys, `n` is the fault's id, and `h` describes what the fault hit. `x` is 1 for
-    an accident: a machine was lost or disturbed without a fault of the plan.
+    A band has the keys `a` and `b`, and three more: `n` is the fault's id, and `h` describes what
+    the fault hit. `x` is 1 for an accident, in which a machine was lost or disturbed without a
+    fault of the plan; otherwise `x` is missing.
     """
     injected = [fault for fault in run.facts.faults if fault.injected_at_us is not None]
     bands: list[Datum] = []
+    # The `or 0` only satisfies the type checker: all these faults have been injected.
     for fault in sorted(injected, key=lambda fault: fault.injected_at_us or 0)[:MAX_FAULTS]:
         end_us = fault.injected_at_us if fault.momentary else fault.healed_at_us
         band: Datum = {
@@ -190,7 +194,8 @@ def _fault_edges(faint: float) -> tuple[alt.Chart, ...]:
         "clip": True,
         "color": INK,
         "strokeWidth": 1,
-        # Lines cover less than bands, so they need not become as faint: hence the square root.
+        # Lines cover less than bands do. So they need not become as faint, and the square root
+        # makes the factor larger.
         "opacity": faint**0.5,
     }
     return (
@@ -238,9 +243,10 @@ def named_without(name: str, prefix: str) -> str:
 def _row_label(without: str) -> str:
     """Return the Vega expression for the label of a row, without the prefix `without`.
 
-    A long name is shown without its middle, because its beginning names the subject, and its end
-    distinguishes it from other names: `consume…-the-warehouse-12`. A phone shows only the end.
-    If the name is that of a second or later row (`row_name`), only its `label` is shown.
+    A long name is shown without its middle: `consume…-the-warehouse-12`. Its beginning tells what
+    the subject is, and its end distinguishes the name from other names. A phone shows only the end.
+    If a subject has several rows (`row_name`), only the `label` is shown beside the second row and
+    all later rows.
     """
     name = named_without("datum.label", without)
     short = (
@@ -264,7 +270,8 @@ class Marks:
     tips: Sequence[Tip]
     """The lines of the tooltip."""
     where: str | None = None
-    """A Vega expression about an object of the data. Only those for which it is true are drawn."""
+    """A Vega expression about an object of the data. Only objects for which the expression is true
+    are drawn. With None, all objects are drawn."""
 
     def bars(self, fill: str | alt.Fill = PAPER, **mark: MarkProperty) -> alt.Chart:
         """Return bars from `a` to `b`; `fill` is one fill for all bars, or an encoding."""
@@ -295,10 +302,11 @@ class Marks:
     ) -> tuple[alt.Chart, ...]:
         """Return the labels inside the bars, which begin where the visible part of a bar begins.
 
-        A label is `long` if the bar has room for it, or else `short`. If even `short` does not fit,
-        its end is cut off, or its beginning with `keep_end`. `end` is the end of the bar in
-        seconds. `reserve` is the number of pixels at this end that the label leaves free. All of
-        these are Vega expressions, in which `datum` is the bar.
+        A label is the text `long` if the bar has room for it, otherwise the text `short`. If even
+        `short` does not fit, its end is cut off; with `keep_end`, its beginning is cut off instead.
+        `end` is the end of the bar in seconds. `reserve` is the number of pixels at the end of the
+        bar that the label leaves free. `long`, `short`, `end` and `reserve` are Vega expressions,
+        in which `datum` is the bar.
         """
         # `_w` is the number of pixels that are free for the label, `_t` the text that is shown.
         long_fits = f"length({long}) * {_CHARACTER_PX} <= datum._w"
@@ -321,8 +329,8 @@ class Marks:
     ) -> tuple[alt.Chart, ...]:
         """Return labels at the visible end of bars.
 
-        A label is the cell `l` if it fits, else the cell `s` if it fits; else the bar has no label.
-        `room` is a Vega expression for the pixels that the label can take.
+        A label is the cell `l` if it fits, otherwise the cell `s` if that fits. If neither fits,
+        the bar has no label. `room` is a Vega expression for the pixels that the label can take.
         """
         shown = (
             _visible(rows_of(self.name, self.where), "0", "datum.b")
@@ -369,7 +377,7 @@ def _visible(chart: alt.Chart, reserve: str, end: str) -> alt.Chart:
 def _text(
     chart: alt.Chart, time_field: str, y: alt.Y, mark: MarkProperties
 ) -> tuple[alt.Chart, ...]:
-    """Return the text twice: first with a rim in the background's colour, then without it on top.
+    """Return the text twice: first its rim in the background's colour, then the text on top of it.
 
     The rim makes the text legible on patterns. `time_field` is the field with the time at which the
     text begins or ends.
@@ -415,10 +423,10 @@ def kind_fill(
 def legend_columns(names: Iterable[str | int]) -> alt.ExprRef:
     """Return the number of columns of a legend: as many as fit into the width of the chart."""
     widest_px = _LEGEND_SYMBOL_PX + _LEGEND_CHARACTER_PX * max(len(str(name)) for name in names)
-    # The room is computed from the size of the container. `width` would be wrong, because it
-    # shrinks while Vega arranges the chart: the legend would get one row more, and be partly
-    # outside of the chart. But Vega evaluates an expression again only when a signal in it changes,
-    # such as `width`. So `width` is in the expression, in a comparison that is always true.
+    # The room is computed from the size of the container. The variable `width` would be wrong,
+    # because it shrinks while Vega arranges the chart: the legend would get one row more, and be
+    # partly outside of the chart. But Vega evaluates an expression again only when a variable in it
+    # changes. So the expression contains `width`, in a comparison that is always true.
     room = f"containerSize()[0] - ({NARROW} ? {LABELS_NARROW} : {LABELS_WIDE})"
     columns = f"floor((width >= 0 ? {room} : 0) / {widest_px})"
     return alt.ExprRef(f"max(1, min({_LEGEND_COLUMNS}, {columns}))")

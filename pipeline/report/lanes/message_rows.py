@@ -4,10 +4,10 @@ In such a diagram each node has a horizontal line, and time runs to the right. A
 slanted line from the line of its sender to the line of its receiver. An exchange is a request with
 its answer, so it has two of these lines.
 
-`diagram` turns rows of the table `messages`, which are exchanges with times in microseconds, into
-the data of the chart. Each datum is a line, a bar, a mark or a text, with times in seconds. The
-keys of the data are short, because a page has thousands of them. `Diagram` and `_message_cells`
-explain the keys.
+Each row of the table `messages` is an exchange, with times in microseconds. The function `diagram`
+turns such rows into the data of the chart. Each datum is a line, a bar, a mark or a text, with
+times in seconds. The keys of the data are short, because a page has thousands of them. `Diagram`
+and `_message_cells` explain the keys.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ from pipeline.summary.outcomes import in_number_order
 MAX_NODES = 24
 """Maximum number of nodes in a diagram. If there are more, some clients are left out."""
 MAX_MESSAGES = 400
-"""Maximum number of exchanges in a diagram. If there are more, it has the first ones."""
+"""Maximum number of exchanges in a diagram. If there are more, the diagram has the first ones."""
 REPEAT_ROWS = 3
 """Number of rows below a client's line for the bars of repeated requests. A client can repeat
 FindCoordinator, Heartbeat and OffsetCommit at the same time.
@@ -40,7 +40,7 @@ FindCoordinator, Heartbeat and OffsetCommit at the same time.
 CHARACTER_PX = 6.0
 """Average width of a character in a label, in pixels."""
 
-# The families of requests, which have a colour each. These are their texts in the legend.
+# The families of requests. Each family has a colour. These texts stand in the legend.
 FINDING = "FindCoordinator"
 MEMBERSHIP = "JoinGroup, SyncGroup, LeaveGroup"
 HEARTBEAT = "Heartbeat"
@@ -63,12 +63,13 @@ _FAMILIES = {
 _SERVERS = ("controller", "broker")
 """The roles of servers, in the order of their lines."""
 _UNREACHABLE_ZOOM = 1e12
-"""A zoom in pixels per second that no reader reaches. It stands for "never": two texts at the same
-moment would touch each other at any zoom.
+"""A zoom, in pixels per second, that no reader reaches. It means "never": two texts at the same
+moment touch each other at any zoom.
 """
 HELD_US = 500_000
-"""A message that took at least this time counts as held on its way, for instance at a cut link. It
-is drawn as a bar on the sender's line, because a slanted line would look like a slow network.
+"""A message that took at least this time counts as held on its way, for instance at a cut link.
+Such a message is drawn as a bar on the sender's line, because a slanted line would look like a slow
+network.
 """
 SERVED, HELD, UNANSWERED = "served", "held on its way", "no answer came"
 """The kinds of waits. A request waits at its server (SERVED), a message waits on its way (HELD), or
@@ -80,10 +81,10 @@ a client waits for an answer that does not come (UNANSWERED).
 class Diagram:
     """The data of the diagram of one fault.
 
-    These keys are in every datum, beside those of `_message_cells`:
+    A datum has these keys, and those of `_message_cells`:
 
     - `r`: name of the node on whose line the datum begins
-    - `q`: for a message, name of the node on whose line it ends
+    - `q`: name of the node on whose line a message ends
     - `a`, `b`: beginning and end in seconds
 
     For example, a request that `consumer-a-1` sent to `broker-0` at 2 s and that arrived 5 ms later
@@ -95,9 +96,10 @@ class Diagram:
     - `legs`: messages that arrived, as lines from time `a` on the line of `r` to time `b` on the
       line of `q`.
     - `waits`: bars on the line of `r` from `a` to `b`.
-    - `stubs`: messages that never arrived, sent at `a` by `r`. Here `v` is the direction from `r`
-      to the receiver's line, `up` or `down`.
-    - `repeats`: bars of requests that a client repeated, in rows below its line (`_set_rows`).
+    - `stubs`: messages that never arrived, sent at `a` by `r`. In a stub, `v` is the direction from
+      `r` to the receiver's line: `up` or `down`.
+    - `repeats`: bars of requests that a client repeated, in rows below the client's line
+      (`_set_rows`).
     - `failures`: marks at `a` on the line of `r`. `k` is 0 for errors that the protocol expects,
       else 1.
     - `words`: texts at `a` on the line of `r` (`place_words`).
@@ -133,8 +135,8 @@ class Word:
 def diagram(rows: Sequence[Row], landmarks: Sequence[Word] = ()) -> Diagram:
     """Return the diagram of one fault.
 
-    `rows` are the exchanges around the fault. `landmarks` are texts that the caller adds to those
-    of the exchanges, such as the election of a leader.
+    `rows` are the exchanges around the fault. `landmarks` are texts that the diagram has in
+    addition to the texts of the exchanges, such as a text on the election of a leader.
     """
     drawn = Diagram(nodes=_nodes(rows))
     nodes = set(drawn.nodes)
@@ -157,9 +159,10 @@ def diagram(rows: Sequence[Row], landmarks: Sequence[Word] = ()) -> Diagram:
 def _nodes(rows: Sequence[Row]) -> list[str]:
     """Return the nodes that have a line, from top to bottom: controllers, brokers, clients.
 
-    If there are too many clients, those with the most remarkable exchanges get a line. An exchange
-    is remarkable if it failed, or if it is about membership, such as a JoinGroup. If two clients
-    have equally many, the one with more exchanges in all comes first.
+    If there are too many clients, the clients with the most remarkable exchanges get a line. An
+    exchange is remarkable if it failed, or if it is about membership, such as a JoinGroup. If two
+    clients have equally many remarkable exchanges, the client with more exchanges in all comes
+    first.
     """
     exchanges: Counter[str] = Counter()
     remarkable: Counter[str] = Counter()
@@ -177,8 +180,9 @@ def _nodes(rows: Sequence[Row]) -> list[str]:
     clients = in_number_order(exchanges.keys() - set(servers))
 
     by_interest = sorted(clients, key=lambda node: (-remarkable[node], -exchanges[node]))
-    # Two clients have a line even if the servers alone reach the limit.
-    shown_clients = set(by_interest[: max(2, MAX_NODES - len(servers))])
+    # Two clients have a line even if there are MAX_NODES servers.
+    number_of_clients = max(2, MAX_NODES - len(servers))
+    shown_clients = set(by_interest[:number_of_clients])
     return [*servers[:MAX_NODES], *(node for node in clients if node in shown_clients)]
 
 
@@ -216,7 +220,8 @@ def _add_exchange(drawn: Diagram, row: Row) -> None:
 
     if row["repeats"] > 1:
         begin = _begin_us(row)
-        # The bar reaches to the end of the last repeat, as far as it is known.
+        # The bar reaches to the end of the last repeat. If this is not known, it reaches to the end
+        # of the first exchange, or has no length.
         known_ends = [end for end in (row["last_ended_us"], ended) if end is not None]
         end = known_ends[0] if known_ends else begin
         bar = _line(begin, end, client, client, cells, "repeated")
@@ -234,8 +239,8 @@ def _add_leg(
 ) -> None:
     """Add a message that arrived.
 
-    A message that was held (HELD_US) is drawn as a bar until its arrival, and as a vertical line at
-    the moment of its arrival.
+    A message that was held on its way (HELD_US) is drawn as a bar until its arrival, and then as a
+    vertical line.
     """
     if end_us - start_us >= HELD_US:
         drawn.waits.append(_line(start_us, end_us, sender, sender, cells, HELD))
@@ -246,7 +251,7 @@ def _add_leg(
 def _add_stub(
     drawn: Diagram, at_us: int, sender: str, receiver: str, cells: Mapping[str, Cell]
 ) -> None:
-    """Add a message that never arrived: a short line that ends beside its sender's line."""
+    """Add a message that never arrived: a short line that ends beside the line of its sender."""
     is_below = drawn.nodes.index(receiver) > drawn.nodes.index(sender)
     direction = "down" if is_below else "up"
     # In a stub, `v` is the direction. It replaces the `v` of the exchange, which never arrived.
@@ -256,7 +261,7 @@ def _add_stub(
 def _line(
     start_us: int, end_us: int, from_node: str, to_node: str, cells: Mapping[str, Cell], leg: str
 ) -> Datum:
-    """Return a line between two nodes, or a bar at one node if both are the same.
+    """Return a line between two nodes, or a bar at one node if `from_node` is also `to_node`.
 
     `leg` says what the line or bar stands for: `request`, `answer`, `repeated`, or a kind of wait,
     such as SERVED.
@@ -362,16 +367,17 @@ def _text(row: Row) -> str:
 
 
 def _set_rows(repeats: Sequence[Datum]) -> None:
-    """Set `y` of each bar of repeats: its row below its node's line, from 0.
+    """Set `y` of each bar of repeats: the number of its row below the node's line, from 0.
 
-    Bars of one row do not overlap, as long as there is a free row. Bars that find no free row share
-    the last one, and their texts would overlap. So their `h` is True, which hides the text.
+    A bar gets the first row in which it overlaps no other bar. If there is no such row, the bar is
+    drawn in the last row, over another bar. Then `h` of the bar is True, which hides its text,
+    because two texts would overlap.
     """
     bars_by_node: dict[Cell, list[Datum]] = {}
     for bar in repeats:
         bars_by_node.setdefault(bar["r"], []).append(bar)
     for bars in bars_by_node.values():
-        # A slot is the first row in which a bar overlaps none of the earlier ones.
+        # `slots` returns the first free row of each bar. It can be beyond the last row.
         for bar, slot in zip(bars, slots([_span_us(bar) for bar in bars]), strict=True):
             bar["y"] = min(slot, REPEAT_ROWS - 1)
             # With None, the text of the bar is shown.
@@ -387,14 +393,14 @@ def place_words(words: Iterable[Word]) -> list[Datum]:
     """Return texts, each with the smallest zoom at which it can be shown, in pixels a second.
 
     When the reader zooms in, the texts move apart, but do not become larger. So the most important
-    texts of a line are always there, and others appear as soon as they have room. A text is left
-    out if a more important text of the line has the same moment.
+    texts of a line are always there, and other texts appear as soon as they have room. A text is
+    left out if a more important text of the line has the same moment.
 
-    A datum has these keys, beside those of Diagram:
+    A datum has the keys `r` and `a` (see Diagram), and these:
 
     - `t`: the text
-    - `z`: the zoom that it needs if all texts of the line extend to the right of their moments
-    - `y`: the zoom that it needs if some texts extend to the left, as they do at the right edge
+    - `z`: the zoom that the text needs if all texts of the line extend to the right
+    - `y`: the zoom that the text needs if some texts extend to the left, as at the right edge
     - `k`: 1 if the text reports a failure, else 0
     """
     placed: dict[str, list[Word]] = {}
@@ -427,9 +433,9 @@ def _zoom_apart(word: Word, other: Word, *, either: bool = False) -> float:
     end before the right text begins. If `either` is True, the right text can extend to the left,
     towards the left text. Then there must be room for both texts between their moments.
 
-    For example, two texts of 10 characters are one second apart. The left one needs
-    (10 + 2) * 6 px = 72 px before the right one begins, so the zoom is 72 pixels a second. With
-    `either`, both need (20 + 2) * 6 px = 132 px.
+    For example, two texts of 10 characters are one second apart. The left text needs
+    (10 + 2) * 6 px = 72 px before the right text begins, so the zoom is 72 pixels a second. With
+    `either`, the two texts together need (20 + 2) * 6 px = 132 px.
     """
     left = word if word.at_us <= other.at_us else other
     distance_us = abs(word.at_us - other.at_us)

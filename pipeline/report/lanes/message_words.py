@@ -1,8 +1,9 @@
 """Texts of the message diagrams: names of requests, outcomes, and links to moments.
 
-A diagram shows the exchanges (requests with their answers) around one fault. Above it is a sentence
-with links: "Jump to the fault, election and load, the first member that gave its coordinator up."
-Each of them zooms to a moment at which something changed. Such a moment is called a turn.
+A diagram shows the exchanges (requests with their answers) around one fault. Above the diagram is a
+sentence with links: "Jump to the fault, election and load, the first member that gave its
+coordinator up." Each link zooms to a moment at which something changed. Such a moment is called a
+turn.
 """
 
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ _NOT_ANSWERED = {
     "DISCONNECTED": "disconnected",
     "no answer": "no answer",
 }
-"""Texts for the outcomes of requests without an answer; these outcomes are not Kafka's errors."""
+"""Texts for the outcomes of requests that got no answer. The outcomes are not errors of Kafka's."""
 
 
 def unanswered(row: Row) -> bool:
@@ -35,18 +36,18 @@ def unanswered(row: Row) -> bool:
 
 
 def failed(row: Row) -> bool:
-    """Return whether an exchange failed: its outcome is no success and no EXPECTED error."""
+    """Return whether an exchange failed: it was no success, and its error is not in EXPECTED."""
     return row["outcome"] != SUCCESS and row["outcome"] not in EXPECTED
 
 
 def outcome_words(row: Row) -> str:
-    """Return the outcome of an exchange: `success`, an error's name, or that no answer came."""
+    """Return the outcome of an exchange: `success`, an error's name, or a text of _NOT_ANSWERED."""
     outcome: str = row["outcome"]
     return "success" if outcome == SUCCESS else _NOT_ANSWERED.get(outcome, outcome)
 
 
 def request_words(row: Row) -> str:
-    """Return a request's name, which says of a Fetch from a controller what it reads."""
+    """Return the name of a request. For a Fetch from a controller, it also tells what is read."""
     api: str = row["api"]
     reads_metadata = api == "Fetch" and row["to_node"].startswith("controller-")
     return "Fetch (__cluster_metadata)" if reads_metadata else api
@@ -85,9 +86,10 @@ def _change_of_coordinator(
 def _members_without_coordinator(
     run: ReportInput, fault: JournalEntry
 ) -> Iterator[tuple[str, int, int | None]]:
-    """Yield the first and the last member that gave its coordinator up.
+    """Yield turns for the first and the last member that gave its coordinator up.
 
-    The time of each begins when it gave up, and ends when the new coordinator has accepted it.
+    The time of a member begins when it gave its coordinator up, and ends when the new coordinator
+    accepted the member.
     """
     lost: list[Row] = [
         row

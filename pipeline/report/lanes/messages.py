@@ -3,11 +3,11 @@
 Each node has a horizontal line, and time runs to the right. `message_rows` computes the data, and
 this module draws with the library Altair:
 
-- A message that arrived is a slanted line from its sender to its receiver: a leg.
-- A message that never arrived is a short line that ends beside the line of its sender: a stub.
-- If a request waits at a node, a bar on the node's line shows how long: a wait.
-- If a client repeats the same request many times, all of these exchanges share one bar: repeats.
-- An exchange that ended with an error has a mark at its end: a failure.
+- A leg is a slanted line from the sender of a message to its receiver.
+- A stub is a short line for a message that never arrived. It ends beside the line of the sender.
+- A wait is a bar on a node's line. It shows how long a request waited at the node.
+- Repeats are a bar that stands for many exchanges: a client repeated the same request.
+- A failure is a mark at the end of an exchange that ended with an error.
 - A word is a text above a node's line, such as the name of a request. A word about something that
   is not a message, such as an election, is a landmark.
 
@@ -75,7 +75,7 @@ from protocol.causes import CoordinatorUnknownCause
 from results_schema.journal import JournalEntry
 
 MAX_DIAGRAMS = 8
-"""Maximum number of faults that have a diagram. If there are more, the first ones have."""
+"""Maximum number of faults that have a diagram. If there are more, the first faults have one."""
 MAX_LANDMARKS = 6
 """Maximum number of partitions whose election and load a diagram names."""
 MAX_TABLE_ROWS = 100
@@ -85,15 +85,15 @@ ROW_PX = 54
 _SYMBOL_PX = 28
 """Length of a line in the legend: long enough to show its dashes."""
 _LINE_AT = 0.3
-"""Position of a node's line in the part of the diagram that belongs to the node: 0 is the top, 1
-the bottom. Texts are above the line, repeats below.
+"""Position of a node's line in the part of the diagram that belongs to the node: 0 is the top, and
+1 is the bottom. Texts are above the line, and repeats are below the line.
 """
 _LINE_PX = round((_LINE_AT - 0.5) * ROW_PX)
-"""The same position in pixels below the middle of this part. It is negative, because the line is
-above the middle.
+"""The position of a node's line in pixels below the middle of the node's part. It is negative,
+because the line is above the middle.
 """
 _REPEATS_PX = tuple(_LINE_PX + 9 + 10 * row for row in range(REPEAT_ROWS))
-"""Positions of the bars of repeats, in pixels below the middle."""
+"""Positions of the bars of repeats, in pixels below the middle of the node's part."""
 
 _COLOURS = {
     MEMBERSHIP: SERIES[5],
@@ -129,15 +129,16 @@ _STUB_SIZE = 700
 _STUB_DOWN = "M0,0L0,1M-0.35,1L0.35,1"
 _STUB_UP = "M0,0L0,-1M-0.35,-1L0.35,-1"
 _MANY_LEGS = 100
-"""If there are more legs than this, they are drawn faint until the reader zooms in, so that the
-texts are legible.
+"""If there are more legs than this, they are drawn faint until the reader zooms in. This keeps the
+texts legible.
 """
 _MANY_LOSSES = 8
 """Each member that lost its coordinator has a text that says so. If there are more such members
-than this, their texts would cover everything else, so they appear only when the reader zooms in.
+than this, their texts would cover everything else. Then the texts appear only when the reader zooms
+in.
 """
 _ZOOM_OF_MANY_LOSSES = 200.0
-"""The zoom at which they then appear, in pixels per second."""
+"""The zoom at which the texts of so many members appear, in pixels per second."""
 _TIPS = (
     Tip("api", "request"),
     Tip("fr", "from"),
@@ -250,7 +251,8 @@ def _coloured(data: Sequence[Datum]) -> list[Datum]:
 
 def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
     """Return the marks of the diagram in the order of drawing; later marks cover earlier ones."""
-    # `row` is the middle of the part that belongs to a node, `line` is the node's line in it.
+    # Both are positions of a node: `row` is the middle of the node's part of the diagram, and
+    # `line` is the node's line.
     row = rows_y(drawn.nodes, label_offset=_LINE_PX, without=prefix)
     line: alt.Y = rows_y(drawn.nodes, label_offset=_LINE_PX, without=prefix).bandPosition(_LINE_AT)
     drawn_families = {datum["f"] for datum in (*drawn.legs, *drawn.waits, *drawn.repeats)}
@@ -280,7 +282,7 @@ def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
         size=_STUB_SIZE,
         tooltip=tooltip_of(_TIPS),
     )
-    # `k` is 1 for a failure, and 0 for an error that is part of the protocol.
+    # In the data, `k` is 1 for a failure, and 0 for an error that is part of the protocol.
     expected_errors = Marks("failures", line, _TIPS, "!datum.k")
     failures = Marks("failures", line, _TIPS, "datum.k")
     return [
@@ -311,7 +313,7 @@ def _lines(
     for wait, properties in _WAITS.items():
         source = rows_of("waits", in_sight).transform_filter(f"datum.leg == '{wait}'")
         drawn_wait = source.mark_rule(clip=True, tooltip=tooltip, **properties)
-        # The bar of UNANSWERED is red. The others have the colour of the family.
+        # The bar of UNANSWERED is red. The other bars have the colour of the family.
         has_own_colour = "color" in properties
         yield drawn_wait.encode(x2="b:Q", **(position if has_own_colour else encoding))
     dashes = [_DASHES[family] for family in families]
@@ -359,8 +361,8 @@ def _repeats(y: alt.Y) -> list[alt.Chart]:
         }
         source = rows_of("repeats", where)
         repeats = Marks("repeats", y, _TIPS, where)
-        # `h` is set if there was no free row for the bar. Its label would lie on another bar's
-        # label.
+        # The key `h` is set if there was no free row for the bar. Then the bar gets no label,
+        # because it would lie on the label of another bar.
         with_label = Marks("repeats", y, _TIPS, f"{where} && !datum.h")
         tick: MarkProperties = {
             "clip": True,
@@ -386,9 +388,10 @@ def _repeats(y: alt.Y) -> list[alt.Chart]:
 def _words(y: alt.Y, x: alt.X) -> list[alt.Chart]:
     """Return the texts that have room at the present zoom, above their nodes' lines.
 
-    A text usually extends from its moment to the right. Near the right edge of the chart it extends
-    to the left, so that it is not cut off. The data says which zoom a text needs, in pixels per
-    second: `datum.z` if all texts of its line extend to the right, `datum.y` if some do not.
+    A text usually extends from its moment to the right. Near the right edge of the chart, it would
+    be cut off, so it extends to the left there. The data says which zoom a text needs, in pixels
+    per second: `datum.z` if all texts of the line extend to the right, `datum.y` if some of them
+    extend to the left.
     """
     x_px = f"(datum.a - {FROM_S}) / ({TO_S} - {FROM_S}) * width"
     extends_left = f"{x_px} + length(datum.t) * {CHARACTER_PX} > width && {x_px} > width / 2"
@@ -408,8 +411,8 @@ def _words(y: alt.Y, x: alt.X) -> list[alt.Chart]:
         "clip": True,
     }
     encoded = {"x": x, "y": y, "text": alt.Text("t:N")}
-    # First comes a rim in the background's colour, then the texts. Texts about failures (`k`) are
-    # red.
+    # The first layer is a rim in the background's colour around all texts. The texts themselves
+    # follow. Texts about failures (`k`) are red.
     return [
         shown.mark_text(**properties, stroke=PAPER, fill=PAPER, strokeWidth=3).encode(**encoded),
         shown.transform_filter("!datum.k").mark_text(**properties, fill=INK).encode(**encoded),
@@ -426,7 +429,7 @@ def _landmarks(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> li
     - at the new leader's line: `active for __consumer_offsets-7, loaded in 12 ms`
     - at the line of a member that lost its coordinator: `coordinator unknown`
     """
-    # If no message is to the controller, the controller has no line.
+    # The controller has a line only if some message was sent to it.
     controllers = [row["to_node"] for row in rows if row["to_node"].startswith("controller-")]
     moves = [row for row in run.tables.rows("broker_phases") if row["fault"] == fault.fault_id]
     # Partitions that store groups come first, because False sorts before True.
@@ -466,19 +469,20 @@ def _landmarks(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> li
 
 
 def _coordinator_lost_text(cause: str | None) -> str:
-    """Return the text on a member that lost its coordinator, and why it did."""
+    """Return the text on a member that lost its coordinator, with the cause."""
     if cause is None:
         return "coordinator unknown"
     if cause == CoordinatorUnknownCause.UNAVAILABLE:
-        return cause  # its text already says that the coordinator is unknown
+        return cause  # this text already says that the coordinator is unknown
     return f"{cause}: coordinator unknown"
 
 
 def _note_on_left_out(count: int) -> str:
     """Return the sentence on exchanges that are not drawn; "" if all are drawn.
 
-    The sentence says that their clients have no line. The other reason, that there are more than
-    MAX_MESSAGES, does not occur: the table never has more rows about one fault.
+    The sentence tells one reason: the clients of these exchanges have no line. A diagram also
+    leaves out exchanges if there are more than MAX_MESSAGES. But this does not happen, because the
+    table never has more rows about one fault.
     """
     if not count:
         return ""

@@ -1,8 +1,8 @@
 """Calculations with intervals of time, for the lanes of a report.
 
 A lane is a chart along the time axis of the page, in which intervals are bars. `slots` arranges
-bars that overlap. If there are too many intervals to draw, the lane shows how many there are at
-each moment, which `concurrent` counts. Times are in microseconds on the run's clock.
+bars that overlap. If there are too many intervals to draw, the lane shows how many intervals there
+are at each moment. `concurrent` counts them. Times are in microseconds on the run's clock.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 MAX_STEPS = 1_200
-"""Maximum number of steps of one line. A screen has hardly more pixels side by side, so no visible
-step is lost.
+"""Maximum number of steps in the outline of an area. A screen has hardly more pixels side by side,
+so no visible step is lost.
 """
 
 Row = TypeVar("Row", bound=Mapping[str, Any])  # Any: a table's row
@@ -21,8 +21,8 @@ Row = TypeVar("Row", bound=Mapping[str, Any])  # Any: a table's row
 class Steps:
     """Several counts over time. `counts[i]` holds from `times_us[i]` until the next time.
 
-    For example, the times (0, 5, 9) and the counts ((1, 0), (2, 0), (1, 1)) say that from 5 to 9
-    there are two intervals of one kind and none of the other.
+    For example, the times are (0, 5, 9), and the counts are ((1, 0), (2, 0), (1, 1)). Then there
+    are two intervals of the first kind and none of the second kind from 5 to 9.
     """
 
     times_us: tuple[int, ...]
@@ -30,16 +30,16 @@ class Steps:
 
     @property
     def highest(self) -> tuple[int, ...]:
-        """The maximum of each count: (2, 1) in the example; empty if there are no times."""
+        """The maximum of each count: (2, 1) in the example; () if there are no times."""
         return tuple(max(values) for values in zip(*self.counts, strict=True))
 
 
 def slots(intervals: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the row of each interval, from 0, so that intervals of one row do not overlap.
+    """Return the number of a row for each interval, from 0. Intervals of one row do not overlap.
 
     Each interval gets the first free row. For (0, 5), (3, 8) and (5, 9), the result is [0, 1, 0]:
-    the second interval overlaps the first one, and the third one only touches it. `intervals` can
-    be in any order, and the result is in the same order.
+    the second interval overlaps the first interval, while the third interval only touches it.
+    `intervals` can be in any order, and the result is in the same order.
     """
     chosen = [0] * len(intervals)
     free_from: list[int] = []  # the end of the last interval in each row
@@ -55,7 +55,7 @@ def slots(intervals: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def longest_first(rows: Sequence[Row], limit: int) -> list[Row]:
-    """Return the `limit` rows with the greatest `length_us`. Shorter bars are hard to see."""
+    """Return the `limit` rows with the greatest `length_us`. The bars of the others are short."""
     return sorted(rows, key=lambda row: -(row["length_us"] or 0))[:limit]
 
 
@@ -80,11 +80,11 @@ def concurrent(intervals: Iterable[tuple[int, int]], *, from_us: int, to_us: int
     For (1, 4) and (2, 6) between 0 and 9, the times are (0, 1, 2, 4, 6, 9), and the counts are
     ((0,), (1,), (2,), (1,), (0,), (0,)).
     """
-    # By how much the number of intervals changes at each time.
+    # For each time, by how much the number of intervals changes.
     changes: dict[int, int] = {from_us: 0}
     for start, end in intervals:
         shown_from, shown_to = max(start, from_us), min(end, to_us)
-        # An interval that lies outside of this time does not count.
+        # An interval that lies outside of the time from `from_us` to `to_us` does not count.
         if shown_from < shown_to:
             changes[shown_from] = changes.get(shown_from, 0) + 1
             changes[shown_to] = changes.get(shown_to, 0) - 1
@@ -102,9 +102,9 @@ def concurrent(intervals: Iterable[tuple[int, int]], *, from_us: int, to_us: int
 def join_steps(*series: Steps) -> Steps:
     """Return one Steps with the counts of all `series`, in their order.
 
-    The result has a step for each time at which any count changes. If one series changes from 1 to
-    2 at time 5, and another one from 0 to 1 at time 9, the counts are (1, 0), then (2, 0), then
-    (2, 1). All series must begin at the same time.
+    The result has a step for each time at which any count changes. For example, one series changes
+    from 1 to 2 at time 5, and another series changes from 0 to 1 at time 9. Then the counts are
+    (1, 0), (2, 0) and (2, 1). All series must begin at the same time.
     """
     times = sorted({time_us for steps in series for time_us in steps.times_us})
     # For each series, the index of its last step at or before `time_us`.
@@ -131,8 +131,9 @@ def join_steps(*series: Steps) -> Steps:
 def thinned(steps: Steps, limit: int = MAX_STEPS) -> Steps:
     """Return the steps, or about `limit` of them if there are more.
 
-    The time is cut into equal parts. Of each part, the result has the first and the last step, and
-    the steps with the lowest and the highest value of each count. So no peak disappears.
+    The time is cut into equal parts. The result has the first and the last step of each part, and
+    the steps of the part with the lowest and the highest value of each count. So no peak
+    disappears.
     """
     if len(steps.times_us) <= limit:
         return steps
@@ -142,7 +143,7 @@ def thinned(steps: Steps, limit: int = MAX_STEPS) -> Steps:
     parts = max(1, limit // kept_per_part)
     indexes_of_parts: dict[int, list[int]] = {}
     for index, time_us in enumerate(steps.times_us):
-        # The last step would be in a part of its own, so `min` puts it into the last part.
+        # The step at `end` would be in a part of its own, so `min` puts it into the last part.
         part = min(parts - 1, (time_us - begin) * parts // max(1, end - begin))
         indexes_of_parts.setdefault(part, []).append(index)
 
@@ -152,8 +153,9 @@ def thinned(steps: Steps, limit: int = MAX_STEPS) -> Steps:
         for column in range(len(steps.counts[0])):
             values = [steps.counts[index][column] for index in indexes]
             by_value = sorted(zip(values, indexes, strict=True))
-            (_, lowest), (_, highest) = by_value[0], by_value[-1]
-            kept_indexes.update((lowest, highest))
+            _, index_of_lowest = by_value[0]
+            _, index_of_highest = by_value[-1]
+            kept_indexes.update((index_of_lowest, index_of_highest))
 
     order = sorted(kept_indexes)
     return Steps(
