@@ -1,10 +1,11 @@
-"""Do the times of the experiment `rolling_bounce` agree with those measured on a real cluster?
+"""The times of the experiment `rolling_bounce` agree with times measured on a real cluster.
 
-In a bounce a member leaves its group and joins it again. The experiment is played with many seeds,
-so that each time (until the group has settled after a leave, for example) has many values. If the
-simulation is right, the measured times could have been drawn from these values. So the measured
-median must lie in the middle half of the seeds' values, between their 25th and 75th percentile. The
-largest of the twelve measured values must lie between their 1st and 99th percentile.
+In a bounce, a member leaves its group and joins it again. The experiment is played with many seeds.
+So there are many values of each time, such as the time until the group has settled after a leave.
+If the simulation is right, the measured times could have been drawn from these values. Therefore
+the measured median must lie in the middle half of the seeds' values, between the 25th and the 75th
+percentile. The largest of the twelve measured values must lie between the 1st and the 99th
+percentile.
 """
 
 from functools import partial
@@ -24,10 +25,11 @@ SEEDS = 200
 MEASURED_MS = {"leave": (1817, 2517, 3093), "join": (2064, 2794, 3230)}
 """Measured median, 90th percentile and largest value: MEASURED_BOUNCE bounce, eager range."""
 CALLBACKS = 6 * 11 + 6 * 12
-"""How often a member is told about its new partitions in a run.
+"""The number of callbacks in a run by which members are told about their new partitions.
 
-Each of the 6 leaves has a callback of each of the 11 remaining members, and each of the 6 joins has
-one of all 12. Before each of them another callback takes the member's old partitions away.
+In each of the 6 leaves, each of the 11 remaining members gets such a callback. In each of the 6
+joins, all 12 members get one. Before each of these callbacks, another callback takes the member's
+old partitions away.
 """
 
 
@@ -41,7 +43,7 @@ def bounce(seed: int) -> RollingBounce:
 
 
 def test_measured_times_agree_with_the_predicted_ones() -> None:
-    """The times of all leaves and joins of all seeds are compared: six of each in a run."""
+    """The times of all leaves and joins of all seeds are compared. A run has six of each."""
     runs = [
         load_or_compute("bounce", str(seed), RollingBounce, partial(bounce, seed))
         for seed in range(SEEDS)
@@ -64,7 +66,7 @@ def test_measured_times_agree_with_the_predicted_ones() -> None:
 
     assert {run.assigned for run in runs} == {CALLBACKS}
     assert {run.revoked for run in runs} == {CALLBACKS}
-    # Eager range revokes and assigns all 12 partitions at each change.
+    # At each change, the assignor range (with the eager protocol) hands out all 12 partitions.
     assert {change.handed_out for change in (*leaves, *joins)} == {12}
     assert {len(run.leaves) for run in runs} == {6}
     assert {len(run.joins) for run in runs} == {6}
@@ -73,7 +75,7 @@ def test_measured_times_agree_with_the_predicted_ones() -> None:
 
 
 def _check_measured(what: str, changes: list[Change]) -> None:
-    """Check that the measured median and the largest value lie where the module says."""
+    """Check the rules of the module's docstring for the measured median and the largest value."""
     ascending = sorted(change.settled_us for change in changes)
     median_ms, _, largest_ms = MEASURED_MS[what]
     assert percentile(ascending, 25) <= median_ms * 1_000 <= percentile(ascending, 75)

@@ -1,7 +1,8 @@
-"""Real clients, among them Kafka's own in Java, lose no record while their cluster suffers faults.
+"""Real clients lose no record while faults hit their cluster.
 
-The cluster runs in real time, and a program with a real client library writes and reads. Meanwhile
-`survive_faults` injects faults; then it checks the records of the program.
+The cluster runs in real time, and a program with a real client library writes and reads. One of
+these libraries is Kafka's own Java client. Meanwhile `survive_faults` injects faults. At the end it
+checks the records of the program.
 """
 
 import signal
@@ -38,7 +39,7 @@ def java_program() -> None:
 def test_clients_lose_no_record_and_store_none_twice(
     family: str, runtime: str, tmp_path: Path
 ) -> None:
-    """Each client is tried on a cluster in one process (local) and on one of processes (ray).
+    """Each client is tried on a cluster in one process (local), and in many processes (ray).
 
     tests/acceptance/test_real_clients.py does the same without the Java client and without Ray.
     """

@@ -1,10 +1,11 @@
 """Play every experiment with many seeds in virtual time (a simulated clock); all runs must pass.
 
-The seed decides when each node of the experiment starts. So it also decides how far the timers of
-the nodes have come when a fault hits them. A few seeds are played again in another process, and
-must give the same run: a run must depend on nothing but its experiment and its seed.
+The seed decides when each node of the experiment starts. So the seed also decides how far the
+timers of the nodes have come when a fault hits them. A few seeds are played again in another
+process, and must give the same run: a run must depend on nothing but its experiment and its seed.
 
-The results of the runs are saved, so that an interrupted soak continues where it ended.
+These tests are a part of the soak, a set of very long tests. The results of the runs are saved, so
+that an interrupted soak continues where it ended.
 """
 
 import json
@@ -26,7 +27,7 @@ from tests.support.worlds.failover import Failover, failover_of
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_500)]
 
 GROUP = "orders-readers"
-# How many seeds of each experiment are played, from seed 0 on.
+# Experiment -> the number of seeds with which it is played, from seed 0 on.
 SEEDS = {
     "coordinator_crash": 200,
     "coordinator_crash_static": 20,
@@ -41,14 +42,14 @@ SEEDS = {
 DETECT_US = (7_000_000, 9_000_000)
 """The shortest and the longest time in which the controller notices the death of a broker.
 
-The controller waits 9 s after the last heartbeat of a broker. A broker sends a heartbeat every 2 s,
-so that its last one is up to 2 s older than its death.
+The controller waits 9 s after the last heartbeat of a broker. A broker sends a heartbeat every 2 s.
+So the last heartbeat comes up to 2 s before the death of the broker.
 """
 P_MIN = 0.01
 """The smallest accepted p of the test whether values are evenly distributed.
 
-Of sets of values that are evenly distributed, 1 % have a smaller p. As the seeds are always the
-same, the test does not fail now and then by chance.
+1 % of all sets of evenly distributed values have a smaller p. But the seeds are always the same. So
+the test does not fail now and then by chance.
 """
 RECHECKED = 2
 """How many seeds of each experiment are played again in another process."""
@@ -68,7 +69,7 @@ class ExploredSeed:
 
     verdict: str
     reasons: tuple[str, ...]
-    # A hash over all rows of the trace: equal digests mean equal runs.
+    # A hash over all recorded events: equal digests mean equal runs.
     digest: str
     # How long the run lasted by its own simulated clock.
     virtual_us: int
@@ -120,15 +121,19 @@ def test_every_seed_passes_and_a_few_give_the_same_trace_in_another_process(name
 
 
 def test_detection_times_are_uniform_over_a_heartbeat_interval() -> None:
-    """A broker may die at any time between two heartbeats, so 7 to 9 s are equally likely."""
+    """A broker may die at any time between two heartbeats. So all times from 7 to 9 s are likely.
+
+    The death is noticed after 7 s if the next heartbeat was due, and after 9 s if a heartbeat was
+    just sent.
+    """
     name = "coordinator_crash"
     detects_us: list[int] = []
     for seed in range(SEEDS[name]):
         explored = load_or_compute(
             "experiments", f"{name}-{seed}", ExploredSeed, partial(explore, name, seed)
         )
-        # If the controller noticed nothing, count 0: it lies so far below the range that the test
-        # fails.
+        # If the controller noticed nothing, the time counts as 0. The test then fails, because 0 is
+        # far below 7 s.
         detects_us.append(explored.failover.decided_us or 0)
     p = p_of_uniform(detects_us, *DETECT_US)
     say(
@@ -147,7 +152,7 @@ def digests_elsewhere(name: str, seeds: list[int]) -> dict[str, str]:
     """Play the seeds in a new process, and return the digest of each run.
 
     The process uses another hash seed for Python's dicts and sets. It also plays the seeds in the
-    reverse order. If a run leaks state into the next run, the digests then differ.
+    reverse order. Then the digests differ if a run leaves state behind that changes the next run.
     """
     done = subprocess.run(
         [sys.executable, "-c", DIGEST_OF_SEEDS, name, *map(str, reversed(seeds))],

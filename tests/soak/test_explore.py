@@ -1,9 +1,9 @@
 """A search of 20,000 random runs in virtual time (a simulated clock) must find no broken promise.
 
 The search draws each run from a space: a file that says which faults, settings and numbers may be
-chosen. The seed of a run makes all these choices. Some runs are played again in another process,
-and must give the same result. The runs must also be varied enough: each coverage mark, which names
-a rare situation, must be reached by at least one run.
+chosen. The seed of a run decides all these choices. Some runs are played again in another process,
+and must give the same result. The runs must also be varied enough. A coverage mark names a rare
+situation, and at least one run must reach each mark.
 """
 
 import json
@@ -20,13 +20,14 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_500)]
 SPACE = "standard"
 DRAWN = 20_000
 TIME_LIMIT = "55m"
-"""After this time the search ends; another `make soak PART=explore` continues it."""
+"""After this time the search ends. Another `make soak PART=explore` continues the search."""
 
 
 def test_drawn_schedules_of_the_standard_space_break_no_promise() -> None:
-    """The command `coordlab explore` searches; if a search was interrupted, it continues this one.
+    """The command `coordlab explore` finds nothing, because no guard is off in this space.
 
-    No guard (a safety rule of Kafka, which an experiment may switch off) is off in this space.
+    (A guard is a safety rule of Kafka, which an experiment may switch off.) The command continues
+    an earlier search if this search was interrupted.
     """
     folder = SAVED_RESULTS / "explore" / code_id()
     interrupted_search = folder / SPACE / "latest"
@@ -48,12 +49,12 @@ def test_drawn_schedules_of_the_standard_space_break_no_promise() -> None:
     say_exploration(results)
 
     assert results["findings"] == []
-    # There is no run in which the tool itself failed, no seed whose result was lost, and no seed
-    # that gave another result when it was played again.
+    # coordlab itself failed in no run, the result of no seed was lost, and no seed gave another
+    # result when it was played again.
     assert results["broken"] == []
     assert results["lost"] == {}
     assert results["rechecks"]["different"] == []
-    # A search that did not finish in time must not be taken for one that found nothing.
+    # A search that did not finish in time must not count as a search that found nothing.
     if results["seeds"] < DRAWN:
         pytest.fail(f"{results['seeds']:,} of {DRAWN:,} seeds are done: once more goes on")
     # One run of twenty was played again, with an equal result.

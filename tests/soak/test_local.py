@@ -1,8 +1,8 @@
 """Experiments behave in real time as they do in virtual time (a simulated clock).
 
 Each experiment, with Kafka's default timeouts, is played five times in real time, with all nodes in
-one process, and five times in virtual time. The milestones of the runs are compared: the first
-event of each kind.
+one process, and five times in virtual time. The milestones of the runs are compared, which are
+events of the group with their times after the fault.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(1_800)]
 def play(
     experiment: Experiment, run_dir: Path, seed: int, observers: Sequence[RowObserver]
 ) -> Results:
-    """Play one run in real time, in which time is that of the machine's clock."""
+    """Play one run in real time, with all nodes in this process."""
     return play_local(experiment, run_dir, seed=seed, observers=observers)
 
 

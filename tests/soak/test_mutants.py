@@ -1,20 +1,24 @@
-"""Do the checkers find planted bugs with many seeds, and do the tests notice small changes?
+"""The checkers find planted bugs with many seeds, and the tests notice small changes of the code.
 
-A planted bug is a change of the code that breaks a promise of Kafka, so that a checker must report
-it. `make test` plants each bug in a run with one seed, which shows that a checker can find the bug.
-Here it is planted with many seeds, which shows how much luck that takes. And with every seed, code
-without a bug must have no finding. There are two sets of bugs:
+A planted bug is a change of the code that breaks a promise of Kafka, so a checker must report it.
+`make test` plants each bug in a run with one seed, which shows that a checker can find the bug.
+Here each bug is planted with many seeds, which shows whether finding it takes luck. With every
+seed, code without a bug must have no finding. There are two sets of bugs:
 
 - The bugs of tests/chaos/test_planted_bugs. The test of each bug injects the faults that make it
   visible.
 - The bugs of benchmarks/planted_bugs. Here the faults are not given: `hunt` draws schedules of
   faults at random until one of them makes the bug visible, and then shrinks this schedule.
 
-A mutant is a copy of the code with one small change. If a test fails with it, the test has killed
-the mutant. A listed mutant breaks one scenario (a test case of Kafka), and the tests of this
-scenario must kill it. A drawn mutant is one of a random sample of all possible changes, and any
-test of the coordinator may kill it. A recorded mutant was drawn long ago and killed; it must still
-be killed after the code was moved or reworded.
+A mutant is a copy of the code with one small change. If a test fails with the change, this test has
+killed the mutant. There are three kinds of mutants:
+
+- A listed mutant breaks one scenario (a test case of Kafka). The tests of this scenario must kill
+  it.
+- A drawn mutant is one of a random sample of all possible changes. Any test of the coordinator may
+  kill it.
+- A recorded mutant was drawn long ago, and the tests killed it. They must still kill it after the
+  code was moved or reworded.
 """
 
 import inspect
@@ -46,7 +50,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_000)]
 
 SEEDS = 40
 FOUND_AT_LEAST = 0.9
-"""A bug must be found with this share of the seeds; with fewer it would be found only by chance."""
+"""The share of the seeds with which a bug must be found. With fewer, it is found only by chance."""
 
 PlantedTest = Callable[..., None]
 
@@ -126,9 +130,9 @@ MAY_BE_MISSED = 1
 
 
 def hunted(name: str) -> Hunted:
-    """Return the result of the hunt for one bug, saved or computed now.
+    """Return the result of the hunt for one bug. If it is not saved yet, hunt now.
 
-    The space of the bug is a file that says which faults the hunt may draw.
+    The space of a bug is a file that says which faults the hunt may draw.
     """
     return load_or_compute(
         "mutants",
@@ -153,7 +157,7 @@ def test_search_finds_and_shrinks_nearly_every_planted_bug() -> None:
     This must take less than half a minute for each bug. One bug may be missed.
     """
     hunts = [hunted(name) for name in BUGS]
-    # Before the assertion, so that the page also has the results of a search that missed bugs.
+    # Write the page before the assertion. So it also has the results of hunts that missed bugs.
     write_page(hunts)
     found = [result.bug for result in hunts if is_found(result)]
     say(f"{len(found)} of {len(hunts)} bugs found by search and shrunk: docs/PLANTED_BUGS.md")
@@ -163,7 +167,7 @@ def test_search_finds_and_shrinks_nearly_every_planted_bug() -> None:
 def test_every_mutant_of_the_coordinator_is_killed_by_the_tests_of_its_scenario(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """Here all listed mutants are tried; `make test` tries only some of them."""
+    """All listed mutants are tried here. `make test` tries only some of them."""
     mutants = read_mutants()
     alive = [mutant.name for mutant in survivors(tmp_path_factory.mktemp("mutants"), mutants)]
     killed = len(mutants) - len(alive)
@@ -201,7 +205,8 @@ def test_nearly_every_drawn_mutant_of_the_coordinator_is_killed(
 def test_no_recorded_mutant_of_a_package_survives_newly(package: str) -> None:
     """A mutant that the tests killed when it was recorded must still be killed.
 
-    If its line was rewritten since, the mutant no longer exists. It is only counted and printed.
+    If the line of a mutant was rewritten since, the mutant no longer exists. Such mutants are only
+    counted and printed.
     """
     fates = fates_of_killed(package)
     killed_before = sum(mutant.is_killed for mutant in read_record() if mutant.package == package)

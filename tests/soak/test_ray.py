@@ -1,9 +1,9 @@
 """Experiments behave on a local Ray as they do in virtual time (a simulated clock).
 
 Each experiment, with Kafka's default timeouts, is played five times on Ray and five times in
-virtual time. The milestones of the runs are compared: the first event of each kind. The figures of
-the failovers are printed in the order of docs/kafka/MEASURED_FAILOVER.md, so that a person can
-compare them with that page.
+virtual time. The milestones of the runs are compared, which are events of the group with their
+times after the fault. The figures of the failovers are printed in the order of
+docs/kafka/MEASURED_FAILOVER.md, so that a person can compare them with that page.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ pytestmark = [
 def play(
     experiment: Experiment, run_dir: Path, seed: int, observers: Sequence[RowObserver]
 ) -> Results:
-    """Play one run on Ray, in which time is that of the machine's clock."""
+    """Play one run on Ray, in real time."""
     return play_ray(experiment, run_dir, seed=seed, observers=observers)
 
 

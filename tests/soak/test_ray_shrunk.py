@@ -1,10 +1,11 @@
 """Split brains that were found in virtual time also happen to real processes on Ray.
 
-A guard is a safety rule of Kafka, which an experiment can switch off to see what it prevents. The
-search found plans of faults with which, if one guard is off, a split brain breaks a promise: two
-coordinators act at the same time. Each plan was then shrunk: made smaller as long as it still broke
-the promise. Three of these shrunk plans run here on a local Ray, where nodes are real processes. At
-least four of five runs of a plan must show the split brain. With the guard on, no run may show it.
+A guard is a safety rule of Kafka, which an experiment can switch off to see what the rule prevents.
+The search for bugs found plans of faults that lead to a split brain if one guard is off: two
+coordinators act at the same time, which breaks a promise of Kafka. Each plan was then shrunk: made
+smaller as long as it still broke the promise. Three of these shrunk plans run here on a local Ray,
+where nodes are real processes. At least four of five runs of a plan must show the split brain. With
+the guard on, no run may show it.
 """
 
 from dataclasses import dataclass
@@ -34,9 +35,9 @@ SPLIT_BRAINS = (
     "two_coordinators_after_a_cut_from_the_controller",
     "commit_of_a_member_that_slept_through_a_rebalance",
 )
-"""Plans of tests/corpus that fail with nearly every network seed, which draws the latencies."""
+"""Plans of tests/corpus that fail with nearly all latencies of the network."""
 MUST_FAIL = 4
-"""The number of the RUNS runs that must fail without the guard. With it, none may fail."""
+"""How many of the RUNS runs must fail without the guard. With the guard, no run may fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,10 @@ class ShrunkRun:
 def test_a_shrunk_split_brain_shows_on_real_processes_unless_its_guard_is_on(
     name: str, tmp_path: Path
 ) -> None:
-    """The violation that the plan's file expects is in 4 of 5 runs, and in none with all guards."""
+    """At least 4 of 5 runs have the violation that the plan's file expects.
+
+    With all guards on, no run has a violation.
+    """
     experiment = load_experiment(str(CORPUS / f"{name}.yaml")).experiment
     # The field `expect` of a plan begins with the name of the check that the plan violates.
     check = experiment.expect.split()[0]

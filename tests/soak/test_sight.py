@@ -1,13 +1,14 @@
-"""How much does the search see? It must find enough of the mutants that the unit tests notice.
+"""The search for bugs must find enough of the mutants that the unit tests notice.
 
 A mutant is a copy of the code with one small change. The search, which plays many random schedules
-of faults, runs with each mutant of a sample. If a checker finds a broken promise, the search has
-found the mutant. The score is the share of mutants that it finds, and docs/SIGHT.md records it.
+of faults, runs with each mutant of a sample. If a checker finds a broken promise of Kafka, the
+search has found the mutant. The score is the share of mutants that the search finds. docs/SIGHT.md
+records the score.
 
 All mutants together take many hours. So a test does one sitting: it searches for 45 minutes, and
-saves what it has. The next `make soak PART=sight` continues from there, even if docstrings and
-comments of the code have changed meanwhile. tests/chaos/exploration/test_sight.py tests the
-machinery.
+saves its results. The next `make soak PART=sight` continues from there, even if docstrings and
+comments of the code have changed meanwhile. tests/chaos/exploration/test_sight.py tests the code
+that searches and records.
 """
 
 import os
@@ -36,18 +37,18 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_600)]
 
 SITTING_S = 45 * 60
 LOWEST_PRIORITY = 19
-"""The highest niceness that a process can have."""
+"""The highest niceness that a process can have, which is the lowest priority."""
 LATER = "after"
-"""The name of a sample's second record: it is about newer code than the record named FIRST."""
+"""The name of a sample's second record, which is about newer code than the record named FIRST."""
 SAMPLE_NUMBERS = sorted(
     int(path.stem.rpartition("_")[2]) for path in SAMPLES.glob("sample_*.jsonl")
 )
 
 
 def record_name(sample: int) -> str:
-    """Return the name of the sample's record to continue or to begin: FIRST or LATER.
+    """Return the name of the record of this sample that a sitting continues or begins.
 
-    It is LATER if the record FIRST is about other code than the present one.
+    The name is LATER if there is a record FIRST that is about older code. Otherwise it is FIRST.
     """
     for record in read_records():
         head = record.head
@@ -65,9 +66,10 @@ def recorded(name: str, sample: int) -> SightRecord:
 
 @pytest.mark.parametrize("sample", SAMPLE_NUMBERS)
 def test_search_finds_mutants_that_the_unit_tests_kill(sample: int) -> None:
-    """Enough of the mutants that the tests kill and the search reaches must be found, and soon.
+    """The search must soon find most of the mutants that the unit tests kill.
 
-    The search reaches a mutant if a run executes its changed line.
+    Only mutants that the search reaches count. It reaches a mutant if a run executes the changed
+    line.
     """
     # The search uses all processors for most of an hour. Other programs must still get their time.
     os.nice(LOWEST_PRIORITY)

@@ -1,7 +1,7 @@
 """A broker crashes at 3,000 random points while it writes to its disk.
 
-Wherever it crashes, the disk must have a prefix of the writes: all writes up to one of them, whole
-and in their order.
+Wherever the broker crashes, the disk must have a prefix of the writes: all writes up to some write,
+complete and in their order.
 """
 
 import time
@@ -16,11 +16,11 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 
 POINTS = 3_000
 FIRST_SEED = 10_000
-"""The seed of the first point. CI uses the seeds 0 to 299, so these are other points."""
+"""The seed of the first point. The automatic checks (CI) use other points: the seeds 0 to 299."""
 
 
 def test_crash_points_leave_a_prefix_of_the_writes(tmp_path: Path) -> None:
-    """`check_crash_points` itself fails at a point whose disk has anything but a prefix."""
+    """`check_crash_points` fails at a point if the disk has anything but a prefix of the writes."""
     began_s = time.monotonic()
     report = check_crash_points(POINTS, FIRST_SEED, tmp_path)
     wall_s = time.monotonic() - began_s

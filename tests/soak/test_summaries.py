@@ -1,11 +1,12 @@
 """Both readers of a trace must compute the same summary and the same tables of a run.
 
-One reader is Spark with its transforms. The other one is plain Python, which reads a whole run into
-memory. They have only the last step in common, so each of them checks the other. Compared are the
-summary of each run (its figures), field by field, and every row of every table.
+One reader is Spark with its transforms. The other reader is plain Python, which reads a whole run
+into memory. The two readers have only the last step in common, so each of them checks the other.
+The tests compare the summary of each run (its figures), field by field, and every row of every
+table.
 
-There are two kinds of runs: drawn runs in virtual time, with faults that a seed draws at random,
-and runs of experiments on Ray.
+There are two kinds of runs: runs in virtual time (a simulated clock), whose faults were drawn at
+random, and runs of experiments on Ray.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +45,7 @@ ON_RAY = (
 CLOCK_ERROR_US = 250
 """The assumed difference between the clocks of nodes on Ray.
 
-With such an error the summary has bounds for its times; the bounds are compared, too.
+With such an error, the summary has bounds for its times. These bounds are compared, too.
 """
 
 
@@ -59,8 +60,8 @@ def test_summaries_of_drawn_virtual_runs_equal_sparks(spark: SparkSession, tmp_p
         }
         in_memory += compared(spark, tmp_path, traces, clock_error_us=0)
     say_summaries("drawn runs in virtual time", in_memory)
-    # More than half of the runs have a fault, and there are more rebalances than half the runs: the
-    # summaries must contain something to compare.
+    # The summaries must contain something to compare: faults in more than half of the runs, and at
+    # least half as many rebalances as runs.
     runs_with_faults = sum(bool(summary.faults) for summary in in_memory)
     rebalances = sum(fault.rebalance_count for summary in in_memory for fault in summary.faults)
     assert runs_with_faults > DRAWN // 2
@@ -92,14 +93,14 @@ def compared(
 ) -> list[RunSummary]:
     """Analyse runs with both readers, check that the results are equal, and return the summaries.
 
-    Raises: AssertionError that names the first run, and the field or table that differs.
+    Raises: AssertionError if a result differs. The message names the run, and the field or table.
     """
     written = {
         name: write_run(base / name, rows, clock_error_us=clock_error_us)
         for name, rows in traces.items()
     }
     summaries = []
-    # `analyze` reads small runs with plain Python. With a limit of 0 rows no run is small, so that
+    # `analyze` reads small runs with plain Python. With a limit of 0 rows, no run is small. So
     # Spark reads every run.
     for by_spark in analyze(list(written.values()), spark=spark, whole_run_rows=0):
         by_python = summarize_rows(
@@ -112,7 +113,7 @@ def compared(
             assert getattr(by_python, field) == getattr(by_spark, field), f"{by_spark.run}: {field}"
         summaries.append(by_python)
         sparks_tables = _tables(by_spark.directory)
-        # Now plain Python writes the tables into the same folder, over those of Spark.
+        # Now plain Python writes its tables into the same folder, and replaces Spark's tables.
         analyze_whole(*find_run_files([by_spark.directory]))
         for name, rows in _tables(by_spark.directory).items():
             assert rows == sparks_tables[name], f"{by_spark.run}: {name}"

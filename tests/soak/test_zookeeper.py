@@ -1,20 +1,24 @@
-"""Does a simulated group on ZooKeeper cost as much time and work as a real one?
+"""A simulated group on ZooKeeper must cost as much time and work as a real group.
 
-A group of old consumers, which coordinate over ZooKeeper, was measured with the real programs: one
-member joins, or one is killed, and we count how long the group needs until it is stable, and how
-much it reads. docs/kafka/MEASURED_ZOOKEEPER.md has the medians of three such measurements. Here the
-same change happens in a simulated group with many seeds (`GroupLab`, in virtual time). Two rules
-compare the simulation with the measurement:
+A group of old consumers, which coordinate over ZooKeeper, was measured with the real programs. One
+member joined, or one member was killed, and we measured how long the group needed until it was
+stable again, and how much it read. docs/kafka/MEASURED_ZOOKEEPER.md has the medians of three such
+measurements. Here the same change happens in a simulated group with many seeds (`GroupLab`, in
+virtual time).
+
+A member that has noticed a change makes an attempt to own its share of the partitions. If one of
+these partitions still has another owner, this is a conflict, and the attempt fails. Then the member
+waits (this wait is the back-off), and makes another attempt.
+
+Two rules compare the simulation with the measurement:
 
 1. Each measured value must lie between the smallest and the largest value of the seeds.
 2. Some times are decided by a timeout: by the session of a dead member, or by the back-off of a
    member that could not get its partitions. Such a measured time may differ from the median of the
-   seeds by a tenth. (For a join with conflicts, which takes hardly longer than its back-off of 2 s,
-   rule 1 does not apply to the time.)
+   seeds by a tenth.
 
-A member that has noticed a change makes an attempt to own its share of the partitions. If one of
-them still has another owner, this is a conflict, and the attempt fails. Then the member waits (this
-is the back-off), and makes another attempt.
+Rule 1 does not apply to the time of a join with conflicts, which takes hardly longer than its
+back-off of 2 s.
 
 Ids such as ZK-49 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
@@ -41,7 +45,7 @@ TIME_TOLERANCE = 0.1
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """What it cost one simulated group that a member joined or died."""
+    """The costs of a join or a death of a member in one simulated group."""
 
     # The time from the change until the group was stable.
     stable_us: int
@@ -50,7 +54,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     # Attempts that failed, and conflicts in all attempts.
     failed: int
     conflicts: int
-    # Messages of ZooKeeper to members: "something that you watch has changed".
+    # Messages by which ZooKeeper told a member that something has changed that the member watches.
     notifications: int
     # Requests of members to ZooKeeper.
     reads: int
@@ -58,7 +62,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """What the same change cost a group of real programs: medians of three measurements."""
+    """The costs of the same change in a group of real programs: medians of three measurements."""
 
     stable_us: int
     # The part of `stable_us` that a timeout decides; None if there was no timeout.
@@ -116,9 +120,15 @@ KILL = {
         reads=204,
     ),
 }
-"""Measured joins and deaths by the number of members, from MEASURED_ZOOKEEPER 1 and 2."""
+"""JOIN and KILL have the measured joins and deaths, by the number of members.
+
+Source: MEASURED_ZOOKEEPER 1 and 2.
+"""
 READS_TOLERANCE = 4
-"""Allowed difference in reads: chance decides which of two members reads a list first."""
+"""Number of reads by which a measured value may lie outside of the range of the seeds.
+
+Chance decides which of two members reads a list first.
+"""
 
 
 async def start_newcomer(lab: GroupLab) -> None:
@@ -132,10 +142,11 @@ async def start_newcomer(lab: GroupLab) -> None:
 async def kill_last_member(lab: GroupLab, seed: int) -> None:
     """Kill the last member, and wait until the group has settled.
 
-    The seed decides when between two ticks of the servers the member dies.
+    The servers have ticks, one every TICK_MS. The seed decides at which time between two ticks the
+    member dies.
     """
-    # Each seed kills 37 ms later than the one before, within the tick of 2,000 ms. As 37 and 2,000
-    # have no common factor, the deaths of the seeds spread over the whole tick.
+    # Each seed kills the member 37 ms later than the seed before, modulo the 2,000 ms of a tick.
+    # The numbers 37 and 2,000 have no common factor, so the deaths spread over the whole tick.
     await lab.runtime.sleep(seed * 37 % TICK_MS * 1_000)
     lab.change_began_us = lab.runtime.now_us()
     await lab.runtime.crash(member_name(lab.members - 1))
@@ -161,7 +172,7 @@ def kill(members: int, seed: int) -> Change:
 
 
 def cost_of(lab: GroupLab) -> Change:
-    """Return what the change has cost, from `change_began_us` to the end of the run."""
+    """Return the costs of the change, from `change_began_us` to the end of the run."""
     since_us = lab.change_began_us
     claimed_at_us = [row.time_us for row, _ in lab.writes_of("owners", since_us)]
     expired = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=since_us)

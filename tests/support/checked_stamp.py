@@ -1,8 +1,8 @@
-"""A stricter `stamp`, which tests use in place of the usual one.
+"""A stricter `stamp`, which tests use in place of the usual function.
 
-`stamp` makes a trace event a row of the trace: it adds the run, the time, the node and so on. For
-each kind of event there is a schema, which says which columns it has. This `stamp` also checks that
-an event has no other columns.
+`stamp` turns an event into a row of the trace: it adds the run, the time, the node and so on. For
+each kind of event there is a schema, which says which columns a row of this kind may have.
+`checked_stamp` also checks that the row has no other columns.
 """
 
 from protocol.errors import SimulationError
@@ -22,7 +22,8 @@ def checked_stamp(
 ) -> TraceRow:
     """Return the row of an event.
 
-    Raises: SimulationError for a column, or a field of the detail, that the kind does not have.
+    Raises: SimulationError if the schema of the event's kind lacks a column or a field of the
+        detail that the event has.
     """
     row = stamp(
         event,

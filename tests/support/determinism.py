@@ -1,20 +1,22 @@
 """Run scenarios in virtual time, and print a digest of each run as JSON.
 
 In virtual time (with a simulated clock) the same seed must give the same run in every process. To
-test this, the tests of determinism start this module in several processes and compare the digests,
-which are hashes over all rows of a run. The processes get different options:
+test this, the tests of determinism start this module in several processes and compare the digests.
+(The digest of a run is a hash over all rows of its trace, its recorded events.) The processes get
+different options:
 
 - `--heap 5000` first fills the heap, so that objects get other addresses.
 - `--gc off` switches Python's garbage collector off.
 - `--order reversed` runs the scenarios in the reversed order. If a run leaves state behind that
   changes the next run, the digests differ.
 
-In the scenarios called `fake` the nodes only exchange heartbeats; in those called `real` they are
-our brokers, controllers and clients. With `copy_messages` each message is encoded and decoded, as
-between processes.
+In the scenarios called `fake`, the nodes only exchange heartbeats. In the scenarios called `real`,
+the nodes are our brokers, controllers and clients. With `copy_messages` each message is encoded and
+decoded, as between processes.
 
-Some scenarios plant a source in a node: a function whose values differ between processes, such as
-the order of a set. Their digests must differ; otherwise the tests could not find such a fault.
+Some scenarios plant a source of differences in a node: a function whose values differ between
+processes, such as the order of a set. The digests of these scenarios must differ. Otherwise the
+tests could not find such a source in our code.
 """
 
 import argparse
@@ -52,9 +54,9 @@ FAKE_RUN_US = 3 * SECOND_US
 REAL_RUN_US = 16 * SECOND_US
 """How long a run of the real cluster lasts.
 
-Half of it, 8 s, is enough for the group to become stable. Then `digest` crashes a broker. The
-broker is restarted after another quarter; within these 4 s another broker takes over, because the
-session timeout is 2 s.
+Half of this time, 8 s, is enough for the group to become stable. Then `digest` crashes a broker.
+After another quarter, 4 s, the broker is restarted. Meanwhile another broker has taken over,
+because the session timeout of brokers is 2 s.
 """
 SCHEDULES = Path(__file__).resolve().parents[1] / "schedules"
 JUNK: list[object] = []
@@ -87,7 +89,7 @@ class PlantedNode:
         while True:
             await self._host.sleep(SECOND_US // 10)
             for text in self._source():
-                # The kind of the row does not matter, but rows of this kind may have any text.
+                # Rows of the kind RUN_STAGE may have any text. That is all that matters here.
                 self._host.trace(TraceEvent(kind=TraceKind.RUN_STAGE, detail={"stage": text}))
 
 
@@ -97,12 +99,12 @@ def set_of_strings() -> list[str]:
 
 
 def global_random() -> list[str]:
-    """Return a number from Python's global generator, which no seed of a run determines."""
+    """Return a number from Python's global generator, which does not depend on a run's seed."""
     return [str(random.random())]
 
 
 class _Member:
-    """An object whose hash is made of its address, which is Python's default."""
+    """An object with Python's default hash, which is made of the object's address."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -138,8 +140,8 @@ def digest(
 ) -> str:
     """Run a cluster in which a broker crashes after half of the time; return the run's digest.
 
-    The broker is the coordinator of the group, or if there is no group, the first broker. It is
-    restarted after another quarter of the time.
+    The broker that crashes is the coordinator of the group, or the first broker if there is no
+    group. It is restarted after another quarter of the time.
 
     seed: determines all random choices of the run.
     run_us: how long the run lasts in virtual time.
@@ -216,8 +218,8 @@ def digest_of_violated() -> str:
 def digest_with_messages(name: str, seed: int) -> str:
     """Play an experiment of tests/schedules with rows about messages.
 
-    Return the digest of all other rows. It must be the same as without rows about messages, because
-    these must change nothing else.
+    Return the digest of all other rows. This digest must be the same as in a run without rows about
+    messages, because these rows must change nothing else.
     """
     experiment = drawn_schedule(name)
     # Checkers read the rows, as they do in `play`.
@@ -235,13 +237,14 @@ def digest_with_messages(name: str, seed: int) -> str:
     return f"{observer.hexdigest()} of {observer.rows} rows"
 
 
-# The function `digest` for the two clusters. The scenarios below add the builder of the nodes, the
-# seed, and perhaps `copy_messages`.
+# The function `digest` for each of the two clusters. The scenarios below add the arguments that are
+# missing: the builder of the nodes, the seed, and sometimes `copy_messages`.
 fake = partial(digest, fake_spec(), run_us=FAKE_RUN_US)
 real = partial(digest, real_spec(), run_us=REAL_RUN_US)
 SOURCES = (set_of_strings, set_of_objects, global_random)
-# If the names of two scenarios differ only by one of these ends, their digests must be equal. With
-# the first end, messages are encoded and decoded. With the second, there are rows about messages.
+# The endings of the names of two variants. A variant must have the same digest as the scenario
+# without this ending. With CODEC, messages are encoded and decoded. With MESSAGES, there are rows
+# about messages.
 CODEC = " through the codec"
 MESSAGES = " with messages"
 DRAWN = {
@@ -251,9 +254,9 @@ DRAWN = {
     "split_view_on_zookeeper": 1,
     "zombie_on_zookeeper": 1,
 }
-"""Experiments of tests/schedules -> the seeds of their runs. They have many faults and settings."""
+"""Experiment of tests/schedules -> the seed of its run. The experiments have many faults."""
 WITH_MESSAGES = "moves_resets_and_deleted_offsets"
-"""The one of them that is also played with rows about messages."""
+"""The experiment of DRAWN that is also played with rows about messages."""
 SCENARIOS: dict[str, Callable[[], str]] = {
     **{f"fake {seed}": partial(fake, fake_builder(), seed=seed) for seed in range(5)},
     **{f"faults {seed}": partial(digest_of_faults, seed) for seed in range(2)},
@@ -289,7 +292,8 @@ SCENARIOS: dict[str, Callable[[], str]] = {
 def fill_heap(count: int) -> None:
     """Allocate many objects of different sizes, and free every third of them.
 
-    Later objects get the places of the freed ones, so their addresses are others than without this.
+    Later objects get the places of the freed objects. So they have other addresses than in a
+    process that has not called this function.
     """
     for number in range(count):
         is_even = number % 2 == 0

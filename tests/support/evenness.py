@@ -5,21 +5,22 @@ import math
 from collections.abc import Sequence
 
 TERMS = 100
-"""The number of terms of Kolmogorov's infinite series that are added up."""
+"""The number of terms of Kolmogorov's infinite series at which the sum is cut off."""
 
 
 def p_of_uniform(values: Sequence[float], low: float, high: float) -> float:
     """Return a number near 0 if the values are not evenly spread from `low` to `high`.
 
-    This is the p-value: the probability that the same number of evenly drawn values is spread at
-    least as unevenly as these. The formula is Kolmogorov's limit for many values, with Stephens'
-    correction for few. From ten values on, the result is accurate to a few thousandths.
+    The result is the p-value: the probability that the same number of evenly drawn values is spread
+    at least as unevenly as these values. The formula is Kolmogorov's limit for many values, with
+    Stephens' correction for few values. From ten values on, the result is accurate to a few
+    thousandths.
     """
     places = sorted((value - low) / (high - low) for value in values)
     count = len(places)
-    # The share of the values below x is a staircase, which rises by 1 / count at each value. If the
-    # values were perfectly even, it would be a straight line. Look for the largest distance between
-    # the two, which is just before a step or at the step.
+    # Plot the share of the values below x against x. The plot is a staircase, which rises by
+    # 1 / count at each value. For perfectly even values, it would be a straight line. Look for the
+    # largest distance between the staircase and this line. It is just before a step or at a step.
     distance = max(
         max((index + 1) / count - place, place - index / count)
         for index, place in enumerate(places)
@@ -27,7 +28,7 @@ def p_of_uniform(values: Sequence[float], low: float, high: float) -> float:
     # Stephens' correction.
     scaled = (math.sqrt(count) + 0.12 + 0.11 / math.sqrt(count)) * distance
     if scaled < 0.2:
-        # The series converges too slowly here, and p is 1 to ten digits.
+        # The series converges too slowly for so small a distance. Here p is 1 to ten digits.
         return 1.0
     # The terms are added and subtracted in turn.
     signs = itertools.cycle((1, -1))

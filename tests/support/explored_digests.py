@@ -1,8 +1,9 @@
-"""Play runs of the search, and print the results as JSON; tests start this as a process.
+"""Play runs of the search for bugs, and print the results as JSON.
 
-`python -m tests.support.explored_digests 20` plays the seeds 0 to 19 of the space `reference`. A
-test compares the results with and without compiled modules: they are used if they exist, unless
-COORDLAB_COMPILED is 0.
+Tests start this module as a process. `python -m tests.support.explored_digests 20` plays the seeds
+0 to 19 of the space `reference`, which is a file that says which faults and settings a run may
+have. A test compares the results of compiled modules with those of interpreted modules. Compiled
+modules are used if they exist, unless the variable COORDLAB_COMPILED is 0.
 """
 
 import json
@@ -20,7 +21,7 @@ from chaos.exploration.space import load_space  # noqa: E402
 def main() -> None:
     """Print whether the compiled modules were used, and the results of each run.
 
-    Among the results is the digest, a hash over all rows of the run.
+    Among the results is the digest, which is a hash over all recorded events of the run.
     """
     space = load_space("reference")
     runs = [play_seed(space, seed) for seed in range(int(sys.argv[1]))]

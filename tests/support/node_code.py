@@ -1,13 +1,14 @@
 """Find uses of hash(), of id(), and of the order of sets in the code of nodes.
 
-In virtual time (with a simulated clock) the same seed must give the same run in every process. The
-code of brokers, controllers and clients would break this if it used what differs between processes:
-the order of a set, which depends on hashes, or id(), which is an address. No lint rule finds such
-code, so a test uses this module.
+In virtual time (with a simulated clock) the same seed must give the same run in every process. So
+the code of nodes (brokers, controllers and clients) must not depend on anything that differs
+between processes. Such things are the order of a set, which depends on hashes, and id(), which is
+an address. No lint rule finds such code, so a test uses this module.
 
-The module knows types only as far as the source shows them. A name counts as a set in a module that
-annotates it as a set or assigns a set to it. An attribute that is declared so counts as a set in
-all modules. A use is allowed if the order has no effect: len(), sorted(), any(), another set.
+The module knows types only as far as the source shows them. If a module annotates a name as a set
+or assigns a set to it, the name counts as a set in this module. If any module declares an attribute
+as a set in one of these ways, the attribute counts as a set in all modules. A use of a set is
+allowed if the order has no effect, as in len(), sorted() and any(), or for making another set.
 """
 
 import ast
@@ -20,7 +21,7 @@ NOT_NODES = (
     "cluster/trace/",
     "cluster/virtual/tripwires",
 )
-"""Beginnings of paths that no run in virtual time uses.
+"""Beginnings of paths with code that is not node code, although it is in NODE_PACKAGES.
 
 They have the code of real processes, of the files of traces, and of checks for threads.
 """
@@ -36,7 +37,7 @@ _ORDERED_METHODS = frozenset({"join", "fromkeys", "extend"})
 _SET_METHODS = frozenset({"union", "intersection", "difference", "symmetric_difference"})
 """Methods of a set that return a set."""
 _FORBIDDEN = {"hash": "an address, or another number in each process", "id": "an address"}
-"""Function that node code must not call -> what its result depends on."""
+"""Function that node code must not call -> a description of its result, for a message."""
 
 
 def node_files(root: Path) -> list[Path]:
@@ -66,7 +67,8 @@ def unordered(sources: dict[str, str]) -> list[str]:
 def _set_attributes(tree: ast.Module) -> Iterator[str]:
     """Yield the names of the attributes that a module declares as sets.
 
-    That may be in the body of a class (`names: set[str]`) or in a method (`self.names = set()`).
+    A module may do so in the body of a class (`names: set[str]`) or in a method
+    (`self.names = set()`).
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
@@ -74,7 +76,7 @@ def _set_attributes(tree: ast.Module) -> Iterator[str]:
                 if isinstance(statement, ast.AnnAssign) and _is_set_type(statement.annotation):
                     yield from _names(statement.target)
         target, value, annotation = _assignment(node)
-        # No other name is known to be a set yet, so only the value itself can show that it is one.
+        # No names are known to be sets yet. So only the value itself can show that it is a set.
         if isinstance(target, ast.Attribute) and (
             _is_set_type(annotation) or _makes_set(value, frozenset(), frozenset())
         ):
@@ -84,7 +86,7 @@ def _set_attributes(tree: ast.Module) -> Iterator[str]:
 def _assignment(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None, ast.expr | None]:
     """Return target, value and annotation of an assignment with one target.
 
-    Of any other syntax node all three are None.
+    For any other syntax node, all three results are None.
     """
     match node:
         case ast.AnnAssign(target=target, value=value, annotation=annotation):
@@ -106,7 +108,7 @@ def _is_set_type(annotation: ast.expr | None) -> bool:
     match annotation:
         case ast.Subscript(value=ast.Name(id=name)) | ast.Name(id=name):
             return name in _SET_TYPES
-        # Of `set[str] | None` the left side counts.
+        # In `set[str] | None`, the left side counts.
         case ast.BinOp(left=left, op=ast.BitOr()):
             return _is_set_type(left)
         # The annotation is in quotes: "set[str]".
@@ -119,7 +121,7 @@ def _is_set_type(annotation: ast.expr | None) -> bool:
 def _makes_set(node: ast.expr | None, names: Iterable[str], attributes: Iterable[str]) -> bool:
     """Return True if the value of an expression is certainly a set.
 
-    `names` and `attributes` are those that are known to be sets.
+    `names` and `attributes` are the names and attributes that are known to be sets.
     """
     match node:
         case ast.Set() | ast.SetComp():
@@ -148,8 +150,8 @@ class _Finder:
         self._attributes = attributes
         # A name that is declared in one function counts in the whole module.
         self._names = {name for node in ast.walk(tree) for name in self._declared(node)}
-        # Arguments of functions such as sorted(), for which their order has no effect. As two
-        # syntax nodes are never equal, they are kept by their addresses.
+        # The arguments of functions such as sorted(), whose order has no effect. They are syntax
+        # nodes, and are kept by their addresses, id(node).
         self._orderless_arguments = {
             id(argument)
             for node in ast.walk(tree)
@@ -160,12 +162,12 @@ class _Finder:
         }
 
     def find_uses(self) -> Iterator[tuple[int, str]]:
-        """Yield the line and a description of each such use."""
+        """Yield the line and a description of each such use or call."""
         for node in ast.walk(self._tree):
             match node:
                 case ast.For(iter=iterated) if self._is_set(iterated):
                     yield node.lineno, "iterates a set"
-                # A SetComp is left out, because its result has no order either.
+                # A SetComp is left out, because its result is a set again.
                 case ast.ListComp() | ast.DictComp():
                     yield from self._comprehension(node.lineno, node.generators)
                 case ast.GeneratorExp() if id(node) not in self._orderless_arguments:

@@ -1,7 +1,8 @@
-"""Batches that kafka-python has encoded, so that our code can be compared with independent code.
+"""Batches that kafka-python has encoded. With them, tests compare our code with independent code.
 
 The batches are in a file, which the tests read. To write the file anew, run this module with a
-Python that has kafka-python and the codecs crc32c, lz4, python-snappy and zstandard.
+Python in which kafka-python and the packages crc32c, lz4, python-snappy and zstandard are
+installed.
 """
 
 import json
@@ -17,7 +18,7 @@ _Records = list[tuple[bytes | None, bytes | None, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedBatch:
-    """What was given to kafka-python, and the bytes (`data`) that it has made of it."""
+    """A batch that was given to kafka-python, and the bytes (`data`) that it has encoded."""
 
     name: str
     compression: int
@@ -47,7 +48,7 @@ def recorded_batches() -> list[RecordedBatch]:
 
 
 def _bytes(text: str | None) -> bytes | None:
-    """Return the bytes of a key or value that is written as hexadecimal digits; it may be None."""
+    """Return the bytes of a key or value, which the file has as hexadecimal digits or as null."""
     return None if text is None else bytes.fromhex(text)
 
 
@@ -61,8 +62,8 @@ def _record() -> None:
         (b"key-%d" % number, (b"value %d" % number) * 9, 1_700_000_000_000 + 7 * number)
         for number in range(6)
     ]
-    # Name, number of the codec, producer id, epoch, base sequence, transactional, records. The
-    # three numbers in the middle are -1 if the producer is not idempotent.
+    # Name, number of the codec, producer id, epoch, base sequence, transactional, records. Producer
+    # id, epoch and base sequence are -1 if the producer is not idempotent.
     kinds: list[tuple[str, int, int, int, int, bool, _Records]]
     kinds = [
         ("plain", 0, -1, -1, -1, False, ordinary),
@@ -75,8 +76,8 @@ def _record() -> None:
         ("transactional", 4, 2**40, 7, 0, True, ordinary[:3]),
         ("times back and forth", 0, -1, -1, -1, False, [(b"a", b"", 9), (b"a", b"1", 2**41)] * 2),
         ("nulls", 0, -1, -1, -1, False, [(None, b"v", 5), (b"k", None, 5), (None, None, 5)]),
-        # Lengths and offsets are varints, which need two bytes from 64 on. "long" has such lengths,
-        # and "many" has such offsets.
+        # Lengths and offsets are varints, which need two bytes from 64 on. "long" has lengths of
+        # two bytes, and "many" has offsets of two bytes.
         ("long", 0, -1, -1, -1, False, [(b"k" * 70, b"v" * 900, 1), (b"", b"v" * 64, 0)]),
         (
             "many",
@@ -97,7 +98,7 @@ def _record() -> None:
             producer_id=producer_id,
             producer_epoch=epoch,
             base_sequence=sequence,
-            # No batch becomes so large.
+            # The largest size of a batch in bytes. No batch here becomes so large.
             batch_size=10**6,
         )
         for offset, (key, value, timestamp) in enumerate(records):

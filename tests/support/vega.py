@@ -1,7 +1,7 @@
 """Compile the charts of the report, and read their data, for tests of single charts.
 
-The charts are written with Altair, which describes them in the language Vega-Lite. They are then
-compiled to the language Vega, which the page draws.
+The charts are written with Altair, which describes them in the language Vega-Lite. Each chart is
+then compiled to the language Vega. The page has a program that draws charts in this language.
 """
 
 import warnings
@@ -17,13 +17,13 @@ Datum = dict[str, Any]
 def compiled_without_warnings(chart: Chart) -> dict[str, Any]:
     """Compile a chart to Vega, and check what must hold for every chart on the time line.
 
-    Altair and Vega-Lite must accept it without a warning. It must contain all data that it names.
-    Its time axis must be that of the page, so that all charts show the same time.
+    Altair and Vega-Lite must accept the chart without a warning. The chart must contain all data
+    that it names. And it must use the time axis of the page, so that all charts show the same time.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         vega = compiled(chart)
-    # Data whose names begin with `data_` or `source_` were added by Vega-Lite itself.
+    # Vega-Lite itself adds data sets, whose names begin with `data_` or `source_`.
     names = {data["name"] for data in vega["data"] if not data["name"].startswith("data_")}
     missing = {name for name in names if name not in chart.data and not name.startswith("source_")}
     if missing:
@@ -41,7 +41,8 @@ def compiled_without_warnings(chart: Chart) -> dict[str, Any]:
 def rows(chart: Chart, name: str) -> list[Datum]:
     """Return the rows of a chart's data set in the order of time.
 
-    The field `a` of a row is the time at which its bar or point begins. Rows without it come first.
+    The field `a` of a row is the time at which its bar or point begins. Rows without this field
+    come first.
     """
     return sorted((dict(datum) for datum in chart.data[name]), key=lambda row: row.get("a") or 0)
 

@@ -1,10 +1,11 @@
 """One run in which every kind of fault is injected into a fake cluster.
 
-Tests of the virtual runtime use it to see that runs with faults can be repeated exactly. The fake
-cluster has three brokers and four consumers, which only exchange heartbeats.
+Tests of the virtual runtime use this run to see that runs with faults can be repeated exactly. The
+fake cluster has three brokers and four consumers, which only exchange heartbeats.
 
 Faults of the network are link rules. A rule names senders and receivers, and says what happens to
-the frames (messages) between them: a cut loses them, a clog holds them back, `Slow` delays them.
+the frames (messages) between them: `Cut` loses the frames, `Clog` holds them back, and `Slow`
+delays them.
 """
 
 from collections.abc import Callable
@@ -22,8 +23,8 @@ CONSUMERS = tuple(NodeName(f"consumer-{index}") for index in range(4))
 class SlowToStop(FakeBroker):
     """A broker that needs half a second to stop when it is asked to.
 
-    It also flushes its log once, half a second after its start. So a test can see what a power loss
-    removes: the batches that were appended later.
+    The broker also flushes its log once, half a second after its start. Batches that were appended
+    later are not flushed. So a test can see that a power loss removes these batches.
     """
 
     def start(self) -> None:
@@ -48,9 +49,9 @@ def rule(
 
 
 async def everything(runtime: VirtualRuntime) -> None:
-    """Inject every kind of fault. Some are healed, the others are left in force.
+    """Inject every kind of fault. Some faults are healed, and the other faults stay in force.
 
-    The faults overlap, and some hit a node that another fault has hit before.
+    The faults overlap, and some faults hit a node that another fault has hit before.
     """
     await runtime.sleep(SECOND_US)
     await runtime.set_link_rules(
@@ -72,5 +73,5 @@ async def everything(runtime: VirtualRuntime) -> None:
     await runtime.set_link_rules([rule(Cut(), CONSUMERS, (BROKERS[2],), "late")])
     await runtime.sleep(500 * MS)
     await runtime.pause(BROKERS[2])
-    # This only asks the broker to stop, and does not wait for it.
+    # This call only asks the broker to stop, and does not wait until it has stopped.
     await runtime.shut_down(BROKERS[1])

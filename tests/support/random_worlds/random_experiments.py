@@ -1,8 +1,8 @@
 """Random experiments for property tests: anything that the types allow, sensible or not.
 
-An experiment is a msgspec Struct with many nested Structs. Here its Hypothesis strategy is built
-from the types of the fields, so that a new field needs no change here. The bounds that a type gives
-to numbers, texts and tuples (msgspec's `Meta`) are respected.
+An experiment is a msgspec Struct with many nested Structs. This module builds a Hypothesis strategy
+for experiments from the types of the fields. So a new field needs no change here. A type may give
+bounds to its numbers, texts and tuples (msgspec's `Meta`), which the strategy respects.
 """
 
 import types
@@ -16,7 +16,7 @@ from msgspec import Meta
 from chaos.experiment.structs import Experiment
 
 MAX_SIZE = 3
-"""The largest size of lists and dicts. Larger ones would only make the tests slow."""
+"""The largest size of lists and dicts. Larger lists and dicts would only make the tests slow."""
 _YAML = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(max_size=12),
     lambda inner: (
@@ -25,11 +25,11 @@ _YAML = st.recursive(
     ),
     max_leaves=4,
 )
-"""Whatever a YAML file may contain: the arguments of a fault may be any of these values."""
+"""A strategy for any value that a YAML file may contain, as the arguments of a fault may be."""
 
 
 def experiments() -> st.SearchStrategy[Experiment]:
-    """Return a strategy for experiments. Fields with a default often keep it."""
+    """Return a strategy for experiments. Fields with a default often keep their default."""
     return values_of(Experiment)
 
 
@@ -59,7 +59,7 @@ def values_of(kind: object, metas: tuple[Meta, ...] = ()) -> st.SearchStrategy[A
 
 def _structs(struct: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
     """Return a strategy for the values of a Struct."""
-    # Hypothesis leaves optional fields out of some examples, and these keep their defaults.
+    # Hypothesis leaves optional fields out of some examples. These fields keep their defaults.
     strategies = {info.name: values_of(info.type) for info in msgspec.structs.fields(struct)}
     required = [info.name for info in msgspec.structs.fields(struct) if info.required]
     return st.fixed_dictionaries(
@@ -74,10 +74,13 @@ def _make_struct(struct: type[msgspec.Struct], fields: dict[str, Any]) -> msgspe
 
 
 def _leaves(kind: object, metas: tuple[Meta, ...]) -> st.SearchStrategy[Any]:
-    """Return a strategy for a number, a text, a bool or None; for any other type, YAML values."""
+    """Return a strategy for a number, a text, a bool or None.
+
+    For any other type, return a strategy for the values of a YAML file.
+    """
 
     def bound(name: str) -> Any:  # noqa: ANN401 - a number, a pattern or None
-        """Return the type's bound of this name, such as "ge" or "pattern"; None without one."""
+        """Return the type's bound with this name, such as "ge" or "pattern", or None."""
         for meta in metas:
             if getattr(meta, name) is not None:
                 return getattr(meta, name)
@@ -110,4 +113,4 @@ def _leaves(kind: object, metas: tuple[Meta, ...]) -> st.SearchStrategy[Any]:
 _SENTENCES = st.lists(
     st.sampled_from(["is", "a", "word:", "# no", "-", "cluster"]), max_size=60
 ).map(" ".join)
-"""Texts with words that YAML could misread; some are so long that YAML breaks their lines."""
+"""Texts with words that YAML could misread. Some texts are so long that YAML breaks their lines."""

@@ -1,9 +1,9 @@
 """The faults of a random trace.
 
-A fault is injected, has effects on nodes and links, and in most cases is healed (undone) later.
-The driver, the process that conducts a run, injects the faults and writes the rows about them. Some
-of these rows, and some fields of their details, are left out at random, because the code that reads
-a trace must not need them.
+A fault is injected, has effects on nodes and links, and in most cases is healed (undone) later. The
+driver (the process that conducts a run) injects the faults and writes the rows about them into the
+trace. Some of these rows, and some fields of their details, are left out at random: the code that
+reads a trace must also work without them.
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ from tests.support.random_worlds.random_brokers import (
 from tests.support.random_worlds.random_consumers import CONSUMERS, Consumers
 from tests.support.random_worlds.random_world import DRIVER, World
 
-# The kinds of faults with their weights: a kind with the weight 4 is drawn four times as often as
-# one with the weight 1. A fault "client-..." hits a consumer. "missed" is a fault that finds no
-# node to hit. All others hit a broker.
+# The kinds of faults with their weights: a kind with the weight 4 is drawn four times as often as a
+# kind with the weight 1. A fault "client-..." hits a consumer. "missed" is a fault that finds no
+# node to hit. All other faults hit a broker.
 _KINDS = (
     ("crash", 4),
     ("pause", 3),
@@ -45,13 +45,13 @@ MOMENTARY = ("reset", "leadership_move")
 class _Fault:
     """One fault that hits a node."""
 
-    # Such as "crash-3": its kind and its number.
+    # The kind and the number of the fault, such as "crash-3".
     id: str
     kind: str
-    # The nodes that it hits.
+    # The nodes that the fault hits.
     nodes: tuple[str, ...]
-    # For a fault of the network the nodes at the two ends of the links, and for a moved leadership
-    # the old and the new leader.
+    # For a fault of the network, these are the nodes at the two ends of the links. For a moved
+    # leadership, they are the old and the new leader.
     from_nodes: tuple[str, ...] = ()
     to_nodes: tuple[str, ...] = ()
 
@@ -66,7 +66,7 @@ class Faults:
         self._count = 0
 
     def inject(self) -> None:
-        """Inject a fault of a random kind, which may find no node to hit."""
+        """Inject a fault of a random kind. It may find no node to hit."""
         world = self._world
         if world.chance(0.15):
             # Inject another fault at the same time.
@@ -83,7 +83,7 @@ class Faults:
         victim = world.rng.choice(candidates)
         others = tuple(node for node in (*BROKERS, CONTROLLER) if node != victim)
         match kind:
-            # These faults hit the links between one or two nodes and all other nodes.
+            # These faults hit the links between the victims, one or two nodes, and all other nodes.
             case "cut" | "clog" | "slow" | "reset":
                 victims = (victim, *others[:1]) if world.chance(0.3) else (victim,)
                 rest = tuple(node for node in others if node not in victims)
@@ -100,7 +100,7 @@ class Faults:
     def _miss(self, fault_id: str) -> None:
         """Write the row of a fault that finds no node to hit.
 
-        Before half of these rows there is a row as if the fault had been injected.
+        In half of the cases, a row FAULT_INJECTED comes before it, as if the fault had hit a node.
         """
         world = self._world
         detail: dict[str, object] = {"fault": "crash", "target": "broker(7)"}
@@ -146,7 +146,7 @@ class Faults:
             world.later(world.delay_us(20_000), write_in_force)
 
     def _act(self, fault: _Fault, victim: str) -> None:
-        """Let the fault hit its nodes and cause elections, and in most cases heal it later."""
+        """Let the fault hit its nodes and cause elections. In most cases, heal it later."""
         world, kind = self._world, fault.kind
         led = self._partitions_led_by(victim)
         if kind == "crash":
@@ -173,12 +173,12 @@ class Faults:
         ]
 
     def _elect(self, partition: str, victim: str) -> None:
-        """Elect a new leader, unless another broker than the victim leads the partition by now."""
+        """Elect a new leader, unless by now a broker other than the victim leads the partition."""
         if self._brokers.leaders[partition] in (victim, ""):
             self._brokers.elect(partition)
 
     def _heal(self, fault: _Fault, victim: str) -> None:
-        """Undo a fault, and write the row about it up to 5 ms later."""
+        """Undo a fault, and write the row FAULT_HEALED up to 5 ms later."""
         world = self._world
         healed_at_us = world.now_us
         life = world.lives[victim]
@@ -207,7 +207,7 @@ class Faults:
 
 
 def _groups() -> tuple[str, ...]:
-    """Return the groups of the consumers, each once."""
+    """Return the groups of the consumers, without repetitions."""
     return tuple(dict.fromkeys(CONSUMERS.values()))
 
 

@@ -1,8 +1,9 @@
 """Damaged input for the analysis: files that are cut off or missing, and unusable rows of a trace.
 
-Beside its trace a run has two files. `manifest.json` says what was run: the experiment, its seed,
-its runtime. `results.json` says how it ended: the verdict, and what each checker reported. The
-analysis must survive files and rows that are damaged; here they are made at random.
+Beside its trace (the recorded events), a run has two files. `manifest.json` says what was run: the
+experiment, the seed and the runtime. `results.json` says how the run ended: the verdict, and the
+report of each checker. The analysis must survive damaged files and rows. This module makes such
+files and rows at random.
 """
 
 import json
@@ -17,7 +18,7 @@ from protocol.trace import TraceRow
 
 _CHECKS = ("fencing", "durable_commits", "generations", "ownership", "liveness", "processing")
 _OUTCOMES = ("pass", "pass", "violated", "inconclusive", "nothing_seen")
-"""Outcomes of a checker. "pass" stands here twice, so it is drawn twice as often as the others."""
+"""Outcomes of a checker. "pass" is listed twice, so it is drawn twice as often as the others."""
 _NEEDED_COLUMNS = ("time_us", "seq", "node", "incarnation", "kind")
 """Columns without which the analysis cannot use a row."""
 
@@ -28,7 +29,7 @@ def write_documents(directory: Path, seed: int) -> Path:
     manifest = {
         "format": 1,
         "experiment": f"experiment {rng.randint(0, 9)}",
-        # The analysis must read the two keys below, not those of the same names in here.
+        # The analysis must read the keys `seed` and `runtime` below, and not those within `config`.
         "config": {"seed": "not this one", "runtime": {"name": "nor this"}},
         "seed": rng.choice((0, 7, 2**53, -1)),
         "runtime": rng.choice(("virtual", "ray")),
@@ -74,8 +75,8 @@ def _report(rng: random.Random, check: str) -> dict[str, object]:
 def spoiled_rows(rows: Sequence[TraceRow], seed: int) -> list[TableRow]:
     """Return a trace's rows as dicts (column -> value), and spoil 5 % of them.
 
-    A spoiled row lacks one or two of the needed columns. Or, if the column is `kind`, it may have a
-    kind that does not exist.
+    A spoiled row lacks one or two of the needed columns. Instead of having no kind, it may also
+    have a kind that does not exist.
     """
     rng = random.Random(seed)
     spoiled = []

@@ -1,6 +1,6 @@
 """Samples of metrics in a random trace: figures that servers write from time to time.
 
-They are like the JMX metrics of Kafka.
+The metrics are like the JMX metrics of Kafka.
 """
 
 import random
@@ -17,8 +17,8 @@ _INTERVAL_MAX_US = 6_000_000
 def sample_metrics(world: World, seed: int) -> None:
     """Let every broker and the controller write samples from now on, as long as they are alive.
 
-    The values and times come from a random generator of their own, so that the rest of the trace is
-    the same with and without metrics.
+    The values and times come from a random generator of their own. So the rest of the trace is the
+    same with and without metrics.
     """
     rng = random.Random(f"metrics of {seed}")
     for node in (*BROKERS, CONTROLLER):
@@ -26,7 +26,7 @@ def sample_metrics(world: World, seed: int) -> None:
 
 
 def _sample_later(world: World, rng: random.Random, node: str) -> None:
-    """Plan the next sample of a node. When it is taken, it plans the one after it."""
+    """Plan the next sample of a node. Each sample plans the following sample."""
 
     def sample() -> None:
         if world.active((node,)):

@@ -1,7 +1,8 @@
 """Traces of random and of real runs, for the tests of the tables that Spark makes from traces.
 
 A trace has the recorded events of a run, one row each. For each table the tests have an oracle:
-plain Python that computes the same table from the same rows. Spark's table must be equal to it.
+plain Python that computes the same table from the same rows. Spark's table must be equal to the
+table of the oracle.
 """
 
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ SEEDS = range(24)
 OWNER_SEEDS = range(16)
 """With these seeds `random_owners` makes traces of members that own and process partitions.
 
-There is no coordinator in these traces, so that several members often own a partition at once.
+These traces have no coordinator. So several members often own a partition at the same time.
 """
 ZOOKEEPER_SEEDS = range(10)
 """With these seeds `random_zookeeper_run` makes traces of ZooKeeper's servers and consumers."""
@@ -63,7 +64,7 @@ class AnalysedRun:
     run: str
     # The trace.
     rows: tuple[TraceRow, ...]
-    # The run's files. Spark writes the tables here, too.
+    # The directory with the run's files. Spark writes the tables into this directory.
     directory: Path
     # False for a run of `_REAL`.
     is_random: bool
@@ -88,13 +89,14 @@ def write_random_runs(base: Path) -> tuple[AnalysedRun, ...]:
     traces |= {f"zookeeper/{seed}": random_zookeeper_run(seed) for seed in ZOOKEEPER_SEEDS}
     for name, overrides in _REAL.items():
         experiment = load_experiment(name, overrides).experiment
-        # A run is named after its experiment, with a number; here each experiment has one run.
+        # A run is named after its experiment and has a number. Here each experiment has one run.
         traces[f"{name}/1"] = play_virtual(experiment, seed=_REAL_SEED).rows
 
     runs = []
     for number, (name, rows) in enumerate(traces.items()):
         directory = write_run(base / name, rows)
-        # The analysis also reads two other files of a run. Even for a real run they are random.
+        # The analysis also reads the manifest and the results of a run. They are random, even for a
+        # real run.
         write_documents(directory, seed=number)
         is_random = name.partition("/")[0] not in _REAL
         runs.append(

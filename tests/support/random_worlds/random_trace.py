@@ -1,13 +1,14 @@
-"""Random but plausible traces, with which Spark's tables are compared with those of plain Python.
+"""Random but plausible traces, for tests of the tables that the analysis of a run makes.
 
-A trace has the recorded events of a run, one row each. No cluster runs for these traces. Instead, a
+The tests compare the tables that Spark makes of such a trace with the tables of plain Python. A
+trace has the recorded events of a run, one row each. No cluster runs for these traces. Instead, a
 simple simulation writes rows in an order in which a real cluster could write them. A controller
 elects leaders. Brokers load and unload groups. Consumers send requests to the brokers that they
 consider coordinators. Faults hit a node or miss, overlap, and are not always healed.
 
-Every next step is random, so that the traces have cases that no hand-written trace has: rows with
-equal times, answers that never come, two coordinators of one group, a broker that is elected again,
-nodes that were restarted, runs that were interrupted.
+Every next step is random. So the traces have cases that no hand-written trace has: rows with equal
+times, answers that never come, two coordinators of one group, a broker that is elected again, nodes
+that were restarted, and runs that were interrupted.
 """
 
 import random
@@ -26,9 +27,9 @@ from tests.support.random_worlds.random_metrics import sample_metrics
 from tests.support.random_worlds.random_world import Life, World
 
 _STEPS_US = (0, 1, 900, 15_000, 15_000, 120_000, 400_000)
-"""The possible times between two events. With 0, their rows have equal times."""
+"""The possible times between two events. With 0, the two events have equal times."""
 _SKEW_US = 4_000
-"""The largest difference between a node's clock and that of the run."""
+"""The largest difference between a node's clock and the clock of the run."""
 
 
 def random_run(seed: int) -> list[TraceRow]:
@@ -66,7 +67,7 @@ def random_run(seed: int) -> list[TraceRow]:
         world.advance(rng.choice(_STEPS_US))
         brokers.elect(offsets_partition(index), leader=BROKERS[index])
 
-    # At this step the run enters the stage `steady`. With -1 it never does.
+    # The number of the step at which the run enters the stage `steady`. With -1 it never does.
     steady_at = rng.randint(20, 80) if rng.random() < 0.95 else -1
     fault_rate = rng.choice((0.0, 0.005, 0.01, 0.015, 0.03))
     for step in range(rng.randint(250, 700)):
@@ -112,7 +113,7 @@ def _let_one_event_happen(
         spontaneous_election(world, brokers)
     elif chance < 0.928:
         active = world.active((*BROKERS, *CONSUMERS))
-        # Not too many nodes may be down at once: a run without nodes would have no events.
+        # At least three nodes must stay active: a run without active nodes would have no events.
         if len(active) > 3:
             world.stop(rng.choice(active))
     elif chance < 0.95:

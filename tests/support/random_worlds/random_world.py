@@ -1,9 +1,9 @@
 """The simulator behind the random traces: it has a clock, and nodes that start, pause and end.
 
-A trace has the recorded events of a run, one row each; `World.add` writes a row. Whatever shall
-happen later is an action in a calendar, and `World.advance` executes it when the clock reaches its
-time. An action may belong to a node. If the node has died meanwhile, the action is dropped; while
-the node is paused, the action waits.
+A trace has the recorded events of a run, one row each. `World.add` writes a row. Something that
+shall happen later is an action in a calendar. `World.advance` moves the clock, and executes each
+action when the clock reaches its time. An action may belong to a node. If the node has died
+meanwhile, the action is dropped. While the node is paused, the action waits.
 """
 
 import heapq
@@ -16,9 +16,9 @@ from protocol.trace import MESSAGE_KINDS, TraceEvent, TraceKind, TraceRow, stamp
 from tests.support.builders.rows import Columns
 
 DRIVER = "driver"
-"""The process that conducts a run. It writes the rows about its stages and its faults."""
+"""The process that conducts a run. It writes the rows about the run's stages and faults."""
 _RETRY_US = 150_000
-"""If a node is paused, its action is tried again after this time, until the node is resumed."""
+"""The time after which the action of a paused node is tried again."""
 
 
 @dataclass(slots=True)
@@ -43,16 +43,17 @@ class World:
     rows: list[TraceRow] = field(default_factory=list)
     lives: dict[str, Life] = field(default_factory=dict)
     skew_us: dict[str, int] = field(default_factory=dict)
-    """How far the clock of each node is ahead of that of the run.
+    """How far the clock of each node is ahead of the clock of the run.
 
-    A node without an entry has the run's clock. The clocks of real machines never agree exactly.
+    A node without an entry has the run's clock. (The clocks of real machines never agree exactly.)
     """
     clock_resolution_us: int = 1
     """With a coarse resolution, such as 50 ms, many rows have equal times."""
     _calendar: list[tuple[int, int, Callable[[], None]]] = field(default_factory=list)
     """A heap of the planned actions. An entry has a time, a number, and the action.
 
-    The number counts the actions. Of two actions with equal times the older one comes first.
+    The number counts the planned actions. So if two actions have equal times, the action that was
+    planned first is executed first.
     """
     _planned_count: int = 0
     _next_seq: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -68,8 +69,9 @@ class World:
     ) -> None:
         """Write one row of `node`, with the present time of the node's own clock.
 
-        The row has the columns of `columns`, and those of the dict `common` if it is given. A
-        caller passes `common` if several of its rows share some columns.
+        The row has the columns of `columns` and of the dict `common`. A caller passes `common` if
+        several of its rows share some columns. If the world has no rows about messages, and the
+        kind is about messages, no row is written.
         """
         filled: Columns = {**(common or {}), **columns}
         if kind in MESSAGE_KINDS and not self.messages:
@@ -79,7 +81,7 @@ class World:
         seq = self._next_seq.get((node, incarnation), 0)
         self._next_seq[node, incarnation] = seq + 1
         exact_time_us = max(0, self.now_us + self.skew_us.get(node, 0))
-        # Rounded down to a multiple of the resolution.
+        # Round the time down to a multiple of the resolution.
         time_us = exact_time_us - exact_time_us % self.clock_resolution_us
         self.rows.append(
             stamp(
@@ -106,7 +108,7 @@ class World:
         return self.rng.choice((0, 1, self.rng.randint(2, 3_000), self.rng.randint(0, longest_us)))
 
     def later(self, delay_us: int, act: Callable[[], None]) -> None:
-        """Execute an action after a delay; it belongs to no node.
+        """Execute an action after a delay. The action belongs to no node.
 
         Actions with equal times are executed in the order in which they were planned.
         """
@@ -159,7 +161,7 @@ class World:
     def kill(self, node: str) -> None:
         """Kill a node's process, even if it is paused.
 
-        The driver writes the row about it, because a killed process can write none.
+        The driver writes the row about the kill, because a killed process can write no row.
         """
         self.lives[node].alive = self.lives[node].paused = False
         self.add(DRIVER, TraceKind.NODE_KILLED, peer=node)

@@ -1,13 +1,16 @@
 """Random traces of three ZooKeeper servers, and of old consumers that coordinate over them.
 
-The tests of the analysis compute tables from these traces (recorded events, one row each). Nothing
-real runs: random decisions say what happens next, and a `World` writes the rows.
+A trace has the recorded events of a run, one row each. The tests of the analysis compute tables
+from these traces. Nothing real runs: random decisions say what happens next, and a `World` writes
+the rows.
 
-The servers apply the same log of transactions, each at its own pace; the zxid is the number of a
-transaction. A client opens a session, and an ephemeral znode is deleted when the session of its
-creator ends. The consumers of a group share its partitions by writing owner nodes: for each
-partition a znode with the name of its consumer. An attempt is one try of a consumer to get its
-share in this way. It succeeds, fails, or ends with the consumer's death.
+The servers apply the same log of transactions, each server at its own pace. The zxid is the number
+of a transaction. A client opens a session. A znode that the client creates may be ephemeral: such a
+znode is deleted when the session of its creator ends.
+
+The consumers of a group share the partitions by writing owner nodes: for each partition there is a
+znode with the name of the consumer that owns the partition. An attempt is one try of a consumer to
+get its share in this way. It succeeds, it fails, or it ends with the consumer's death.
 """
 
 import random
@@ -21,7 +24,7 @@ _SERVERS = ("zookeeper-1", "zookeeper-2", "zookeeper-3")
 _GROUPS = ("old", "older")
 _CONSUMERS = {f"consumer-{group}-{index}": group for group in _GROUPS for index in range(3)}
 _CLIENT_WITHOUT_GROUP = "consumer-stranger-0"
-"""A client of ZooKeeper that has sessions, and takes part in no group."""
+"""A client of ZooKeeper that has sessions, but is a member of no group."""
 _PARTITIONS = ("orders-0", "orders-1", "payments-0")
 _APIS = (
     "Exists",
@@ -37,7 +40,7 @@ _APIS = (
     "Fetch",
 )
 _PHASES = ("starting", "running", "new session")
-"""What a consumer may be doing when it gives up for good."""
+"""The situations in which a consumer may give up for good."""
 _GIVES_AWAY_SHARE = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
 """The two kinds of rows in which a consumer no longer owns its share of the partitions."""
 _STEPS_US = (0, 1, 900, 15_000, 60_000, 400_000)
@@ -77,7 +80,7 @@ class _Ensemble:
         self._rng = world.rng
         # The zxid of the latest transaction. Its upper 32 bits are the epoch of ZooKeeper's leader.
         self._zxid = world.rng.randint(1, 9) << 32
-        # Open session -> its client. The client is None until it is told about the session.
+        # Open session -> the client of the session. It is None until a client gets the session.
         self._client_of_session: dict[str, str | None] = {}
         # Path of a znode -> the session that created it if the znode is ephemeral, otherwise None.
         self._znodes: dict[str, str | None] = {}
@@ -109,7 +112,7 @@ class _Ensemble:
     # -- the log ---------------------------------------------------------------------------------
 
     def _apply(self, session: str, op: str, **detail: object) -> None:
-        """Append a transaction to the log. Most servers apply it, each after its own delay."""
+        """Append a transaction to the log. Most servers apply it, each after a delay of its own."""
         self._zxid += 1
         zxid, rng = self._zxid, self._rng
         error = "NodeExists" if op == "error" else None
@@ -128,8 +131,8 @@ class _Ensemble:
             self._world.later(self._world.delay_us(_LAG_US), partial(write_row, server))
 
     def _open_session(self) -> None:
-        """Open a session. Its client is not told yet."""
-        # The id of a session is the zxid of the transaction that opens it, which comes next.
+        """Open a session. It has no client yet; `_notify_client` chooses one."""
+        # The id of a session is the zxid of the transaction that opens it. This is the next one.
         session = f"{self._zxid + 1:#x}"
         self._client_of_session[session] = None
         self._apply(session, "createSession")
@@ -171,7 +174,8 @@ class _Ensemble:
                 TraceKind.ZOOKEEPER_SESSION_EXPIRED,
                 detail={"session": session},
             )
-        # In one of ten cases the transaction is missing, as in a trace that ends before it.
+        # In one of ten cases the transaction is missing. This happens in a real trace that ends
+        # before the transaction.
         if self._rng.random() < 0.9:
             self._apply(session, "closeSession")
             self._znodes = {path: owner for path, owner in self._znodes.items() if owner != session}
@@ -213,8 +217,8 @@ class _Ensemble:
     def _commit_to_kafka(self) -> None:
         """Let a broker store a committed offset of a group on ZooKeeper.
 
-        Consumers send such commits while a group moves from ZooKeeper to Kafka. With the member
-        None or "" the commit comes from no member of the group.
+        Consumers send such commits while a group moves from ZooKeeper to Kafka. If the member is
+        None or "", the commit comes from no member of the group.
         """
         self._world.add(
             "broker-0",
@@ -226,9 +230,9 @@ class _Ensemble:
         )
 
     def _fire_watch(self) -> None:
-        """Let a server tell a client about a change that it watches.
+        """Let a server tell a client about a change that the client watches.
 
-        The offset of the row is the zxid of the change, which is one of the latest four.
+        The offset of the row is the zxid of the change, which is one of the latest four changes.
         """
         self._world.add(
             self._rng.choice(_SERVERS),
@@ -253,14 +257,14 @@ class _Ensemble:
             )
 
     def _rebalance(self) -> None:
-        """Let a random consumer take the next step of its attempt, or perhaps begin one."""
+        """Let a random consumer take the next step of its attempt, or perhaps begin an attempt."""
         rng, consumer = self._rng, self._rng.choice(list(_CONSUMERS))
         if not self._world.lives[consumer].alive:
             return
         common: Columns = {"group": _CONSUMERS[consumer], "member": consumer}
         share = rng.sample(_PARTITIONS, rng.randint(0, len(_PARTITIONS)))
-        # If the consumer makes no attempt now, it gives up for good, or gives its share away, or
-        # begins an attempt.
+        # A consumer that is in no attempt gives up for good, gives its share away, or begins an
+        # attempt.
         if consumer not in self._attempting:
             if rng.random() < 0.3:
                 detail: dict[str, object] = {"attempts": 4, "during": rng.choice(_PHASES)}
@@ -272,8 +276,8 @@ class _Ensemble:
                 kind, detail = TraceKind.ZOOKEEPER_ATTEMPT_STARTED, {"attempt": rng.randint(0, 3)}
             self._world.add(consumer, kind, common, detail=detail)
             return
-        # Otherwise it takes one of four steps of its attempt. The last one, the end of the attempt,
-        # is twice as likely as each of the others.
+        # A consumer in an attempt takes one of four steps. The last step ends the attempt. It is
+        # drawn for 3 and for 4, so it is twice as likely as each of the other steps.
         match rng.randint(0, 4):
             case 0:
                 kind, detail = rng.choice(_GIVES_AWAY_SHARE), {"partitions": share}
@@ -294,7 +298,7 @@ class _Ensemble:
             case _:
                 self._attempting.discard(consumer)
                 done = rng.random() < 0.5
-                # Of the attempts that fail, 40 % end with an error of ZooKeeper.
+                # 40 % of the failing attempts end with an error of ZooKeeper.
                 has_error = not done and rng.random() >= 0.6
                 self._world.add(
                     consumer,
@@ -305,7 +309,10 @@ class _Ensemble:
                 )
 
     def _die(self) -> None:
-        """Let a consumer die, perhaps in the middle of an attempt, or start a dead one again."""
+        """Let a consumer die, perhaps in the middle of an attempt.
+
+        If the consumer is already dead, start it again.
+        """
         consumer = self._rng.choice(list(_CONSUMERS))
         # Half of the calls do nothing, so that deaths are rarer than the other events.
         if self._rng.random() < 0.5:

@@ -1,7 +1,7 @@
-"""Compare a table that Spark has made of a run with that of an oracle.
+"""Compare a table that Spark has made of a run with the table of an oracle.
 
 An oracle is a function in plain Python that computes the same table from the rows of the trace. The
-tables are compared row by row and column by column.
+two tables are compared row by row and column by column.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,16 +17,16 @@ _SHOWN = 3
 def check_table(
     runs: Iterable[AnalysedRun], name: str, oracle: Oracle, key: Sequence[str]
 ) -> list[TableRow]:
-    """Compare the table `name` of each run with that of an oracle.
+    """Compare the table `name` of each run with the table of an oracle.
 
-    The columns `key` should identify a row. Return Spark's rows of the random runs, so that the
-    caller can check that they contain enough cases.
+    The columns `key` should identify a row. Return the rows that Spark made of the random runs. The
+    caller can check that these rows contain enough cases.
 
     Raises: AssertionError with the first rows that differ.
     """
     rows_of_random_runs = []
     for run in runs:
-        # Only Spark's rows have the name of the run.
+        # Spark's rows have the name of the run, and the rows of an oracle do not. Add it.
         expected = [row | {"run": run.run} for row in oracle(Trace(run.rows))]
         spark_rows = run.table(name)
         wrong = differences(expected, spark_rows, key)
@@ -44,7 +44,7 @@ def differences(
     """Return a line for each row that only one table has, or that differs in some columns."""
     oracle_rows, spark_rows = _by_key(expected, key), _by_key(found, key)
     lines = []
-    # A key may have None beside texts and numbers. These cannot be sorted, but their `repr` can.
+    # Keys may contain None beside texts and numbers, which cannot be compared. Sort by `repr`.
     for row_key in sorted({*oracle_rows, *spark_rows}, key=repr):
         oracles, sparks = oracle_rows.get(row_key, []), spark_rows.get(row_key, [])
         if len(oracles) != len(sparks):
@@ -77,8 +77,8 @@ def _by_key(
 ) -> dict[tuple[object, ...], list[TableRow]]:
     """Return the rows by their values in the columns `key`.
 
-    If several rows have the same key, they are sorted by their content. So they are in the same
-    order in both tables.
+    Rows with the same key are sorted by their content. So two equal tables give these rows in the
+    same order.
     """
     by_key: dict[tuple[object, ...], list[TableRow]] = {}
     for row in sorted(rows, key=lambda cells: repr(sorted(cells.items()))):

@@ -1,8 +1,8 @@
 """A model in plain Python of the tables about owners of partitions and processed records.
 
-The pipeline computes these tables with Spark's windows and joins, and tests compare them with this
-model. The model goes through the rows of a trace in the order of time. It was written after the
-documentation of the tables, and shares no code with the pipeline.
+The pipeline computes these tables with Spark's windows and joins. Tests compare its tables with the
+results of this model. The model goes through the rows of a trace (the recorded events) in the order
+of time. It follows the documentation of the tables, and shares no code with the pipeline.
 """
 
 import itertools
@@ -21,7 +21,7 @@ _ENDED_BY = {
     TraceKind.PARTITIONS_REVOKED: "revoked",
     TraceKind.PARTITIONS_LOST: "lost",
 }
-"""Row with which a member gives partitions up -> what the column `ended_by` has then."""
+"""Kind of the row with which a member gives partitions up -> the value in the column `ended_by`."""
 
 
 @dataclass(slots=True)
@@ -47,12 +47,13 @@ class Owned:
     """The results of the model."""
 
     intervals: list[Interval] = field(default_factory=list)
-    # (partition, first owner, second owner, begin, end) of each time in which a partition had two
-    # owners -> how many records both of them processed in this time. The end is None if both still
-    # owned the partition when the run ended.
+    # The overlaps, which are the times in which a partition had two owners. The key is (partition,
+    # first owner, second owner, begin, end), and the value is the number of records that both
+    # owners processed during the overlap. The end is None if both owners still owned the partition
+    # when the run ended.
     overlaps: dict[tuple[str, str, str, int, int | None], int] = field(default_factory=dict)
-    # (partition, consumer) -> {"records": all that it processed, "repeated": those of them that had
-    # been processed before}.
+    # (partition, consumer) -> two numbers. "records" is the number of records that the consumer
+    # processed. "repeated" is the number of those that had already been processed before.
     processing: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
 
 
@@ -125,7 +126,7 @@ def owned_by(rows: Sequence[TraceRow]) -> Owned:
     current: dict[tuple[str, str], Interval] = {}
     # (node, begin, end) of each pause that is over.
     pauses: list[tuple[str, int, int]] = []
-    # Node that is paused now -> begin of the pause.
+    # Node that is paused at the present row -> begin of the pause.
     paused_at: dict[str, int] = {}
 
     def close(node: str, partition: str, at_us: int, ended_by: str) -> None:
@@ -178,7 +179,7 @@ def owned_by(rows: Sequence[TraceRow]) -> Owned:
         end_pause(node, end_us)
     for interval in owned.intervals:
         until_us = end_us if interval.to_us is None else interval.to_us
-        # Add up how long each pause overlaps the interval; 0 if it does not.
+        # Add up the time by which each pause overlaps the interval. It is 0 if they do not overlap.
         interval.paused_us = sum(
             max(0, min(until_us, resumed_us) - max(interval.from_us, began_us))
             for node, began_us, resumed_us in pauses
@@ -195,7 +196,7 @@ _Processed = list[tuple[int, str, str, int]]
 
 
 def _processed(rows: Sequence[TraceRow]) -> _Processed:
-    """Return an entry for each processed record; a row of the trace is about several records."""
+    """Return an entry for each processed record. A row of the trace is about several records."""
     batches = [row for row in rows if row.kind == TraceKind.RECORDS_CONSUMED]
     batches.sort(key=lambda row: (row.time_us, row.node, row.incarnation, row.seq))
     return [
@@ -207,8 +208,8 @@ def _processed(rows: Sequence[TraceRow]) -> _Processed:
 
 def _add_overlaps(owned: Owned, processed: _Processed, end_us: int) -> None:
     """Add each time in which a partition had two owners, with the records that both processed."""
-    # Each pair is taken once. As `first` begins before `second`, both own the partition from the
-    # begin of `second` on.
+    # `combinations` gives each pair of intervals once. `first` begins before `second`. So both
+    # consumers own the partition from the begin of `second` on.
     in_order = sorted(owned.intervals, key=lambda interval: (interval.from_us, interval.consumer))
     for first, second in itertools.combinations(in_order, 2):
         if first.partition != second.partition or first.consumer == second.consumer:
@@ -216,7 +217,7 @@ def _add_overlaps(owned: Owned, processed: _Processed, end_us: int) -> None:
         ends = [owner.to_us for owner in (first, second) if owner.to_us is not None]
         until_us = min([*ends, end_us])
         if second.from_us >= until_us:
-            # The first ownership had ended before the second one began.
+            # `first` had ended before `second` began.
             continue
         # The offsets that each of the two owners processed while both owned the partition.
         first_offsets, second_offsets = (
@@ -237,7 +238,7 @@ def _count_processed(owned: Owned, processed: _Processed) -> None:
 
     A record is repeated if this consumer or another one had processed it before.
     """
-    # (partition, offset) of all records so far.
+    # (partition, offset) of all records that were processed so far.
     earlier: set[tuple[str, int]] = set()
     for _, consumer, partition, offset in processed:
         counts = owned.processing.setdefault((partition, consumer), {"records": 0, "repeated": 0})

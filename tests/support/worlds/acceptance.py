@@ -3,11 +3,11 @@
 `play_virtual`, `play_ray` and `play_local` run any experiment.
 
 `coordinator_failover` is for the experiment `coordinator_crash`, in which the coordinator of a
-group is killed once. The controller then fences the dead broker, so that other brokers become
-leaders of its partitions. One of them is the group's new coordinator, the successor, and loads the
-group. The acceptance tests and the soak check how long this took. The pipeline and the checkers
-compute such times, too. This module shares no code with them, so that it does not repeat their
-errors.
+group is killed once. The controller then fences the dead broker: other brokers become leaders of
+the dead broker's partitions. One of these brokers, the successor, becomes the group's coordinator
+and loads the group. The acceptance tests and the soak (a set of very long tests) check how long
+these steps take. The pipeline and the checkers compute such times, too. This module shares no code
+with them, so that it does not repeat their errors.
 """
 
 import math
@@ -39,13 +39,14 @@ from results_schema.results import Results
 DETECT_MIN_US, DETECT_MAX_US = 7_000_000, 9_500_000
 """The limits of the time from the kill until the controller fences the broker.
 
-With Kafka's defaults the session of a broker lasts 9 s after its last heartbeat. This heartbeat may
-be 2 s old when the broker is killed: 9 s - 2 s. And the controller may be 0.5 s late: 9 s + 0.5 s.
+With Kafka's defaults, the session of a broker lasts 9 s after its last heartbeat. The last
+heartbeat may be up to 2 s old when the broker is killed, so the shortest time is 9 s - 2 s. The
+controller may be 0.5 s late, so the longest time is 9 s + 0.5 s.
 """
 RESUME_MAX_US = 1_500_000
 """The limit of the time from the load until every member commits again.
 
-A client that waits for its next try may need 1.2 s of it (`retry.backoff.max.ms` with jitter).
+A client may need 1.2 s of this time to wait for its next try (`retry.backoff.max.ms` with jitter).
 """
 
 
@@ -59,12 +60,14 @@ class MemberFailover:
     node: str
     # When the member marked its coordinator unknown.
     noticed_us: int | None
-    # The brokers that were named to it as its coordinator between the kill and the fencing.
+    # The brokers that answers named as the group's coordinator between the kill and the fencing.
     answers_before_detection: tuple[str, ...]
-    # Its last acknowledged commit before the kill, and its first one after it.
+    # The times of the member's last acknowledged commit before the kill, and of its first
+    # acknowledged commit after the kill.
     last_commit_before_us: int | None
     first_commit_after_us: int | None
-    # The (member id, generation) of its acknowledged commits in the whole run, each pair once.
+    # The (member id, generation) of the member's acknowledged commits in the whole run, each pair
+    # once.
     identities: tuple[tuple[str | None, int | None], ...]
 
     @property
@@ -81,10 +84,11 @@ class CoordinatorFailover:
 
     group: str
     victim: str
-    # The broker that is coordinator afterwards.
+    # The broker that coordinates the group afterwards.
     successor: str
-    # The steps in their order: the victim is killed; the controller fences it; the successor learns
-    # that it leads the partition, begins to load it, and has loaded it.
+    # The times of the steps in their order: the victim is killed; the controller fences the victim;
+    # the successor learns that it leads the partition; it begins to load the partition; it has
+    # loaded the partition.
     killed_us: int
     fenced_us: int
     applied_us: int
@@ -114,7 +118,7 @@ class CoordinatorFailover:
         return self.loaded_us - self.load_started_us
 
     def notices_us(self) -> list[int]:
-        """Return for each member the time from the kill until it noticed, in ascending order."""
+        """Return the times from the kill until each member noticed it, in ascending order."""
         return sorted(
             member.noticed_us - self.killed_us
             for member in self.members
@@ -122,7 +126,7 @@ class CoordinatorFailover:
         )
 
     def resumes_us(self) -> list[int]:
-        """Return for each member the time from the load until it committed, in ascending order."""
+        """Return the times from the load until each member committed, in ascending order."""
         return sorted(
             member.first_commit_after_us - self.loaded_us
             for member in self.members
@@ -141,7 +145,7 @@ def coordinator_failover(
 
     The rows must be in the order of time.
 
-    Raises: AssertionError that names the missing row, if a step of the failover is missing.
+    Raises: AssertionError if a step of the failover is missing. The message names the missing row.
     """
     partition = str(offsets_partition(group_partition(experiment, group)))
     # The only fault of the run is the kill.
@@ -193,11 +197,11 @@ def rebalances_after(rows: Sequence[TraceRow], group: str, since_us: int) -> lis
 def lost_commits(rows: Sequence[TraceRow], experiment: Experiment, group: str) -> list[str]:
     """Return a line for each partition whose committed offset was lost or not read at the end.
 
-    An example is "orders-0: acknowledged 41, at the end 17".
+    Such a line is "orders-0: acknowledged 41, at the end 17".
 
     At the end of a run, in its stage "verifying", the committed offsets are read once more. As long
     as a group has no rebalance, its members commit increasing offsets. So the offset that is read
-    must be at least the largest one that was acknowledged before the stage. It may be larger,
+    must be at least the largest offset that was acknowledged before this stage. It may be larger,
     because members still commit during the stage.
     """
     reading_us = next(
@@ -238,8 +242,8 @@ def _member(
     """Return the failover as the member `node` saw it, from the rows that it wrote."""
     member_rows = [row for row in rows if row.node == node]
     commits = [row for row in member_rows if row.kind == TraceKind.OFFSETS_COMMITTED]
-    # A commit that the victim has acknowledged is from before the kill, even if the acknowledgement
-    # has arrived only after it.
+    # A commit that the victim has acknowledged counts as one before the kill, even if the member
+    # got the acknowledgement only after the kill.
     before_kill_us = [
         row.time_us for row in commits if row.time_us <= killed_us or row.peer == victim
     ]
@@ -275,9 +279,11 @@ def _first(
     partition: str | None = None,
     group: str | None = None,
 ) -> TraceRow:
-    """Return the first row of this kind from `since_us` on, with these columns if they are given.
+    """Return the first row of this kind from `since_us` on.
 
-    Raises: AssertionError if there is none.
+    If `peer`, `partition` or `group` is given, the row must have this value in its column.
+
+    Raises: AssertionError if there is no such row.
     """
     for row in rows:
         if (
@@ -298,9 +304,10 @@ def _listed(value: object) -> list[object]:
 
 
 def percentile(ascending: Sequence[int], percent: int) -> int:
-    """Return a percentile of sorted values: always one of them (the nearest-rank method).
+    """Return a percentile of sorted values by the nearest-rank method.
 
-    The 90th percentile of twelve values is the one with the rank 10.8, rounded up to 11.
+    The result is always one of the values. For example, the 90th percentile of twelve values has
+    the rank 10.8, which is rounded up to 11.
     """
     rank = math.ceil(percent * len(ascending) / 100)
     return ascending[max(rank, 1) - 1]
@@ -308,7 +315,7 @@ def percentile(ascending: Sequence[int], percent: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualRun:
-    """A finished run in virtual time. The digest is a hash over all its rows."""
+    """A finished run in virtual time (a simulated clock). The digest is a hash over all rows."""
 
     experiment: Experiment
     results: Results
@@ -323,7 +330,10 @@ def play_virtual(
     trace_messages: bool = True,
     spec: ClusterSpec | None = None,
 ) -> VirtualRun:
-    """Run an experiment in virtual time. If `spec` is given, it runs on this cluster instead."""
+    """Run an experiment in virtual time.
+
+    By default it runs on the cluster that the experiment describes. `spec` is another cluster.
+    """
     suite = CheckSuite(context_of(experiment, in_virtual_time=True), experiment.checks)
     rows: list[TraceRow] = []
     digest = TraceDigest()
@@ -351,7 +361,7 @@ def play_ray(
 
     With a `time_scale` of 2 the clock of the run is twice as fast as that of the machine.
     """
-    # Imported only here, because importing Ray takes a second.
+    # This import is not at the top of the file, because importing Ray takes a second.
     from cluster.ray.runtime import RayRuntime
 
     suite = CheckSuite(context_of(experiment), experiment.checks)

@@ -1,7 +1,7 @@
 """Analyse all runs whose tables and reports are tested, in a single session of Spark.
 
-An analysis makes tables from the trace of a run. Because Spark is slow to start a job, the tests
-share one analysis of all runs. There are three kinds of runs:
+An analysis makes tables from the trace of a run (its recorded events). Because Spark is slow to
+start a job, the tests share one analysis of all runs. There are three kinds of runs:
 
 - stories: traces that were written by hand (tests/pipeline/traces);
 - random traces, which no cluster has written;
@@ -26,7 +26,7 @@ from tests.support.random_worlds.random_trace import random_run
 from tests.support.worlds.crowd import crowd
 from tests.support.worlds.report_runs import make_runs
 
-# The seed of the run is 11. Whoever reads the manifest must not take the one within `config`.
+# The seed of the run is 11. Code that reads the manifest must not take the seed within `config`.
 _MANIFEST = '{"experiment": "talk", "runtime": "ray", "seed": 11, "config": {"seed": 3}}'
 _RESULTS = """{
   "outcome": "completed",
@@ -42,20 +42,22 @@ TRACES = Path(__file__).parents[2] / "pipeline" / "traces"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalysedRuns:
-    """Some runs after their analysis."""
+    """Some runs after their analysis.
 
-    # Both by the name that the tests use for a run, such as "crash".
+    In the tests a run has a name, such as "crash", which is the key of the two dicts.
+    """
+
     directories: dict[str, Path]
     summaries: dict[str, RunSummary]
 
     def table(self, run: str, name: str, *keys: str) -> dict[tuple[object, ...], TableRow]:
         """Return the rows of a table by their values in the columns `keys`.
 
-        `table("crash", "rebalances", "group", "generation")[("readers", 1)]` is the row of this
-        group and generation. The values must identify each row.
+        `table("crash", "rebalances", "group", "generation")[("readers", 1)]` is the row of the
+        group `readers` and generation 1. No two rows may have the same values in these columns.
         """
         rows = read_table(self.directories[run], name)
-        # Every row names the run. The table may be empty.
+        # Every row names the run. `<=` is used because the table may be empty.
         assert {row["run"] for row in rows} <= {self.summaries[run].run}
         by_key = {tuple(row[key] for key in keys): row for row in rows}
         assert len(by_key) == len(rows), f"{keys} do not tell the rows of {name} apart"
@@ -79,19 +81,19 @@ class Analysis:
 
 
 def analyse_together(spark: SparkSession, base: Path) -> Analysis:
-    """Write the stories and random traces, play the runs of `report_runs`, and analyse all.
+    """Write the stories and random traces, play the runs of `report_runs`, and analyse all runs.
 
     Spark computes the tables of all stories and random traces in a single call, because it needs
-    longer to plan a call than to work on these few rows. The runs of `report_runs` are so small
-    that the analysis reads them with plain Python instead.
+    longer to plan a call than to work on these few rows. The runs of `report_runs` are small, too.
+    Their analysis is the normal one for small runs, which reads the trace with plain Python.
     """
     stories = _write_stories(base / "stories")
     random_runs = write_random_runs(base / "random_runs")
-    # Another path to the run `crash`. Even so, the run must be analysed only once.
+    # Another path to the run `crash`, to test that the run is analysed only once.
     second_path_to_crash = stories["crash"] / "events" / ".."
     random_directories = [run.directory for run in random_runs]
     summaries = analyze(
-        # With 0 no run counts as small, so that Spark reads every run.
+        # With 0, no run counts as small. So Spark reads every run.
         [*stories.values(), second_path_to_crash, *random_directories],
         spark=spark,
         whole_run_rows=0,
@@ -112,12 +114,12 @@ def _with_summaries(directories: dict[str, Path], summaries: Sequence[RunSummary
 
 
 def _write_stories(base: Path) -> dict[str, Path]:
-    """Write every story as a run's directory under `base`; some of them are damaged."""
+    """Write every story as a run's directory under `base`. Some of these runs are damaged."""
     crash = parse_trace((TRACES / "crash.txt").read_text())
     pause = parse_trace((TRACES / "pause.txt").read_text())
     directories = {
         "crash": write_run(base / "crash" / "1", crash, files=2, clock_error_us=40_000),
-        # A folder may have any name. Spark must not read its name as a pattern or as a column.
+        # A folder may have any name. Spark must not take this name for a pattern or a column.
         "pause": write_run(base / "own [x] {y}=1+1" / "1", pause),
         "split": _write_story(base, "split"),
         "stuck": _write_story(base, "stuck"),
@@ -150,7 +152,7 @@ def _spoiled_run(directory: Path) -> Path:
 
 
 def _broken_run(directory: Path) -> Path:
-    """Write a run in which some rows and files are broken, as after a SIGKILL."""
+    """Write a run in which some rows and files are broken, as in a run that was killed."""
     good = "1 broker-0 load_completed partition=__consumer_offsets-0 leader_epoch=0 records=1"
     write_run(directory, parse_trace(good))
     row = msgspec.structs.asdict(parse_trace(good)[0])

@@ -1,10 +1,11 @@
 """Real clients produce and consume while faults are injected into their cluster.
 
-The clients are programs in `clients/`; a family is one client library, such as librdkafka. A
-producer writes the records `writer:0`, `writer:1` and so on. It is idempotent: from its id, its
-epoch and a sequence number, a broker recognizes a batch that was sent twice. Two consumers read the
-records. Meanwhile three faults follow each other: the group's coordinator crashes, the leader of a
-partition moves, and the controller crashes and comes back. Then these must hold:
+The clients are programs in `clients/`. A family of clients is one client library, such as
+librdkafka. A producer writes the records `writer:0`, `writer:1` and so on. The producer is
+idempotent: each batch has the producer's id, the producer's epoch and a sequence number, by which a
+broker recognizes a batch that was sent twice. Two consumers read the records. Meanwhile three
+faults follow each other: the group's coordinator crashes, the leader of a partition moves, and the
+controller crashes and comes back. At the end, these must hold:
 
 - Every acknowledged record can be read where the acknowledgement says.
 - No two records of a partition have the same producer id, producer epoch and sequence number.
@@ -36,7 +37,7 @@ CLUSTER = (
     *("--var", f"topics.{TOPIC}.config.min.insync.replicas=2"),
 )
 """Arguments of the command `up`. The timeouts are short, so that a failover is quick."""
-# Family -> the options that make its producer idempotent.
+# Family -> the options that make the producer of this family idempotent.
 IDEMPOTENCE = {
     "librdkafka": ("--set", "enable.idempotence=true"),
     "kafka-python": ("--set", "enable_idempotence=true"),
@@ -66,6 +67,7 @@ FAULTS = (
     ("leadership_move", f"leader-of({TOPIC}-0)"),
     ("crash", "controller", "--duration", "1s", "--wait"),
 )
+"""Arguments of the command `inject`, for each of the three faults."""
 
 
 def survive_faults(family: str, bootstrap: str, command_line: CommandLine) -> None:
@@ -84,11 +86,11 @@ def survive_faults(family: str, bootstrap: str, command_line: CommandLine) -> No
             *("produce", TOPIC, "writer"),
             *("--count", "0", "--rate", str(RATE), *IDEMPOTENCE[family]),
         )
-        # Wait for the records of half a second.
+        # Wait until the records of half a second are acknowledged.
         wait_until(lambda: len(producer.acknowledged()) > RATE // 2, "records flow", producer)
         for fault in FAULTS:
-            # The next fault may move a leadership to a broker that crashed before. This is refused
-            # unless the broker is in sync again.
+            # The next fault may move a leadership to a broker that has crashed. The cluster refuses
+            # this move until the broker is in sync again.
             wait_until(lambda: _are_in_sync(command_line), "every replica is in sync", producer)
             ordered = command_line.run("inject", *fault)
             assert ordered.returncode == 0, ordered.stdout + ordered.stderr
@@ -98,7 +100,7 @@ def survive_faults(family: str, bootstrap: str, command_line: CommandLine) -> No
         wait_until(lambda: len(producer.acknowledged()) > enough, "records flow", producer)
         assert producer.stop(timeout_s=90.0) == 0, producer.story()
         acknowledged = producer.acknowledged()
-        # Every record that was sent is acknowledged.
+        # Every record that was sent must be acknowledged.
         assert sorted(acknowledged) == list(range(producer.events("produced")[0]["sent"]))
 
         wait_until(
@@ -118,7 +120,7 @@ def survive_faults(family: str, bootstrap: str, command_line: CommandLine) -> No
 
 
 def _share_the_partitions(consumers: list[ClientProgram]) -> bool:
-    """Return True if each partition has one owner, and no consumer is without a partition."""
+    """Return True if each partition has one owner, and each consumer owns a partition."""
     owned = [consumer.owned() for consumer in consumers]
     each_has_one_owner = sorted(itertools.chain(*owned)) == list(range(PARTITIONS))
     return each_has_one_owner and all(owned)
@@ -142,7 +144,7 @@ def _check_what_is_read(
 ) -> None:
     """Check that each acknowledged record was read.
 
-    If the acknowledgement names a partition and an offset, it must have been read there.
+    If the acknowledgement names a partition and an offset, the record must have been read there.
     """
     # (partition, offset) -> the value that was read there.
     value_at: dict[tuple[int, int], str] = {}
@@ -170,10 +172,12 @@ class StoredRecord(NamedTuple):
 def _check_what_is_stored(family: str, folder: Path) -> None:
     """Check that no record is stored twice, except by RENUMBERING_FAMILIES.
 
-    Even of those no two records may have the same producer id, producer epoch and sequence number.
+    For all families, no two records of a partition may have the same producer id, producer epoch
+    and sequence number.
     """
     records = _stored_records(folder)
-    # Even without their values all records must differ, by the numbers of the producer.
+    # Without their values, two records differ only if their partitions or the numbers of their
+    # producers differ.
     numbers = Counter(record._replace(value=b"") for record in records)
     assert max(numbers.values()) == 1, numbers.most_common(3)
     copies: dict[bytes, list[StoredRecord]] = {}
@@ -184,7 +188,7 @@ def _check_what_is_stored(family: str, folder: Path) -> None:
         assert not duplicates, duplicates[0]
     for same_value in duplicates:
         assert len({record.partition for record in same_value}) == 1, same_value
-        # Each copy must have another producer epoch; RENUMBERING_FAMILIES says why.
+        # All copies must have different producer epochs; RENUMBERING_FAMILIES says why.
         epochs = {record.producer_epoch for record in same_value}
         assert len(epochs) == len(same_value), same_value
 

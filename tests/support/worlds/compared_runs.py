@@ -1,9 +1,9 @@
-"""Does an experiment go in real time as it goes in virtual time (with a simulated clock)?
+"""Compare an experiment in real time with the same experiment in virtual time (a simulated clock).
 
-The soak (long tests) asks this for each runtime in real time. The experiment is played several
-times in real time and several times in virtual time. Then the milestones of the runs are compared:
-events of its group, with their times after the fault. What is needed of each run is saved, so that
-an interrupted soak continues where it ended.
+The soak (a set of very long tests) does this for each runtime that plays in real time. The
+experiment is played several times in real time and several times in virtual time. Then the
+milestones of the runs are compared. (A milestone is an event of the group, with its time after the
+fault.) The result of each run is saved, so that an interrupted soak continues where it ended.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,11 +27,12 @@ GROUP = "orders-readers"
 RUNS = 5
 """The number of runs of each experiment in real time. There are as many in virtual time."""
 SHIFT_MS = 600
-"""In each run the faults come 600 ms later than in the run before, so up to 2.4 s later.
+"""In each run, the faults come 600 ms later than in the run before.
 
-When a fault is noticed depends on how long ago the last heartbeat was. These delays spread the
-faults over an interval of the brokers' heartbeats (2 s), and over most of an interval of the
-members' heartbeats (3 s). Five random delays might all be about the same.
+So the delays of the five runs are 0, 600, and up to 2,400 ms. A fault is noticed sooner or later
+after it came, depending on how long ago the last heartbeat was. These delays spread the faults over
+an interval of the brokers' heartbeats (2 s), and over most of an interval of the members'
+heartbeats (3 s). Random delays would not do this: all five might be about the same.
 """
 EXPERIMENTS = (
     "coordinator_crash",
@@ -45,7 +46,7 @@ EXPERIMENTS = (
     "split_brain_generations",
 )
 MOVING_FAULT = {"rolling_restart": 2}
-"""The index of the fault that hits the group's coordinator, if it is not 0."""
+"""Experiment -> the index of the fault that hits the group's coordinator, if it is not 0."""
 
 Player = Callable[[Experiment, Path, int, Sequence[RowObserver]], Results]
 """Plays an experiment: (experiment, an existing directory, seed, observers) -> results."""
@@ -53,7 +54,7 @@ Player = Callable[[Experiment, Path, int, Sequence[RowObserver]], Results]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRun:
-    """What is saved of one run."""
+    """The part of a run's results that is compared and saved."""
 
     verdict: str
     reasons: tuple[str, ...]
@@ -66,11 +67,11 @@ class ComparedRun:
 def compare_with_virtual_time(part: str, name: str, play: Player, folder: Path) -> None:
     """Play an experiment RUNS times with `play` and RUNS times in virtual time, and compare them.
 
-    Both must have the same milestones in the same order. If a phase, from one milestone to the
-    next, takes a second or more, its median length may differ by 20 %. The comparison is printed;
-    docs/SOAK.md records the lines.
+    The runs in real time and in virtual time must have the same milestones in the same order. A
+    phase is the time from one milestone to the next. If it takes a second or more, its two median
+    lengths may differ by 20 %. The comparison is printed; docs/SOAK.md records the lines.
 
-    part: the part of the soak, under whose name the runs are saved.
+    part: the name of the part of the soak. The runs are saved under this name.
     play: plays an experiment in real time.
 
     Raises: AssertionError if the runs differ, or if one of them did not pass.
@@ -137,7 +138,7 @@ def shifted(name: str, shift_ms: int) -> Experiment:
 
 
 def _run(name: str, number: int, play: Player, folder: Path) -> ComparedRun:
-    """Play run `number` of an experiment in real time. The number is also the seed."""
+    """Play run `number` of an experiment with `play`. The number is also the seed."""
     experiment = shifted(name, number * SHIFT_MS)
     run_dir = folder / f"run-{number}"
     run_dir.mkdir()
@@ -156,7 +157,7 @@ def _run_virtually(name: str, number: int) -> ComparedRun:
 def _compared(
     name: str, experiment: Experiment, results: Results, rows: Sequence[TraceRow]
 ) -> ComparedRun:
-    """Return what is saved of a finished run."""
+    """Return the part of a finished run's results that is compared and saved."""
     return ComparedRun(
         verdict=results.verdict,
         reasons=results.reasons,

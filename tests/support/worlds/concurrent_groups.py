@@ -1,9 +1,9 @@
 """Fifty groups of twenty-five members act at the same time on a cluster in virtual time.
 
-The tests follow Kafka's GroupCoordinatorConcurrencyTest. A test tells all members what to do:
-`await groups.all_do(ClientMember.join)`. Each member sends a request, waits for the answer, and
-repeats nothing. A seed draws the latencies of the network, so that each seed mixes the requests in
-another order.
+The tests follow Kafka's GroupCoordinatorConcurrencyTest. A test tells all members what to do, as in
+`await groups.all_do(ClientMember.join)`. Then each member sends a request and waits for the answer.
+It does not repeat a request that fails. The latencies of the network are drawn from a seed. So each
+seed mixes the requests of the members in another order.
 
 The cluster has three brokers. Two of them coordinate groups, because `__consumer_offsets` has two
 partitions.
@@ -63,17 +63,19 @@ TRANSACTION_COORDINATOR = 0
 """The broker that coordinates all transactions: `__transaction_state` has only one partition."""
 TOPIC = "foo"
 MACHINE = NodeName("machine")
+"""The node that sends the requests of all members."""
 JOIN_VERSION = 3
 """With this version of JoinGroup a client becomes a member with a single request.
 
-With later versions it first gets a member id, and must join again with it.
+With later versions, a client first gets a member id, and must join again with this id.
 """
 SESSION_MS = 60_000
 LOOK_EVERY_US = 10_000
-"""How often a task that waits for something checks whether it has come."""
+"""The time between two checks of a task that waits for something."""
 WAIT_MAX_US = 600_000_000
-"""A test fails if an answer has not come after this time, which is longer than any timeout."""
+"""A test fails if an answer has not come after this time. It is longer than any timeout."""
 Operation = Callable[["ClientMember"], Awaitable[ErrorCode]]
+"""Something that a member does, such as `ClientMember.join`."""
 
 
 @dataclass(slots=True)
@@ -89,7 +91,7 @@ class ClientMember:
     rebalance_timeout_ms: int
     member_id: str = ""
     generation_id: int = -1
-    # The answer to its last successful JoinGroup.
+    # The answer to the member's last successful JoinGroup.
     joined: JoinGroupResponse | None = None
 
     async def join(self) -> ErrorCode:
@@ -109,9 +111,9 @@ class ClientMember:
         return response.error_code
 
     async def sync(self) -> ErrorCode:
-        """Send a SyncGroup. The leader assigns to each member the member's own id.
+        """Send a SyncGroup, and check that the member gets its own assignment.
 
-        So each member can check that it has got its own assignment.
+        For this check, the leader of the group assigns to each member the member's own id.
         """
         members = self.joined.members if self.joined is not None else ()
         assignments = {member.member_id: member.member_id.encode() for member in members}
@@ -210,7 +212,8 @@ class ClientMember:
     async def _init_producer_id(self, transactional_id: str) -> InitProducerIdResponse:
         """Send InitProducerId, and repeat it as long as the coordinator has no producer ids.
 
-        The coordinator gets the ids in blocks from the controller, and has none in between.
+        The coordinator gets producer ids in blocks from the controller. While it waits for a block,
+        it has none.
         """
         body = InitProducerIdRequest(
             transactional_id=transactional_id, transaction_timeout_ms=60_000
@@ -224,9 +227,9 @@ class ClientMember:
             await self.machine.host.sleep(LOOK_EVERY_US)
 
     async def fetch_stable(self) -> ErrorCode:
-        """Send OffsetFetch for the member's own partition until its offset is stable.
+        """Send OffsetFetch for the member's own partition until the offset is stable.
 
-        It is not stable as long as a transaction with an offset for the partition has not ended.
+        The offset is stable when no open transaction has an offset for the partition.
         """
         error, offset = await self.fetched(require_stable=True)
         while error is ErrorCode.UNSTABLE_OFFSET_COMMIT:
@@ -247,7 +250,7 @@ class ClientMember:
     ) -> AnyResponse | str:
         """Send a request in this version of its API, and return the answer.
 
-        It goes to `broker`, by default to the coordinator of the group.
+        The request goes to `broker`, by default to the coordinator of the group.
         """
         broker_id = coordinator_of(self.group_id) if broker is None else broker
         name = f"{self.group_id}-{self.index}"
@@ -285,7 +288,7 @@ class ConcurrentGroups:
         )
 
     def run(self, main: Coroutine[Any, Any, None]) -> None:
-        """Start the cluster, wait until all coordinators serve, run `main`, stop the cluster."""
+        """Start the cluster, wait until all coordinators serve, run `main`, and stop."""
 
         async def whole() -> None:
             await self.runtime.start()
@@ -309,7 +312,7 @@ class ConcurrentGroups:
         Return the error codes by group, in the order of the answers.
 
         shuffled: each member does the operations in a random order of its own.
-        pause_us: before each operation a member makes a random pause of up to this time.
+        pause_us: before each operation, each member makes a random pause of at most this time.
         """
         machine = self._machine
         assert machine is not None
@@ -348,7 +351,7 @@ class ConcurrentGroups:
         return groups
 
     def _build(self, spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
-        """Build a node as usual, but instead of the producer the machine of all clients."""
+        """Build a node as usual. Instead of the producer, build the machine of all clients."""
         if not isinstance(spec, ProducerSpec):
             return build_node(spec, cluster, host)
         self._machine = ClientMachine(host)
@@ -360,7 +363,7 @@ class ConcurrentGroups:
         return self._machine
 
     async def _wait_until_served(self) -> None:
-        """Wait until all coordinators of groups serve, and the one of transactions as well."""
+        """Wait until all coordinators of groups and the coordinator of transactions serve."""
         while True:
             await self.runtime.sleep(LOOK_EVERY_US)
             descriptions = [

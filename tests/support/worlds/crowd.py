@@ -5,14 +5,17 @@ from tests.support.builders.rows import Rows
 
 CLIENTS = 150
 PER_CLIENT = 4
-"""Each client sends Heartbeat (which fails), FindCoordinator, JoinGroup and Heartbeat again."""
+"""The number of requests of each client.
+
+They are a Heartbeat, which fails, a FindCoordinator, a JoinGroup, and another Heartbeat.
+"""
 
 
 def crowd() -> list[TraceRow]:
     """Return the trace of 150 members that all lose their coordinator at 10 s.
 
-    Member c-077 alone sends two more requests: a JoinGroup that is refused, and a LeaveGroup. So
-    the diagram must show it, although 77 members with equal requests come before it.
+    Only member c-077 sends two more requests: a JoinGroup that is refused, and a LeaveGroup. So the
+    diagram must show this member, although 77 members with equal requests come before it.
     """
     rows = Rows()
     rows.stage(0, "steady")
@@ -34,7 +37,10 @@ def crowd() -> list[TraceRow]:
 
 
 def _ask(rows: Rows, at: float, client: str, api: str, broker: str, error: str) -> None:
-    """Add two rows: a client sends a request, and 10 ms later it gets the answer or an error."""
+    """Add two rows: a client sends a request, and 10 ms later it gets an answer or an error.
+
+    With the error DISCONNECTED there is no answer, because the connection has ended.
+    """
     is_failed = error == "DISCONNECTED"
     end = TraceKind.REQUEST_FAILED if is_failed else TraceKind.RESPONSE_RECEIVED
     for time_s, kind, outcome in ((at, TraceKind.REQUEST_SENT, None), (at + 0.01, end, error)):

@@ -1,9 +1,10 @@
 """Compute the figures of a failover, as in docs/kafka/MEASURED_FAILOVER.md, from a run's trace.
 
 The coordinator of a group is the broker that leads the group's partition of `__consumer_offsets`.
-When a fault hits it, another broker is elected, loads the groups of the partition, and coordinates
-them from then on. This module finds these steps in the rows of the trace. It shares no code with
-the pipeline and the checkers, so that tests can compare their figures with these.
+When a fault hits this broker, another broker is elected, loads the groups of the partition, and
+coordinates them from then on. This module finds these steps in the rows of the trace (the recorded
+events). It shares no code with the pipeline and the checkers, which also compute such figures. So
+tests can compare the two.
 
 (`acceptance` computes more facts, but only about the experiment `coordinator_crash`.)
 """
@@ -17,35 +18,39 @@ from protocol.ids import offsets_partition
 from protocol.trace import TraceKind, TraceRow
 
 COMMIT_PAUSE_US = 400_000
-"""A longer time without a commit is a gap: twice the interval of the commits, which is 200 ms."""
+"""A time without a commit is a gap if it is longer than this.
+
+It is twice the interval of the commits, which is 200 ms.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failover:
     """The first failover of a group's coordinator after a fault.
 
-    A time is None, and a list is empty, if the run did not get so far. Lists are in ascending
-    order.
+    If the run did not get so far, a single time is None, and a tuple of times is empty. The times
+    of a tuple are in ascending order.
     """
 
     # From the fault until the controller elected the new coordinator.
     decided_us: int | None
-    # From the election until the new coordinator learned of it.
+    # From the election until the new coordinator learned that it leads the partition.
     publish_us: int | None
     # From the beginning of the load to its end.
     load_us: int | None
     # From the fault to the end of the load, when the new coordinator is active.
     active_us: int | None
-    # From then until the old coordinator had unloaded the groups; negative if that was before.
+    # From the end of the load until the old coordinator had unloaded the groups. The time is
+    # negative if the unload came first.
     unloaded_after_active_us: int | None
     # For each member: from the fault until it first marked its coordinator unknown.
     notices_us: tuple[int, ...]
-    # From the fault until the first member, and the last one, committed again.
+    # From the fault until the first member committed again, and until the last member did.
     first_commit_us: int | None
     last_commit_us: int | None
     # For each member: how long it had no acknowledged commit.
     commit_gaps_us: tuple[int, ...]
-    # For each member: from the time at which the new coordinator was active until it committed.
+    # For each member: from the end of the load until the member committed.
     resumes_us: tuple[int, ...]
     rebalances: int
     # Error -> the number of commits that failed with it.
@@ -57,7 +62,7 @@ def failover_of(
 ) -> Failover:
     """Return what the fault with the index `fault` did to a group, until the next fault came.
 
-    For each member only its first gap in the commits counts. A later one has another cause: the
+    For each member, only its first gap in the commits counts. A later gap has another cause: the
     fault was undone, or the machine was busy.
     """
     injected = [row for row in rows if row.kind == TraceKind.FAULT_INJECTED]
@@ -65,7 +70,8 @@ def failover_of(
     since_us = injected[fault].time_us
     until_us = rows[-1].time_us if is_last_fault else injected[fault + 1].time_us
 
-    # The steps of the new coordinator: it is elected, learns of it, loads the groups, is active.
+    # The steps of the new coordinator: it is elected, it learns of its election, it begins to load
+    # the groups, and it has loaded them.
     partition = str(offsets_partition(group_partition(experiment, group)))
     partition_rows = [
         row for row in rows if row.partition == partition and since_us <= row.time_us < until_us
@@ -77,8 +83,9 @@ def failover_of(
     started = _first(new_epoch_rows, TraceKind.LOAD_STARTED)
     active = _first(new_epoch_rows, TraceKind.LOAD_COMPLETED)
 
-    # The old coordinator is the last broker that loaded the groups before the fault. A restarted
-    # broker is another one, so the number of its restarts (the incarnation) is taken, too.
+    # The old coordinator is the last broker that loaded the groups before the fault. A broker that
+    # was restarted since does not count as the same broker. So compare its incarnation (the number
+    # of its restarts), too.
     earlier_coordinators = [
         (row.node, row.incarnation)
         for row in rows
@@ -86,12 +93,12 @@ def failover_of(
         and row.kind == TraceKind.LOAD_COMPLETED
         and row.time_us < since_us
     ]
-    # This list is empty if there was none.
-    old_coordinator = earlier_coordinators[-1:]
-    # It unloads the groups because another broker leads the partition in a new epoch. So its row
-    # about the unload has the new epoch.
+    # This list is empty if the group had no coordinator before the fault.
+    last_coordinator = earlier_coordinators[-1:]
+    # The old coordinator unloads the groups because another broker leads the partition in a new
+    # epoch. So its row about the unload has the new epoch.
     unloaded = _first(
-        [row for row in new_epoch_rows if (row.node, row.incarnation) in old_coordinator],
+        [row for row in new_epoch_rows if (row.node, row.incarnation) in last_coordinator],
         TraceKind.UNLOAD_COMPLETED,
     )
 
@@ -117,7 +124,7 @@ def failover_of(
 
 
 def _first(rows: Sequence[TraceRow], kind: TraceKind) -> TraceRow | None:
-    """Return the first row of this kind; None if there is none."""
+    """Return the first row of this kind; None if there is no such row."""
     return next((row for row in rows if row.kind == kind), None)
 
 
@@ -127,7 +134,10 @@ def _between(since_us: int, row: TraceRow | None) -> int | None:
 
 
 def _notices(rows: Sequence[TraceRow], since_us: int) -> tuple[int, ...]:
-    """Return when each member first marked its coordinator unknown, in ascending order."""
+    """Return when each member first marked its coordinator unknown, in ascending order.
+
+    Times count from `since_us`.
+    """
     first: dict[str, int] = {}
     for row in rows:
         if row.kind == TraceKind.COORDINATOR_UNKNOWN:
@@ -137,8 +147,8 @@ def _notices(rows: Sequence[TraceRow], since_us: int) -> tuple[int, ...]:
 
 def _commit_errors(rows: Sequence[TraceRow]) -> dict[str, int]:
     """Return for each error how many commits failed with it: {"NOT_COORDINATOR": 3}."""
-    # A commit has a row for each of its partitions, all with the same node and time. In the set
-    # they become one entry.
+    # A commit has a row for each of its partitions. These rows have the same node, time and error,
+    # so they become a single entry of the set.
     failed = {
         (row.node, row.time_us, row.error or "")
         for row in rows

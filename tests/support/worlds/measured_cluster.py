@@ -1,4 +1,4 @@
-"""The cluster of docs/kafka/MEASURED_FAILOVER.md, for tests that repeat what was measured there."""
+"""The cluster that docs/kafka/MEASURED_FAILOVER.md describes, for tests that repeat its figures."""
 
 from cluster.spec import (
     BrokerSpec,
@@ -17,7 +17,7 @@ SECOND = 1_000_000
 
 
 def cluster(members: int, *, session_timeout_ms: int = 45_000) -> ClusterSpec:
-    """Return this cluster. Its group `g` has `members` consumers."""
+    """Return the cluster of the measurements. Its group `g` has `members` consumers."""
     two_in_sync = TopicConfig(min_insync_replicas=2)
     config = ConsumerConfig(
         enable_auto_commit=False,

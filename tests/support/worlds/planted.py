@@ -1,7 +1,7 @@
 """Small runs in virtual time (a simulated clock) into which a test plants a bug.
 
 A checker reads the rows of a run, and judges whether the run keeps one promise of Kafka. To test a
-checker, a test plants a bug that breaks its promise; then the checker must report a finding. There
+checker, a test plants a bug that breaks this promise. Then the checker must report a finding. There
 are three ways to plant a bug:
 
 - The test passes a function `build`, which builds a node with the bug in it.
@@ -24,10 +24,13 @@ from results_schema.results import CheckOutcome, CheckReport, Results
 from tests.support.builders.experiments import experiment
 
 GROUP = "readers"
-"""The only group. Its offsets are in `__consumer_offsets-0`, the only partition of this topic."""
+"""The only group. Its offsets are in `__consumer_offsets-0`: this topic has only one partition."""
 SESSION_MS = 10_000
 SEED = 7
-"""The seed of a run, unless a test gives another one. The soak (long tests) tries many seeds."""
+"""The seed of a run, unless a test passes another seed.
+
+The soak (a set of very long tests) replaces this constant, to try many seeds.
+"""
 CUT: dict[str, object] = {
     "at": "2s",
     "fault": "cut",
@@ -35,7 +38,11 @@ CUT: dict[str, object] = {
     "to": ["controller", "brokers"],
     "duration": "30s",
 }
-"""A fault: for 30 s the coordinator is cut off from the other servers, not from its members."""
+"""A fault, as an experiment's file has it.
+
+For 30 s the coordinator is cut off from the controller and the other brokers. It can still reach
+the members of the group.
+"""
 
 RowHook = Callable[[VirtualRuntime, TraceRow], None]
 
@@ -127,7 +134,7 @@ def play(
         faults at this moment.
     """
     if seed is None:
-        # Read now, because the soak changes SEED.
+        # SEED is no default of the parameter, because the soak changes SEED later.
         seed = SEED
     suite = CheckSuite(context_of(experiment, in_virtual_time=True), experiment.checks)
     rows: list[TraceRow] = []
@@ -136,7 +143,7 @@ def play(
         rows.append(row)
         suite.observe(row)
         if on_row is not None:
-            # The runtime is created below, before the first row is written.
+            # `runtime` is created below, but before the first row is written.
             on_row(runtime, row)
 
     runtime = VirtualRuntime(

@@ -1,7 +1,8 @@
 """Play the runs whose reports are tested, in virtual time (with a simulated clock).
 
-A recipe says how to play a run: an experiment, with changes of some of its settings. Most runs are
-small. In one run a promise of Kafka is violated, one is interrupted, and one has 1,000 members.
+A recipe says how to play a run: it names an experiment, and changes some settings of it. Most runs
+are small. In one run a promise of Kafka is violated, one run is interrupted, and one run has 1,000
+members.
 """
 
 import gc
@@ -32,12 +33,12 @@ THOUSAND_GROUPS, THOUSAND_MEMBERS_EACH = 10, 100
 class Recipe:
     """How to play a run."""
 
-    # The name or the file of an experiment. None: the one with 1,000 members.
+    # The name or the file of an experiment. None: the experiment with 1,000 members.
     experiment: str | None
     # Settings that replace those of the file.
     overrides: tuple[str, ...] = ()
-    # When the run is interrupted, counted from the time at which all members have joined (the
-    # steady state). None: it is not interrupted.
+    # The time at which the run is interrupted, counted from the steady state, in which all members
+    # have joined. None: the run is not interrupted.
     interrupted_after_us: int | None = None
 
 
@@ -53,15 +54,15 @@ RECIPES: Mapping[str, Recipe] = {
     "violated": Recipe(
         experiment="split_brain_ownership",
         overrides=(
-            # Without this safety rule a commit is acknowledged before it is replicated, which
-            # breaks a promise.
+            # Without this safety rule, a commit is acknowledged before it is replicated. So it can
+            # be lost, which breaks a promise of Kafka.
             "cluster.guards.high_watermark_gate=false",
             "groups.orders-readers.commit_interval_ms=500",
             "producers[0].records_per_second=12",
         ),
     ),
-    # A broker is killed 5 s after the steady state, and Ctrl-C comes 4 s later, after 9 s. At this
-    # time no node has noticed yet that the broker is dead.
+    # A broker is killed 5 s after the steady state begins, and Ctrl-C comes 4 s later, at 9 s. At
+    # this time no node has noticed yet that the broker is dead.
     "interrupted": Recipe(
         experiment="coordinator_crash",
         overrides=("groups.orders-readers.members=3", "producers[0].records_per_second=20"),
@@ -80,9 +81,9 @@ SCHEDULES: Mapping[str, Recipe] = {
 def make_run(root: Path, recipe: Recipe) -> Path:
     """Play a recipe in virtual time, and return the run's directory, which is below `root`.
 
-    The directory is as the command `run` writes it.
+    The directory has the same files as a directory of the command `run`.
 
-    Raises: ExperimentError; RuntimeError if the lab itself failed.
+    Raises: ExperimentError; RuntimeError if coordlab itself failed.
     """
     name = recipe.experiment
     if name is None:
@@ -122,7 +123,7 @@ def make_run(root: Path, recipe: Recipe) -> Path:
     finally:
         writer.close()
     passed, violated, unknown, interrupted = 0, 1, 2, 130
-    # Any other exit code is an error of the lab.
+    # Any other exit code is an error of coordlab itself.
     if results.exit_code not in {passed, violated, unknown, interrupted}:
         raise RuntimeError(f"{name} ended with {results.exit_code}: {results.reasons}")
     directory.manifest.digest = digest.hexdigest()
@@ -132,7 +133,7 @@ def make_run(root: Path, recipe: Recipe) -> Path:
 
 @contextmanager
 def pause_garbage_collector() -> Iterator[None]:
-    """Switch the garbage collector off. With 1,000 members it would take half of the time."""
+    """Switch the garbage collector off, as it would take half of a run with 1,000 members."""
     gc.disable()
     try:
         yield
@@ -143,7 +144,8 @@ def pause_garbage_collector() -> Iterator[None]:
 class CtrlC:
     """Raises KeyboardInterrupt in a run, `after_us` microseconds after its steady state.
 
-    A run calls this object again and again with its progress. With None it never raises.
+    A run calls this object again and again with its progress. If `after_us` is None, the object
+    never raises the exception.
     """
 
     def __init__(self, after_us: int | None) -> None:
@@ -153,7 +155,7 @@ class CtrlC:
         if self._after_us is None or progress.steady_at_us is None:
             return
         if progress.time_us >= progress.steady_at_us + self._after_us:
-            # Raise it only once.
+            # Raise the exception only once, as if the user had pressed Ctrl-C once.
             self._after_us = None
             raise KeyboardInterrupt
 
@@ -165,11 +167,12 @@ def write_thousand_members(
     members_each: int = THOUSAND_MEMBERS_EACH,
     overrides: Mapping[str, object] | None = None,
 ) -> Path:
-    """Write the file of an experiment with 1,000 members, or with as many as given; return it.
+    """Write the file of an experiment with many members, by default 1,000; return its path.
 
-    With this run one tests whether the report copes with many members. So the members send few
-    requests, and the run takes only seconds to play. Each member has a partition. One broker is
-    killed, which coordinates a third of the groups. `overrides` replace top-level keys of the file.
+    This experiment shows whether the report copes with many members. So the members send few
+    requests, and a run takes only seconds to play. Each member owns a partition. The experiment
+    kills one broker, which coordinates a third of the groups. `overrides` replace top-level keys of
+    the file.
     """
     group = {
         "members": members_each,

@@ -1,4 +1,4 @@
-"""Write the reports of the runs of `report_runs`, as the command `report` writes them."""
+"""Write the reports of the runs of `report_runs`, as the command `coordlab report` does."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Reports:
 
     # The files with the pages.
     pages: Mapping[str, Path]
-    # What the pages say about the runs as such: their manifests and results.
+    # The facts about each run that its page shows: its manifest and its results.
     facts: Mapping[str, RunFacts]
 
     def owned_twice(self, run: str, partition: str) -> tuple[TableRow, ...]:

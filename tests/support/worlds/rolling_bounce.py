@@ -1,10 +1,10 @@
 """Compute the figures of a rolling bounce, as in docs/kafka/MEASURED_BOUNCE.md, from a run's trace.
 
-In a rolling bounce the members of a group are restarted one after the other; the fault `rollout` of
-an experiment does this. On a real Kafka the figures were measured in the callbacks in which a
-consumer learns which partitions it gets and loses. In a trace there is a row for each such
-callback, and this module computes the figures from these rows. It shares no code with the pipeline
-and the checkers, so that their figures can be compared with these.
+In a rolling bounce, the members of a group are restarted one after the other. In an experiment, the
+fault `rollout` does this. On a real Kafka, the figures were measured in the callbacks by which a
+consumer learns which partitions it gets and loses. A trace has a row for each such callback, and
+this module computes the figures from these rows. It shares no code with the pipeline and the
+checkers, which compute such figures, too. So tests can compare the two.
 """
 
 import itertools
@@ -20,10 +20,9 @@ CALLBACKS = (TraceKind.PARTITIONS_ASSIGNED, TraceKind.PARTITIONS_REVOKED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What it cost the group that one member left or joined."""
+    """What one leave or join of a member cost its group."""
 
-    # From the moment at which the member was closed or created until the last partition was
-    # assigned.
+    # The time from the close or the creation of the member until the last partition was assigned.
     settled_us: int
     # How long a partition had no owner, added up over all partitions.
     unowned_us: int
@@ -37,7 +36,7 @@ class RollingBounce:
 
     leaves: tuple[Change, ...]
     joins: tuple[Change, ...]
-    # How many callbacks of the two kinds there were.
+    # The numbers of callbacks in which a member got partitions, and in which it lost partitions.
     assigned: int
     revoked: int
     # For each member that was not restarted: its longest time between two acknowledged commits.
@@ -60,7 +59,8 @@ def rolling_bounce_of(rows: Sequence[TraceRow], group: str) -> RollingBounce:
     bounce = [row for row in group_rows if injected_us <= row.time_us <= healed_us]
     starts = [row for row in bounce if row.kind == TraceKind.NODE_STARTED]
     bounced = {row.node for row in starts}
-    # The driver writes these rows, with the member as their peer. So they are not in `group_rows`.
+    # The driver, which conducts the run, writes the rows about stopping nodes. They name the member
+    # only as the peer. So these rows are not in `group_rows`.
     closed_us = [
         row.time_us
         for row in rows
@@ -69,7 +69,7 @@ def rolling_bounce_of(rows: Sequence[TraceRow], group: str) -> RollingBounce:
         and row.peer.startswith(f"consumer-{group}-")
         and injected_us <= row.time_us <= healed_us
     ]
-    # Each leave or join lasts until the next one begins, and the last one until the rollout ends.
+    # A leave or join lasts until the next leave or join begins, or until the rollout ends.
     moments = sorted(
         [(time_us, "leave") for time_us in closed_us] + [(row.time_us, "join") for row in starts]
     )
@@ -94,7 +94,7 @@ def rolling_bounce_of(rows: Sequence[TraceRow], group: str) -> RollingBounce:
 def _change(rows: Sequence[TraceRow], began_us: int, end_us: int) -> Change:
     """Return the cost of one leave or join, from the callbacks between `began_us` and `end_us`."""
     callbacks = [row for row in rows if row.kind in CALLBACKS and began_us <= row.time_us < end_us]
-    # Partition -> when it was revoked, as long as it has no new owner.
+    # Partition without an owner -> the time at which it was revoked.
     revoked_at_us: dict[str, int] = {}
     unowned_us = handed_out = last_us = 0
     for row in callbacks:
@@ -102,7 +102,7 @@ def _change(rows: Sequence[TraceRow], began_us: int, end_us: int) -> Change:
             if row.kind == TraceKind.PARTITIONS_REVOKED:
                 revoked_at_us[partition] = row.time_us
             else:
-                # If no member had revoked the partition, it counts as unowned for 0 us.
+                # If no member had revoked the partition, 0 us are added.
                 unowned_us += row.time_us - revoked_at_us.pop(partition, row.time_us)
                 handed_out += 1
                 last_us = row.time_us

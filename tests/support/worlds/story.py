@@ -1,17 +1,20 @@
-"""Compare two runs by their stories: by the milestones of a group after a fault.
+"""Compare runs by their stories: by the milestones of a group after a fault.
 
-A milestone is an event with its time after the first fault, such as
+A milestone is an event with its time after the first fault. For example, these are three milestones
+of a run in which the coordinator of the group crashes:
 
     epoch +1 elected            8.2 s
     epoch +1 active             8.3 s
     members commit again        9.1 s
 
 Tests compare runs in real time with runs in virtual time (a simulated clock) in this way. The
-milestones are computed from the rows of the trace, without the pipeline and the checkers.
+milestones are computed from the rows of the trace (the recorded events), without the code of the
+pipeline and the checkers.
 
-Some events happen once for each member: each of them marks its coordinator unknown, for example.
-The milestone is then the median of their times. Others belong to a tenure: the time in which one
-broker coordinates the group, which is one leader epoch of the group's offsets partition.
+Some events happen once for each member. For example, each member marks its coordinator unknown. The
+time of such a milestone is the median over the members. Other events belong to a tenure, which is
+the time in which one broker coordinates the group. A tenure is one leader epoch of the group's
+partition of `__consumer_offsets`.
 """
 
 import itertools
@@ -25,9 +28,9 @@ from protocol.ids import offsets_partition
 from protocol.trace import TraceKind, TraceRow
 
 PHASE_MIN_US = 1_000_000
-"""Only phases of at least this length are compared. Shorter ones depend on the machine."""
+"""Only phases of at least this length are compared. Shorter phases depend on the machine."""
 TOLERANCE = 0.20
-"""The lengths of a phase may differ by this share."""
+"""The share by which the length of a phase in real time may differ from that in virtual time."""
 
 Milestones = dict[str, int]
 """The name of a milestone -> its time in microseconds after the first fault."""
@@ -35,7 +38,7 @@ Milestones = dict[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """The time from one milestone to the next one, if it is at least PHASE_MIN_US."""
+    """The time from one milestone to the next milestone, which is at least PHASE_MIN_US later."""
 
     start: str
     end: str
@@ -45,11 +48,11 @@ class Phase:
 def milestones_of(rows: Sequence[TraceRow], experiment: Experiment, group: str) -> Milestones:
     """Return the milestones of a group after the first fault, in the order of time.
 
-    Leader epochs are counted from the one in which the fault came, so that "epoch +1" is that of
-    the next coordinator. If an event can happen several times in a tenure, there is a milestone for
-    the first and one for the last time: "first rebalance in epoch +1".
+    Leader epochs are counted from the epoch in which the fault came. So "epoch +1" is the epoch of
+    the next coordinator. An event that can happen several times in a tenure has two milestones, one
+    for the first time and one for the last time: "first rebalance in epoch +1".
 
-    Raises: AssertionError if no fault was injected or the group had no coordinator before it.
+    Raises: AssertionError if no fault was injected, or if the group had no coordinator before.
     """
     finder = _MilestoneFinder(
         rows, str(offsets_partition(group_partition(experiment, group))), group
@@ -79,7 +82,7 @@ def medians(runs: Sequence[Milestones]) -> Milestones:
 
 
 def phases_of(runs: Sequence[Milestones]) -> list[Phase]:
-    """Return the phases of at least a second; their lengths are medians over the runs.
+    """Return the phases that last at least a second. Their lengths are medians over the runs.
 
     The first phase begins with the fault.
     """
@@ -94,13 +97,14 @@ def phases_of(runs: Sequence[Milestones]) -> list[Phase]:
 
 
 def differences(virtual_runs: Sequence[Milestones], real_runs: Sequence[Milestones]) -> list[str]:
-    """Return how two stories differ: in their milestones, in the order, in the lengths of phases.
+    """Return how runs in virtual time differ from runs in real time.
 
-    Each difference is a line such as "only in real time: members lose their partitions" or "epoch
-    +1 active -> members commit again: 1.10 s in virtual time, 1.60 s in real time".
+    They may differ in their milestones, in the order of the milestones, and in the lengths of
+    phases. Each difference is a line such as "only in real time: members lose their partitions" or
+    "epoch +1 active -> members commit again: 1.10 s in virtual time, 1.60 s in real time".
 
-    If two milestones are less than a second apart, their order depends on the machine. So it is not
-    compared.
+    The order of two milestones that are less than a second apart depends on the machine. So this
+    order is not compared.
     """
     virtual, real = medians(virtual_runs), medians(real_runs)
     lines = [f"only in virtual time: {name}" for name in virtual if name not in real]
@@ -114,7 +118,7 @@ def differences(virtual_runs: Sequence[Milestones], real_runs: Sequence[Mileston
     for phase in phases_of(virtual_runs):
         length_us = _length_us(real_runs, phase.start, phase.end)
         if length_us is None:
-            # A milestone is missing in real time, which was noted above.
+            # One of the two milestones is missing in real time. A line above already says so.
             continue
         if abs(length_us - phase.length_us) > TOLERANCE * phase.length_us:
             lines.append(
@@ -125,8 +129,11 @@ def differences(virtual_runs: Sequence[Milestones], real_runs: Sequence[Mileston
 
 
 def _length_us(runs: Sequence[Milestones], start: str, end: str) -> int | None:
-    """Return the median time from `start` to `end`, over the runs that have reached both."""
-    # The fault is no milestone. The times of milestones count from it, so its time is 0.
+    """Return the median time from `start` to `end`, over the runs that have reached both.
+
+    `start` may also be "fault", which is no milestone.
+    """
+    # The times of milestones count from the fault. So the time of the fault is 0.
     with_fault = [{"fault": 0} | run for run in runs]
     lengths = [run[end] - run[start] for run in with_fault if start in run and end in run]
     return median_low(sorted(lengths)) if lengths else None
@@ -146,7 +153,7 @@ class _MilestoneFinder:
             load.leader_epoch or 0 for load in self._loads if load.time_us <= self._fault_us
         ]
         assert epochs_before, f"{partition} had no coordinator before the fault"
-        # The leader epoch in which the fault came. In the names of milestones it is "epoch +0".
+        # The leader epoch in which the fault came, which milestones call "epoch +0".
         self._first_epoch = max(epochs_before)
         self._after = [row for row in rows if row.time_us > self._fault_us]
         self._rows = rows
@@ -166,8 +173,8 @@ class _MilestoneFinder:
             if row.kind == TraceKind.UNLOAD_COMPLETED and not self._has_loaded(row):
                 # This broker never was the coordinator, and had nothing to unload.
                 continue
-            # A broker unloads because another one leads the partition in a newer epoch. So the row
-            # has this newer epoch.
+            # A broker unloads because another broker leads the partition in a newer epoch. The row
+            # about the unload has this newer epoch.
             epoch = (row.leader_epoch or 0) - self._first_epoch
             found.setdefault(f"epoch +{epoch} {step}", self._since(row))
         return found
@@ -219,8 +226,8 @@ class _MilestoneFinder:
             if row.kind == TraceKind.FAULT_INJECTED:
                 found[f"{row.cause} begins"] = self._since(row)
             elif row.kind == TraceKind.FAULT_HEALED:
-                # This row is written when the process has started again. On Ray that takes
-                # seconds, and in virtual time no time at all. So the milestone is the time at which
+                # This row is written when the process has started again. To start it takes seconds
+                # on Ray, and no time at all in virtual time. So the milestone is the time at which
                 # the healing began.
                 ended_us = detail_of(row).get("in_force_until_us")
                 ended_us = ended_us if isinstance(ended_us, int) else row.time_us
@@ -238,7 +245,7 @@ class _MilestoneFinder:
                 commits.setdefault(row.node, []).append(self._since(row))
         gaps = []
         for times in commits.values():
-            # The gap may have begun before the fault.
+            # The fault is at 0. A gap counts if it ends after the fault, wherever it began.
             pairs = [(start, end) for start, end in itertools.pairwise(times) if end > 0]
             if pairs:
                 gaps.append(max(pairs, key=lambda pair: pair[1] - pair[0]))
@@ -253,7 +260,7 @@ class _MilestoneFinder:
         )
 
     def _epoch_at(self, row: TraceRow) -> int:
-        """Return in which epoch the broker that wrote `row` was coordinator: 1 for "epoch +1"."""
+        """Return the epoch in which the writer of `row` was coordinator: 1 for "epoch +1"."""
         epochs = [
             load.leader_epoch or 0
             for load in self._loads
