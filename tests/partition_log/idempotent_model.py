@@ -148,7 +148,8 @@ class IdempotentModel(ClusterModel):
             waiting.request.connection == producer.connection
             for waiting in producer.waiting_answers
         )
-        if producer.must_repeat and not producer.on_the_way and not is_answer_pending:
+        is_idle = not producer.on_the_way and not is_answer_pending
+        if producer.must_repeat and is_idle:
             # Nothing is in flight, so the client looks for the leader and repeats a batch there.
             self.reconnect(producer)
         else:

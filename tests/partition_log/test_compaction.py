@@ -132,7 +132,8 @@ class CleanedLog:
                 if batch.is_control:
                     remaining.append(f"{offset} marker")
                 else:
-                    key, value = record.key or b"", record.value or b""
+                    key = record.key or b""
+                    value = record.value or b""
                     remaining.append(f"{offset} {key.decode()}={value.decode()}")
         return remaining
 

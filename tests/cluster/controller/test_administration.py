@@ -59,7 +59,7 @@ def test_election_is_not_needed_if_the_preferred_leader_leads() -> None:
 
 @pytest.mark.parametrize("unknown", [UNKNOWN, TopicPartition("no such topic", 0)])
 def test_election_for_an_unknown_partition_fails_alone(unknown: TopicPartition) -> None:
-    """The other partition of the request gets its new leader."""
+    """The request names two partitions. The existing partition gets its new leader."""
     lab = running_lab()
     lab.reassign(P0, (1, 0, 2))
     response = lab.elect_leaders(unknown, P0)
@@ -96,7 +96,7 @@ def test_response_about_all_partitions_lists_only_those_with_an_election() -> No
 
 
 def test_unclean_election_is_refused_as_a_whole() -> None:
-    """The request gets one error, and no result for each partition.
+    """The answer has one error for the whole request, and no results for partitions.
 
     DEVIATION: in Kafka an administrator can request such an election, which may lose data.
     """
@@ -155,7 +155,7 @@ def test_refused_reassignment_changes_nothing(
 
 
 def test_reassigned_order_survives_a_restart_of_the_controller() -> None:
-    """The order of the replicas is a record of the metadata log."""
+    """The order is in the metadata log, and the restarted controller reads it there."""
     lab = running_lab()
     lab.reassign(P0, (1, 2, 0))
     assert ControllerLab(cluster_of(topic()), lab.storage).partition(P0).replicas == (1, 2, 0)

@@ -2,8 +2,8 @@
 
 `lab` passes requests to a controller, without brokers and network. For example,
 `lab.alter_partition(P0, (0, 2), by=0)` is the proposal of broker 0 to remove broker 1 from the ISR
-of orders-0. Such a request has the leader epoch and the partition epoch that the leader knows. In
-the lab these are the present ones, unless a test gives others. `lab.records()` returns the records
+of orders-0. Such a request has the leader epoch and the partition epoch that the leader knows.
+`lab` fills in the present epochs, unless a test gives others. `lab.records()` returns the records
 of the metadata log.
 
 Source: Kafka ReplicationControlManagerTest.testAlterPartition...; docs/kafka, BEHAVIOUR 6.1.
@@ -31,7 +31,7 @@ def lab() -> ControllerLab:
 def test_shrink_by_the_leader_is_accepted_with_a_new_partition_epoch(lab: ControllerLab) -> None:
     """A change of the ISR is no election, so only the partition epoch grows.
 
-    With a new leader epoch all followers would have to begin their fetches anew.
+    A new leader epoch would force all followers to begin their fetches again.
     """
     answer = lab.alter_partition(P0, (0, 2), by=0)
     assert answer.error_code is ErrorCode.NONE
@@ -43,7 +43,7 @@ def test_shrink_by_the_leader_is_accepted_with_a_new_partition_epoch(lab: Contro
 
 
 def test_proposal_of_the_present_isr_is_accepted_without_a_record(lab: ControllerLab) -> None:
-    """The leader may repeat a proposal because it got no answer to the first one."""
+    """A leader repeats its proposal if the answer was lost. Then the ISR has changed already."""
     records_before = lab.records()
     answer = lab.alter_partition(P0, (0, 1, 2), by=0)
     assert answer.error_code is ErrorCode.NONE
@@ -54,8 +54,8 @@ def test_proposal_of_the_present_isr_is_accepted_without_a_record(lab: Controlle
 @pytest.mark.parametrize(
     ("new_isr", "by", "leader_epoch", "partition_epoch", "error"),
     [
-        # The controller has both epochs as 0. A leader can know a higher one only from a later
-        # controller.
+        # For this controller both epochs are 0. A leader can have heard of a higher epoch only from
+        # a newer controller.
         ((0, 2), 0, 1, 0, ErrorCode.NOT_CONTROLLER),
         ((0, 2), 0, 0, 1, ErrorCode.NOT_CONTROLLER),
         # The proposal comes from broker 1, which does not lead.

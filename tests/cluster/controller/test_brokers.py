@@ -72,7 +72,7 @@ def test_registration_by_another_process_is_refused_while_the_session_runs() -> 
 
 
 def test_registration_by_another_process_succeeds_once_the_old_one_is_fenced() -> None:
-    """A restarted broker can register only when its former process is fenced. It begins fenced."""
+    """A restarted broker can register when its former process is fenced. It is fenced at first."""
     lab = running_lab()
     old_epoch = lab.broker_epochs[0]
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
@@ -113,10 +113,10 @@ def test_heartbeat_of_a_broker_that_has_not_read_its_registration_leaves_it_fenc
 
 
 def test_heartbeat_with_want_fence_leaves_the_broker_fenced() -> None:
-    """A starting broker sends such heartbeats until it is ready to serve.
+    """A starting broker sends heartbeats with `want_fence` until it is ready to serve.
 
-    They only ask whether the broker has read the metadata log. So the log gets no other record than
-    the registration.
+    These heartbeats only ask whether the broker has read the metadata log. So the log gets no other
+    record than the registration.
     """
     lab = ControllerLab(cluster_of())
     lab.register(0)
@@ -126,7 +126,7 @@ def test_heartbeat_with_want_fence_leaves_the_broker_fenced() -> None:
 
 
 def test_heartbeat_with_another_broker_epoch_is_stale_and_changes_nothing() -> None:
-    """A former process of the broker must not extend the session of the present one."""
+    """A former process of the broker must not extend the session of the present process."""
     lab = running_lab()
     records_before = lab.records()
     keep_alive(lab, 1, 2, duration_ms=8_000)  # broker 0 has been silent for 8 s
@@ -230,7 +230,7 @@ def test_unclean_election_takes_an_alive_replica_from_outside_the_isr() -> None:
 
     The elected replica becomes the only member of the ISR.
     """
-    # auto_leader_rebalance_enable is off in all tests of this file.
+    # Like in all tests of this file, leaders do not move back to their preferred brokers.
     config = BrokerConfig(auto_leader_rebalance_enable=False, unclean_leader_election_enable=True)
     lab = running_lab(config=config)
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)  # broker 1 leads now

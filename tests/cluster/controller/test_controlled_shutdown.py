@@ -153,7 +153,7 @@ def test_silent_broker_in_shutdown_is_fenced_like_any_other() -> None:
 
 
 def test_broker_in_shutdown_may_neither_lead_nor_join_an_isr() -> None:
-    """The controller would have to move a new leadership, too."""
+    """If the broker got a new leadership, the controller would have to move this one, too."""
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
     answer = lab.alter_partition(P1, (1, 2, 0), by=1)

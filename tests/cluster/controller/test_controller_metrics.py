@@ -1,7 +1,7 @@
 """Metrics of the controller, which have Kafka's names (docs/kafka, BEHAVIOUR 8.3).
 
 `lab` passes requests to a controller, without brokers and network. A registered broker is fenced,
-that is, counts as dead, until its first heartbeat, and again 9 s after its last one.
+that is, counts as dead, until its first heartbeat, and again 9 s after its last heartbeat.
 `lab.start_brokers` registers brokers and sends their first heartbeats.
 """
 
@@ -56,7 +56,10 @@ def test_brokers_are_counted_as_fenced_or_active() -> None:
 
 @pytest.mark.parametrize("is_unclean_enabled", [True, False])
 def test_election_of_a_replica_outside_the_isr_counts_as_unclean(is_unclean_enabled: bool) -> None:
-    """An election of a member of the ISR does not count, nor does one that finds no leader."""
+    """An election of a member of the ISR does not count.
+
+    An election that finds no leader does not count either.
+    """
     config = BrokerConfig(
         auto_leader_rebalance_enable=False, unclean_leader_election_enable=is_unclean_enabled
     )

@@ -81,7 +81,7 @@ def test_topics_are_created_once() -> None:
 
 
 def test_fetch_below_the_log_end_is_answered_at_once() -> None:
-    """A starting broker reads the log from its first record, and must not wait for a new one."""
+    """A starting broker reads the log from the beginning, and must not wait for a new record."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     data = answer_of(lab, lab.fetch(0))
@@ -124,7 +124,7 @@ def test_fetch_beyond_the_log_end_is_out_of_range() -> None:
 
 
 def test_fetch_of_another_partition_than_the_metadata_log_is_refused() -> None:
-    """A controller has no other partition."""
+    """The metadata log is the only partition of a controller."""
     lab = ControllerLab(cluster_of())
     position = FetchPartition(partition=0, fetch_offset=0)
     request = FetchRequest(
@@ -143,9 +143,9 @@ def test_request_that_only_a_broker_can_serve_raises_an_exception() -> None:
 
 
 def test_image_equals_a_replay_of_the_log() -> None:
-    """The image must follow from the log alone, because a restarted controller has only its log.
+    """The image must follow from the log alone.
 
-    Brokers have only the log, too.
+    Brokers and a restarted controller have only the log, and must get the same image from it.
     """
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
@@ -206,7 +206,7 @@ def test_preferred_leaders_are_elected_at_the_next_check_if_enabled() -> None:
 
 
 def test_metadata_record_without_a_value_is_no_record() -> None:
-    """The metadata log has no tombstones."""
+    """A record without a value is a tombstone, and the metadata log has no tombstones."""
     with pytest.raises(ValueError, match="value"):
         decode_metadata_record(Record(key=None, value=None))
 

@@ -33,7 +33,7 @@ def test_controller_epoch_grows_with_every_restart_even_without_a_write() -> Non
 def test_controller_epoch_exceeds_the_log_when_its_file_is_lost() -> None:
     """If the file `quorum-state` with the epoch is lost, the epoch follows from the log.
 
-    If its epoch were lower than the epoch of the last record, the controller could not append.
+    If the controller's epoch were lower than the epoch of the last record, it could not append.
     """
     storage = MemoryStorage()
     lab = ControllerLab(cluster_of(topic()), storage.log(METADATA_PARTITION))

@@ -1,4 +1,4 @@
-"""CreateTopics: the topics that the controller creates, and the errors for those it refuses.
+"""CreateTopics: the controller creates topics, or refuses them with an error.
 
 `lab` passes requests to a controller, without brokers and network. The controller writes its
 decisions into the metadata log, and `lab.image` is the state after all records of this log. A

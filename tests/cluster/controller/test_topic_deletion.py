@@ -63,7 +63,7 @@ def test_deleted_topic_of_the_plan_is_not_created_again() -> None:
 
 
 def test_deletion_of_an_unknown_topic_fails_alone() -> None:
-    """The other topic of the request is deleted, and is then unknown, too."""
+    """The request also names an existing topic. This topic is deleted, and is then unknown, too."""
     lab = running_lab()
     unknown, orders = delete(lab, "unknown", "orders")
     assert unknown.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -46,9 +46,9 @@ def spec(*consumers: ConsumerSpec, brokers: int = 3, producers: int = 1) -> Clus
 
 
 def test_plan_gives_every_server_a_process_and_clients_one_together() -> None:
-    """Each controller and broker has a process of its own, so that its kill hits no other node.
+    """Each controller and broker has a process of its own, so a kill of it hits no other node.
 
-    Clients share a process, so that a hundred consumers need few processes.
+    Clients share a process, so a hundred consumers need only a few processes.
     """
     plans = {plan.name: plan for plan in plan_processes(spec(consumer(0), consumer(1)))}
     assert list(plans) == ["controller-100", "broker-0", "broker-1", "broker-2", "clients-0"]
@@ -116,8 +116,9 @@ def test_place_without_a_machine_is_refused() -> None:
 def test_machines_of_the_experiment_keep_their_nodes_together() -> None:
     """An experiment can say which nodes are on the same machine.
 
-    Here it has three machines, and Ray has only two, a and b. So the nodes of the first and of the
-    third machine are on a. Clients of different machines of the experiment never share a process.
+    Here the experiment has three machines, and Ray has two, a and b. So the nodes of the first and
+    of the third machine are on a. Clients of different machines of the experiment never share a
+    process.
     """
     nodes_by_machine = (
         ("broker-0", "controller-100", "consumer-1"),

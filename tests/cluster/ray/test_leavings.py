@@ -1,7 +1,7 @@
 """The removal of folders that Ray leaves behind when the process that started it is killed.
 
 Each start of Ray makes a folder for its session, such as `session_1`. We write the file OWNER_FILE
-into it, which says which process has started this Ray.
+into this folder. The file says which process has started this Ray.
 """
 
 from pathlib import Path

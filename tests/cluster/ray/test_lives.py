@@ -1,9 +1,9 @@
 """RayLives on fake processes: the states of nodes after an act that was cancelled or has failed.
 
-An act is a call of `lab.lives`, which starts, kills, pauses or resumes a node. For this it calls
-the node's process. Here the three processes are fakes: of the controller, of a broker (NODE), and
-of the clients. `fail(lab, "pause_node", error)` makes the call `pause_node` of each process raise
-an error, and `hang(lab, "pause_node")` makes it never return.
+An act starts, kills, pauses or resumes a node. Each act is a method of `lab.lives`, and this method
+calls the node's process. Here three fakes stand for the processes of the controller, of a broker
+(NODE), and of the clients. `fail(lab, "pause_node", error)` makes the call `pause_node` of each
+process raise an error. `hang(lab, "pause_node")` makes this call never return.
 
 The other modules of tests/cluster/ray test real processes, real signals and Ray itself.
 """
@@ -63,7 +63,7 @@ async def begin_and_cancel(act: Coroutine[Any, Any, Any]) -> None:
 def test_process_whose_node_did_not_start_is_ended(tmp_path: Path, is_cancelled: bool) -> None:
     """If the process lived on, it could start the node late, and two nodes would use one disk.
 
-    So it has ended when the next restart begins another process for the node.
+    So the process must have ended when the next restart begins another process for the node.
     """
 
     async def body(lab: LivesLab) -> None:

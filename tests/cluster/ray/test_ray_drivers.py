@@ -1,8 +1,9 @@
-"""Drivers, that is, the main processes of runs, on a Ray that they join instead of starting one.
+"""A driver, the main process of a run, can join a Ray that another program has started.
 
-`ray_head` starts a Ray. `program(*driver_arguments(...))` starts a driver that joins it. The driver
-prints a line of JSON when its nodes run ("up"), and another one at its end ("stopped"). `event`
-waits for such a line. For drivers that start their own Ray see tests/acceptance/test_ray_run.py.
+`ray_head` starts a Ray. `program(*driver_arguments(...))` starts a driver that joins this Ray. The
+driver prints a line of JSON when its nodes run ("up"), and another line at its end ("stopped").
+`event` waits for such a line. For drivers that start their own Ray see
+tests/acceptance/test_ray_run.py.
 """
 
 from pathlib import Path

@@ -360,7 +360,7 @@ def test_runtime_does_not_wait_for_a_stopped_process(story: Story) -> None:
 
 
 def test_resets_count_connections_once(story: Story) -> None:
-    """A connection counts once, although it has two ends. Each consumer has a connection at least.
+    """A connection counts once, although it has two ends. Each consumer has at least one.
 
     The connections to a stopped process are reset, too.
     """
@@ -424,7 +424,8 @@ def test_paused_process_traces_nothing_before_it_is_resumed(story: Story) -> Non
             row for row in later if row.node == node and stopped_us < row.time_us < end_us
         ]
         assert rows_in_pause == []
-    # Three pauses in the first chapters, one of the broker that is then killed, three at the end.
+    # There were three pauses in the first two chapters, one before the kill of a paused broker, and
+    # three at the end.
     assert len(pauses) == 7
 
 

@@ -56,7 +56,7 @@ class BrokenBroker(FakeBroker):
 
 
 class DyingBroker(FakeBroker):
-    """A broker whose process kills itself, as the system kills processes for lack of memory."""
+    """A broker whose process kills itself. The system does the same when memory is short."""
 
     def start(self) -> None:
         super().start()
@@ -107,7 +107,7 @@ def rows_of(rows: list[TraceRow], kind: TraceKind, node: str) -> list[TraceRow]:
 
 @dataclass(frozen=True)
 class Story:
-    """What was seen in one run, in which a broker and a client are killed and restarted."""
+    """What was seen in one run. In this run a broker and a client are killed and restarted."""
 
     runtime: RayRuntime
     run_dir: Path
@@ -246,7 +246,7 @@ def test_client_in_a_shared_process_is_crashed_and_restarted_alone(story: Story)
 
 
 def test_stop_on_ray_leaves_no_process_and_returns_the_whole_trace(story: Story) -> None:
-    """The trace has the rows of all incarnations, also of killed ones, once and in one order."""
+    """The trace has each row of each incarnation once, also of killed ones, in the order of time."""
     assert len(story.pids) == 4  # the controller, two brokers, and the process of all clients
     assert [pid for pid in story.pids if start_ticks(pid) is not None] == []
     assert story.runtime.failures() == ()

@@ -4,8 +4,9 @@ A search plays many runs at random, one for each seed. `workers.give(name, items
 process its next items; in a search these are seeds. `workers.wait` returns events: Finished with
 the answer of a worker, or Died.
 
-Most tests give their workers the function `work` instead of a search. It answers with the pid of
-its worker. At the item DEADLY it kills the worker, and at the item FAILING it raises an exception.
+Most tests give their workers the function `work` instead of a search. `work` answers with the pid
+of its worker. At the item DEADLY it kills the worker, and at the item FAILING it raises an
+exception.
 """
 
 import os

@@ -1,6 +1,7 @@
 """How RayRuntime merges the trace files at the end of a run. No Ray is started here.
 
-The trace is the list of all recorded events. During a run each node writes its own file of it.
+The trace is the list of all recorded events. During a run each node writes its events into a file
+of its own.
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
 """SessionGuard ends the processes of Ray that outlive a killed driver, and no others.
 
-The driver is the process that has started Ray. Ray then starts other processes, such as agents,
-with a folder for this session. If the driver is killed, some agents live on.
+The driver is the process that has started Ray. Ray makes a folder for this session, and starts
+other processes, such as agents. If the driver is killed, some agents live on.
 
 The guard is a separate process, which reads from a pipe whose other end is in the driver. A driver
 that ends in order writes a byte into the pipe. If the pipe ends without this byte, the driver was
