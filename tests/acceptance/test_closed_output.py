@@ -146,7 +146,10 @@ def test_list_into_a_closed_pipe_ends_with_141_without_a_message(
 
 
 def test_output_to_a_full_device_is_one_message_and_no_verdict(tmp_path: Path) -> None:
-    """Exit code 255 means that the tool failed: a full device says nothing about Kafka."""
+    """A run that cannot write its output proves nothing about Kafka.
+
+    Its exit code is 255, which means that the tool itself has failed.
+    """
     command_line = CommandLine(tmp_path)
     with (
         Path("/dev/full").open("w") as full,

@@ -215,7 +215,7 @@ def test_seed_decides_the_digest(command_line: CommandLine) -> None:
 
 
 def test_printed_replay_command_gives_the_same_trace(command_line: CommandLine) -> None:
-    """Another person must be able to repeat the run with the command that it prints."""
+    """A run prints a command, with which another person must be able to repeat the run."""
     options = ("--seed", "11", "--no-trace", "--time-limit", "5m")
     assert command_line.run(*VIRTUAL_RUN, *options, *SMALL).returncode == 0
     (first,) = command_line.runs()
@@ -382,7 +382,7 @@ def test_run_without_java_works_and_prints_how_to_analyse_it_later(
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="doctor reports the missing Java")
 def test_doctor_lists_all_its_checks(command_line: CommandLine) -> None:
-    """Scripts read the checks as JSON, and the exit code, which is 1 if a check failed.
+    """Scripts read the checks as JSON. They also read the exit code: it is 1 if a check failed.
 
     Whether all checks pass depends on the machine of the test. A failed check gives advice.
     """

@@ -8,7 +8,7 @@ Another broker, the successor, takes over in three phases:
 - load: until the successor has read the group from its log
 
 The bounds come from measurements of a real cluster: (MEASURED_FAILOVER kill) is the column `kill`
-of the table in docs/kafka/MEASURED_FAILOVER.md, and (MEASURED_FAILOVER 2) is its point 2.
+of the table in docs/kafka/MEASURED_FAILOVER.md, and (MEASURED_FAILOVER 2) is point 2 of that page.
 
 The tests compute all times from the trace of a run in virtual time, that is, from the list of all
 recorded events. They use neither the tables of the analysis nor the checks of the run. So an error
@@ -79,9 +79,10 @@ def test_run_passes_and_every_check_that_applies_judges(run: VirtualRun) -> None
 
 
 def test_kill_is_detected_when_the_session_ends(failover: CoordinatorFailover) -> None:
-    """The controller fences the victim when its session ends, 9 s after its last heartbeat.
+    """The controller fences the victim when the victim's session ends.
 
-    The last heartbeat was up to 2 s before the kill, so the kill is detected after 7 to 9 s.
+    A session ends 9 s after the last heartbeat. This heartbeat was up to 2 s before the kill, so
+    the kill is detected after 7 to 9 s.
     """
     assert DETECT_MIN_US <= failover.detect_us <= DETECT_MAX_US
 
@@ -89,8 +90,8 @@ def test_kill_is_detected_when_the_session_ends(failover: CoordinatorFailover) -
 def test_successor_is_another_broker_and_loads_soon(failover: CoordinatorFailover) -> None:
     """The phases publish and load may take up to 200 ms each.
 
-    In a real cluster the first took 42 to 142 ms, and the second took 8 to 142 ms
-    (MEASURED_FAILOVER kill).
+    In a real cluster, publish took 42 to 142 ms, and load took 8 to 142 ms (MEASURED_FAILOVER
+    kill).
     """
     assert failover.successor != failover.victim
     assert 0 < failover.publish_us < 200_000

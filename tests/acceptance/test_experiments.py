@@ -186,10 +186,11 @@ def test_crashed_member_is_evicted_by_its_session_in_one_rebalance() -> None:
 
 
 def test_members_wait_for_a_paused_coordinator_although_another_is_ready() -> None:
-    """Another broker is the coordinator after 8 s, but members wait 20 s for the paused one.
+    """Another broker is the coordinator after 8 s, but members wait 20 s for the paused broker.
 
     A pause closes no connection, so no member looks for another coordinator before the pause ends.
-    (MEASURED_FAILOVER pause: ready after 7.7 s, no commit for 20.1 to 20.7 s)
+    In a real cluster the next coordinator was ready after 7.7 s, and members had no commit for 20.1
+    to 20.7 s (MEASURED_FAILOVER pause).
     """
     run = played("pause_coordinator")
     pause = failover("pause_coordinator")
@@ -377,8 +378,8 @@ def test_two_sets_of_owners_process_the_same_partitions_until_the_cut_heals() ->
     cut_us, healed_us = fault_times(run)
     old_owners = {f"consumer-{GROUP}-{index}" for index in range(6)}
     new_owners = {f"consumer-{GROUP}-{index}" for index in (6, 7)}
-    # The new coordinator is active 9 s after the cut. The sessions of the old owners end there 45 s
-    # later, and the new owners get the partitions.
+    # The new coordinator is active 9 s after the cut. At this coordinator the sessions of the old
+    # owners end 45 s later. Then the new owners get the partitions.
     two_owners_from_us = cut_us + (9 + 45) * SECOND_US
     consumed = [
         row

@@ -120,7 +120,10 @@ def test_search_without_findings_passes_and_lists_unreached_marks(
 def test_finding_is_grouped_and_written_as_a_file_that_can_be_run(
     command_line: CommandLine,
 ) -> None:
-    """The file replays one of the runs that had the finding: seed, code and digest are equal."""
+    """For each finding the search writes a file, with which a run that had the finding is replayed.
+
+    The file has the seed of this run, the version of the code, and the digest.
+    """
     done = command_line.run(
         *(
             "explore",
@@ -173,7 +176,10 @@ def test_json_is_one_document_and_nothing_else(command_line: CommandLine) -> Non
 
 
 def test_search_stops_after_the_first_finding(command_line: CommandLine) -> None:
-    """A batch of one seed lets the search stop right after the seed that had the finding."""
+    """The search looks for findings after each batch of seeds.
+
+    With --batch 1, a batch is one seed. So the search stops right after the seed with the finding.
+    """
     done = command_line.run(
         "explore", write_unguarded_space(command_line), *HERE, "--stop-after", "1", "--batch", "1"
     )
@@ -216,7 +222,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> UninterruptedSear
 def test_resumed_search_has_the_results_of_an_uninterrupted_one(
     command_line: CommandLine, uninterrupted: UninterruptedSearch, signal_sent: signal.Signals
 ) -> None:
-    """A resumed search plays no finished seed again, and loses none.
+    """A resumed search loses no finished seed, and plays none of them again.
 
     SIGKILL may end the process in the middle of a write. The test imitates that: it appends half a
     line, which the resumed search drops. After SIGINT and SIGHUP the process ends in order, with

@@ -165,7 +165,7 @@ def _check_on_screen(page: Page, selector: str) -> None:
 
 
 def test_keyboard_alone_moves_the_time_axis(shelf: Shelf) -> None:
-    """Plus and minus zoom, arrows move, brackets go to the faults, 0 shows the whole run.
+    """The keys + and - zoom, the arrows move, [ and ] go to the faults, and 0 shows the whole run.
 
     `shown_range` returns the start and the end of the visible part of the axis, in seconds.
     """
@@ -289,7 +289,7 @@ def test_time_axis_is_one_for_all_lanes(shelf: Shelf) -> None:
         set_range(page, 62, 68)
         draw_all(page)
 
-        # A lane has several axes. Its time axis is the one whose labels all end with " s".
+        # A lane has several axes. Its time axis is the axis whose labels all end with " s".
         labels_of_time_axes = page.locator("figure.lane").evaluate_all(
             """lanes => lanes.map(lane => {
                 const axes = [...lane.querySelectorAll('.role-axis-label')];

@@ -201,7 +201,7 @@ def test_ctrl_c_heals_and_judges_and_a_second_one_ends_the_wait(command_line: Co
     long_sessions = "--var=groups.readers.config.session.timeout.ms=30000"
     green = (*QUICK, "--name", "green", long_sessions)
     with up(command_line, *green, until="group readers: Stable") as cluster:
-        # An order without --name goes to the only cluster that is up, so it needs none.
+        # An order without --name goes to the only cluster that is up.
         assert command_line.run("inject", "pause", "broker(0)").returncode == EXIT_PASS
         crashed = command_line.run("inject", "crash", "member(readers, 0)", "--name", "green")
         assert crashed.returncode == EXIT_PASS, crashed.stderr
