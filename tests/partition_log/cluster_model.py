@@ -210,7 +210,7 @@ class ClusterModel:
     # -- controller --
 
     def fence(self, broker_id: BrokerId) -> None:
-        """Fence a broker: remove it from the ISR and elect another leader if it leads.
+        """Fence a broker: remove it from the ISR, and if it leads, elect another leader.
 
         The last member of the ISR stays in it, as in Kafka, and the partition has no leader.
         """
@@ -306,7 +306,7 @@ class ClusterModel:
         result = broker.partition.handle_alter_partition_response(
             proposal, answer, now_us=self.now_us
         )
-        # If the leader has made a newer proposal meanwhile, it sends that and does not retry.
+        # If the leader has made a newer proposal meanwhile, it sends the newer one instead.
         if result.retry and broker.proposal is None:
             broker.proposal = proposal
 
@@ -393,12 +393,12 @@ class ClusterModel:
         # After an error the append stays in the set, because the model does not answer it.
         for end_offset in sorted(broker.waiting_appends):
             if broker.partition.check_acknowledged(end_offset) is ErrorCode.NONE:
-                # Each append has one record, so its offset is the one before its end.
+                # Each append has one record. The offset of this record is the end offset minus 1.
                 broker.waiting_appends.remove(end_offset)
                 self.acknowledged[end_offset - 1] = broker.disk.batch(end_offset - 1)
 
     def _elect(self) -> None:
-        """Elect the first unfenced broker of the ISR as the leader, or none if there is none."""
+        """Elect the first unfenced broker of the ISR. Without one, the partition has no leader."""
         metadata = self.metadata
         candidates = [broker for broker in metadata.isr if broker in metadata.unfenced]
         metadata.leader_id = candidates[0] if candidates else NO_BROKER

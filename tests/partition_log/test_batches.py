@@ -22,7 +22,7 @@ from tests.support.builders.partition_logs import records
 
 
 def test_build_batch_counts_records_and_takes_the_largest_timestamp() -> None:
-    """A batch has both as fields, so the log need not decode the records for them.
+    """A batch has fields for both values, so that the log need not decode the records.
 
     The log adds the number of records to an offset to find the offset of the next batch. It reads
     the largest timestamp when a client asks for the first record at or after a time.
@@ -97,7 +97,7 @@ def test_check_batch_finds_a_wrong_record_count() -> None:
 
 @pytest.mark.parametrize("count", [1, 15, 16, 65_535, 65_536])
 def test_payload_record_count_reads_every_array_header(count: int) -> None:
-    """An array in MessagePack begins in one of three ways: up to 15 elements, 65,535, or more."""
+    """MessagePack has three array headers: up to 15 elements, up to 65,535 elements, and more."""
     assert payload_record_count(encode_records(records("v") * count)) == count
 
 

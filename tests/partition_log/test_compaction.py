@@ -1,9 +1,10 @@
 """Compaction: the records, tombstones and transactions that remain after a cleaning.
 
 A cleaning keeps the last record of each key. For example, of the records a=1, b=1, a=2, at the
-offsets 0, 1 and 2, it keeps b=1 and a=2. A tombstone is a record without a value, which deletes its
-key: it remains for `delete_retention_ms`, here a day, and is then removed, too. The same holds for
-the markers that end transactions. A cleaning stops where the oldest open transaction begins.
+offsets 0, 1 and 2, it keeps b=1 and a=2. A tombstone is a record without a value, and deletes its
+key. The tombstone itself remains for `delete_retention_ms`, here a day, and is then removed, too.
+The same holds for the markers that end transactions. A cleaning stops where the oldest open
+transaction begins.
 
 In the tests `write("a=1", "b=")` appends a batch with the record a=1 and a tombstone of b.
 `remaining()` returns what is in the log with the offsets, such as `["0 a=1", "1 b="]`.
@@ -157,7 +158,7 @@ def test_last_record_of_each_key_keeps_its_offset() -> None:
 
 
 def test_cleaning_up_to_an_offset_keeps_the_records_behind_it() -> None:
-    """A record that the cleaning does not reach does not yet replace an earlier one of its key.
+    """A record that the cleaning does not reach does not yet replace earlier records of its key.
 
     In Kafka a cleaning ends where the active segment begins, the file that is still written.
     """
@@ -215,7 +216,7 @@ def test_key_that_was_deleted_and_written_again_is_kept() -> None:
 
 
 def test_record_without_key_is_removed() -> None:
-    """A compacted topic should have no such record. Kafka's cleaner removes one that it finds."""
+    """A compacted topic should have no record without a key. Kafka's cleaner removes it."""
     cleaned = CleanedLog()
     cleaned.log.append_as_leader((Record(None, b"v", NOW_MS),), leader_epoch=0)
     cleaned.write("a=1")
@@ -517,7 +518,7 @@ def test_cleaned_batch_of_an_idempotent_producer_keeps_its_sequences() -> None:
 
 
 def test_aborted_records_of_an_expired_producer_do_not_count() -> None:
-    """The log still has the marker that aborts them, although the producer's state is forgotten."""
+    """The producer's state is forgotten, but the log still has the marker of the abort."""
     cleaned = CleanedLog()
     cleaned.write("a=1")
     cleaned.write("a=2", producer=PRODUCER)

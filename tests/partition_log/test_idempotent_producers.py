@@ -1,8 +1,8 @@
 """Idempotent producers at a leader: repeated batches are written once and in order (KIP-98).
 
 A producer numbers its records, and a batch has the sequence number of its first record. So the
-leader recognises a batch that is sent again, and it notices that a batch is missing before another.
-When a producer has raised its epoch, batches of the old epoch are refused.
+leader recognises a batch that is sent again. It also notices if a batch is missing before the next
+one. When a producer has raised its epoch, batches of the old epoch are refused.
 
 `leader()` and `follower()` are replicas of a partition with an empty log.
 `with_batches(leader(), 0, 2)` is a leader with two batches of two records each, whose sequence

@@ -188,7 +188,7 @@ def test_check_partition_finds_a_follower_that_proposes() -> None:
 
 
 def test_check_agreement_compares_below_both_high_watermarks() -> None:
-    """Logs must agree below the lower high watermark. Behind it they may differ for a while."""
+    """Logs must agree below the lower high watermark. Above it, the logs may differ for a while."""
     first_log, second_log = log_of_epochs(0, 0), log_of_epochs(0)
     second_log.append_as_leader(records("different"), leader_epoch=1)
     first_log.update_high_watermark(2)
@@ -238,7 +238,7 @@ def without_batches(written: PartitionLog, *removed: int) -> PartitionLog:
 def test_producer_states_of_a_compacted_log_may_remember_removed_batches() -> None:
     """A producer state remembers the last five batches of its producer.
 
-    So after a cleaning it may have batches that are no longer in the log.
+    So after a cleaning the state may have batches that are no longer in the log.
     """
     check_producers(without_batches(compacted_log(4), 1, 2))
     # Of these nine batches the state remembers those from 4 on, and so has forgotten 1 and 2.

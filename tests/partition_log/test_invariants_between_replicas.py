@@ -127,7 +127,7 @@ def test_delayed_answer_is_not_checked_in_another_leader_epoch() -> None:
     ids=["fewer records", "other records", "another sequence"],
 )
 def test_another_batch_at_the_offset_of_the_answer_is_found(other_batch: RecordBatch) -> None:
-    """If the leader takes a batch for a repetition of another one, its records are lost."""
+    """If the leader takes a new batch for a repetition, the records of the new batch are lost."""
     leading, _ = leader_with_batch(high_watermark=2)
     with pytest.raises(InvariantViolation, match="an acknowledged batch is in the log"):
         check(leading, other_batch)

@@ -125,7 +125,8 @@ def test_record_without_key_must_be_removed() -> None:
 def test_tombstone_must_get_a_horizon_and_be_removed_after_it() -> None:
     """The first cleaning keeps a tombstone and writes the horizon.
 
-    A later cleaning keeps both until the horizon has come, and then removes the tombstone.
+    A later cleaning keeps tombstone and horizon until the horizon has come. Then it removes the
+    tombstone.
     """
     before = batches_of("a=")
     (tombstone,) = before

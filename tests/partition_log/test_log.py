@@ -39,7 +39,7 @@ def test_append_as_leader_assigns_contiguous_offsets() -> None:
 
 
 def test_append_as_leader_notes_where_its_epoch_begins() -> None:
-    """By these offsets followers find out where their logs differ from the leader's."""
+    """From these offsets followers find out where their logs differ from the leader's log."""
     written = log_of_epochs(0, 0, 3, 3, 5)
     assert written.epochs.entries() == entries((0, 0), (3, 2), (5, 4))
     assert written.latest_epoch == 5
@@ -295,7 +295,8 @@ def test_follower_of_a_compacted_log_copies_its_holes() -> None:
     source = log_with_holes()
     copy = log()
     copy.is_compacted = True
-    # The first two batches have the offsets 0 and 1. The next one, with 4 and 5, is not below 5.
+    # The first two batches have the offsets 0 and 1. The next batch is not below 5, because it has
+    # the offsets 4 and 5.
     first_two_batches = source.read(0, NO_LIMIT, up_to=5)
     later_batches = source.read(2, NO_LIMIT, up_to=10)
     assert copy.append_as_follower(first_two_batches) is ErrorCode.NONE
@@ -311,7 +312,7 @@ def test_follower_of_a_compacted_log_copies_its_holes() -> None:
 
 
 def test_prefix_is_replaced_by_the_result_of_a_cleaning() -> None:
-    """Here a cleaning of the first four batches has kept those at 0 and 3.
+    """Here a cleaning of the first four batches has kept the batches at 0 and 3.
 
     The log end, the offsets and the epochs stay, and the new batches are flushed to the disk.
     """

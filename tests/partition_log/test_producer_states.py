@@ -6,7 +6,7 @@ number. The leader accepts the batch only with this guard. If the transaction en
 marker makes the guard invalid. So a late batch cannot open a transaction that is over.
 
 `transactional(5)` is a batch at offset 5 in a transaction of producer 7. `marker(6)` ends the
-transaction by a commit. Both have producer epoch 0 unless a test gives another one.
+transaction by a commit. Both batches have producer epoch 0, unless a test gives another one.
 """
 
 from partition_log.batches import build_batch

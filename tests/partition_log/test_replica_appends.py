@@ -34,7 +34,7 @@ from tests.support.builders.partition_logs import (
 
 
 def test_append_returns_its_offset_and_epoch() -> None:
-    """`base_offset` is the offset of the first record, `next_offset` the one after the last."""
+    """`base_offset` is the offset of the first record. `next_offset` follows the last record."""
     leading = leader(leader_epoch=4)
     leading.append_records(records("a", "b"), required_acks=ACKS_ALL, now_us=0)
     info = leading.append_records(records("c"), required_acks=ACKS_ALL, now_us=0)

@@ -61,7 +61,7 @@ def test_fetch_in_another_leader_epoch_is_fenced(
 
 
 def test_refused_fetch_tells_the_leader_nothing_about_the_followers_log() -> None:
-    """A follower of a newer leader must not move the high watermark of an older one."""
+    """A follower of a newer leader must not move the high watermark of an older leader."""
     leading = leader(leader_epoch=4)
     leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)
     fetch_as(leading, B, offset=1, leader_epoch=5)
@@ -191,7 +191,7 @@ def test_fetch_that_diverges_is_answered_with_the_end_of_the_epoch(
 
 
 def test_fetch_with_an_epoch_above_those_of_the_leader_is_out_of_range() -> None:
-    """The leader does not know where such an epoch ends. Kafka answers with the same error."""
+    """The leader does not know where a higher epoch ends. Kafka answers with the same error."""
     leading = leader(partition_log=log_of_epochs(0), leader_epoch=3)
     answer = fetch_as(leading, B, offset=1, leader_epoch=3, last_fetched_epoch=4).data
     assert answer.error_code is ErrorCode.OFFSET_OUT_OF_RANGE

@@ -1,8 +1,8 @@
 """A follower: where it fetches from, and how it handles the answers (BEHAVIOUR 6.1, KIP-595).
 
 After an election a follower may have records that the new leader does not have. Then the two logs
-diverge, and the follower truncates its log to where they agree. It finds this place by the leader
-epochs of the batches.
+diverge, and the follower truncates its log to where they agree. The follower finds this place by
+the leader epochs of the batches.
 
 A, B and C are the brokers 0, 1 and 2. `leader()` is broker A as the leader in leader epoch 1, and
 `follower()` is broker B, which follows A; their logs are empty by default. `log_of_epochs(0, 0, 2)`
@@ -232,10 +232,11 @@ def test_diverging_follower_truncates_and_traces_it() -> None:
 
 
 def test_diverging_answer_does_not_move_the_high_watermark_forward() -> None:
-    """The high watermark of such an answer is about records that the follower does not have yet.
+    """The high watermark of a diverging answer is about records that the follower does not have.
 
-    Here it is 2, but the follower's record at offset 1 is another one than the leader's, and is
-    truncated. Only an answer to a later Fetch may move the follower's high watermark.
+    Here the high watermark is 2, but the follower's record at offset 1 differs from the leader's
+    record, and is truncated. Only an answer to a later Fetch may move the follower's high
+    watermark.
     Source: Kafka processFetchRequest.
     """
     log = log_of_epochs(0, 2)
@@ -279,8 +280,8 @@ def test_former_leader_without_batches_of_its_epoch_does_not_loop() -> None:
     """A follower must forget its newest epoch if it has no batch of it.
 
     1. A leads in epoch 5. Its table of epochs has an entry for epoch 5, but A appends nothing.
-    2. A becomes a follower of B. Its first Fetch names epoch 5 as its newest one. B does not know
-       this epoch, so its answer says that the logs diverge.
+    2. A becomes a follower of B. Its first Fetch names epoch 5 as its newest epoch. B does not know
+       this epoch, so the answer says that the logs diverge.
     3. A has no batch to truncate, but must remove the entry of epoch 5. Otherwise each later Fetch
        would get the same answer.
     4. The second Fetch of A names epoch 0, and its answer has the record of epoch 4.

@@ -145,7 +145,7 @@ def test_shrink_drops_a_follower_that_fetches_but_falls_behind() -> None:
 
 
 def test_shrink_proposal_has_the_epochs_that_the_leader_knows() -> None:
-    """From these epochs the controller sees whether the leader knows its latest state."""
+    """From these epochs the controller sees whether the leader knows the latest metadata."""
     leading, proposal = leader_that_shrinks()
     assert proposal.data.leader_epoch == 1
     assert proposal.data.partition_epoch == 1
@@ -259,7 +259,7 @@ def test_expansion_in_flight_counts_for_the_high_watermark_at_once() -> None:
 
 
 def test_expansion_in_flight_does_not_count_for_min_insync_replicas() -> None:
-    """Only confirmed members count for it, because the controller may refuse the expansion."""
+    """Only confirmed members count, because the controller may refuse the expansion."""
     leading = leader(partition_log=log_of_epochs(0), isr=(A,))
     assert fetch_as(leading, B, offset=1, last_fetched_epoch=0).proposal is not None
     info = leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=0)
@@ -317,7 +317,7 @@ def test_high_watermark_waits_for_a_caught_up_follower_outside_the_isr() -> None
 def test_error_that_leaves_the_outcome_open_keeps_the_maximal_isr(
     error: ErrorCode, is_retried: bool
 ) -> None:
-    """After such an error the controller may have applied the proposal or not.
+    """After each of these errors the controller may have applied the proposal or not.
 
     The leader repeats the proposal, or waits for metadata if the error shows that the controller
     has a newer state. Source: Kafka handleAlterPartitionError.

@@ -115,7 +115,7 @@ def test_make_leader_of_a_broker_without_a_replica_raises_an_exception() -> None
 
 
 def test_make_follower_of_itself_raises_an_exception() -> None:
-    """If the metadata name the broker itself as the leader, it must call `make_leader`."""
+    """If the metadata name the broker itself as the leader, the broker must call `make_leader`."""
     with pytest.raises(SimulationError):
         follower(B, leader_id=B)
 

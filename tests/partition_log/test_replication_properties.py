@@ -186,7 +186,7 @@ def test_acknowledged_records_survive_a_long_random_schedule(first_seed: int) ->
 
 
 def test_records_that_are_lost_by_unclean_elections_are_found() -> None:
-    """With unclean elections, which Kafka's promise excludes, one of 40 seeds loses a record."""
+    """Kafka's promise excludes unclean elections. With them, some of 40 seeds lose a record."""
     violated_invariants = []
     for seed in range(40):
         try:

@@ -297,7 +297,7 @@ def test_truncate_above_the_flush_mark_keeps_the_mark(disk: Disk) -> None:
 
 
 def test_power_loss_after_a_truncation_does_not_restore_truncated_batches(disk: Disk) -> None:
-    """The batch at offset 2 is truncated and written anew. The old one must not come back."""
+    """The batch at offset 2 is truncated and written anew. The old batch must not come back."""
     log = disk.boot().log(PARTITION)
     append(log, up_to=3)
     log.flush()
