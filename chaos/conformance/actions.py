@@ -1,9 +1,10 @@
-"""Actions of a transcript: steps that are no request, such as a broker's death.
+"""Actions of a transcript: steps that are no requests, such as the death of a broker.
 
-When a transcript is replayed, an action must have the same effect on our cluster as it had on
-Kafka's. After a broker has died, for example, the next request must find a new coordinator that has
-loaded its groups. So an action is over only when its effect is there. To find this out, additional
-requests (probes) are sent, which no client of the recording had sent.
+A transcript is the recording of a scenario with a real Kafka cluster. When it is replayed, an
+action must have the same effect on our cluster as it had on Kafka's. For example, after a broker
+has died, the next request must find a new coordinator that has loaded its groups. So an action is
+over only when its effect is there. To find this out, additional requests are sent. They are called
+probes, and no client of the recording had sent them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,15 +42,15 @@ from protocol.messages.transaction import (
 from protocol.partitioner import partition_for
 
 POLL_INTERVAL_US = 2_000
-"""Interval at which a broker is asked whether it serves already."""
+"""Interval at which a broker is asked whether it serves as coordinator already."""
 WAIT_MAX_US = 60_000_000
-"""Limit of the wait for a new coordinator, or for a broker that starts again."""
+"""Maximum time to wait for a new coordinator, or for a broker that starts again."""
 PROBE = "probe"
-"""Client id of requests that only find out whether a broker serves as coordinator."""
+"""Client id of the probes."""
 PROBE_VERSION = 9
-"""Version of OffsetFetch in a probe. In this version one request can name several groups."""
-# Errors of a broker that does not serve as coordinator. Every other answer shows that it serves,
-# even an answer with another error.
+"""Version of the OffsetFetch requests in probes, in which one request can name several groups."""
+# Errors with which a broker answers if it does not serve as coordinator. Any other answer, even
+# with another error, shows that the broker serves.
 NOT_SERVING = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -64,8 +65,12 @@ class NotCarriedOut(Exception):
 class Actions:
     """Carries out the actions of one transcript on its cluster.
 
-    `group_ids` are the groups that the transcript's requests name. Broker `first` coordinates all
-    of them at the start. A broker counts as serving once it serves all groups that it coordinates.
+    - `runtime`, `clients`: the cluster, and the node that stands for the recorded clients.
+    - `group_ids`: the groups that the transcript's requests name.
+    - `offsets_partitions`: the number of partitions of `__consumer_offsets`.
+    - `first`: the id of the broker that coordinates all these groups at the start.
+
+    A broker counts as serving as soon as it serves all groups that it coordinates.
     """
 
     def __init__(
@@ -81,7 +86,7 @@ class Actions:
         self._group_ids = tuple(group_ids)
         self._offsets_partitions = offsets_partitions
         self._coordinators = dict.fromkeys(map(self._partition_of, group_ids), first)
-        """Offsets partition -> its coordinator, even if that broker is dead now."""
+        """The coordinator of each offsets partition. It stays here if the broker dies."""
         self._killed: int | None = None
 
     async def carry_out(self, step: ActionStep) -> None:
@@ -89,7 +94,7 @@ class Actions:
         try:
             match step.action:
                 case "kill_broker":
-                    # A later `wait_new_coordinator` is about the groups of this broker.
+                    # A later action `wait_new_coordinator` is about the groups of this broker.
                     self._killed = _broker(step, "broker")
                     await self._runtime.crash(broker_name(self._killed))
                 case "restart_broker":
@@ -118,9 +123,11 @@ class Actions:
     async def until_coordinating(self, coordinators: Mapping[str, int]) -> None:
         """Wait until the coordinator of each transactional id serves it and has producer ids.
 
-        `coordinators` maps transactional ids to brokers. The recorded brokers had served
-        transactions before the recording, so they already had a block of producer ids from the
-        controller. Raises: TimeoutError.
+        `coordinators` has the broker of each transactional id. When the recording began, the
+        recorded brokers had served other transactions before. So they already had a block of
+        producer ids from the controller, and our brokers must have one, too.
+
+        Raises: TimeoutError.
         """
         deadline_us = self._runtime.now_us() + WAIT_MAX_US
         for transactional_id, broker_id in coordinators.items():
@@ -132,8 +139,8 @@ class Actions:
     async def _coordinates(self, transactional_id: str, broker_id: int) -> bool:
         """Return True if the broker serves the transactional id, and can give producer ids.
 
-        The probes change nothing that a transcript can see: EndTxn with an unknown producer id
-        fails, and InitProducerId without a transactional id only takes the next number.
+        The two probes change nothing that a transcript can see. EndTxn has an unknown producer id,
+        so it fails. InitProducerId has no transactional id, so it only takes the next producer id.
         """
         probe = Address(client=PROBE, client_id=PROBE, number=0, broker_id=broker_id)
         end_txn = await self._clients.ask(
@@ -161,7 +168,7 @@ class Actions:
         )
 
     async def _serves(self, broker_id: int) -> bool:
-        """Return True if a broker serves every recorded group that `_coordinators` gives to it."""
+        """Return True if a broker serves all recorded groups of which it is the coordinator."""
         groups = tuple(
             OffsetFetchRequestGroup(group_id=group_id, topics=())
             for group_id in self._group_ids
@@ -179,12 +186,12 @@ class Actions:
         )
 
     async def _restart(self, broker_id: int) -> None:
-        """Start a broker again, and wait until the controller counts it as alive (unfenced)."""
+        """Start a broker again, and wait until the controller counts it as alive (unfences it)."""
         await self._runtime.restart(broker_name(broker_id))
         deadline_us = self._runtime.now_us() + WAIT_MAX_US
         while True:
             status = await self._runtime.status()
-            # The result is None if no controller reports the broker.
+            # `get` returns None if no controller reports the broker.
             if status.brokers_fenced.get(BrokerId(broker_id)) is False:
                 return
             if self._runtime.now_us() > deadline_us:
@@ -192,10 +199,10 @@ class Actions:
             await self._runtime.sleep(POLL_INTERVAL_US)
 
     async def _take_over(self, broker_id: int) -> None:
-        """Make a broker the coordinator of the killed broker's groups, and wait until it serves.
+        """Wait until a broker serves the groups of the broker that was killed.
 
-        The controller elects the broker by itself. This method only updates `_coordinators`, and
-        waits.
+        The controller has elected this broker by itself. So this method only notes the new
+        coordinator in `_coordinators`, and waits.
         """
         for partition, coordinator in self._coordinators.items():
             if coordinator == self._killed:

@@ -1,8 +1,9 @@
 """ClientMachine: the node that stands for all recorded clients, with many connections.
 
-When a recording is replayed, its requests are sent to our brokers through this machine, each on the
-connection on which the recorded client had sent it. The machine knows nothing of groups. It repeats
-no request either, because a recording already contains every repetition.
+When a recording of real Kafka is replayed, its requests are sent to our brokers through this
+machine. Each connection of a recorded client has a connection of this machine, on which the same
+requests are sent. The machine knows nothing of groups. It never repeats a request, because the
+recording already contains all repetitions.
 """
 
 from collections.abc import Callable
@@ -18,19 +19,19 @@ from protocol.ids import broker_name
 SETUP_TIMEOUT_US = 10_000_000
 """Time after which an attempt to connect is given up."""
 REQUEST_TIMEOUT_US = 86_400_000_000
-"""A day, longer than any scenario, so that the client waits until the scenario's end.
+"""Time for which the machine waits for an answer: one day, which is longer than any scenario.
 
-The recorder did so, too.
+So the machine waits until the end of the scenario, as the recorder did.
 """
 HANDSHAKE_US = 1_000
-"""Time after which a connection over loopback is open or refused."""
+"""Time after which a connection over loopback is either open or refused."""
 PURPOSE = "transcript"
-"""Purpose of the machine's connections. Link rules and traces select connections by purposes."""
+"""Purpose of the machine's connections. Every connection in a cluster has a purpose."""
 
 Ended = Callable[[AnyResponse | str], None]
-"""Called at the end of a request with the answer. Without one, it gets a text such as DISCONNECTED.
+"""Function that is called at the end of a request, with the answer.
 
-`comparison` has these texts.
+If there is no answer, it gets a text instead, such as DISCONNECTED. `comparison` has these texts.
 """
 
 
@@ -38,7 +39,7 @@ Ended = Callable[[AnyResponse | str], None]
 class Address:
     """One connection of a recorded client to a broker.
 
-    `number` distinguishes several connections of a client to the same broker.
+    If a client has several connections to the same broker, they have different values of `number`.
     """
 
     client: str
@@ -49,7 +50,10 @@ class Address:
 
 @dataclass(slots=True)
 class _Channel:
-    """A connection, and the facts that name the outcome of a request when the connection ends."""
+    """A connection, and two facts about it.
+
+    If the connection ends before an answer has come, the outcome of the request depends on them.
+    """
 
     connection: Connection
     was_open: bool = False
@@ -68,7 +72,7 @@ class ClientMachine:
         self._channels: dict[Address, _Channel] = {}
 
     def start(self) -> None:
-        """Do nothing: the replayer calls `send`."""
+        """Do nothing. Requests are sent when the replayer calls `send`."""
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
         """Report immediately that the node has stopped."""
@@ -89,9 +93,10 @@ class ClientMachine:
                     client_id=to.client_id,
                 )
             )
-            # If a connection ends that was never open, the outcome is REFUSED, otherwise
-            # DISCONNECTED. An answer would show that it is open, but may come late or never. So the
-            # connection itself is looked at after the handshake.
+            # If a connection ends, the outcome of its requests is REFUSED if it was never open, and
+            # DISCONNECTED otherwise. An answer would show that the connection was open, but the
+            # answer may come late or never. So `note_open` looks at the connection itself after the
+            # time of the handshake.
             self.host.after(HANDSHAKE_US, channel.note_open)
         channel.connection.send(
             request,
@@ -101,7 +106,7 @@ class ClientMachine:
         )
 
     async def ask(self, to: Address, request: AnyRequest, version: int) -> AnyResponse | str:
-        """Send a request and wait for its outcome."""
+        """Send a request, wait for its end, and return the answer or the text of the outcome."""
         future = self.host.create_future()
         self.send(to, request, version, future.set_result)
         outcome: AnyResponse | str = await future
@@ -118,10 +123,8 @@ class ClientMachine:
 def _report_end(
     channel: _Channel, on_end: Ended, outcome: AnyResponse | Disconnected | RequestTimedOut
 ) -> None:
-    """Call `on_end` with the answer, or with the text of the outcome.
-
-    An answer also shows that the connection was open.
-    """
+    """Call `on_end` with the answer, or with the text of the outcome."""
+    # An answer also shows that the connection was open.
     if not isinstance(outcome, Disconnected | RequestTimedOut):
         channel.was_open = True
         on_end(outcome)

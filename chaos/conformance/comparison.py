@@ -1,14 +1,16 @@
 """Comparison of our brokers' answers with Kafka's, step by step.
 
-The requests of a recording (a transcript) were sent to our brokers, and our answers should be equal
-to those that Kafka had given. They are compared field by field, with three exceptions:
+A transcript is a recording of requests to a real Kafka cluster, with Kafka's answers. The requests
+were sent to our brokers, and our answers should be equal to Kafka's answers. The answers are
+compared field by field, with three exceptions:
 
-1. A generated id, such as a member id, is another one in each run. So the recording has a symbol in
-   its place. The first of our ids at the place of a symbol is bound to it (`Bindings`). From then
-   on, the same symbol must always stand for the same id.
-2. If Kafka does not define the order of a list, our items may come in another order.
-3. Times must agree within a tolerance. If two answers of Kafka are farther apart than the
-   tolerance, ours must come in the same order.
+1. Brokers generate ids, such as member ids, which are different in each run. So the recording has a
+   symbol in place of such an id. When our answer has an id at the place of a symbol for the first
+   time, the symbol is bound to our id (`Bindings`). From then on, the symbol must always stand for
+   this id.
+2. If Kafka does not define the order of a list, our list may have another order.
+3. The times of the answers may differ by a tolerance. If two answers of Kafka are farther apart
+   than the tolerance, our two answers must come in the same order.
 
 This module does not know how a transcript is played.
 """
@@ -27,26 +29,28 @@ REFUSED = "connection refused"
 DISCONNECTED = "disconnected"
 CLIENT_CLOSED = "client closed the connection"
 NO_ANSWER = "no answer"
-"""Outcomes of a request without an answer.
+"""Outcomes of requests that got no answer.
 
-With NO_ANSWER the recorder also writes for how long it waited: "no answer within 500 ms".
+In the case of NO_ANSWER the recorder also writes how long it has waited, as in "no answer within
+500 ms".
 """
 
 KAFKA_4 = "4."
-"""Beginning of the version numbers of Kafka in which some lists have lost their order."""
+"""Beginning of the version numbers of Kafka 4, in which some lists have no order any more."""
 US_PER_MS = 1_000
 
 
-# Kinds of differences. MISSING has the same text as NO_ANSWER, which is an outcome.
+# Kinds of differences. The kind MISSING has the same text as NO_ANSWER. This has no meaning,
+# because NO_ANSWER is no kind of difference, but an outcome.
 ANSWER = "answer"  # a field of the answer
 TIME = "time"  # the time of the answer
 ORDER = "order"  # the order of two answers
 MISSING = "no answer"  # Kafka answered, our broker did not
 UNEXPECTED = "answered"  # our broker answered, Kafka did not
-ENDED = "ended"  # both did not answer, but the requests ended in different ways
-NOT_IMPLEMENTED = "not implemented"  # the API or its version
-NOT_CARRIED_OUT = "not carried out"  # an action
-BROKEN = "broken"  # an error of this project ended the replay
+ENDED = "ended"  # neither answered, but the requests ended in different ways
+NOT_IMPLEMENTED = "not implemented"  # we do not have the API or its version
+NOT_CARRIED_OUT = "not carried out"  # an action failed
+BROKEN = "broken"  # a bug of this project ended the replay
 WHAT_DIFFERS = (
     ANSWER,
     TIME,
@@ -62,12 +66,12 @@ WHAT_DIFFERS = (
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """A difference between a played step and Kafka's.
+    """A difference between a step in our cluster and the same step in Kafka.
 
-    - `what`: one of WHAT_DIFFERS.
-    - `field`: for ANSWER, a path into the answer (`members[0].metadata`). For NOT_IMPLEMENTED,
-      NOT_CARRIED_OUT and BROKEN it is the API or the reason. For other kinds it is "".
-    - `expected`, `came`: texts for people.
+    - `what`: the kind of the difference, one of WHAT_DIFFERS.
+    - `field`: for ANSWER the path of the field, such as `members[0].metadata`. For NOT_IMPLEMENTED
+      the API. For NOT_CARRIED_OUT and BROKEN the reason. For all other kinds "".
+    - `expected`, `came`: words for what Kafka did, and for what our cluster did.
     """
 
     what: str
@@ -86,12 +90,13 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True, kw_only=True)
 class PlayedStep:
-    """One request of a transcript as played in our cluster.
+    """One request of a transcript, and what happened to it in our cluster.
 
-    Units: microseconds of the run's clock.
-    - `response`: the answer; None until it comes, or if none comes.
-    - `outcome`: the end of a request without an answer, a text such as REFUSED.
-    - `not_implemented`: the API and version, if the request could not be sent.
+    - `step`: the request in the transcript, with Kafka's answer.
+    - `sent_us`, `ended_us`: the times of the request and of its end, on the run's clock.
+    - `response`: our answer; None until it comes, or if none comes.
+    - `outcome`: if the request ended without an answer, a text such as REFUSED.
+    - `not_implemented`: if the request could not be sent, its API and version.
     """
 
     step: RequestStep
@@ -108,27 +113,30 @@ class PlayedStep:
 
 
 class Bindings:
-    """Our id for each symbol of a transcript, such as `<member:1>`.
+    """Remembers which of our ids stands for each symbol of a transcript, such as `<member:1>`.
 
-    Usually an answer gives a new id to the client that asked for it, and the replayer binds the
-    symbol to this id. Other ids occur only in lists, for example those of other members in
-    DescribeGroups. Their symbols (`nested`) are bound when such a list is compared for the first
-    time.
+    Usually an answer gives a new id to the client that asked for it. The replayer then binds the
+    symbol to this id.
+
+    Other ids occur only in lists. For example, the answer to DescribeGroups has the ids of all
+    members. The symbols of such ids are called nested. They are bound when such a list is compared
+    for the first time.
     """
 
     def __init__(self, nested: Iterable[str] = ()) -> None:
         self._nested = frozenset(nested)
         self._ours: dict[str, PlainValue] = {}
-        """Symbol -> our id."""
+        """Our id for each symbol that is bound."""
         self._symbols: dict[str | int, str] = {}
-        """Our id -> the first symbol that was bound to it."""
+        """For each of our ids, the first symbol that was bound to it."""
 
     def bind(self, symbol: str, ours: str | int) -> None:
-        """Bind `symbol` to an id of ours, unless the symbol is bound.
+        """Bind `symbol` to the id `ours`, unless the symbol is bound already.
 
-        An id keeps its first symbol. Suppose our broker has made an error and given the same id
-        twice, where Kafka gave two different ids. Then our id is equal only to the first symbol.
-        Every answer with the second symbol differs, so that the error is seen.
+        An id keeps the first symbol that was bound to it. Suppose that our broker gives the same id
+        twice by mistake, where Kafka gave two different ids. Then our id is equal only to the first
+        of the two symbols. Every answer with the second symbol counts as different, so the mistake
+        is noticed.
         """
         if symbol not in self._ours:
             self._ours[symbol] = ours
@@ -141,9 +149,10 @@ class Bindings:
     def is_equal(self, symbol: str, came: PlainValue) -> bool:
         """Return True if `came` is the id that is bound to the symbol.
 
-        If a nested symbol is not bound yet, and `came` is a new id, the two are bound now.
+        If the symbol is nested and not bound yet, and `came` is a new id, they are bound to each
+        other now.
         """
-        # An id is a text or a number. A bool is an int in Python, and no id.
+        # An id is a text or a number. In Python a bool is an int, too, but it is no id.
         if not isinstance(came, str | int) or isinstance(came, bool):
             return False
         if symbol not in self._ours and symbol in self._nested and came not in self._symbols:
@@ -159,7 +168,7 @@ class Bindings:
         self._ours, self._symbols = bound
 
     def to_ours(self, value: PlainValue) -> PlainValue:
-        """Return a message with our ids for symbols; unbound symbols are kept."""
+        """Return a message with our ids in place of symbols. Unbound symbols stay."""
         if isinstance(value, str):
             if value in self._ours:
                 return self._ours[value]
@@ -180,27 +189,29 @@ class Bindings:
 
 
 class AnswerComparison:
-    """Compares answers of one API of one transcript; finds the first difference of an answer."""
+    """Compares our answers with Kafka's, for one API of one transcript."""
 
     def __init__(
         self, rules: ComparisonRules, api: str, kafka_version: str, bindings: Bindings
     ) -> None:
         self._rules = rules
         self._api = api
-        # These lists have an order in Kafka 3.9, and none in Kafka 4.
+        # Some lists have an order in Kafka 3.9, but none in Kafka 4.
         self._ordered_lists = (
             frozenset() if kafka_version.startswith(KAFKA_4) else rules.unordered_since_4
         )
         self._bindings = bindings
 
     def difference(self, expected: PlainMessage, came: PlainMessage) -> Difference | None:
-        """Return the first difference, or None.
+        """Return the first difference between two answers, or None.
 
-        Effects: binds nested symbols (`"found": "nested"` in the file) to the ids at their place.
+        If Kafka's answer has nested symbols that are not bound yet, they are bound to our ids at
+        the same places.
         """
-        # The last two arguments name the same place in two forms. `path` is for people, such as
-        # `members[0].metadata`. `list_path` is for a look-up in the rules, which are the same for
-        # all items of a list: `JoinGroup.members[].metadata`.
+        # The last two arguments of the following methods name the same place in two forms. `path`
+        # is for people, such as `members[0].metadata`. `list_path` is for a look-up in the rules,
+        # which are the same for all items of a list. It is `JoinGroup.members[].metadata` for the
+        # same place.
         return self._compare_message(expected, came, "", self._api)
 
     def _compare_message(
@@ -234,15 +245,15 @@ class AnswerComparison:
         if isinstance(expected, str) and SYMBOL.fullmatch(expected):
             is_equal = self._bindings.is_equal(expected, came)
         else:
-            # In Python True equals 1, and False equals 0, so the types are compared first.
+            # In Python True is equal to 1, and False to 0. So the types are compared, too.
             is_equal = type(expected) is type(came) and expected == came
         return None if is_equal else self._value_difference(path, expected, came)
 
     def _compare_list(
         self, expected: list[PlainValue], came: list[PlainValue], path: str, list_path: str
     ) -> Difference | None:
-        # Items are compared before lengths, because the first different item says more to a reader
-        # than the two lists.
+        # The items are compared before the lengths, because a reader learns more from the first
+        # different item than from two whole lists.
         for index, (item, our_item) in enumerate(zip(expected, came, strict=False)):
             difference = self._compare_value(item, our_item, f"{path}[{index}]", f"{list_path}[]")
             if difference is not None:
@@ -259,12 +270,18 @@ class AnswerComparison:
         list_path: str,
         key: str,
     ) -> Difference | None:
-        """Compare two lists whose order does not matter. `key` is the field that names an item."""
+        """Compare two lists whose order does not matter.
+
+        `key` is the name of the field that identifies an item.
+        """
+        # Each of Kafka's items (`expected`) takes an equal item away from ours. `unmatched` has
+        # those of Kafka's items for which there is no equal item.
         unmatched_ours = list(came)
         unmatched: list[tuple[int, PlainValue]] = []  # with their indexes
         has_unbound = self._bindings.has_unbound
-        # Items with unbound symbols come last, because an unbound symbol is equal to every new id
-        # of ours. If such an item came first, it could take the only match of another item away.
+        # An unbound symbol is equal to each new id of ours. So an item with an unbound symbol may
+        # match several of our items. Such items come last, so that they do not take away the only
+        # match of another item.
         for index, item in sorted(enumerate(expected), key=lambda entry: has_unbound(entry[1])):
             match = self._position_of_equal(item, unmatched_ours, list_path)
             if match is None:
@@ -274,7 +291,8 @@ class AnswerComparison:
         if unmatched:
             index, item = min(unmatched, key=lambda entry: entry[0])
             place = f"{path}[{index}]"
-            # If our list has an item with the same key, the difference is the field that differs.
+            # If our list has an item with the same key, the result is the difference between the
+            # two items.
             same_key_item = next(
                 (other for other in unmatched_ours if self._has_same_key(item, other, key)), None
             )
@@ -286,8 +304,9 @@ class AnswerComparison:
     def _position_of_equal(
         self, item: PlainValue, among: list[PlainValue], list_path: str
     ) -> int | None:
-        """Return the position of an equal item, or None. Undo bindings of items that differ."""
+        """Return the position of the first item that is equal to `item`, or None."""
         for position, other in enumerate(among):
+            # If the items differ, the bindings that the comparison has made are undone.
             bound = self._bindings.snapshot()
             if self._compare_value(item, other, "", f"{list_path}[]") is None:
                 return position
@@ -300,7 +319,7 @@ class AnswerComparison:
         return self._bindings.to_ours(item.get(key)) == other.get(key)
 
     def _unordered_by(self, list_path: str) -> str | None:
-        """Return the key of a list without order, or None for a list with an order."""
+        """Return the field that identifies an item of a list; None if the list has an order."""
         unordered = self._rules.unordered
         if list_path in self._ordered_lists:
             return None
@@ -321,8 +340,8 @@ def compare(
 ) -> dict[int, Difference]:
     """Return the first difference of each step that differs, by the step's number.
 
-    The steps are compared in the order of Kafka's answers, because a comparison may bind nested
-    symbols, which later comparisons need.
+    The steps are compared in the order of Kafka's answers, because the comparison of an answer may
+    bind nested symbols, and the comparisons of later answers need these bindings.
     """
     differences: dict[int, Difference] = {}
     for step in _as_answered(played):
@@ -330,15 +349,16 @@ def compare(
         if difference is not None:
             differences[step.step.n] = difference
     for step in _out_of_order(played, rules.tolerance_ms):
-        # A step has one difference at most. A wrong answer says more than a wrong order.
+        # A step has at most one difference. `setdefault` keeps the difference that was found above,
+        # because a wrong answer says more than a wrong order.
         differences.setdefault(step.step.n, Difference(what=ORDER, **_order_of(step, played)))
     return differences
 
 
 def _as_answered(played: Sequence[PlayedStep]) -> list[PlayedStep]:
     """Return the steps in the order of Kafka's answers; steps without an answer come last."""
-    # `answer_seq` is at most the number of steps. So a step without one, for which the sum is used,
-    # comes after all others.
+    # `answer_seq` is at most the number of steps. If a step has no answer, the sum of this number
+    # and the step's own number is used instead, so that the step comes after all others.
     return sorted(
         played, key=lambda request: request.step.answer_seq or len(played) + request.step.n
     )
@@ -351,7 +371,7 @@ def _difference(
     step = played.step
     if played.not_implemented is not None:
         return Difference(what=NOT_IMPLEMENTED, field=played.not_implemented)
-    # Both are None, or neither: `read_transcript` has checked it.
+    # `read_transcript` has checked that either both of them are None, or neither is.
     if step.response is None or step.answered_ms is None:
         return _without_answer(played, rules.tolerance_ms)
     if played.response is None:
@@ -377,8 +397,8 @@ def _difference(
 def _without_answer(played: PlayedStep, tolerance_ms: float) -> Difference | None:
     """Return the difference of a step that Kafka did not answer, or None.
 
-    With NO_ANSWER the recorder has stopped to wait after some time, and Kafka may have answered
-    later. So an answer of our broker after that time is no difference.
+    In the case of NO_ANSWER the recorder has stopped waiting after some time, and Kafka may have
+    answered later. So if our broker answers after this time, this is no difference.
     """
     expected = played.step.outcome or NO_ANSWER
     if expected.startswith(NO_ANSWER):
@@ -410,9 +430,9 @@ def _waited_ms(played: PlayedStep) -> float:
 def _out_of_order(played: Sequence[PlayedStep], tolerance_ms: float) -> Iterator[PlayedStep]:
     """Yield the steps that our broker answered too early in comparison with other steps.
 
-    For example, Kafka answered step A at 100 ms and step B at 900 ms, but our broker answered B
-    first. Then B is too early. If Kafka's two answers are not farther apart than the tolerance,
-    their order does not matter.
+    For example, if Kafka answered step A at 100 ms and step B at 900 ms, but our broker answered B
+    first, our answer to B is too early. The order of two answers matters only if Kafka's answers
+    are farther apart than the tolerance.
     """
     answered = sorted(
         (
@@ -424,8 +444,11 @@ def _out_of_order(played: Sequence[PlayedStep], tolerance_ms: float) -> Iterator
         ),
         key=lambda entry: entry[0],
     )
-    latest_us = -1  # time of our latest answer to the steps with an index below `earlier`
-    earlier = 0  # Kafka answered these steps more than the tolerance before the current one
+    # `earlier` is the number of steps, from the first in `answered`, that Kafka answered more than
+    # the tolerance before the current step. `latest_us` is the time of our latest answer to these
+    # steps.
+    latest_us = -1
+    earlier = 0
     for answered_ms, ended_us, request in answered:
         while answered[earlier][0] < answered_ms - tolerance_ms:
             latest_us = max(latest_us, answered[earlier][1])
@@ -435,7 +458,10 @@ def _out_of_order(played: Sequence[PlayedStep], tolerance_ms: float) -> Iterator
 
 
 def _order_of(early: PlayedStep, played: Sequence[PlayedStep]) -> dict[str, str]:
-    """Return the texts of a difference in order: the steps that `early` should have followed."""
+    """Return the texts of a difference in the order of answers.
+
+    They name the steps whose answers should have come before the answer to `early`.
+    """
     overtaken = [
         request.step.n
         for request in played

@@ -1,9 +1,9 @@
 """Conformity of our cluster with Kafka: the share of equal steps in the transcripts of a folder.
 
-A transcript is a recording of requests to a real Kafka cluster, with its answers. Each request is a
-step, and so is each action, such as the death of a broker. The requests are sent to our cluster,
-and a step is equal if our answer does not differ from Kafka's (`comparison`). The result is, for
-example, "OffsetCommit: 118 of 120 steps are equal".
+A transcript is a recording of a scenario with a real Kafka cluster. Its steps are requests with
+Kafka's answers, and actions such as the death of a broker. The requests are sent to our cluster. A
+step is equal if our answer does not differ from Kafka's answer (`comparison`). The result says, for
+example, that 118 of 120 steps with OffsetCommit are equal.
 """
 
 from collections.abc import Iterable
@@ -18,21 +18,23 @@ from chaos.conformance.transcript import ActionStep, ComparisonRules, Transcript
 from protocol.errors import InvariantViolation, SimulationError
 
 LEADER_TRIES_MAX = 64
-"""Limit of the runs of one transcript. It is run again until its group leaders are as recorded.
+"""Maximum number of runs of one transcript.
 
-Each run has other member ids, whose hashes decide which member leads: see `judge_transcript`.
+The transcript is run again until the same members lead their groups as in the recording. Each run
+has other member ids, and their hashes decide which member leads (see `judge_transcript`).
 """
 
 
 class StepDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that differs from Kafka's, with the fields of its Difference.
+    """A step that differs from Kafka, with the fields of its Difference.
 
     - `n`: the number of the step.
-    - `api`, `version`: of the request. If the step is an action, its name and None.
+    - `api`, `version`: the API and the version of the request. If the step is an action, `api` is
+      the name of the action, and `version` is None.
     - `what`: the kind of the difference.
     - `field`: the field of the answer that differs. If `what` is BROKEN (our run failed) or
-      NOT_CARRIED_OUT (our cluster cannot do the action), it has the reason instead.
-    - `expected`, `came`: the texts of Kafka's value and of ours.
+      NOT_CARRIED_OUT (our cluster cannot do the action), `field` has the reason instead.
+    - `expected`, `came`: words for what Kafka did, and for what our cluster did.
     """
 
     n: int
@@ -59,17 +61,18 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def percent(self) -> float:
-        """The share in percent; 100 without steps."""
+        """The share in percent; 100 if there are no steps."""
         return 100.0 if self.steps == 0 else 100.0 * self.equal / self.steps
 
 
 class FileConformity(msgspec.Struct, frozen=True, kw_only=True):
     """Result for one transcript.
 
-    - `steps`: number of requests, plus number of actions that could not be carried out. Actions
-      that were carried out are not counted, because they have no answer to compare.
-    - `differences`: in the order of the steps, at most one for each step.
-    - `seed`: the seed of the compared run.
+    - `steps`: the number of requests, plus the number of actions that could not be carried out.
+      Actions that were carried out are not counted, because they have no answer to compare.
+    - `differences`: the differences in the order of the steps, at most one for each step.
+    - `unknown_settings`: the recorded settings that this project does not have.
+    - `seed`: the seed of the run that was compared.
     """
 
     file: str
@@ -82,7 +85,7 @@ class FileConformity(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def chose_another_leader(self) -> bool:
-        """True if a generation began with another leader than in the recording."""
+        """True if a generation of a group has another leader than in the recording."""
         return any(
             difference.api == "JoinGroup" and difference.field == "leader"
             for difference in self.differences
@@ -97,11 +100,11 @@ class FileConformity(msgspec.Struct, frozen=True, kw_only=True):
 def judge_transcript(transcript: Transcript, rules: ComparisonRules) -> FileConformity:
     """Play a transcript and return its differences.
 
-    The leader of a group is the member that computes the assignment. When it leaves, Kafka chooses
-    the next leader by the hash order of random member ids, so the choice differs from run to run.
-    If a run has another leader than the recording, it is repeated with other ids. The first run
-    with the recorded leaders counts. If no run has them, the one with the fewest differences
-    counts.
+    The leader of a group is the member that computes the assignment. When the leader leaves, Kafka
+    chooses the next leader by the hashes of the member ids. The ids are random, so the choice
+    differs from run to run. So if a run has another leader than the recording, the transcript is
+    played again, with other ids. The first run with the recorded leaders counts. If no run has
+    these leaders, the run with the fewest differences counts.
 
     Raises: TranscriptError if the transcript has settings that Kafka would refuse.
     """
@@ -118,10 +121,10 @@ def judge_transcript(transcript: Transcript, rules: ComparisonRules) -> FileConf
 
 
 def judge_run(transcript: Transcript, rules: ComparisonRules, *, seed: int) -> FileConformity:
-    """Play a transcript once, with ids from `seed`, and return its differences.
+    """Play a transcript once, with ids that are drawn from `seed`, and return its differences.
 
-    If an error of this project ends the run, every request counts as different, with the error as
-    its reason.
+    If a bug of this project ends the run, every request counts as different, with the error as the
+    reason.
 
     Raises: TranscriptError if the transcript has settings that Kafka would refuse.
     """
@@ -164,9 +167,9 @@ def _play_and_compare(transcript: Transcript, rules: ComparisonRules, seed: int)
     differences_by_step = compare(
         played.steps,
         rules,
-        # The version of the recorded cluster. In some answers the order of items depends on it.
+        # Some lists in answers have an order only in some versions of Kafka.
         kafka_version=transcript.kafka,
-        # The recording has symbols in place of generated ids. These are our ids for the symbols.
+        # The recording has symbols in place of generated ids. The bindings have our ids for them.
         bindings=played.bindings,
     )
     differences: list[StepDifference] = []
@@ -214,7 +217,7 @@ def _play_and_compare(transcript: Transcript, rules: ComparisonRules, seed: int)
 
 
 def shares_by_api(files: Iterable[FileConformity]) -> dict[str, Share]:
-    """Return the share of each API, by name."""
+    """Return the share of equal steps of each API, by its name."""
     steps: dict[str, int] = {}
     different: dict[str, int] = {}
     for file in files:
@@ -229,7 +232,7 @@ def shares_by_api(files: Iterable[FileConformity]) -> dict[str, Share]:
 
 
 def shares_by_folder(files: Iterable[FileConformity]) -> dict[str, Share]:
-    """Return the share of each folder, by its path."""
+    """Return the share of equal steps in each folder, by its path."""
     grouped: dict[str, list[FileConformity]] = {}
     for file in files:
         grouped.setdefault(str(Path(file.file).parent), []).append(file)
@@ -237,6 +240,6 @@ def shares_by_folder(files: Iterable[FileConformity]) -> dict[str, Share]:
 
 
 def share_of(files: Iterable[FileConformity]) -> Share:
-    """Return the share of all files together."""
+    """Return the share of equal steps in all files together."""
     listed = list(files)
     return Share(equal=sum(f.equal for f in listed), steps=sum(f.steps for f in listed))

@@ -1,8 +1,9 @@
 """The cluster of a transcript as a ClusterSpec: brokers, settings and topics.
 
-The replay of a recording sends each request to the broker that got it in the recording. So each
-group and transactional id must have the same coordinator here as there. A recording does not say
-which broker that was, so it is found out from the requests and answers.
+A transcript is a recording of a scenario with a real Kafka cluster. Its replay sends each request
+to the broker that got the request in the recording. So each group and each transactional id must
+have the same coordinator as in the recorded cluster. A recording does not name these coordinators.
+They are found out from the requests and answers.
 """
 
 import msgspec
@@ -24,19 +25,24 @@ from protocol.messages.discovery import CoordinatorType
 from protocol.partitioner import partition_for
 
 CLIENT_MACHINE = NodeName("/127.0.0.1")
-"""Name of the clients' node. It is their address, which Kafka reports as host in DescribeGroups."""
-CONTROLLER_ID = 100  # brokers have the numbers from 0
+"""Name of the node that stands for all clients.
+
+It is the address of the recorded clients, which Kafka shows as their host in DescribeGroups.
+"""
+CONTROLLER_ID = 100  # the ids of brokers are smaller, they count from 0
 LOOPBACK = LinkModel(base_us=50, jitter_us=0, tail_us=0, tail_one_in=0)
-"""Latency over loopback: the recorder measured about a millisecond for both directions."""
+"""Latency of messages. The recorded clients and brokers were on the same machine (loopback)."""
 TRANSACTION_COORDINATOR_APIS = ("InitProducerId", "AddOffsetsToTxn", "EndTxn")
-"""Requests to the coordinator of a transactional id, which need not be a group's coordinator."""
+"""APIs whose requests go to the coordinator of a transactional id, not of a group."""
 
 
 def cluster_of(transcript: Transcript) -> ClusterSpec:
-    """Return the cluster of a transcript. Its only producer stands for the recorded clients.
+    """Return the cluster of a transcript.
 
-    The replayer builds its ClientMachine in place of that producer. Settings that this project does
-    not have are left out; `unknown_settings` returns them.
+    Its only producer stands for the recorded clients: the replayer builds its ClientMachine in
+    place of this producer. Settings that this project does not have are left out
+    (`unknown_settings` returns them).
+
     Raises: TranscriptError if a setting has a value that Kafka would refuse.
     """
     config = _config(transcript)
@@ -51,8 +57,8 @@ def cluster_of(transcript: Transcript) -> ClusterSpec:
         name=CONSUMER_OFFSETS,
         partitions=count,
         replication_factor=transcript.brokers,
-        # The partitions of the recorded groups are led by the recorded coordinator. All others are
-        # spread over the brokers, so that, as in the recording, each broker has fetches of
+        # The recorded coordinator leads the partitions of the recorded groups. The other partitions
+        # are spread over the brokers, as in the recorded cluster. So each broker has fetches of
         # followers in flight when a leader moves.
         assignments=tuple(
             _replicas(first if partition in used_partitions else partition, transcript.brokers)
@@ -67,8 +73,8 @@ def cluster_of(transcript: Transcript) -> ClusterSpec:
         topics=(offsets, *_transaction_state(transcript, config), *data),
         controllers=(ControllerSpec(node_id=CONTROLLER_ID),),
         brokers=tuple(BrokerSpec(broker_id=broker_id) for broker_id in brokers),
-        # Only the name has an effect, because a ClientMachine sends the recorded requests, and no
-        # records.
+        # Only the name of this producer has an effect. The ClientMachine in its place sends the
+        # recorded requests, and produces no records.
         producers=(
             ProducerSpec(name=CLIENT_MACHINE, topic=CONSUMER_OFFSETS, records_per_second=1),
         ),
@@ -78,10 +84,10 @@ def cluster_of(transcript: Transcript) -> ClusterSpec:
 
 
 def _transaction_state(transcript: Transcript, config: BrokerConfig) -> tuple[TopicSpec, ...]:
-    """Return `__transaction_state` for a transcript that uses a transaction coordinator.
+    """Return the topic `__transaction_state`, if the transcript uses a transaction coordinator.
 
-    The coordinator of each transactional id is the broker to which the recorded clients sent its
-    requests.
+    Otherwise return an empty tuple. The coordinator of each transactional id is the broker to which
+    the recorded clients sent the requests with this id.
     """
     coordinators = transaction_coordinators(transcript)
     asks_for_coordinator = any(
@@ -128,7 +134,7 @@ def _known_settings() -> frozenset[str]:
 
 
 def _config(transcript: Transcript) -> BrokerConfig:
-    """Return the brokers' settings, without those that this project does not have."""
+    """Return the settings of the brokers, without settings that this project does not have."""
     known = _known_settings()
     settings = {name: value for name, value in transcript.config.items() if name in known}
     try:
@@ -139,7 +145,7 @@ def _config(transcript: Transcript) -> BrokerConfig:
 
 
 def recorded_group_ids(transcript: Transcript) -> tuple[str, ...]:
-    """Return the groups in the transcript's requests to a coordinator, each once."""
+    """Return every group that the requests of a transcript name, each once."""
     group_ids = (step.request.get("group_id") for step in transcript.requests)
     return tuple(
         dict.fromkeys(group_id for group_id in group_ids if isinstance(group_id, str) and group_id)
@@ -154,13 +160,13 @@ def _replicas(leader: int, brokers: int) -> tuple[int, ...]:
 def first_coordinator(transcript: Transcript) -> int:
     """Return the broker that coordinates the recorded groups at the start.
 
-    A recording does not say this, so it is derived from the answers before the first action. The
-    first answer of one of these kinds decides:
+    A recording does not say this. It follows from the first answer of one of these kinds, before
+    the first action:
 
     - An answer to FindCoordinator names the broker.
-    - An answer to another request without the error NOT_COORDINATOR comes from the broker itself.
+    - An answer to another request comes from this broker, unless it has the error NOT_COORDINATOR.
 
-    If there is no such answer, it is broker 0.
+    If there is no such answer, the result is broker 0.
     """
     for step in transcript.steps:
         if isinstance(step, ActionStep):

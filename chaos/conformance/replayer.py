@@ -1,12 +1,13 @@
-"""Replay of one transcript against our cluster in virtual time, each request at its recorded time.
+"""Replay of one transcript against our cluster in virtual time.
 
-A transcript is a recording of one scenario with a real Kafka cluster: requests, and actions such as
-the death of a broker. The replay starts a new cluster of this project, sends the same requests at
-the same times, and keeps our answers, which `comparison` then compares with Kafka's.
+A transcript is a recording of one scenario with a real Kafka cluster. It has requests with Kafka's
+answers, and actions such as the death of a broker. The replay starts a new cluster of this project,
+sends each request at its recorded time, and keeps our answers. Later `comparison` compares our
+answers with Kafka's.
 
-A request often contains an id that an earlier answer has given, such as a member id. In the
-recording it is a symbol, `<member:1>`. Our brokers give another id, and the replay remembers it for
-the symbol (`bindings`), so that it can be put into the requests that follow.
+A request often contains an id that an earlier answer has given, such as a member id. The recording
+has a symbol in place of this id, such as `<member:1>`. Our brokers give another id. The replay
+remembers our id for the symbol (`bindings`), and puts it into the requests that follow.
 
 Data flow: Transcript -> ClusterSpec -> VirtualRuntime -> PlayedSteps.
 """
@@ -43,16 +44,21 @@ from protocol.plain import NotAMessage, is_known, request_from_plain, response_t
 from protocol.wire.fields import PlainMessage, PlainValue
 
 SETTLE_US = 1_000_000
-"""Time between the moment when all coordinators serve and the scenario's start."""
+"""Time to wait before the start of the scenario, after all coordinators serve."""
 POLL_INTERVAL_US = 500
-"""Interval at which the replay looks for an answer."""
+"""Interval at which the replay checks whether an answer has come."""
 MEMBER_FIELDS = ("member_id", "producer_id")
-"""Fields of an answer that give a generated id, for which a transcript has a symbol."""
+"""Fields with which an answer gives a generated id to a client."""
 
 
 @dataclass(slots=True, kw_only=True)
 class PlayedTranscript:
-    """A played transcript. `not_carried_out` has the reason of each failed action, by step."""
+    """A played transcript.
+
+    - `steps`: the requests, with our answers.
+    - `bindings`: our ids for the symbols of the transcript.
+    - `not_carried_out`: the reasons for which actions have failed, by the numbers of their steps.
+    """
 
     steps: list[PlayedStep]
     bindings: Bindings
@@ -62,10 +68,10 @@ class PlayedTranscript:
 def play_transcript(
     transcript: Transcript, rules: ComparisonRules, *, seed: int = 1
 ) -> PlayedTranscript:
-    """Play a transcript in a new cluster; ids that brokers generate come from `seed`.
+    """Play a transcript in a new cluster. The ids that brokers generate are drawn from `seed`.
 
-    Raises: TranscriptError for settings that Kafka would refuse; NodeTaskFailed, SimulationError
-        for bugs of this project.
+    Raises: TranscriptError if the transcript has settings that Kafka would refuse; NodeTaskFailed
+    or SimulationError if there is a bug in this project.
     """
     return _Replay(transcript, rules, seed).run()
 
@@ -89,14 +95,14 @@ class _Replay:
         """Time on the run's clock that is the scenario's time 0."""
         self._played = PlayedTranscript(
             steps=[PlayedStep(step=step) for step in transcript.requests],
-            # `first` is None for symbols that occur only in lists. No step's answer gives their
-            # ids, so the comparison of answers binds these symbols.
+            # If `first` is None, no answer gives the id of the symbol to a client, because the id
+            # occurs only inside of lists. These symbols are bound by the comparison of answers.
             bindings=Bindings(
                 name for name, symbol in transcript.symbols.items() if symbol.first is None
             ),
         )
         self._by_number = {played.step.n: played for played in self._played.steps}
-        # step -> the symbol whose id the step's answer gives
+        # number of a step -> the symbol whose id the answer of this step gives
         self._symbol_by_step = {
             symbol.first: name
             for name, symbol in transcript.symbols.items()
@@ -108,7 +114,7 @@ class _Replay:
         return self._runtime.run(self._main())
 
     def _build(self, spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
-        """Build a node; the cluster's only producer stands for the recorded clients."""
+        """Build a node. The only producer of the cluster stands for the recorded clients."""
         if isinstance(spec, ProducerSpec):
             self._clients = ClientMachine(host)
             return self._clients
@@ -148,7 +154,7 @@ class _Replay:
                 await self._act(actions, step)
             else:
                 self._send(clients, self._by_number[step.n])
-        # The tolerance for an answer may end later than the recording.
+        # Wait until the end of the recording, and then for answers whose tolerance ends even later.
         await self._until(self._at_us(transcript.end_ms))
         await self._until_over()
 
@@ -163,10 +169,11 @@ class _Replay:
             await self._runtime.sleep(remaining_us)
 
     async def _until_answered_before(self, at_ms: float) -> None:
-        """Wait for each answer that Kafka had given before `at_ms`, until its deadline.
+        """Wait for our answer to each request that Kafka had answered before `at_ms`.
 
-        Clients sent later requests after they had these answers. If our cluster is a little slower,
-        a request must not overtake an answer on which it depends.
+        The recorded clients had these answers when they sent their next requests. If our cluster is
+        a little slower, a request must not be sent before an answer on which it depends. The wait
+        for each answer ends at its deadline.
         """
         for played in self._played.steps:
             answered_ms = played.step.answered_ms
@@ -176,7 +183,7 @@ class _Replay:
                 await self._runtime.sleep(POLL_INTERVAL_US)
 
     async def _until_over(self) -> None:
-        """Wait for every outstanding answer, until its deadline."""
+        """Wait for each answer that has not come yet, until its deadline."""
         for played in self._played.steps:
             while not played.is_over and self._runtime.now_us() < self._deadline_us(played):
                 await self._runtime.sleep(POLL_INTERVAL_US)
@@ -192,16 +199,17 @@ class _Replay:
             wait_ms = wait_of(step.outcome or "") or 0
         else:
             wait_ms = step.answered_ms - step.at_ms + self._rules.tolerance_ms
-        # One millisecond, in microseconds, so that an answer exactly at the limit still counts.
+        # One more millisecond (in microseconds), so that an answer exactly at the limit counts.
         one_more_ms = US_PER_MS
         return played.sent_us + round(wait_ms * US_PER_MS) + one_more_ms
 
     # -- steps --
 
     async def _act(self, actions: Actions, step: ActionStep) -> None:
-        """Carry out an action; a failure is noted, and the replay continues."""
+        """Carry out an action. If it fails, the reason is noted, and the replay continues."""
         if step.action == "kill_broker":
-            # This action took effect at its recorded end, other actions some time before their end.
+            # The recorded broker was dead only at the end of this action. All other actions took
+            # effect some time before their recorded end.
             await self._until(self._at_us(step.done_ms))
         try:
             await actions.carry_out(step)
@@ -209,14 +217,14 @@ class _Replay:
             self._played.not_carried_out[step.n] = str(failure)
             return
         if step.action == "wait_new_coordinator":
-            # Our failover may take longer or shorter than Kafka's, and later steps depend on its
-            # end. For example, a session that the new coordinator has loaded ends a session timeout
-            # after the coordinator began to serve. So `_start_us` is moved such that the recorded
-            # end of this action is now.
+            # Our failover may take more or less time than Kafka's, and later steps depend on its
+            # end. For example, the sessions that the new coordinator has loaded end a session
+            # timeout after it began to serve. So `_start_us` is moved in such a way that the
+            # recorded end of this action is now.
             self._start_us = self._runtime.now_us() - round(step.done_ms * US_PER_MS)
 
     def _send(self, clients: ClientMachine, played: PlayedStep) -> None:
-        """Send a request with our ids in place of symbols, or note why it cannot be sent."""
+        """Send a request, with our ids in place of symbols. If this is impossible, note why."""
         step = played.step
         if not is_known(step.api, step.version):
             played.not_implemented = f"{step.api} v{step.version}"
@@ -225,8 +233,9 @@ class _Replay:
         try:
             request = request_from_plain(step.api, step.version, _as_message(plain))
         except NotAMessage as error:
-            # `read_transcript` has checked the request. So it can only be invalid because it has a
-            # symbol without an id of ours, because our broker gave no id where Kafka gave one.
+            # `read_transcript` has checked the request. So it can be invalid for only one reason:
+            # our broker gave no id where Kafka gave one, and the symbol of this id is still in the
+            # request.
             played.not_implemented = f"{step.api} v{step.version}: {error}"
             return
         played.sent_us = self._runtime.now_us()
@@ -239,7 +248,7 @@ class _Replay:
         clients.send(address, request, step.version, partial(self._take_outcome, played))
 
     def _take_outcome(self, played: PlayedStep, outcome: AnyResponse | str) -> None:
-        """Note the answer and the ids that it gives, or the outcome of a request without answer."""
+        """Note the answer of a request and the id that it gives, or the text of the outcome."""
         played.ended_us = self._runtime.now_us()
         step = played.step
         if isinstance(outcome, str):
@@ -252,8 +261,9 @@ class _Replay:
             if isinstance(new_id, str | int) and new_id not in ("", -1):  # an error has no id
                 self._played.bindings.bind(symbol, new_id)
         if step.response is not None and self._played.bindings.has_unbound(step.response):
-            # The comparison itself binds symbols that occur only in lists. The next requests may
-            # contain these symbols, so the answer is compared now, and the result is ignored.
+            # Kafka's answer has symbols that occur only inside of lists and are not bound yet. The
+            # next requests may contain these symbols. A comparison binds them, so the answer is
+            # compared now, and the result is ignored.
             AnswerComparison(
                 self._rules, step.api, self._transcript.kafka, self._played.bindings
             ).difference(step.response, response)

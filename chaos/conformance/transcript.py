@@ -1,12 +1,14 @@
-"""Transcripts: files with exchanges recorded from real Kafka, and rules for comparing them.
+"""Transcripts: recordings of scenarios with a real Kafka cluster, as files.
 
-tests/conformance/transcripts/README.md describes the format. This module reads the files, and
-reports all their errors. A transcript is a list of steps: requests with Kafka's answers, and
-actions on the cluster, such as the death of a broker.
+A transcript is a list of steps. A step is either a request with Kafka's answer, or an action on the
+cluster, such as the death of a broker. tests/conformance/transcripts/README.md describes the format
+of the files. This module reads the files, and reports all their errors. It also reads the rules for
+the comparison of our answers with the recorded answers.
 
-Two things are changed when a file is read. Bytes, which JSON cannot contain, are written as
-`{"hex": ...}` in the file, and become bytes. The names of error codes, which the recorder has added
-for human readers, are dropped.
+Two things are changed when a file is read:
+
+- JSON cannot contain bytes. So bytes are written as `{"hex": ...}`, and become bytes again.
+- The recorder has added the names of error codes for human readers. These names are dropped.
 """
 
 import re
@@ -23,13 +25,13 @@ from protocol.wire.fields import PlainMessage, PlainValue
 INDEX = "index.json"
 """Name of the file with the comparison rules of a folder of transcripts."""
 SYMBOL = re.compile(r"<(?:member|producer):\d+>")
-"""Symbol that the recorder put in place of an id that the broker generated: `<member:1>`."""
+"""A symbol, such as `<member:1>`. The recorder has put it in place of a generated id."""
 INDEX_ABOVE_MAX = 3
-"""Number of folders above the transcripts that are searched for their index."""
+"""Number of parent folders in which the index file of transcripts is looked for."""
 
 
 class TranscriptError(Exception):
-    """Transcripts that cannot be replayed, with all problems found; nothing was started."""
+    """A transcript cannot be replayed. `problems` has all problems that were found."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -37,12 +39,16 @@ class TranscriptError(Exception):
 
 
 class Symbol(msgspec.Struct, frozen=True, kw_only=True):
-    """One symbol.
+    """What a transcript says about one symbol, which stands for an id that a broker generated.
 
-    - `first`: the step whose answer gives the id; None if only lists contain the id.
-    - `prefix`: the part of a member id before its UUID.
+    Mostly a broker gives the id to a client, in an answer to this client. Some ids occur only
+    inside of lists in answers, such as the list of all members of a group.
+
+    - `prefix`: if the id is a member id, the part before its UUID.
+    - `first`: the number of the step whose answer gives the id to a client; None if the id occurs
+      only inside of lists.
     - `client`: the client to which the broker gave the id.
-    - `found`: "nested" if only lists contain the id.
+    - `found`: "nested" if the id occurs only inside of lists.
     """
 
     prefix: str | None = None
@@ -60,12 +66,14 @@ class RecordedTopic(msgspec.Struct, frozen=True, kw_only=True):
 class RequestStep(msgspec.Struct, frozen=True, kw_only=True):
     """One request and Kafka's answer.
 
-    Units: milliseconds since the scenario's start, by the client's clock.
     - `n`: the number of the step in the file.
+    - `at_ms`, `answered_ms`: the times of the request and of the answer, in milliseconds since the
+      start of the scenario, by the clock of the client.
     - `conn`: the number of the client's connection.
+    - `broker`: the id of the broker that got the request.
     - `answer_seq`: the place of the answer in the order of all answers.
-    - `outcome`: the end of a request without an answer. Then `answered_ms`, `answer_seq` and
-      `response` are None.
+    - `outcome`: if the request ended without an answer, a text such as "disconnected". Then
+      `answered_ms`, `answer_seq` and `response` are None.
     """
 
     n: int
@@ -84,7 +92,10 @@ class RequestStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ActionStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One action on the cluster or on a client. Units: milliseconds, as for requests."""
+    """One action on the cluster or on a client.
+
+    `at_ms` and `done_ms` are its begin and its end, in milliseconds since the scenario's start.
+    """
 
     n: int
     action: str
@@ -99,9 +110,10 @@ Step = RequestStep | ActionStep
 class Transcript(msgspec.Struct, frozen=True, kw_only=True):
     """One recorded scenario.
 
-    - `covers`: ids of scenarios in section 10 of docs/kafka/BEHAVIOUR.md that it shows.
+    - `covers`: the ids of the scenarios in section 10 of docs/kafka/BEHAVIOUR.md that the
+      transcript shows.
     - `kafka`: the version of the recorded Kafka.
-    - `coordinator`: `scala` or `java`, the two implementations that Kafka has of a coordinator.
+    - `coordinator`: the implementation of the coordinator. Kafka has two: `scala` and `java`.
     - `brokers`: the number of brokers.
     - `config`: the settings of the brokers.
     - `end_ms`: the end of the recording, in milliseconds since its start.
@@ -127,7 +139,7 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
-    """A file's content. Its steps are not decoded yet, so that each can have its own error."""
+    """The content of a file. Its steps are not decoded yet, so that each can have its own error."""
 
     id: str
     kafka: str
@@ -150,7 +162,7 @@ class _Kind(msgspec.Struct, frozen=True):
 
 
 class _RawRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request with bodies in JSON."""
+    """A request as it is written in the file, with the bodies of its messages in JSON."""
 
     n: int
     client: str
@@ -168,9 +180,10 @@ class _RawRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Index(msgspec.Struct, frozen=True, kw_only=True):
-    """The rules of an index file, as they are written."""
+    """The rules for the comparison of answers, as they are written in an index file."""
 
-    # The values of these fields depend on the addresses and the load of the recorded cluster.
+    # These fields depend on the addresses and on the load of the recorded cluster, so their values
+    # cannot be equal in our cluster.
     ignore: tuple[str, ...] = ("throttle_time_ms", "host", "port")
     unordered: dict[str, str] = {}
     tolerance_ms: float = 150
@@ -178,12 +191,14 @@ class _Index(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRules:
-    """Rules for comparing answers.
+    """Rules for the comparison of our answers with Kafka's answers.
 
-    - `ignore`: names of fields that are not compared.
-    - `unordered`: lists without an order. The key is the path of the list (`Api.field`,
-      `Api.field[].field`, or `*.field` for any API), the value the field that identifies an item.
-    - `unordered_since_4`: the lists in `unordered` that still have an order in Kafka 3.9.
+    - `ignore`: the names of the fields that are not compared.
+    - `unordered`: the lists whose order Kafka does not define. Each key is the path of a list, in
+      the form `Api.field`, `Api.field[].field`, or `*.field` for any API. The value is the name of
+      the field that identifies an item of the list.
+    - `unordered_since_4`: the paths in `unordered` whose lists have no order since Kafka 4, but
+      have one in Kafka 3.9.
     - `tolerance_ms`: the largest allowed difference between two times.
     """
 
@@ -202,16 +217,17 @@ DEFAULT_UNORDERED = {
     "*.topics": "by name",
     "*.partitions": "by partition_index",
 }
-"""Unordered lists for recordings without an index file; this project's index has the same ones.
+"""Unordered lists for recordings without an index file. The index of this project has the same.
 
-The first word after "by" is the field that identifies an item.
+The values are notes, which `_rules` parses. The first word after "by" is the field that identifies
+an item. The text "(4.1 only" says that the list has an order in Kafka 3.9.
 """
 
 
 def find_transcripts(directory: Path) -> tuple[Path, ...]:
-    """Return every transcript below `directory`, sorted, or the file that `directory` is.
+    """Return the paths of all transcripts below `directory`, sorted.
 
-    Raises: TranscriptError if there is none.
+    If `directory` is a file, return this file alone. Raises: TranscriptError if there is none.
     """
     if directory.is_file():
         return (directory,)
@@ -224,9 +240,11 @@ def find_transcripts(directory: Path) -> tuple[Path, ...]:
 
 
 def read_rules(directory: Path) -> ComparisonRules:
-    """Return the rules for the transcripts of a folder, from the nearest index at or above it.
+    """Return the rules for the transcripts of a folder.
 
-    Raises: TranscriptError if the index cannot be read.
+    They come from the index file in this folder, or else in the nearest folder above that has one.
+
+    Raises: TranscriptError if the index file cannot be read.
     """
     start = directory.resolve()
     folders = (start, *start.parents[:INDEX_ABOVE_MAX])
@@ -249,7 +267,8 @@ def read_transcript(path: Path) -> Transcript:
     problems: list[Problem] = []
     steps: list[Step] = []
     for index, raw in enumerate(file.steps):
-        kind = _Kind(n=index + 1)  # for the message if not even the step's number can be read
+        # If even the number of the step cannot be read, the message has this number instead.
+        kind = _Kind(n=index + 1)
         try:
             kind = msgspec.json.decode(raw, type=_Kind)
             step = _step(raw, is_action=kind.action is not None)
@@ -277,9 +296,10 @@ def read_transcript(path: Path) -> Transcript:
 
 
 def _rules(index: _Index) -> ComparisonRules:
-    """Return the rules of an index.
+    """Return the rules of an index file.
 
-    For each list it has a note, such as "by name" or "by group_id (4.1 only; ...)".
+    For each unordered list the index has a note, such as "by name" or "by group_id (4.1 only;
+    ...)". DEFAULT_UNORDERED explains these notes.
     """
     return ComparisonRules(
         ignore=frozenset(index.ignore),
@@ -294,13 +314,17 @@ def _rules(index: _Index) -> ComparisonRules:
 
 
 def _config(config: dict[str, bool | int | float | str]) -> Iterator[tuple[str, PlainValue]]:
-    """Yield the settings, with whole numbers in place of floats, because no setting is a float."""
+    """Yield the recorded settings.
+
+    The recorder may have written a whole number such as 500 as 500.0, which is read as a float. No
+    setting of Kafka in a transcript is a float, so such numbers become integers again.
+    """
     for name, value in config.items():
         yield name, int(value) if isinstance(value, float) else value
 
 
 def _step(raw: msgspec.Raw, *, is_action: bool) -> Step:
-    """Return one step, decoded. Raises: msgspec.DecodeError, ValueError."""
+    """Return the decoded step. Raises: msgspec.DecodeError, ValueError."""
     if is_action:
         return msgspec.json.decode(raw, type=ActionStep)
     step = msgspec.json.decode(raw, type=_RawRequest)
@@ -322,9 +346,12 @@ def _step(raw: msgspec.Raw, *, is_action: bool) -> Step:
 
 
 def _message(document: dict[str, object], path: str) -> PlainMessage:
-    """Return a body without the names of error codes. Raises: ValueError naming a field."""
-    # The recorder has written the name of an `error_code` into the field `error`. In a body without
-    # an `error_code`, a field `error` belongs to the message itself.
+    """Return the body of a message without the names of error codes.
+
+    `path` is the place of the body in the step. Raises: ValueError, whose message names a field.
+    """
+    # If a body has a field `error_code`, the recorder has written the name of its value into the
+    # field `error`. In any other body, a field `error` belongs to the message itself.
     has_error_name = "error_code" in document
     return {
         name: _value(value, f"{path}.{name}")
@@ -334,7 +361,7 @@ def _message(document: dict[str, object], path: str) -> PlainMessage:
 
 
 def _value(value: object, path: str) -> PlainValue:
-    """Return a value of a body, with `{"hex": ...}` as bytes. Raises: ValueError."""
+    """Return a value of a body, with bytes in place of `{"hex": ...}`. Raises: ValueError."""
     if isinstance(value, dict):
         if set(value) != {"hex"}:
             return _message(value, path)
@@ -354,7 +381,7 @@ def _value(value: object, path: str) -> PlainValue:
 def _problems_of(
     path: Path, step: Step, symbols: dict[str, Symbol], previous: Step | None
 ) -> Iterator[Problem]:
-    """Yield the problems of one step, which comes after the step `previous`."""
+    """Yield the problems of a step. `previous` is the step before it in the file."""
     place = f"step {step.n}"
     if previous is not None and step.n <= previous.n:
         yield _problem(path, place, f"comes after step {previous.n}")
@@ -367,8 +394,8 @@ def _problems_of(
     for name in symbols_in(step.request):
         if name not in symbols:
             yield _problem(path, f"{place}: request", f"no symbol {name} in `symbols`")
-    # A request that this project does not have is no error of the file. The replay counts it as
-    # not implemented.
+    # If our brokers do not have this API or version, this is no error of the file. The replay
+    # counts the request as not implemented.
     if is_known(step.api, step.version):
         try:
             check_request(step.api, step.version, _without_symbols(step.request))
@@ -389,7 +416,12 @@ def symbols_in(value: PlainValue) -> Iterator[str]:
 
 
 def _without_symbols(message: PlainMessage) -> PlainMessage:
-    """Return the message with 0 for symbols of producer ids, so that its types can be checked."""
+    """Return the message with 0 in place of symbols that stand for producer ids.
+
+    A producer id is a number, so a symbol in its place would have the wrong type in the check of
+    the message. The recorded requests have producer ids only in their top-level fields. Member ids
+    are texts, so their symbols may stay.
+    """
     return {
         name: 0 if isinstance(value, str) and value.startswith("<producer:") else value
         for name, value in message.items()
@@ -397,6 +429,7 @@ def _without_symbols(message: PlainMessage) -> PlainMessage:
 
 
 def _problem(path: Path, place: str, message: str) -> Problem:
+    """Return the problem of the file `path`. A Problem calls the place in the file its `path`."""
     return Problem(file=str(path), line=None, path=place, message=message)
 
 

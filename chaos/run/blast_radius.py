@@ -1,6 +1,7 @@
-"""The blast radius of a fault: groups and partitions that depend on the nodes that it hits.
+"""The blast radius of a fault: the groups and partitions that depend on the nodes which it hits.
 
-It is computed when the fault is injected, and shown in the journal and in the report.
+The blast radius is computed when the fault is injected. The journal and the report of a run show
+it.
 """
 
 from collections.abc import Iterable
@@ -19,10 +20,10 @@ def blast_radius_of(
     A broker affects the groups that it coordinates and the partitions that it leads. A member
     affects its group and its partitions.
     """
-    # The keys are the names of the nodes. The values are not used.
+    # The dict serves as an ordered set of nodes.
     hit_nodes = dict.fromkeys(nodes)
-    # Each of `coordinators` is a broker that counts itself as coordinator of the group. During a
-    # split there may be two.
+    # `coordinators` has one entry for each broker that believes to be the coordinator of the group.
+    # If the network is split, there may be two such brokers.
     groups = {
         group_id
         for group_id, coordinators in status.groups.items()
@@ -33,8 +34,8 @@ def blast_radius_of(
         for partition, partition_status in status.partitions.items()
         if broker_name(partition_status.leader) in hit_nodes
     }
-    # A group has spare places in addition to its members, and a fault may have started a member in
-    # one of them. So all places are looked at.
+    # Besides its members a group has spare places. A fault may have started a further member in
+    # such a place. So all places are looked at.
     for group_id, group in experiment.groups.items():
         for name in (consumer_name(group_id, index) for index in range(group.places_total)):
             if name in hit_nodes:
@@ -49,7 +50,8 @@ def blast_radius_of_partitions(
 ) -> BlastRadius:
     """Return the blast radius of a fault that moves the leaderships of `partitions`.
 
-    Moving a partition of `__consumer_offsets` affects the groups whose coordinator moves with it.
+    The leader of a partition of `__consumer_offsets` is the coordinator of the groups that the
+    partition stores. So if this partition moves, these groups are affected.
     """
     moved = set(partitions)
     groups = {
@@ -61,7 +63,8 @@ def blast_radius_of_partitions(
 
 
 def _sorted(groups: set[str], partitions: set[TopicPartition]) -> BlastRadius:
-    # The order of a set differs between processes, but equal runs must have equal traces.
+    # The results are sorted, because the order of a set differs between processes, but equal runs
+    # must have equal traces.
     return BlastRadius(
         groups=tuple(sorted(groups)),
         partitions=tuple(str(partition) for partition in sorted(partitions)),

@@ -1,12 +1,12 @@
-"""Conditions that a cluster must meet before faults, and again after healing.
+"""Conditions that a cluster must fulfil before faults are injected, and again after their healing.
 
-Each function compares what the experiment defines with what the cluster has answered (`status`).
-It returns a sentence for each thing that is missing:
+A function for a condition compares what the experiment defines with the state that the cluster has
+reported (`status`). It returns a sentence for each thing that is missing:
 
     ["orders-2 has no leader", "group billing is PreparingRebalance"]
 
-An empty list means that the condition holds. A run that waits for a condition shows these sentences
-as its progress, and if it waits in vain, they are the reason that it gives.
+An empty list means that the condition is fulfilled. While a run waits for a condition, it shows
+these sentences as its progress. If it waits in vain, it gives them as the reason.
 """
 
 from collections.abc import Collection
@@ -25,8 +25,8 @@ from cluster.runtime import ClusterStatus
 from protocol.errors import ErrorCode
 from protocol.ids import NodeName, TopicPartition, offsets_partition, zookeeper_name
 
-STABLE = "Stable"  # the coordinator's state of a group
-_MEMBER_STABLE = "STABLE"  # a consumer's own state
+STABLE = "Stable"  # name of a group's state at its coordinator
+_MEMBER_STABLE = "STABLE"  # name of a consumer's own state
 
 
 def missing_for_steady_state(
@@ -40,8 +40,8 @@ def missing_for_steady_state(
     - Every group is Stable, with all its members.
     - Each member that commits has had a commit acknowledged.
 
-    Members that start later, during the run, are not expected yet. With `guests` a group may have
-    additional members: clients from outside.
+    Members that start later, during the run, are not expected yet. If `guests` is True, a group may
+    have additional members, which are clients from outside.
     """
     members = {group_id: group.members for group_id, group in experiment.groups.items()}
     missing = missing_partitions(experiment, status, full_isr=True)
@@ -60,18 +60,20 @@ def missing_for_liveness(
     deleted_topics: Collection[str] = (),
     guests: bool = False,
 ) -> list[str]:
-    """Return what is missing for liveness after healing.
+    """Return what is missing for liveness, after all faults were undone (the healing).
 
     The conditions are the same as for the steady state, except that a partition may lack replicas.
 
-    - `commits_before`: how many acknowledged commits each member had at the healing. Each member
-      needs one more.
-    - `lost`: members that never come back, so that nobody waits for them. All other members are
-      expected, even those that a fault has killed: the healing has started them again. Only a
-      member that its group has refused is not expected, because it stays away.
+    All members of the experiment are expected. If a fault had killed a member, the healing has
+    started this member again. There are two exceptions: the members in `lost`, and members that
+    their group has refused, because these stay away.
+
+    - `commits_before`: the number of acknowledged commits that each member had at the healing. Each
+      member needs one more.
+    - `lost`: members that never come back.
     - `joined`: members that a fault has started in addition to those of the experiment.
-    - `deleted_topics`: topics that a fault has deleted, so that their partitions need no leader.
-    - `guests`: a group may have further members, which are clients from outside.
+    - `deleted_topics`: topics that a fault has deleted. Their partitions need no leader.
+    - `guests`: if True, a group may have further members, which are clients from outside.
     """
     members = {group_id: group.members_total for group_id, group in experiment.groups.items()}
     lost = (*lost, *_refused(status))
@@ -90,10 +92,10 @@ def missing_partitions(
     full_isr: bool,
     deleted_topics: Collection[str] = (),
 ) -> list[str]:
-    """Return the partitions without a leader or, with `full_isr`, without a full ISR.
+    """Return the partitions that have no leader, as sentences such as "orders-2 has no leader".
 
-    For example: "orders-2 has no leader", "orders-1 has 2 of 3 replicas in sync". Partitions of
-    `deleted_topics` are ignored.
+    If `full_isr` is True, also return the partitions without a full ISR (set of in-sync replicas),
+    such as "orders-1 has 2 of 3 replicas in sync". Partitions of `deleted_topics` are ignored.
     """
     missing = []
     sizes = {name: partitions for name, (partitions, _) in internal_topics(experiment).items()}
@@ -125,15 +127,15 @@ def missing_groups(
     joined: Collection[NodeName] = (),
     guests: bool = False,
 ) -> list[str]:
-    """Return what groups lack: each must be Stable at its coordinator, with all its members.
+    """Return what groups lack. Each must be Stable at its coordinator, with all its members.
 
     - `members`: number of members of each group.
     - `lost`: members that are not expected.
     - `joined`: members that are expected in addition.
     - `guests`: if True, a group may have further members, which are clients from outside.
 
-    A group all of whose members start later is skipped, because no coordinator knows it yet. A
-    group for which the experiment defines no members at all is not skipped.
+    If all members of a group start later, the group is skipped, because no coordinator knows it
+    yet. But a group for which the experiment defines no members at all is not skipped.
     """
     missing = []
     for group_id in coordinated_groups(experiment):
@@ -141,8 +143,8 @@ def missing_groups(
         expected = len(names)
         if not names and experiment.groups[group_id].members_total:
             continue
-        # A former coordinator may still have the group in memory. Only the state at the leader of
-        # the group's partition counts.
+        # A broker that was the group's coordinator before may still have the group in its memory.
+        # So only the state at the leader of the group's partition counts.
         partition = offsets_partition(group_partition(experiment, group_id))
         leader = status.partitions.get(partition)
         at_leader = [
@@ -178,10 +180,10 @@ def missing_on_zookeeper(
 ) -> list[str]:
     """Return the ZooKeeper servers that do not serve, and what groups on ZooKeeper lack.
 
-    A group on ZooKeeper has no coordinator whose state could be asked, and no znode shows whether
-    the group is stable (ZK-27 of docs/kafka/ZOOKEEPER_CONSUMER.md). So it counts as stable when
-    each member says so, and every partition is read by exactly one member. The arguments have the
-    same meaning as in `missing_groups`.
+    A group on ZooKeeper has no coordinator that could be asked for the group's state. There is no
+    znode either that shows whether the group is stable (ZK-27 of docs/kafka/ZOOKEEPER_CONSUMER.md).
+    So the group counts as stable if each member says that it is stable, and if every partition is
+    read by exactly one member. The arguments have the same meaning as in `missing_groups`.
     """
     missing = [
         f"{zookeeper_name(server_id)} does not serve"
@@ -222,8 +224,8 @@ def missing_commits(
 ) -> list[str]:
     """Return the members that have no more acknowledged commits than in `commits_before`.
 
-    A member that is not in `commits_before` needs its first commit. Members of groups that do not
-    commit, and members without partitions, need none.
+    If a member is not in `commits_before`, it needs its first commit. Members of groups that do not
+    commit need no commit, and members without partitions need none either.
     """
     missing = []
     for group_id, definition in experiment.groups.items():
@@ -231,7 +233,7 @@ def missing_commits(
             continue
         for name in _expected(group_id, members[group_id], lost, joined):
             member = status.members.get(name)
-            # A member that does not answer is skipped: `missing_groups` reports it.
+            # If a member does not answer, `missing_groups` reports this.
             if (
                 member is not None
                 and member.assigned
@@ -246,7 +248,7 @@ def _expected(
 ) -> list[NodeName]:
     """Return the names of the members that the group should have now.
 
-    These are its first `total` members and those in `joined`, without those in `lost`.
+    These are its first `total` members, and its members in `joined`, but none of those in `lost`.
     """
     members = [consumer_name(group_id, index) for index in range(total)]
     # The name of a member is `consumer-<group>-<index>`.
@@ -264,10 +266,10 @@ def _refused(status: ClusterStatus) -> tuple[NodeName, ...]:
 
 
 def slow_groups(experiment: Experiment) -> tuple[str, ...]:
-    """Return the groups whose application may be slower than `max.poll.interval.ms`.
+    """Return the groups whose application may need more time than `max.poll.interval.ms`.
 
-    Such a group may never be Stable with all its members, although nothing is broken: each member
-    leaves when its application misses a poll, and joins again.
+    A member leaves its group if its application does not poll within this time, and joins again
+    later. So such a group may never be Stable with all its members, although nothing is broken.
     """
     slow = {
         consumer.group_id: None
@@ -278,6 +280,6 @@ def slow_groups(experiment: Experiment) -> tuple[str, ...]:
 
 
 def summarize(missing: list[str], limit: int = 4) -> str:
-    """Return the first sentences of `missing` as one text: "A; B; C; D; and 3 more"."""
+    """Return the first sentences of `missing` as one text, such as "A; B; C; D; and 3 more"."""
     first_few = "; ".join(missing[:limit])
     return first_few if len(missing) <= limit else f"{first_few}; and {len(missing) - limit} more"

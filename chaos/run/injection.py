@@ -1,18 +1,19 @@
-"""FaultInjector: injects and heals faults, and records both in the journal and the trace.
+"""FaultInjector: injects faults, and heals (undoes) them.
 
-The runner decides when a fault is due, and calls the injector:
+It writes both into the journal, which has an entry for each fault, and into the trace. The runner
+decides when a fault is due, and calls the injector:
 
-1. The fault is aimed. Its target is a role, such as `controller`, and the injector finds the nodes
-   that have this role now (an Aim). If there are none, the fault is a Miss, and nothing happens.
-2. The fault is injected at these nodes. From now on it is in force.
-3. At the end of its duration it is healed. For example, a killed broker is started again.
+1. The fault is aimed. Its target is a role, such as `controller`. The injector finds the nodes that
+   have this role now (an Aim). If no node has the role, the fault is a Miss, and nothing happens.
+2. The fault is injected at these nodes. From now on the fault is in force.
+3. At the end of its duration the fault is healed. For example, a killed broker is started again.
 
-Two sorts of faults differ. A momentary fault, such as a deleted topic, is over when its injection
-returns. A gradual fault, such as a rollout, takes one step after the other, and the runner
-calls `advance` for each of them.
+Two sorts of faults are different. A momentary fault, such as the deletion of a topic, is over when
+its injection returns. A gradual fault, such as a rollout, takes one step after the other. The
+runner calls `advance` for each step.
 
-At the end of the run the injector heals all faults that are still in force, and also faults whose
-injection failed half-way.
+At the end of the run the injector heals all faults that are still in force. It also heals faults
+whose injection failed half-way.
 """
 
 from collections.abc import Callable
@@ -34,11 +35,11 @@ from results_schema.manifest import Plan, PlannedFault
 
 
 class ToolFailed(Exception):
-    """The lab itself failed, not the cluster, so the run proves nothing."""
+    """coordlab itself failed, not the cluster under test. So the run proves nothing."""
 
 
 class FaultInjector:
-    """Carries out the plan's faults on one runtime."""
+    """Carries out the faults of a plan on one runtime."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class FaultInjector:
         self._links = LinkTable(runtime)
         self._tools = FaultTools(runtime=runtime, links=self._links)
         self._aims: dict[str, Aim] = {}
-        """The aim of each injected fault, by fault id, so that it is healed at the same nodes."""
+        """The aim of each injected fault, by the fault's id. It is healed at the same nodes."""
         self._members = dict.fromkeys(all_members(experiment))
 
     def take_experiment(self, experiment: Experiment) -> None:
@@ -69,7 +70,7 @@ class FaultInjector:
         self._experiment = experiment
 
     def aim(self, planned: PlannedFault, status: ClusterStatus) -> Aim | Miss:
-        """Return the nodes that the fault would hit in `status`, or a Miss; change nothing."""
+        """Return the nodes that the fault would hit in `status`, or a Miss. Change nothing."""
         situation = Situation(
             experiment=self._experiment,
             status=status,
@@ -78,9 +79,10 @@ class FaultInjector:
         return FAULT_KINDS[planned.fault].aim(planned, situation)
 
     async def inject(self, planned: PlannedFault, status: ClusterStatus) -> None:
-        """Inject a fault at its target in `status`, or record a miss if no node has the role now.
+        """Inject a fault at the nodes that `status` shows for its target.
 
-        Raises: ToolFailed if the runtime could not inject the fault.
+        If no node has the role of the target, record a miss. Raises: ToolFailed if the runtime
+        could not inject the fault.
         """
         kind = FAULT_KINDS[planned.fault]
         entry = self._journal.entry(planned.fault_id)
@@ -93,9 +95,10 @@ class FaultInjector:
 
         self._aims[planned.fault_id] = aim
         self._record_aim(entry, aim, kind)
-        # The row is written before the injection, so that it is earlier than all effects of the
-        # fault: on Ray other nodes may notice a death before the call returns. For this reason the
-        # row lacks the id of the killed process, which only the call returns. The journal has it.
+        # The row is written before the injection, because it must be earlier than all effects of
+        # the fault: on Ray other nodes may notice the death of a node before `inject` returns. So
+        # the row cannot have the id of the killed process, which only `inject` returns. The journal
+        # has this id.
         self._trace(TraceKind.FAULT_INJECTED, entry, _injected_detail(entry, planned))
         try:
             rng = stream(self._seed, "act", planned.fault_id)
@@ -105,7 +108,8 @@ class FaultInjector:
             entry.error = f"{type(error).__name__}: {error}"
             self._journal.changed()
             raise ToolFailed(f"{planned.fault_id} could not be injected: {error}") from error
-        # Some kinds learn only now that they hit nothing, such as an order that a broker refuses.
+        # Some kinds of faults learn only now that they hit nothing. An example is an
+        # administrator's order, if a broker refuses it.
         if isinstance(hit, Miss):
             self._record_miss(entry, hit)
             return
@@ -123,12 +127,12 @@ class FaultInjector:
         self._log(f"{planned.fault_id}: {entry.target} is {entry.hit}{pid}")
 
     def must_wait(self, planned: PlannedFault, status: ClusterStatus) -> bool:
-        """Return True if the fault is due to be healed, but its node has not stopped yet.
+        """Return True if the healing of a fault is due, but must wait until its node has stopped.
 
-        A `controlled_shutdown` first lets its node stop by itself, and its healing starts
-        the node again. A node cannot be started while it is still stopping, so the caller waits and
-        asks again. If the node takes longer than SHUTDOWN_LIMIT_US, this method returns False, and
-        `heal` kills the node.
+        In a `controlled_shutdown` a node stops by itself, and the healing starts the node again. A
+        node cannot be started while it is still stopping. So the caller must wait, and call this
+        method again. If the node takes longer than SHUTDOWN_LIMIT_US, the method returns False, and
+        then `heal` kills the node.
         """
         entry = self._journal.entry(planned.fault_id)
         if not entry.in_force:
@@ -143,17 +147,22 @@ class FaultInjector:
     async def heal(self, planned: PlannedFault, *, by: str) -> None:
         """Undo the fault if it is in force.
 
-        by: the cause of the healing. "plan": the planned duration of the fault is over. "order": a
-            user of a standing cluster wants it. "end": all faults are healed at the end of the run;
-            then a fault whose injection failed half-way is undone, too.
-        Raises: ToolFailed if the runtime could not undo it.
+        `by` is the cause of the healing:
+
+        - "plan": the planned duration of the fault is over.
+        - "order": a user of a standing cluster (`coordlab up`) wants it.
+        - "end": all faults are healed at the end of the run. In this case a fault whose injection
+          failed half-way is undone, too.
+
+        Raises: ToolFailed if the runtime could not undo the fault.
         """
         entry = self._journal.entry(planned.fault_id)
         half_done = by == "end" and entry.perhaps_in_force
         if not (entry.in_force or half_done):
             return
 
-        # The time may be set already, by `must_wait` or by an earlier call that Ctrl-C interrupted.
+        # `must_wait` may have set this time already, or an earlier call of `heal` that Ctrl-C
+        # interrupted.
         if entry.in_force_until_us is None:
             entry.in_force_until_us = self._runtime.now_us()
         try:
@@ -164,7 +173,7 @@ class FaultInjector:
                 replace(self._tools, kill_at_us=kill_at_us),
             )
         except Exception as error:
-            if half_done:  # perhaps there was nothing to undo, so this is no failure
+            if half_done:  # perhaps there was nothing to undo, so the run has not failed
                 self._log(f"{planned.fault_id}, half injected, could not be undone: {error}")
                 return
             entry.error = f"not healed: {type(error).__name__}: {error}"
@@ -183,16 +192,17 @@ class FaultInjector:
         self._log(f"{planned.fault_id} healed by {by}" + ("" if note is None else f": {note}"))
 
     def has_next_step(self, planned: PlannedFault) -> bool:
-        """Return True if the fault is a gradual one that was injected, so that steps may follow."""
+        """Return True if the fault is a gradual fault that was injected. Steps may then follow."""
         return planned.fault_id in self._tools.under_way
 
     async def advance(self, planned: PlannedFault, status: ClusterStatus) -> int | None:
-        """Take the next step of a gradual fault; return when the step after it is due.
+        """Take the next step of a gradual fault; return the time of the step after it.
 
-        Return None if there is no further step. The fault is then healed, unless it hangs: a
-        rollout, for example, goes no further if a node does not come back. Such a fault
-        stays in force until the end of the run.
-        Raises: ToolFailed if the runtime could not do it.
+        Return None if there is no further step. The fault is then healed, unless it hangs. For
+        example, a rollout goes no further if a node does not come back. A fault that hangs stays in
+        force until the end of the run.
+
+        Raises: ToolFailed if the runtime could not take the step.
         """
         entry = self._journal.entry(planned.fault_id)
         if not entry.in_force:  # everything was healed meanwhile
@@ -212,7 +222,7 @@ class FaultInjector:
 
     @property
     def joined_nodes(self) -> tuple[NodeName, ...]:
-        """Nodes that were started in addition to the experiment's initial members."""
+        """Nodes that faults have started in addition to the first members of the experiment."""
         return tuple(self._tools.joined)
 
     @property
@@ -227,17 +237,18 @@ class FaultInjector:
 
     @property
     def may_need_healing(self) -> bool:
-        """True if a fault or a link rule is in force, or may be because a call has failed."""
+        """True if a fault or a link rule is in force, or if a failed call may have left one."""
         return self._links.in_doubt or any(
             entry.in_force or entry.perhaps_in_force for entry in self._journal.entries
         )
 
     async def heal_everything(self, plan: Plan) -> None:
-        """Undo every fault in force, newest first, and continue after a failure.
+        """Undo every fault in force, the newest first. If a healing fails, go on with the next.
 
-        Faults of links come first, so that a node that starts again can reach the others. After
-        them all link rules are removed, in case a failed call has left one. Then the other faults
-        follow.
+        1. Faults of links are healed first, so that nodes which start again can reach other nodes.
+        2. All link rules are removed, because a failed call may have left a rule.
+        3. All other faults are healed.
+
         Raises: ToolFailed with all failures.
         """
         failures = []
@@ -278,14 +289,15 @@ class FaultInjector:
         self._log(f"{entry.fault_id} hit nothing: {miss.reason}")
 
     def _record_aim(self, entry: JournalEntry, aim: Aim, kind: FaultKind) -> None:
-        """Enter the nodes that a fault is about to hit into its entry of the journal."""
+        """Write the nodes that a fault is about to hit into the fault's journal entry."""
         entry.node = aim.nodes[0]
         entry.nodes = aim.nodes
         if aim.to_nodes:
             entry.links = LinkEnds(from_=aim.nodes, to=aim.to_nodes)
         entry.moves = aim.moves
         entry.blast_radius = aim.blast_radius
-        # True if no member has a reason to leave its group. A rebalance is then a finding.
+        # `members_survive` is True if no member has a reason to leave its group because of the
+        # fault. A rebalance is then a violation.
         entry.members_survive = kind.spares_members and not any(
             node in self._members for node in (*aim.nodes, *aim.to_nodes)
         )
@@ -308,14 +320,16 @@ def _injected_detail(entry: JournalEntry, planned: PlannedFault) -> dict[str, ob
         "members_survive": entry.members_survive,
         "momentary": entry.momentary,
     }
-    # `from` and `to` have two meanings. For a fault of links they are the nodes at its two ends.
-    # For moved leaderships (at the end of this function) they are the old and the new leaders.
+    # The keys `from` and `to` have two meanings. For a fault of links they are the nodes at its two
+    # ends. If the fault moves leaderships, they are the old and the new leaders (at the end of this
+    # function).
     if entry.links is not None:
         detail["from"] = list(entry.links.from_)
         detail["to"] = list(entry.links.to)
     if "disk" in planned.args:
         detail["disk"] = planned.args["disk"]
-    # `topic` and `replication_factor` are those of a topic that is to be created.
+    # If the fault creates a topic, `topic` and `replication_factor` are the properties of this
+    # topic.
     for key in ("machine", "topic", "replication_factor"):
         if key in entry.resolved:
             detail[key] = entry.resolved[key]

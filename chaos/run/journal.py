@@ -1,7 +1,7 @@
 """The journal of a run: one entry for each fault, with its times, its nodes and its outcome.
 
-The whole journal is written to its file after every change, so that even a run that dies leaves a
-record of its faults.
+The whole journal is written to its file after every change. So even if the process of a run dies,
+there is a record of its faults.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from results_schema.manifest import Plan, PlannedFault
 
 
 class Journal:
-    """The entries of one run, in the plan's order; `write` is called after every change."""
+    """The entries of one run, in the order of the plan. `write` is called after every change."""
 
     def __init__(self, plan: Plan, write: Callable[[tuple[JournalEntry, ...]], None]) -> None:
         self._write = write
@@ -28,7 +28,10 @@ class Journal:
         return self._entries[fault_id]
 
     def add(self, planned: PlannedFault) -> JournalEntry:
-        """Add the entry of a fault that is not in the plan: an ordered fault, or a lost machine."""
+        """Add an entry for something that is not in the plan, and return the entry.
+
+        This may be a fault that a user has ordered, or a machine that failed by itself.
+        """
         entry = self._entries[planned.fault_id] = JournalEntry.of(planned)
         return entry
 

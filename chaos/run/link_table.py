@@ -1,9 +1,9 @@
 """LinkTable: the link rules of all faults in force.
 
-A link rule changes the messages from some nodes to others. For example, it drops all of them (a
-cut), or delays them. The runtime has no function to add or remove one rule: it takes the list of
-all rules. So this table remembers which rules belong to which fault, and sends the whole list after
-each change.
+A link rule changes the messages that some nodes send to other nodes. For example, it drops all
+messages (a cut), or delays them. The runtime has no function to add or to remove a single rule. It
+has only a function that takes the list of all rules. So this table remembers which rules belong to
+which fault, and sends the whole list to the runtime after each change.
 """
 
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ def rule(
 ) -> LinkRule:
     """Return a rule of a fault.
 
-    A fault may have one rule for each direction, so `way` ("there" or "back") is a part of the
-    rule's id: `cut-0:there`.
+    A fault may have a rule for each direction. So `way`, which is "there" or "back", is a part of
+    the rule's id, as in `cut-0:there`.
     """
     return LinkRule(rule_id=f"{fault_id}:{way}", selector=selector, effect=effect)
 
@@ -43,7 +43,7 @@ class LinkTable:
         self._runtime = runtime
         self._by_fault: dict[str, tuple[LinkRule, ...]] = {}
         self._in_doubt = False
-        """True if the last list may not be empty, or if it is not known whether it was taken."""
+        """True if the last list was not empty, or if the runtime has perhaps not taken it."""
 
     @property
     def in_doubt(self) -> bool:
@@ -51,7 +51,7 @@ class LinkTable:
         return self._in_doubt
 
     async def add(self, fault_id: str, rules: Sequence[LinkRule]) -> None:
-        """Add a fault's rules after the rules of earlier faults; returns when all are in force."""
+        """Add a fault's rules behind the rules of earlier faults. Return when all are in force."""
         self._by_fault[fault_id] = tuple(rules)
         await self._send_rules()
 
@@ -61,7 +61,7 @@ class LinkTable:
             await self._send_rules()
 
     async def clear(self) -> None:
-        """Remove all rules from the nodes, even those of a call that has failed before."""
+        """Remove all rules from the nodes, even rules that a failed call may have left there."""
         self._by_fault.clear()
         if self._in_doubt:
             await self._send_rules()

@@ -1,10 +1,11 @@
-"""LiveChecks: show findings while a run in real time still goes on.
+"""LiveChecks: show findings (violations that checkers report) during a run in real time.
 
-In real time each node writes its own file of trace rows, and only after the run all of them are
-merged and checked for the verdict. So that a user need not wait for this, the live checks read the
-part of the trace that is there already. What they find is shown and logged, but does not count for
-the verdict, because rows may be missing: the files of other machines cannot be read yet, and a node
-may write a row late.
+In real time each node writes its own file of trace rows. Only after the run, all files are merged
+and checked for the verdict. A user should see findings earlier. So the live checks read the part of
+the trace that exists already. Their findings are shown and logged.
+
+But these findings do not count for the verdict, because rows may be missing: the files of other
+machines cannot be read yet, and a node may write a row late.
 
 In virtual time there are no live checks, because every row is checked when it is written.
 """
@@ -16,13 +17,17 @@ from protocol.trace import TraceRow
 from results_schema.results import Finding
 
 TraceFollower = Callable[[int], Iterable[TraceRow]]
-"""Takes the time of the run's clock; returns the rows that are new since the last call."""
+"""Function that returns the rows that are new since its last call.
+
+Its argument is the present time on the run's clock.
+"""
 
 
 class LiveChecks:
-    """Feeds a suite of checkers with the rows of a trace that is still being written.
+    """Passes the rows of a trace that is still being written to a suite of checkers.
 
-    An error of a live check never ends a run. The live checks stop, and `trouble` has the message.
+    If a live check fails with an error, the run goes on. All live checks stop, and `trouble` has
+    the message of the error.
     """
 
     def __init__(self, suite: CheckSuite, follow: TraceFollower) -> None:
@@ -35,7 +40,7 @@ class LiveChecks:
         self._suite.report_findings_to(on_finding)
 
     def allow_clock_error(self, clock_error_us: int) -> None:
-        """Let checks by time tolerate clocks that differ by `clock_error_us`."""
+        """Let checkers that compare times tolerate clocks that differ by `clock_error_us`."""
         self._suite.allow_clock_error(clock_error_us)
 
     def unsettled(self, now_us: int) -> list[str] | None:
@@ -52,6 +57,6 @@ class LiveChecks:
         try:
             self._suite.observe_all(self._follow(now_us))
         except Exception as error:
-            # Any error is possible, because a missing row makes the model of a checker
-            # inconsistent.
+            # Any kind of exception is possible. If a row is missing, the model that a checker has
+            # of the cluster may be inconsistent.
             self.trouble = f"not checked while running: {type(error).__name__}: {error}"

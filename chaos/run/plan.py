@@ -8,9 +8,11 @@ The runner needs moments in the order of time instead, so `schedule_of` makes th
 
     2 s: inject the kill     4 s: inject the cut     5 s: heal the cut     7 s: heal the kill
 
-The schedule also has the starts of late members, which the experiment lets join during the run. All
-times count from the steady state. A plan may come from an experiment file, from the search (which
-draws plans at random), or from the shrinker; the runner need not know.
+The schedule also has the starts of late members, which join their group during the run. All times
+count from the steady state, when all groups are stable.
+
+A plan may come from an experiment file, from the search (which draws plans at random), or from the
+shrinker (which makes plans smaller). For the runner this makes no difference.
 """
 
 from dataclasses import dataclass
@@ -28,7 +30,7 @@ from results_schema.manifest import Plan, PlannedFault
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedAct:
-    """A moment of a plan: the injection of a fault, or its healing if `heals` is True."""
+    """A moment at which a fault is injected or, if `heals` is True, undone (healed)."""
 
     at_us: int
     planned: PlannedFault
@@ -37,7 +39,7 @@ class PlannedAct:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextStep:
-    """A moment at which a gradual fault takes its next step."""
+    """A moment at which a gradual fault, such as a rollout, takes its next step."""
 
     at_us: int
     planned: PlannedFault
@@ -45,7 +47,7 @@ class NextStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """A moment at which a late member starts. Units: `at_us` counts from the steady state."""
+    """A moment at which a late member starts. Its time `at_us` counts from the steady state."""
 
     at_us: int
     node: NodeName
@@ -58,13 +60,14 @@ Moment = PlannedAct | NextStep | Arrival
 def plan_of(experiment: Experiment) -> Plan:
     """Return the plan of an experiment file, in the file's order.
 
-    The id of a fault is its kind and its index in the file. If the first fault is a crash that is
-    injected three times (`repeat: 3`), its ids are `crash-0`, `crash-0.1` and `crash-0.2`.
+    The id of a fault consists of its kind and its index in the file. If a fault is injected several
+    times, each injection has an id of its own. For example, if the first fault is a crash with
+    `repeat: 3`, the ids are `crash-0`, `crash-0.1` and `crash-0.2`.
     """
     return tuple(
         _planned_fault(fault, index, repetition)
         for index, fault in enumerate(experiment.faults)
-        for repetition in range(fault.repeat or 1)  # without `repeat`, it is injected once
+        for repetition in range(fault.repeat or 1)  # without `repeat`, the fault is injected once
     )
 
 
@@ -87,7 +90,8 @@ def _planned_fault(fault: FaultDefinition, index: int, repetition: int) -> Plann
 def ends_of(ends: OneOrMany | None) -> tuple[str, ...]:
     """Return one end of a link fault (`from` or `to`) as a tuple of targets.
 
-    In a file an end may be one target or a list of them: "broker-0" -> ("broker-0",).
+    In a file an end may be one target, or a list of targets. For example, the end "broker(0)"
+    becomes ("broker(0)",).
     """
     if ends is None:
         return ()
@@ -105,22 +109,29 @@ def arrivals_of(experiment: Experiment) -> tuple[Arrival, ...]:
 
 
 def acts_of(plan: Plan) -> tuple[PlannedAct, ...]:
-    """Return injections and healings in order of time; at equal times, healings come first."""
+    """Return the injections and healings of a plan, in order of time.
+
+    If several of them have the same time, the healings come first.
+    """
     acts = [PlannedAct(at_us=fault.at_us, planned=fault, heals=False) for fault in plan]
     acts += [
         PlannedAct(at_us=fault.at_us + fault.duration_us, planned=fault, heals=True)
         for fault in plan
         if fault.duration_us is not None
     ]
-    # At equal times healings come before injections: the second part of the key is False for a
-    # healing, and False sorts before True. One exception: the healing of a fault with duration 0
-    # has True, too. Otherwise it would come before its own injection.
+    # The second part of the key is False for a healing and True for an injection. False sorts
+    # before True, so at equal times the healings come first. There is one exception: a fault with
+    # the duration 0 is healed at the time of its own injection, and must be injected first. So the
+    # key of this healing has True, too.
     return tuple(
         sorted(acts, key=lambda act: (act.at_us, not act.heals or act.planned.duration_us == 0))
     )
 
 
 def schedule_of(plan: Plan, arrivals: tuple[Arrival, ...]) -> tuple[PlannedAct | Arrival, ...]:
-    """Return acts and arrivals in order of time; at equal times, arrivals come last."""
+    """Return the acts of a plan and the arrivals, in order of time.
+
+    If several of them have the same time, the arrivals come last.
+    """
     moments: list[PlannedAct | Arrival] = [*acts_of(plan), *arrivals]
     return tuple(sorted(moments, key=lambda moment: moment.at_us))

@@ -1,4 +1,4 @@
-"""ExperimentRun: conducts one experiment from the start of the cluster to the verdict.
+"""ExperimentRun: carries out one experiment, from the start of the cluster to the verdict.
 
 The command `run`, the search and the tests all use this class. A run goes through these stages:
 
@@ -6,17 +6,18 @@ The command `run`, the search and the tests all use this class. A run goes throu
 2. Faults: inject and heal the faults of the plan, each at its time.
 3. Healing: undo all faults that are still in force.
 4. Liveness: wait until every group is stable again and commits.
-5. Recovery: wait until no checker waits for anything any more. One of them, for example, waits
+5. Recovery: wait until no checker waits for anything any more. For example, one checker waits
    until every partition has its full ISR again.
 6. Verification: read the committed offsets once more, so that the checkers can judge them.
 
-The module knows only the interface `Runtime`, so the same code drives a cluster in virtual time, on
-Ray, or on several machines. Even after an error or a Ctrl-C, a run heals all faults and stops the
-cluster.
+Even after an error or a Ctrl-C, a run heals all faults and stops the cluster.
 
-While the run goes on, the checkers (`CheckSuite`) read the rows of the trace. A violation that they
-find is called a finding. What happened to each fault is written into the journal, and everything
-that is to be kept goes to the `RunDirectory`.
+This module knows only the interface Runtime. So the same code drives a cluster in virtual time, on
+Ray, or on several machines.
+
+The cluster writes a trace, with one row for each event. The checkers (CheckSuite) read these rows.
+A violation that a checker reports is called a finding. The journal says what happened to each
+fault. Everything that is to be kept is written into the RunDirectory.
 """
 
 from bisect import insort
@@ -50,11 +51,11 @@ from results_schema.results import CheckReport, Finding, Results, RunOutcome, Ve
 POLL_US = 250_000
 """Interval of the regular checks that a run makes while it waits.
 
-A regular check reports the findings that are new, and ends the run if it has reached its time
-limit. It also queries the cluster's status if the live display or a later step needs the status.
+A regular check reports new findings, and ends the run if the time limit is reached. It also queries
+the status of the cluster if the live view or a later step needs the status.
 
-A run in virtual time makes these checks even if nobody watches it. Each check is an event of the
-simulated loop, and a run must have the same events with a display as without one.
+In virtual time a run makes these checks even if there is no live view. Each check is an event of
+the simulated loop, and a run must have the same events with a live view as without.
 """
 
 STAGES = (
@@ -67,10 +68,10 @@ STAGES = (
     "verifying",
     "stopping",
 )
-"""All stages by name, in order.
+"""Names of all stages, in order.
 
-These are the stages of the module's docstring, and two more: "starting" starts the nodes before the
-first of them, and "stopping" stops the nodes after the last.
+These are the six stages of the module's docstring and two more. In "starting", which comes first,
+the nodes are started. In "stopping", which comes last, they are stopped.
 """
 
 
@@ -79,12 +80,14 @@ class Progress:
     """State of a run, for a live view.
 
     - `time_us`: the time on the run's clock.
-    - `records_consumed`, `commits_acknowledged`: totals over all members. They include what a
-      member did before it was killed and started again.
-    - `waiting_for`: the conditions that the stage waits for, as sentences, such as
+    - `status`: the last known status of the cluster.
+    - `faults`: the entries of the journal.
+    - `records_consumed`, `commits_acknowledged`: totals of all members. If a member was killed and
+      started again, they include what it did before.
+    - `waiting_for`: the conditions for which the present stage waits, as sentences such as
       "consumer-orders-0 does not answer".
     - `steady_at_us`: the time of the steady state, on the run's clock.
-    - `findings`: the violations that were found up to now.
+    - `findings`: the violations that were found until now.
     """
 
     stage: str
@@ -100,13 +103,14 @@ class Progress:
 
 ProgressObserver = Callable[[Progress], None]
 TraceReader = Callable[[], Iterable[TraceRow]]
-"""Returns the rows of the whole trace, after the nodes have stopped."""
+"""Function that returns the rows of the whole trace. It is called after the nodes have stopped."""
 
 
 class GiveUp(Exception):
-    """Ends the run early: the remaining stages are skipped, and the verdict is UNKNOWN.
+    """Raised to end the run early. The message is the reason.
 
-    The faults in force are still healed, and the cluster is stopped.
+    The remaining stages are skipped, but the faults in force are healed, and the cluster is
+    stopped. The verdict is UNKNOWN.
     """
 
 
@@ -135,18 +139,20 @@ class ExperimentRun:
         """Prepare a run.
 
         - `suite`: the checkers that decide the verdict.
-        - `read_trace`: reads the whole trace after the nodes have stopped, so that `suite` can
-          check it. In virtual time it is None, because the runtime then gives each row to `suite`
-          at the time when it is written.
-        - `live_checks`: a second set of checkers, which show findings during a run with a
-          `read_trace`. Without them nothing would be known before the end of the run.
-        - `seed`: determines the random choices, such as which broker a fault with the target
-          `any-broker` hits.
-        - `time_limit_us`: when the run's clock reaches this time, the run ends early.
-        - `stop_when`: called with each finding; the run ends when it returns True. A search for one
-          certain finding does not need the rest of the run.
-        - `verifies`: if False, the committed offsets are not read at the end. For a group without a
-          coordinator the reading would take a minute, and would show nothing about liveness.
+        - `directory`: the directory for the files of the run; None if no files are to be kept.
+        - `progress`: called with the state of the run, for a live view.
+        - `read_trace`: reads the whole trace after the nodes have stopped. Then `suite` checks the
+          trace. In virtual time `read_trace` is None, because the runtime gives each row to `suite`
+          when the row is written.
+        - `live_checks`: a second set of checkers. If there is a `read_trace`, they show findings
+          during the run. Without them nothing would be known before the end of the run.
+        - `seed`: determines the random choices of faults. For example, it decides which broker is
+          hit by a fault with the target `any-broker`.
+        - `time_limit_us`: the time on the run's clock at which the run ends early.
+        - `stop_when`: called with each finding. If it returns True, the run ends. A caller that
+          looks for one certain finding does not need the rest of the run.
+        - `verifies`: if False, the committed offsets are not read at the end. If a group has no
+          coordinator, the reading would take a minute, and would show nothing about liveness.
         """
         self._experiment = experiment
         self._plan = plan
@@ -159,7 +165,7 @@ class ExperimentRun:
         self._time_limit_us = time_limit_us
         self._stop_when = stop_when
         self._verifies = verifies
-        # Nodes that start "apart" start at different times, as on real machines.
+        # True if the nodes are to start at different times, as they do on real machines.
         self._starts_apart = experiment.cluster.starts == "apart"
         self._journal = Journal(plan, self._write_journal)
         self._injector = FaultInjector(experiment, runtime, self._journal, self._log, seed=seed)
@@ -171,29 +177,34 @@ class ExperimentRun:
         self._steady_at_us: int | None = None
         self._healed_at_us: int | None = None
         self._commits_at_healing: dict[str, int] = {}
-        """Member -> number of its acknowledged commits; liveness demands one more of each."""
+        """Number of acknowledged commits of each member at the healing.
+
+        For liveness each member needs one more.
+        """
         self._silent_at_healing: set[NodeName] = set()
         """Nodes that were up at the healing, but did not answer the status query.
 
-        How many commits they had then is not known.
+        So it is not known how many commits they had at the healing.
         """
         self._findings: list[Finding] = []
         self._findings_reported = 0
-        """How many of `_findings`, from the first, are already in the trace or the log."""
+        """Number of findings that were reported. They are the first ones in `_findings`."""
         self._journaled_machine_events: dict[int, MachineEvent] = {}
-        """The machine events that the journal already has, by their index in the runtime's list.
+        """Machine events that are in the journal, by their index in the runtime's list.
 
-        The runtime replaces an event when it ends, so each value is the event as it was when the
-        journal got it.
+        A machine event is a time in which a machine did not answer. When this time ends, the
+        runtime replaces the event by another. The values here are the events as they were when they
+        were written into the journal.
         """
         self._unknown: list[str] = []
         """Reasons for the verdict UNKNOWN."""
         self._tool_failures: list[str] = []
 
     def execute(self) -> Results:
-        """Run to the end, also after errors, and return the results.
+        """Run to the end, even after errors, and return the results.
 
-        Raises: nothing, except after a second Ctrl-C while the cluster is being stopped.
+        Raises: KeyboardInterrupt after a further Ctrl-C while the cluster is being stopped. All
+        other exceptions become a part of the results.
         """
         interrupted = False
         if self._live_checks is None:
@@ -208,19 +219,19 @@ class ExperimentRun:
             self._log("interrupted: healing and stopping")
         except Exception as error:
             self._tool_failures.append(f"{type(error).__name__}: {error}")
-            # A lost machine may be the cause of the failure. `settle_contact` waits until it is
-            # clear which machines are lost; `_blame_machines` below needs to know this.
+            # The cause may be that a machine was lost. `settle_contact` waits until it is clear
+            # which machines are lost. `_blame_machines` (below) needs this knowledge.
             with suppress(Exception):
                 self._runtime.run(self._runtime.settle_contact())
         interrupted = self._clean_up(interrupted=interrupted)
 
-        # Collect the failures of the run, then judge it.
-        # The run is also incomplete if a node could not write its trace to its machine's disk. This
-        # is treated like a write into the run's directory that failed.
+        # Collect the failures of the run, and then judge the run.
+        # If a node could not write its trace to the disk of its machine, this is treated as if a
+        # write into the run's directory had failed.
         if self._directory is not None and self._directory.disk.trouble is None:
             self._directory.disk.trouble = self._runtime.disk_trouble
-        # The failure that ended the run was raised as an exception, so its text is a part of an
-        # entry already ("ToolFailed: ...").
+        # One of the runtime's failures may have ended the run as an exception. Then an entry such
+        # as "ToolFailed: ..." contains its text already.
         for failure in self._runtime.failures():
             if not any(failure in known for known in self._tool_failures):
                 self._tool_failures.append(failure)
@@ -236,7 +247,8 @@ class ExperimentRun:
         try:
             self._enter_stage("starting")
             await self._runtime.start(apart=self._starts_apart)
-            # The clock error is measured by `start`, and some checkers depend on it.
+            # `start` has measured by how much the clocks of the machines differ. Some checkers need
+            # to know this.
             for checks in (self._suite, self._live_checks):
                 if checks is not None:
                     checks.allow_clock_error(self._runtime.clock_error_us)
@@ -256,13 +268,13 @@ class ExperimentRun:
         await self._inject_faults()
 
     async def _reach_steady_state(self) -> None:
-        """Wait for the steady state, and then, if nodes start apart, for some time more."""
+        """Wait for the steady state. If the nodes start apart, wait for some more time after it."""
         await self._wait_for_steady_state()
         if self._starts_apart:
-            # The cluster becomes steady when the last member has committed, so at that moment the
-            # members' timers always stand at the same point. If the plan began then, a fault "after
-            # 2 s" would always come at the same point of a heartbeat interval. Real faults do not,
-            # so the plan begins some time later.
+            # The cluster becomes steady when the last member has committed. At this moment the
+            # timers of the members are at the same point in every run. If the plan began now, a
+            # fault "after 2 s" would always come at the same point of a heartbeat interval. But
+            # real faults come at any point. So the plan begins some time later.
             await self._pause_until(self._runtime.now_us() + self._runtime.out_of_step_us())
             await self._wait_for_steady_state()  # a member may have left during the pause
         self._note_steady_state()
@@ -294,9 +306,10 @@ class ExperimentRun:
             raise GiveUp(f"no steady state within {timeout}{because}: {summarize(missing)}")
 
     async def _inject_faults(self) -> None:
-        """Inject and heal the plan's faults and start the late members, each at its time.
+        """Carry out the plan: inject and heal its faults, and start the late members.
 
-        Then let the cluster go on for the time `after_faults` of the experiment.
+        Each of these moments has its time. After the last moment, the cluster goes on for the time
+        `after_faults` of the experiment.
         """
         self._enter_stage("faults")
         began_us = self._runtime.now_us()
@@ -312,9 +325,10 @@ class ExperimentRun:
     async def _act(self, moment: Moment, moments: list[Moment], *, began_us: int) -> None:
         """Carry out `moment`, and insert the moments that follow from it into `moments`.
 
-        For example, a rollout is injected at one moment, and each of its further steps is a
-        moment of its own, which is inserted when the step before has been taken. The times of
+        For example, a rollout is injected at one moment, and takes further steps at later moments.
+        The moment of each step is inserted when the step before has been taken. The times of
         moments count from `began_us`.
+
         Raises: ToolFailed if the runtime could not do it.
         """
         match moment:
@@ -323,7 +337,7 @@ class ExperimentRun:
                 self._log(f"{node} started, as planned")
             case PlannedAct(planned=planned, heals=True):
                 if self._injector.must_wait(planned, await self._runtime.status()):
-                    # A node is still stopping. The plan goes on, and heals the fault later.
+                    # The node is still stopping. The plan goes on, and the fault is healed later.
                     later = replace(moment, at_us=self._runtime.now_us() - began_us + POLL_US)
                     insort(moments, later, key=_time_of)
                 else:
@@ -332,7 +346,7 @@ class ExperimentRun:
                 status = self._status_history.with_last_partitions(await self._check_and_query())
                 await self._injector.inject(planned, status)
                 if self._injector.has_next_step(planned):
-                    # The first step is due now, so it goes before all other moments.
+                    # The first step of a gradual fault is due now, before all other moments.
                     moments.insert(0, NextStep(at_us=moment.at_us, planned=planned))
             case NextStep(planned=planned):
                 next_us = await self._injector.advance(planned, await self._check_and_query())
@@ -352,16 +366,17 @@ class ExperimentRun:
     async def _wait_for_liveness(self) -> bool:
         """Wait until every group is stable again and every member has committed.
 
-        Return False if this takes longer than `liveness_timeout`. That alone is no violation: the
-        checker Liveness decides about it, because it knows the permitted exceptions.
+        Return False if this takes longer than `liveness_timeout`. The checker Liveness decides
+        whether this is a violation, because it knows the permitted exceptions.
         """
         await self._check_and_query()
         self._healed_at_us = self._runtime.now_us()
         timeout_us = microseconds(self._experiment.run.liveness_timeout)
         self._enter_stage("liveness", timeout_us=timeout_us)
-        # The checker Liveness counts only commits whose rows are later than the row that
-        # `_enter_stage` has just written. On several machines the clocks differ a little, so a
-        # commit that is made now may get an earlier time than that row. After this pause none can.
+        # `_enter_stage` has just written a row. The checker Liveness counts only commits whose rows
+        # are later than this row. On several machines the clocks differ a little. So if a member
+        # commits now, the row of its commit may have an earlier time. After this pause this is no
+        # longer possible.
         if self._runtime.clock_error_us:
             await self._runtime.sleep(self._runtime.clock_error_us)
         await self._note_commits_at_healing()
@@ -372,7 +387,7 @@ class ExperimentRun:
         return not missing
 
     async def _note_commits_at_healing(self) -> None:
-        """Note how many commits of each member are acknowledged. Liveness demands one more."""
+        """Note the number of acknowledged commits of each member. Liveness demands one more."""
         status = await self._query_status()
         self._commits_at_healing = {
             name: member.commits_acknowledged for name, member in status.members.items()
@@ -387,8 +402,8 @@ class ExperimentRun:
         """Return what is missing for liveness in `status`, as sentences."""
         for name, member in status.members.items():
             if name in self._silent_at_healing:
-                # This node did not answer at the healing, and is heard now for the first time. So
-                # its commits are counted from now on.
+                # This node did not answer at the healing. If it answers now for the first time, its
+                # commits are counted from now on.
                 self._commits_at_healing.setdefault(name, member.commits_acknowledged)
         return missing_for_liveness(
             self._experiment,
@@ -401,13 +416,13 @@ class ExperimentRun:
         )
 
     def _absent_nodes(self) -> tuple[NodeName, ...]:
-        """Return the members that are gone for good, so that the run must not wait for them."""
+        """Return the members that are gone for good. The run must not wait for them."""
         return self._injector.lost_nodes
 
     def _trace_waiting_requests(self) -> None:
-        """Write a row for each request that a member still waits for.
+        """Write a row for each request to which a member still waits for the answer.
 
-        If a group is stuck, such a request is usually the reason, and the finding can name it.
+        If a group is stuck, such a request is usually the reason. The finding can then name it.
         """
         for name, member in (self._status or ClusterStatus()).members.items():
             for request in member.waiting:
@@ -435,13 +450,13 @@ class ExperimentRun:
     def _unsettled(self) -> list[str]:
         """Return what the checkers still wait for, as sentences.
 
-        If no checker reads the trace during the run, return one sentence that says so. The run then
-        waits the full time, because it cannot know that it may end earlier.
+        If no checker reads the trace during the run, return one sentence that says this. The run
+        then waits for the full time, because nobody knows whether it may end earlier.
         """
         now_us = self._runtime.now_us()
         if self._read_trace is None:
             return self._suite.unsettled(now_us)
-        # `known` is None if no live checks read the trace, or if they have failed.
+        # `known` is None if there are no live checks, or if they have failed.
         known = None if self._live_checks is None else self._live_checks.unsettled(now_us)
         return ["the trace is not judged while the run goes on"] if known is None else known
 
@@ -454,9 +469,9 @@ class ExperimentRun:
     async def _wait(
         self, missing_in: Callable[[ClusterStatus], list[str]], timeout_us: int
     ) -> list[str]:
-        """Query the cluster again and again until `missing_in` returns nothing.
+        """Query the cluster again and again until `missing_in` returns an empty list.
 
-        Return an empty list, or at the timeout what is still missing.
+        Return this empty list or, if the timeout comes first, what is still missing.
         """
         deadline_us = self._runtime.now_us() + timeout_us
         while True:
@@ -478,7 +493,10 @@ class ExperimentRun:
             self._show()
 
     async def _check_and_query(self) -> ClusterStatus:
-        """Report new findings, apply limits, and return the state of the cluster."""
+        """Make a regular check: report new findings, apply limits, and query the cluster's status.
+
+        Raises: GiveUp if the run must end now.
+        """
         reason = self._reason_to_give_up()
         # The status is queried even if the run ends now, because the totals in the results come
         # from the last status.
@@ -496,10 +514,10 @@ class ExperimentRun:
     def _status_is_needed(self) -> bool:
         """Return True if this regular check must query the cluster's status.
 
-        The live view and the live checks need it. The totals of the run also need it while a node
-        is STOPPING: a member counts its records and commits from 0 when its process starts again,
-        so its counters must be read before the process ends. (Faults that end a process need no
-        such care, because the status is always queried before a fault.)
+        The live view and the live checks need the status. The totals of the run also need it while
+        a node is STOPPING. When the process of a member starts again, the member counts its records
+        and commits from 0. So its counters must be read before the process ends. If a fault kills a
+        process, this is no problem, because the status is always queried before a fault.
         """
         return (
             self._progress is not None
@@ -510,9 +528,9 @@ class ExperimentRun:
         )
 
     def _reason_to_give_up(self) -> str:
-        """Report the new findings; return why the run must end now, or "" if it may go on.
+        """Report new findings. Return the reason why the run must end now, or "" if it may go on.
 
-        Raises: ToolFailed if the lab itself has failed.
+        Raises: ToolFailed if coordlab itself has failed.
         """
         ends_run = self._journal_machine_events()
         if ends_run:
@@ -531,7 +549,7 @@ class ExperimentRun:
         if self._stop_when is not None and any(
             map(self._stop_when, self._findings[reported_before:])
         ):
-            # `stop_when` returned True for a new finding.
+            # `stop_when` has returned True for one of the new findings.
             return "what was looked for was found"
         return ""
 
@@ -539,15 +557,16 @@ class ExperimentRun:
         self._findings.append(finding)
 
     def _journal_machine_events(self) -> str:
-        """Enter the machines that were silent for some time into the journal, as if by a fault.
+        """Write the machine events into the journal, as if they were faults.
 
-        So the report's timeline shows the silence of a machine as a band, from its last answer
-        before the silence to its first answer after it.
+        A machine event is a time in which a machine did not answer. As a journal entry it becomes a
+        band in the timeline of the report, from the machine's last answer before its silence to the
+        first answer after it.
 
-        Return why the run must end because of a machine, or "" if it may go on.
+        Return the reason why the run must end because of a machine, or "" if it may go on.
         """
         for index, event in enumerate(self._runtime.machine_events):
-            # The runtime replaces an event when it ends. The new event is entered, too.
+            # When an event ends, the runtime replaces it by another. This is written, too.
             if self._journaled_machine_events.get(index) == event:
                 continue
             self._journaled_machine_events[index] = event
@@ -565,10 +584,11 @@ class ExperimentRun:
             entry.nodes = event.nodes
             entry.node = event.nodes[0] if event.nodes else None
             entry.note = event.sentence
-            # The run would try to heal a fault that is in force at the end, but it cannot heal a
-            # machine. So the entry is momentary while the silence goes on, and healed afterwards.
+            # At its end the run heals all faults that are in force. But it cannot heal a machine.
+            # So the entry counts as momentary while the machine is silent, and as healed
+            # afterwards.
             entry.momentary = event.until_us is None
-            # Members may be on the machine, so a rebalance is no finding.
+            # There may be members on the machine, so a rebalance is no violation.
             entry.members_survive = False
             if event.until_us is not None:
                 entry.in_force_from_us = event.from_us
@@ -581,14 +601,14 @@ class ExperimentRun:
         )
 
     def _blame_machines(self) -> None:
-        """If a machine was away, do not count the run's failures as errors of the lab.
+        """If a machine was away, do not count the failures of the run as bugs of coordlab.
 
-        Every call to a machine that is away fails, and this is an error neither of the lab nor of
-        Kafka. So the failures become reasons for the verdict UNKNOWN.
+        Every call to a machine that is away fails. This is a bug neither of coordlab nor of Kafka.
+        So the failures become reasons for the verdict UNKNOWN.
         """
         events = self._runtime.machine_events
-        # `gone` has the machines that are lost or still silent. A machine that came back did not
-        # end the run, so it is blamed only if there is a failure to explain.
+        # `gone` has the events of machines that are lost or still silent. All other machines came
+        # back. They are blamed only if there is a failure to explain.
         gone = [event for event in events if event.is_lost or event.until_us is None]
         if not gone and not (events and self._tool_failures):
             return
@@ -609,12 +629,13 @@ class ExperimentRun:
             self._log(checks.trouble)
 
     def _report_findings(self) -> None:
-        """Write the findings since the last check into the trace and the log.
+        """Write the new findings into the trace and the log.
 
-        A checker finds a violation while a row of the trace is being written, and no other row can
-        be written at that moment. So the row of the finding comes at the next regular check. A
-        finding of the live checks is only logged, because every VIOLATION row of the trace counts
-        for the verdict.
+        A checker finds a violation while a row of the trace is being written. At this moment no
+        other row can be written. So the row of the finding is written at the next regular check.
+
+        A finding of the live checks is only logged. Every VIOLATION row of the trace counts for the
+        verdict, but live findings do not.
         """
         for finding in self._findings[self._findings_reported :]:
             if self._live_checks is not None:
@@ -633,7 +654,7 @@ class ExperimentRun:
         self._findings_reported = len(self._findings)
 
     def _enter_stage(self, stage: str, **detail: int) -> None:
-        """Begin a stage; write it into the log, and with `detail` into the trace."""
+        """Begin a stage. Write this into the log and, together with `detail`, into the trace."""
         self._stage = stage
         self._runtime.trace(TraceEvent(kind=TraceKind.RUN_STAGE, detail={"stage": stage, **detail}))
         self._log(f"stage {stage}")
@@ -662,11 +683,11 @@ class ExperimentRun:
     def _clean_up(self, *, interrupted: bool) -> bool:
         """Heal all faults in force, and stop the cluster.
 
-        Return True if a Ctrl-C came before this call (`interrupted`) or during it.
+        Return True if a Ctrl-C came before this call (`interrupted`) or during this call.
         """
-        # The results take their totals from the last status. While `_status_is_needed` is True,
-        # each regular check queries the status, so the last one is new enough. Otherwise it is
-        # queried once more.
+        # The results take their totals from the last status. If `_status_is_needed`, each regular
+        # check has queried the status, and the last status is new enough. Otherwise it is queried
+        # once more.
         if interrupted and not self._status_is_needed():
             # Neither a second Ctrl-C nor a cluster that cannot answer may prevent the healing.
             with suppress(Exception, KeyboardInterrupt):
@@ -682,8 +703,8 @@ class ExperimentRun:
             self._enter_stage("stopping")
             self._runtime.run(self._runtime.stop())
         except KeyboardInterrupt:
-            # The interrupted `stop` may have left processes, so it begins again. A third Ctrl-C
-            # ends it.
+            # The call of `stop` that was interrupted may have left processes, so `stop` is called
+            # again. A further Ctrl-C ends this call, too, and is raised.
             interrupted = True
             self._runtime.run(self._runtime.stop())
         except Exception as error:
@@ -691,7 +712,7 @@ class ExperimentRun:
         return interrupted
 
     def _finish_checks(self) -> tuple[CheckReport, ...]:
-        """Let the checkers finish, and return their reports; () if a checker has crashed."""
+        """Let the checkers finish, and return their reports. Return () if a checker has crashed."""
         try:
             if self._read_trace is not None:
                 self._suite.observe_all(self._read_trace())
@@ -714,8 +735,8 @@ class ExperimentRun:
             unknown_because=("interrupted",) if interrupted else tuple(self._unknown),
         )
 
-        # A run that was interrupted or has failed proves nothing, so its verdict is UNKNOWN
-        # (below).
+        # If the run was interrupted or has failed, it proves nothing. Then its verdict becomes
+        # UNKNOWN (below).
         if interrupted:
             outcome = RunOutcome.INTERRUPTED
             reasons = (*reasons, *self._tool_failures)
@@ -751,7 +772,10 @@ class ExperimentRun:
         return results
 
     def _judged_entries(self) -> tuple[JournalEntry, ...]:
-        """Return the faults that must have hit their targets; if one missed, nothing is proved."""
+        """Return the entries of the faults on which the verdict depends.
+
+        If one of these faults has hit nothing, the run proves nothing.
+        """
         return self._journal.entries
 
     def _log(self, message: str) -> None:
@@ -767,7 +791,7 @@ def _time_of(moment: Moment) -> int:
     return moment.at_us
 
 
-# The manifest of a run calls each outcome by another name.
+# The status in the manifest of a run, for each outcome.
 _STATUS = {
     RunOutcome.COMPLETED: RunStatus.COMPLETED,
     RunOutcome.INTERRUPTED: RunStatus.INTERRUPTED,

@@ -1,4 +1,4 @@
-"""The last stage of a run: an administrator's client reads all committed offsets once more.
+"""The verification at the end of a run: an administrator's client reads all committed offsets.
 
 Each answer becomes a row of the trace. So the checkers see whether an acknowledged commit was lost.
 """
@@ -17,9 +17,9 @@ async def read_committed_offsets(experiment: Experiment, runtime: Runtime) -> li
 
     Return a sentence for each group whose offsets could not be read.
 
-    All partitions of the group's topics are requested by name. If the request were for "all
-    committed offsets", the answer would not contain a partition whose commit was lost, and no
-    checker would notice.
+    The request names all partitions of the group's topics. If it asked for "all committed offsets"
+    instead, the answer would not contain a partition whose commit was lost, and no checker would
+    notice the loss.
     """
     failures = []
     for group_id, group in coordinated_groups(experiment).items():
@@ -40,11 +40,12 @@ async def read_committed_offsets(experiment: Experiment, runtime: Runtime) -> li
 async def _read(
     runtime: Runtime, group_id: str, partitions: Sequence[TopicPartition]
 ) -> TraceEvent | None:
-    """Fetch the offsets of `partitions`; return the row of the failure, if there is one.
+    """Fetch the offsets of `partitions`; return a row for the trace if this fails.
 
-    While one of the partitions has offsets in an open transaction, a request for all of them fails.
-    If the members begin each transaction right after the last one, this may happen every time. So
-    after a failure each partition is requested alone, and only such a failure counts.
+    If any of the partitions has offsets in an open transaction, a request for all partitions fails.
+    This may happen every time, if the members begin each transaction right after the one before. So
+    if the request fails, each partition is requested alone. Only a failure of such a request
+    counts.
     """
     try:
         await runtime.ask_as_admin(fetch_committed_offsets, group_id, partitions)
