@@ -154,8 +154,8 @@ def test_unknown_fetch_session_is_not_found() -> None:
     """A Fetch that continues a fetch session is refused, because our brokers have no sessions.
 
     In a fetch session a client does not repeat its list of partitions in each Fetch. A client is
-    prepared for the refusal, because Kafka's brokers may forget a session, too: it then fetches
-    without a session.
+    prepared for the refusal, because Kafka's brokers may forget a session, too. After the refusal
+    the client fetches without a session.
     """
 
     async def story(lab: BrokerLab) -> None:

@@ -1,9 +1,9 @@
 """A broker stops as after SIGTERM: its leaderships move to other brokers, then its process ends.
 
 In this controlled shutdown the broker asks the controller for permission to stop. The controller
-first elects other leaders for the broker's partitions, in leader epoch 1. It agrees when all active
-brokers know these leaders, and then fences the broker, that is, counts it as dead. For the times of
-a real cluster, see the measurement `term` in docs/kafka/MEASURED_FAILOVER.md.
+first elects other leaders for the broker's partitions, in leader epoch 1. The controller agrees
+when all active brokers know these leaders. It then fences the broker, that is, counts it as dead.
+For the times of a real cluster, see the measurement `term` in docs/kafka/MEASURED_FAILOVER.md.
 
 `lab` is a cluster of three brokers in virtual time. At first broker n leads partition n of the
 offsets topic. So the number of the group's offsets partition is also the number of the broker that
@@ -98,9 +98,9 @@ def test_shutdown_moves_the_coordinator_within_tens_of_milliseconds() -> None:
     assert until_elected_us < 20_000
     assert until_loaded_us < 200_000
     assert between_unload_and_load_us < 100_000
-    # The fencing waits for heartbeats. The other brokers report with their next ones, within 2 s,
-    # that they know the new leaders. The stopping broker asks for permission after 50 ms, and then
-    # every 2 s. So it gets the permission at the latest after about 2 s + 2 s.
+    # The fencing waits for heartbeats. The other brokers report with their next heartbeats, within
+    # 2 s, that they know the new leaders. The stopping broker asks for permission after 50 ms, and
+    # then every 2 s. So this broker gets the permission at the latest after about 2 s + 2 s.
     assert 50_000 < until_fenced_us < 4_500_000
 
 

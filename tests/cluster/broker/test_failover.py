@@ -1,9 +1,9 @@
 """What happens when the broker with a group's coordinator is killed.
 
 The controller fences the broker, that is, counts it as dead, one session after its last heartbeat.
-It elects another leader for the group's offsets partition. This leader loads the group, and then
-serves it as the next coordinator. BEHAVIOUR 6.3 in docs/kafka describes this. The cases FO-01 and
-FO-04 are listed there.
+The controller then elects another leader for the group's offsets partition. This leader loads the
+group, and serves it as the next coordinator. BEHAVIOUR 6.3 in docs/kafka describes this, and lists
+the cases FO-01 and FO-04.
 
 `lab` is a cluster of three brokers in virtual time.
 """

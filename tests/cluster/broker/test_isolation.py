@@ -51,7 +51,8 @@ def test_commit_waits_for_a_fetch_backoff_if_the_new_leader_learns_of_its_electi
 
     1. The follower fetches from the new leader, which does not know yet that it leads.
     2. The Fetch is refused. The follower repeats it after replica.fetch.backoff.ms, a second.
-    3. Until then no record is acknowledged, because the follower does not have it.
+    3. Until the repetition no new record is acknowledged, because the follower does not have the
+       record.
 
     This happens in a real cluster, too: some moves of a leader take 1 s longer than others
     (docs/kafka, MEASURED_FAILOVER 5). If the new leader learns of the election first, no commit

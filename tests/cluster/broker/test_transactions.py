@@ -76,7 +76,8 @@ def test_transaction_through_the_codec_leaves_the_same_trace() -> None:
     """Encoding and decoding each message changes nothing.
 
     A cluster in one process hands over its messages without encoding them, unless
-    `copy_messages` is set. A cluster with it and one without must write the same trace.
+    `copy_messages` is set. A cluster with this setting and a cluster without it must write the same
+    trace.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -167,7 +168,7 @@ def test_abandoned_transaction_is_aborted_and_its_producer_fenced_in_the_log() -
     """After transaction.timeout.ms, here 1 s, the coordinator aborts the transaction.
 
     It also gives the producer's id a newer epoch, so that later requests of the producer are
-    refused. The group then has neither a committed offset (-1) nor a pending one.
+    refused. The group then has neither a committed offset (-1) nor a pending offset.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -227,8 +228,8 @@ def test_commit_whose_transaction_ended_after_its_verification_is_refused_by_the
 def test_completion_of_a_transaction_waits_behind_a_load() -> None:
     """A broker has one queue for loads of partitions and completions of transactions (KAFKA-10614).
 
-    When a marker is in the log, the group's pending offset becomes a committed one. This completion
-    goes through the queue. Here it waits behind the load of another offsets partition.
+    When a marker is in the log, the group's pending offset becomes a committed offset. This
+    completion goes through the queue. Here it waits behind the load of another offsets partition.
     """
     other = (OFFSETS + 1) % 3  # an offsets partition that moves to GC, which has to load it
     preload = (PreloadSpec(partition=other, commit_records=300_000, groups=5),)
@@ -269,7 +270,7 @@ def test_producer_ids_are_never_assigned_twice() -> None:
     Broker NEXT_GC is killed after each assignment of an id to a new producer. So each of the three
     new producers gets its id from another block.
     """
-    # Three transactional ids whose coordinator is NEXT_GC. About a third of the names is of these.
+    # Three transactional ids whose coordinator is NEXT_GC. About a third of all names have it.
     names = (f"other-{number}" for number in range(99))
     new_producers = [name for name in names if partition_for(name, 3) == NEXT_GC][:3]
 

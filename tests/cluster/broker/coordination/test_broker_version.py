@@ -1,8 +1,8 @@
 """Brokers with the features of an older version of Kafka.
 
-The setting `inter.broker.protocol.version` makes a broker behave like one of that version. The
-tests are about static members, which have a group.instance.id: brokers before version 2.3 refuse
-their requests (docs/kafka, BEHAVIOUR 2.0).
+The setting `inter.broker.protocol.version` makes a broker behave like a broker of that version. The
+tests are about static members, that is, members with a group.instance.id. Brokers before version
+2.3 refuse the requests of static members (docs/kafka, BEHAVIOUR 2.0).
 
 `lab` is a cluster of three brokers in virtual time. `lab.client.call(2, request)` returns the
 answer of broker 2.

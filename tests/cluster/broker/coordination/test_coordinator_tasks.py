@@ -55,7 +55,8 @@ TASK_KINDS = (
 class TaskLab:
     """The task queue of broker 0. A test says which offsets partitions the broker leads.
 
-    With `late_notices_us`, each task is added three more times within this time after the first.
+    With `late_notices_us`, each task is added three more times, within this time after its first
+    addition.
     `java` are switches for the behaviour of the Java coordinator. `check_interval_ms` is the time
     between two expiries of offsets.
 
@@ -385,8 +386,7 @@ def test_load_continues_in_a_log_that_is_cleaned_during_it() -> None:
     """A cleaning in the middle of a load must not change what the load finds (KAFKA-19862).
 
     The cleaning removes some records. The remaining records keep their offsets, and the load reads
-    by offset.
-    The test compares it with a load of the same log without a cleaning.
+    by offset. The test compares this load with a load of the same log without a cleaning.
     """
     lab = TaskLab()
     log = lab.partition(0, commit_records=20_000).log

@@ -35,7 +35,7 @@ FOLLOWERS = [broker_id for broker_id in range(3) if broker_id != COORDINATOR]
 def test_commit_is_acknowledged_when_the_high_watermark_has_passed_it() -> None:
     """The append of a commit ends when the high watermark has passed the record (BEHAVIOUR 5.3).
 
-    The event of its start has the leader epoch, and the event of its end the ISR.
+    The event of the append's start has the leader epoch. The event of the append's end has the ISR.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -111,7 +111,8 @@ def test_request_may_wait_for_ever_if_a_later_one_replaced_it_and_was_disconnect
     `check_invariants` looks for requests that a broker has forgotten to answer.
 
     1. A member sends a JoinGroup on one connection, and again on a second connection. For the
-       coordinator the second request replaces the first one, which gets no answer any more.
+       coordinator the second request replaces the first request. So the first request gets no
+       answer any more.
     2. The second connection ends. The coordinator does not learn of that, and keeps the second
        request.
     3. The first connection is still open, and waits for an answer that never comes.
@@ -149,7 +150,8 @@ def test_request_may_wait_for_ever_if_a_later_one_replaced_it_and_was_answered()
     """In this case Kafka never answers a request, so the invariant must accept it (BEHAVIOUR 2.2).
 
     1. A member sends a JoinGroup on one connection, and again on a second connection. For the
-       coordinator the second request replaces the first one, which gets no answer any more.
+       coordinator the second request replaces the first request. So the first request gets no
+       answer any more.
     2. The coordinator answers the second request.
     3. The first connection is still open, and waits for an answer that never comes.
     """
@@ -211,7 +213,10 @@ def test_request_for_the_controller_is_refused_by_a_broker() -> None:
 
 
 def test_commit_record_carries_the_wall_clock() -> None:
-    """The retention of the offset counts from this time, also after a failover (BEHAVIOUR 5.1)."""
+    """The retention of an offset counts from the time in its record (BEHAVIOUR 5.1).
+
+    So the record must have the wall-clock time, which the next coordinator can use, too.
+    """
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.commit(COORDINATOR, GROUP, 7)

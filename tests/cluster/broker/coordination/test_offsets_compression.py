@@ -44,7 +44,7 @@ def compacted(topic: TopicSpec) -> TopicSpec:
 
 @pytest.mark.parametrize("codec", list(CompressionType))
 def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: CompressionType) -> None:
-    """The next coordinator loads what the first one wrote, from a log that was also cleaned.
+    """The next coordinator loads what the first coordinator wrote. The log was also cleaned.
 
     Two groups share the offsets partition: GROUP has a member with an assignment, and OTHER_GROUP
     commits offsets.
@@ -64,7 +64,7 @@ def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: Compression
     cluster = msgspec.structs.replace(base, topics=topics)
 
     async def story(lab: BrokerLab) -> None:
-        # The first JoinGroup returns a member id. The second one joins with this id (KIP-394).
+        # The first JoinGroup returns a member id. The second JoinGroup has this id (KIP-394).
         with_member_id = await lab.client.call(COORDINATOR, join_group())
         assert isinstance(with_member_id, JoinGroupResponse)
         member_id = with_member_id.member_id

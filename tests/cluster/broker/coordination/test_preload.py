@@ -35,7 +35,7 @@ def test_batches_are_a_log_of_epoch_0_with_every_record() -> None:
 
 
 def test_records_are_commits_of_groups_of_that_partition() -> None:
-    """`group_ids` finds names that Kafka assigns to that partition. The groups commit in turn."""
+    """Kafka assigns all groups to the partition of SPEC. The groups commit in turn."""
     assert all(partition_for(group, PARTITIONS) == 1 for group in group_ids(SPEC, PARTITIONS))
     last_offsets = {}  # group -> last offset, in the order of the groups' first commits
     for batch in preloaded_batches(SPEC, PARTITIONS):

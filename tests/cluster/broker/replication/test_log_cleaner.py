@@ -2,8 +2,8 @@
 
 The tests commit offsets of one group, and watch how the brokers clean the group's offsets partition
 meanwhile. A cleaning removes each record whose key has a newer record. In most tests all commits
-are for the same partition of `orders`, so they have the same key, and a cleaning leaves one of
-them.
+are for the same partition of `orders`. So all their records have the same key, and a cleaning
+leaves only one of these records.
 
 Every log.cleaner.backoff.ms, here 1 s, a broker looks for logs to clean. It never cleans the active
 segment: this is the end of the log, into which the broker still writes. It cleans the rest of a log
@@ -361,7 +361,9 @@ def test_deleted_topic_is_no_longer_in_the_checkpoint() -> None:
 
 
 def test_batch_larger_than_a_segment_is_refused() -> None:
-    """The log refuses it with RECORD_LIST_TOO_LARGE; the client gets INVALID_COMMIT_OFFSET_SIZE.
+    """The client gets INVALID_COMMIT_OFFSET_SIZE.
+
+    The log refuses the batch with RECORD_LIST_TOO_LARGE. The coordinator translates this error.
 
     Source: BEHAVIOUR 5.8.
     """

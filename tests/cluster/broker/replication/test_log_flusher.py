@@ -1,7 +1,7 @@
 """Two ways in which a broker's logs get to the disk: Kafka's flushes, and the system's write-back.
 
-Data that a broker appends are first in the page cache, in the memory of the operating system. They
-are dirty until they are on the disk, and only then survive a power loss.
+Data that a broker appends are first in the page cache, in the memory of the operating system. These
+data are called dirty until they are on the disk. A power loss destroys dirty data.
 
 - Kafka flushes a log after a number of messages or after a time; by default it never does. The
   `recovery_point` of a log is the offset up to which Kafka itself has flushed it.
@@ -30,7 +30,8 @@ PAYMENTS = TopicPartition("payments", 0)
 class FlusherLab:
     """A LogFlusher with the logs of two topics, orders and payments.
 
-    `payments_config` is the configuration of payments. The topic orders always has the default one.
+    `payments_config` is the configuration of payments. The topic orders always has the default
+    configuration.
     """
 
     def __init__(

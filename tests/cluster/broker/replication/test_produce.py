@@ -195,7 +195,7 @@ def test_only_coordinators_write_to_internal_topics(topic: str) -> None:
 
 
 def test_duplicate_is_not_acknowledged_before_the_first_append() -> None:
-    """A batch that is sent again waits like the first one until the followers have it.
+    """A batch that is sent again waits until the followers have it, like the original batch.
 
     1. The followers are paused. The batch "a", "b" is sent, another batch, and "a", "b" again.
     2. Nothing is acknowledged until the followers resume.

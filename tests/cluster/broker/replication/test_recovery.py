@@ -74,8 +74,8 @@ def test_flushed_records_of_a_single_replica_survive_a_power_loss(
 ) -> None:
     """By default a broker does not flush its records, so a power loss loses "a" and "b".
 
-    No other replica has them here. If a setting has caused a flush, they survive. With
-    flush.messages=2 the second record causes a flush of both.
+    No other replica has these records here. They survive if a setting has caused a flush. With
+    flush.messages=2 the second record causes a flush of both records.
     """
 
     async def story(lab: BrokerLab) -> None:

@@ -1,9 +1,9 @@
 """How a follower fetches after an error: which partitions wait, and which do not.
 
-A follower has one fetch loop for each broker from which it fetches, its source. The loop sends one
-Fetch at a time, for all partitions that the source leads. If there are no new records, the source
-answers after up to 500 ms (a long poll). It answers an error at once. The follower then leaves the
-partition with the error out of its Fetches for 1 s.
+A follower has one fetch loop for each broker from which it fetches. This broker is the source of
+the loop. The loop sends one Fetch at a time, for all partitions that the source leads. If there are
+no new records, the source answers after up to 500 ms (a long poll). If a partition has an error,
+the source answers at once. The follower then leaves this partition out of its Fetches for 1 s.
 """
 
 from collections.abc import Iterator
@@ -159,7 +159,7 @@ def test_partition_with_an_error_waits_and_delays_no_other(lab: Lab) -> None:
 def test_partition_added_during_the_wait_after_a_failed_fetch_is_fetched_at_once(
     lab: Lab,
 ) -> None:
-    """Only partition 0 waits after the failed Fetch. Partition 1 was not in it."""
+    """Only partition 0 waits after the failed Fetch. Partition 1 was not in this Fetch."""
     lab.follow(0)
     lab.run_for(300 * MS)  # the source is not started yet, so the Fetch of partition 0 fails
     lab.start_source()

@@ -14,7 +14,7 @@ P0 = TopicPartition(ORDERS, 0)
 
 
 def test_produce_is_acknowledged_within_a_fetch_round_trip() -> None:
-    """An append at the leader is the end of the long poll of each follower.
+    """An append at the leader ends the long poll of each follower.
 
     If a follower's Fetch waited to its end instead, up to 500 ms, the append would be acknowledged
     that much later.
