@@ -5,10 +5,11 @@ switching off a guard, which is a safety check that Kafka always makes.
 
 `small(fault)` is a small experiment with this fault. It has three brokers and the group `readers`,
 whose two members commit every 200 ms and have a session timeout of 10 s. The fault CUT separates
-their coordinator, broker-0, from the other servers, but not from the members.
+their coordinator, broker-0, from the other servers, but not from the members. `play` plays the run,
+and `played.violated` has the names of the checks with a finding.
 
-Citations name a file of docs/kafka and a section. test_coordinator_crash has more planted bugs,
-which a crash of the coordinator uncovers.
+References such as (BEHAVIOUR 6.6 f) name a file of docs/kafka and a section of this file.
+test_coordinator_crash has more planted bugs, which a crash of the coordinator uncovers.
 """
 
 from collections.abc import Mapping
@@ -92,7 +93,7 @@ LATE_ON_THE_OTHER_SIDE: list[object] = [
         },
     }
 ]
-"""A third member that joins during CUT. It reaches only the brokers that are not isolated."""
+"""A third member that joins during CUT. It knows only the brokers that are not cut off."""
 
 
 def load_nothing(
@@ -110,10 +111,9 @@ def load_nothing(
     "fault", [CRASH, MOVE, PAUSE, PAUSE_MEMBER, CUT], ids=lambda fault: fault["fault"]
 )
 def test_runs_without_a_bug_pass_every_check(fault: dict[str, object]) -> None:
-    """Each run has one fault.
+    """Each run has one fault: a crash, a move or a pause of the coordinator, or one of two others.
 
-    The faults are a crash of the coordinator, a graceful move of its leadership, its pause, the
-    pause of a member, and a split network.
+    The others are a pause of a member, and a cut that splits the network.
     """
     played = play(small(fault))
 
@@ -141,10 +141,10 @@ def test_split_brain_of_ownership_passes_and_is_measured() -> None:
 
 
 def test_resumed_member_passes_and_its_overlap_is_measured() -> None:
-    """When the session of a paused member ends, its group gives its partitions to others.
+    """When the session of a paused member ends, its partitions are given to the other member.
 
-    But the member itself still believes that it owns them. It learns the truth after it has
-    resumed, from the answer to its first heartbeat.
+    The paused member still believes that it owns these partitions. After it has resumed, it learns
+    the truth from the answer to its first heartbeat.
     """
     played = play(small(PAUSE_MEMBER, group=READERS_WITHOUT_COMMITS))
 
@@ -159,8 +159,8 @@ def test_resumed_member_passes_and_its_overlap_is_measured() -> None:
 def test_commits_on_both_sides_of_a_split_are_found_by_fencing_and_durable_commits() -> None:
     """Without the guard `high_watermark_gate`, both sides of the split acknowledge commits.
 
-    The old coordinator acknowledges commits that it cannot replicate. The new coordinator, and the
-    log of its epoch, will never have them.
+    The old coordinator acknowledges commits that it cannot replicate. The log of the new
+    coordinator, which has a new epoch, will never have these commits.
     """
     group = readers(late_members=LATE_ON_THE_OTHER_SIDE)
 
@@ -176,9 +176,10 @@ def test_commits_on_both_sides_of_a_split_are_found_by_fencing_and_durable_commi
 
 
 def test_commits_of_a_lone_replica_are_found_by_durable_commits() -> None:
-    """Two of three brokers are down. Without the guard the third one acknowledges commits alone.
+    """Two of three brokers are down. Without a guard the third broker acknowledges commits alone.
 
-    The guard `min_insync_check` refuses an append if fewer than `min.insync.replicas` are in sync.
+    This guard, `min_insync_check`, refuses an append if fewer replicas than `min.insync.replicas`
+    are in sync.
     """
     crashes: list[dict[str, object]] = [
         {"at": "2s", "fault": "crash", "target": target, "duration": "20s"}
@@ -217,7 +218,7 @@ class GenerousAssignor(RangeAssignor):
 def test_assignor_that_shares_a_partition_is_found_by_generations_and_ownership(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The run has no fault. After a fault, two owners of a partition are excused for a while."""
+    """The run has no fault, because a fault would excuse two owners of a partition for a while."""
     monkeypatch.setitem(ASSIGNORS, "range", GenerousAssignor())
 
     played = play(small(after_faults="2s"))
@@ -256,7 +257,7 @@ def test_generation_without_an_increment_is_found(monkeypatch: pytest.MonkeyPatc
 
 
 def test_commit_of_an_ended_generation_is_found() -> None:
-    """The guard is off that refuses a commit of an ended generation.
+    """The guard `generation_check`, which refuses a commit of an ended generation, is off.
 
     1. A static member is paused at 2 s, for 8 s.
     2. A late member joins at 4 s. The paused member does not rejoin.
@@ -317,8 +318,8 @@ def test_zombie_without_an_error_is_found_by_ownership_and_liveness(
 ) -> None:
     """A zombie is a member that its coordinator has removed, and that goes on as an owner.
 
-    While the member is paused its session ends. After the pause the member treats UNKNOWN_MEMBER_ID
-    as a success, so it never rejoins.
+    While a member is paused, its session ends. After the pause the planted bug lets the member
+    treat UNKNOWN_MEMBER_ID as a success, so it never rejoins.
     """
     monkeypatch.setattr(Heartbeat, "_answered", take_for_an_answer)
 
@@ -332,7 +333,10 @@ def test_zombie_without_an_error_is_found_by_ownership_and_liveness(
 def test_member_that_stays_with_a_former_coordinator_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: NOT_COORDINATOR counts as a success (similar to KAFKA-12890)."""
+    """Planted bug: NOT_COORDINATOR counts as a success (similar to KAFKA-12890).
+
+    So a member goes on asking the old coordinator after the leadership has moved.
+    """
     mark_unknown = CoordinatorDiscovery.mark_unknown
 
     def stay(self: CoordinatorDiscovery, cause: str) -> None:
@@ -354,7 +358,7 @@ def test_members_that_a_new_coordinator_does_not_have_are_found(
 ) -> None:
     """Planted bug: the new coordinator reads nothing from the log (BEHAVIOUR 6.6 f).
 
-    A crash is not needed to show it: here the leadership moves gracefully.
+    A crash is not needed to show this bug: here the leadership moves gracefully.
     """
     monkeypatch.setattr(GroupCoordinator, "load_batches", load_nothing)
 
@@ -390,7 +394,7 @@ def test_acknowledgement_of_a_truncated_append_is_found(
 
     assert play(schedule).violated == []
 
-    # As the original, except for the case NOT_LEADER_OR_FOLLOWER.
+    # This is the original method, except for the case NOT_LEADER_OR_FOLLOWER.
     def wait_for_leadership(self: DelayedAppends, partition: Partition) -> None:
         waiting = self._waiting.get(partition.topic_partition)
         while waiting:
@@ -442,7 +446,8 @@ def test_static_member_whose_acknowledged_id_is_not_stored_is_found(
         turn: Turn, group: Group, group_instance_id: str, old_id: str, new_id: str
     ) -> Member:
         if group.state is GroupState.STABLE:
-            # Build the record now, with the old id; the coordinator's own call then returns it.
+            # Build the record now, with the old id. When the coordinator then calls `group_record`,
+            # it gets this record.
             assignments = {member.member_id: member.assignment for member in group.members.values()}
             stored = group_record(group, assignments, turn.now_ms, turn.versions)
             monkeypatch.setattr(static_member, "group_record", lambda *_: stored)
@@ -458,7 +463,8 @@ def test_member_that_is_refused_for_good_is_found_before_the_steady_state(
 ) -> None:
     """Planted bug: the coordinator refuses the second member, as if the group were full.
 
-    The run never reaches its steady state, so it injects no fault, and only liveness can judge.
+    The run never reaches its steady state, so it injects no fault. Only the check `liveness` can
+    judge such a run.
     """
 
     def accept_one(group: Group, member_id: str, group_max_size: int) -> bool:
@@ -481,7 +487,7 @@ def test_member_that_is_never_expired_is_found(monkeypatch: pytest.MonkeyPatch) 
     2. After 25 s it returns under a new id, and its join starts a rebalance.
     3. The rebalance waits 12 s (max.poll.interval.ms) for the old id, and then removes it.
 
-    The check must report the old id before step 3.
+    The check `liveness` must report the old id before step 3.
     """
     dead: dict[str, object] = {
         "at": "2s",
@@ -522,16 +528,17 @@ def build_hasty_consumers(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> N
 
 
 def test_commit_before_processing_is_found_when_the_member_dies_in_between() -> None:
-    """The application commits before it processes, and dies in between.
+    """The application commits records before it processes them, and dies in between.
 
-    The next owner starts from the committed offset, so the records before it are never processed.
-    The test kills the member right after such a commit.
+    The next owner starts from the committed offset. So the committed records are never processed.
+    The test kills the member right after such a commit, once the run is steady (6 s).
     """
     processed: dict[str, int] = {}
     killed: list[str] = []
 
     def kill_after_a_hasty_commit(runtime: VirtualRuntime, row: TraceRow) -> None:
         if row.kind == TraceKind.RECORDS_CONSUMED:
+            # The offset after the last processed record of the partition.
             processed[row.partition or ""] = detail_of(row)["last"] + 1
             return
         is_beyond_processed = (row.offset or 0) > processed.get(row.partition or "", 0)
@@ -571,7 +578,7 @@ def test_records_that_the_client_drops_are_found(monkeypatch: pytest.MonkeyPatch
     played = play(small(after_faults="6s"))
 
     assert "processing" in played.violated
-    # Two findings: the member jumps ahead, and the records in between are never processed.
+    # There are two findings: the member jumps ahead, and the records in between are not processed.
     jump, gap = (finding.summary for finding in played.report("processing").findings)
     assert "while its position was" in jump
     assert "were never processed" in gap

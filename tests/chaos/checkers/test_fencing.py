@@ -1,8 +1,9 @@
 """The fencing checker judges whether a replaced leader still acknowledges appends.
 
-A leader that is replaced may not know this yet. Then it still takes appends, but it must not
-acknowledge one that is missing from the new leader's log. This is fencing. The checker judges it in
-the partitions of `__consumer_offsets`; all rows here are about one of them, OFFSETS_0.
+A leader may have been replaced without knowing it yet. Such a leader still takes appends, but it
+must not acknowledge an append that is missing from the new leader's log. That it cannot do so is
+called fencing. The checker judges only the partitions of `__consumer_offsets`. Almost all rows here
+are about one of these partitions, OFFSETS_0.
 
 Each test writes a trace by hand. For example:
 
@@ -25,7 +26,7 @@ from tests.support.builders.rows import OFFSETS_0, Rows
 
 
 def check(rows: Rows, context: CheckContext | None = None) -> CheckReport:
-    """Return the report of a trace, whose rows the checker observes in the order of time."""
+    """Let the checker observe the rows in the order of time, and return its report."""
     checker = Fencing(context or CheckContext())
     for row in sorted(rows.rows, key=lambda row: row.time_us):
         checker.observe(row)
@@ -35,8 +36,8 @@ def check(rows: Rows, context: CheckContext | None = None) -> CheckReport:
 def failover(rows: Rows, log_end: int) -> None:
     """Add a failover from broker-0 to broker-1.
 
-    broker-0 acknowledges two appends in epoch 0: the offsets 0 to 9, and 10 and 11. Then broker-1
-    leads in epoch 1. Its log ends at `log_end`, which is 12 if nothing is lost.
+    broker-0 acknowledges two appends in epoch 0, one with the offsets 0 to 9, and one with 10 and
+    11. Then broker-1 leads in epoch 1. Its log ends at `log_end`, which is 12 if nothing is lost.
     """
     rows.leads(1, "broker-0", leader_epoch=0, log_end=0)
     rows.appended(2, "broker-0", leader_epoch=0, base_offset=0, records=10)
@@ -64,11 +65,12 @@ def test_append_acknowledged_in_a_later_epoch_of_its_leader_belongs_to_that_epoc
 
     1. broker-0 appends at offset 196 in epoch 4. It does not know that broker-1 leads in epoch 5.
     2. broker-0 leads again, in epoch 8. Its log still has the append, and now all replicas fetch
-       it. So broker-0 acknowledges it, as Kafka does.
-    3. The checker takes this for an append of epoch 8, so that the log of epoch 5 need not have it.
-    4. The logs of later epochs must have it. The log of epoch 9 ends at 190, so it is missing.
+       the append. So broker-0 acknowledges the append, as Kafka does.
+    3. The checker takes this for an append of epoch 8. So the log of epoch 5 need not have it.
+    4. The logs of later epochs must have the append. The log of epoch 9 ends at 190, so the append
+       is missing there.
 
-    The file tests/corpus/append_that_waited_through_two_elections.yaml plays such a run.
+    The file tests/corpus/append_that_waited_through_two_elections.yaml is such an experiment.
     """
     rows = Rows()
     rows.leads(1, "broker-0", leader_epoch=4, log_end=138)
@@ -87,7 +89,10 @@ def test_append_acknowledged_in_a_later_epoch_of_its_leader_belongs_to_that_epoc
 
 
 def test_old_leader_that_never_leads_again_must_not_acknowledge() -> None:
-    """Unlike in the test above, broker-0 does not lead again before it acknowledges the append."""
+    """As in the test above, broker-0 appends in epoch 4 without knowing of epoch 5.
+
+    But broker-0 never leads again, so it must not acknowledge the append.
+    """
     rows = Rows()
     rows.leads(1, "broker-0", leader_epoch=4, log_end=138)
     rows.leads(2, "broker-1", leader_epoch=5, log_end=189)
@@ -97,7 +102,7 @@ def test_old_leader_that_never_leads_again_must_not_acknowledge() -> None:
 
 
 def elected(rows: Rows, time_s: float, broker: str, epoch: int) -> None:
-    """Let the controller elect `broker`, or no broker if it is ""."""
+    """Let the controller elect `broker` as the leader of OFFSETS_0. "": there is no leader."""
     rows.add(
         time_s,
         "controller-100",
@@ -111,8 +116,9 @@ def elected(rows: Rows, time_s: float, broker: str, epoch: int) -> None:
 def test_failover_without_an_attempt_of_the_old_leader_reports_fencing_as_untested() -> None:
     """All appends of the old leader end before the election, so there is nothing to prevent.
 
-    The report says so: the run does not prove that fencing works. OLD_EPOCH_ATTEMPTS counts the
-    appends that an old leader begins, or still waits for, after the election.
+    So the run does not prove that fencing works, and the report says this. OLD_EPOCH_ATTEMPTS
+    counts attempts: appends that an old leader begins after the election, or for which it still
+    waits then.
     """
     rows = Rows()
     elected(rows, 0.5, "broker-0", epoch=0)
@@ -128,10 +134,10 @@ def test_failover_without_an_attempt_of_the_old_leader_reports_fencing_as_untest
 
 @pytest.mark.parametrize("begun_s", [8, 11], ids=["waited for its replicas", "begun afterwards"])
 def test_append_of_a_replaced_leader_is_an_attempt(begun_s: float) -> None:
-    """The append begins before the election at 9 s and still waits then, or it begins after it.
+    """The append begins before the election at 9 s and still waits then, or it begins later.
 
-    The latter happens because the old leader does not know of the election yet. Both count as an
-    attempt, which fencing prevents here: the append fails at 14 s.
+    An append may begin after the election, because the old leader does not know of the election
+    yet. In both cases it is an attempt, which fencing prevents: the append fails at 14 s.
     """
     rows = Rows()
     failover(rows, log_end=12)
@@ -152,9 +158,10 @@ def test_append_of_a_replaced_leader_is_an_attempt(begun_s: float) -> None:
 
 
 def test_append_of_a_leader_that_was_not_replaced_is_no_attempt() -> None:
-    """Two elections follow, but none of them makes another broker the leader.
+    """There are two elections, but neither of them makes another broker the leader.
 
-    broker-0 itself is elected in epoch 1, and nobody in epoch 2. So its append is no attempt.
+    broker-0 itself is elected in epoch 1, and nobody in epoch 2. So the append of broker-0 is no
+    attempt.
     """
     rows = Rows()
     failover(rows, log_end=12)
@@ -168,7 +175,8 @@ def test_append_of_a_leader_that_was_not_replaced_is_no_attempt() -> None:
 def test_attempt_within_the_clocks_error_is_not_counted() -> None:
     """The append begins 4 ms after the election, which makes it an attempt.
 
-    But if the clocks of two machines may differ by 5 ms, it may have begun before the election.
+    But if the clocks of two machines may differ by 5 ms, the append may have begun before the
+    election.
     """
     rows = Rows()
     failover(rows, log_end=12)
@@ -182,7 +190,10 @@ def test_attempt_within_the_clocks_error_is_not_counted() -> None:
 def truncate(
     rows: Rows, time_s: float, node: str, *, epoch: int, old_end: int, new_end: int
 ) -> None:
-    """Let `node` cut the end off its log, because the leader of `epoch` has other records there."""
+    """Let `node` truncate its log of OFFSETS_0 from `old_end` to `new_end`.
+
+    A follower does this if the leader, in `epoch`, has other records there.
+    """
     rows.add(
         time_s,
         node,
@@ -198,7 +209,8 @@ def append_overtaken_by_another_leader(new_end: int) -> tuple[Rows, int]:
     """Return rows with an append that waits for its acknowledgement, and the id of the append.
 
     broker-0 begins to append the records 12 and 13 in epoch 0. Then it follows broker-1, and
-    truncates its log to `new_end`. With 12 both records are gone, with 14 none is.
+    truncates its log to `new_end`. If `new_end` is 12, both records are gone. If it is 14, both are
+    still there.
     """
     rows = Rows()
     failover(rows, log_end=12)
@@ -209,9 +221,9 @@ def append_overtaken_by_another_leader(new_end: int) -> tuple[Rows, int]:
 
 
 def test_append_acknowledged_after_its_own_broker_truncated_it_is_found() -> None:
-    """broker-0 has truncated the append, and other records are at its offsets.
+    """broker-0 has truncated the append, and other records are now at the append's offsets.
 
-    It leads again at 11 s, but must not acknowledge the append then.
+    broker-0 leads again at 11 s, but must not acknowledge the append then.
     """
     rows, waiting = append_overtaken_by_another_leader(new_end=12)
     rows.appended(10, "broker-1", leader_epoch=1, base_offset=12, records=3)
@@ -238,7 +250,7 @@ def test_truncation_above_an_append_or_of_a_failed_one_passes() -> None:
     """The append has the records 12 and 13.
 
     In the first trace the truncation keeps both records, so the append may be acknowledged. In the
-    second trace the truncation removes them, and the append fails, as it must.
+    second trace the truncation removes both records, and the append fails, as it must.
     """
     kept, waiting = append_overtaken_by_another_leader(new_end=14)
     kept.leads(11, "broker-0", leader_epoch=2, log_end=15)
@@ -268,9 +280,9 @@ def test_offsets_that_are_used_again_after_a_truncation_may_be_acknowledged() ->
 
 
 def test_lost_append_is_reported_with_the_truncation_that_lost_it() -> None:
-    """A finding has its evidence, and in `led_to` the rows that show how it came to that.
+    """A finding has its evidence, and in `led_to` earlier rows that explain how it came about.
 
-    Here these are the change of the ISR before the failover, and the truncation of the append.
+    Here `led_to` has the change of the ISR before the failover, and the truncation of the append.
     """
     rows = Rows()
     failover(rows, log_end=10)
@@ -299,7 +311,7 @@ def test_lost_append_is_reported_with_the_truncation_that_lost_it() -> None:
 
 
 def test_acknowledged_append_missing_from_the_later_log_is_found() -> None:
-    """Planted bug: the old leader acknowledged 10 and 11 before any other replica had them."""
+    """Planted bug: the old leader acknowledges 10 and 11 before another replica has them."""
     rows = Rows()
     failover(rows, log_end=10)
 
@@ -319,7 +331,7 @@ def test_acknowledged_append_missing_from_the_later_log_is_found() -> None:
 
 
 def test_append_acknowledged_by_the_old_leader_after_the_later_epoch_began_is_found() -> None:
-    """Planted bug: the old leader goes on after the failover, and acknowledges an append alone."""
+    """Planted bug: after the failover the old leader acknowledges an append without followers."""
     rows = Rows()
     failover(rows, log_end=12)
     rows.appended(10, "broker-1", leader_epoch=1, base_offset=12)
@@ -334,8 +346,9 @@ def test_append_acknowledged_by_the_old_leader_after_the_later_epoch_began_is_fo
 def test_append_that_begins_after_the_first_acknowledgement_of_a_later_epoch_is_found() -> None:
     """Planted bug: two leaders write to the same log.
 
-    The append of epoch 0 is at 12, where the log of epoch 1 has a record, so it does not seem to be
-    missing. But it begins after epoch 1 has acknowledged an append, and is acknowledged itself.
+    The append of epoch 0 is at offset 12, where the log of epoch 1 has a record. So the append does
+    not seem to be missing. But it begins after epoch 1 has acknowledged its first append, and is
+    acknowledged nevertheless.
     """
     rows = Rows()
     rows.leads(1, "broker-0", leader_epoch=0, log_end=0)
@@ -378,8 +391,8 @@ def test_two_leaders_of_one_epoch_are_found() -> None:
 def test_failed_append_truncated_by_the_later_epoch_passes() -> None:
     """The old leader's append times out, and is missing from the new log.
 
-    It may vanish, because it was never acknowledged. Such appends vanished in a real cluster
-    (section two-lineages of docs/kafka/MEASURED_FAILOVER.md).
+    The append may vanish, because it was never acknowledged. Such appends vanished in a real
+    cluster (section two-lineages of docs/kafka/MEASURED_FAILOVER.md).
     """
     rows = Rows()
     failover(rows, log_end=12)
@@ -411,7 +424,7 @@ def test_same_leader_again_in_a_later_epoch_passes() -> None:
 
 
 def test_run_without_a_later_epoch_reports_that_nothing_was_judged() -> None:
-    """A run without a failover proves nothing about fencing, so its outcome must not be a pass."""
+    """A run without a failover proves nothing about fencing, so the outcome must not be PASS."""
     rows = Rows()
     rows.leads(1, "broker-0", leader_epoch=0, log_end=0)
     rows.appended(2, "broker-0", leader_epoch=0, base_offset=0)
@@ -436,10 +449,10 @@ def test_data_partitions_are_not_judged() -> None:
 
 
 def test_violation_is_reported_once_during_the_run_and_completely_at_its_end() -> None:
-    """The checker reports a violation as soon as it knows of it, and again in its final report.
+    """The checker reports a violation at once, and again in its final report.
 
-    A second append is lost after the first report. It makes no second report during the run, but
-    the final report has both appends.
+    Later a second append is lost. The checker does not report this during the run, but the finding
+    in the final report is about both appends.
     """
     reported: list[Finding] = []
     checker = Fencing(CheckContext())
@@ -459,10 +472,10 @@ def test_violation_is_reported_once_during_the_run_and_completely_at_its_end() -
 
 
 def test_unload_of_an_older_epoch_than_the_loaded_one_is_found() -> None:
-    """A coordinator unloads a partition when it hears that it is no leader any more.
+    """A coordinator unloads a partition when it hears that it does not lead the partition any more.
 
-    If this is about an older epoch than the one that it has loaded, it must not unload. Kafka once
-    had this bug (KAFKA-10614).
+    This news may be about an older epoch than the one in which the coordinator has loaded the
+    partition. Then it must not unload the partition. Kafka once had this bug (KAFKA-10614).
     """
     rows = Rows()
     rows.unloaded(1, "broker-0", leader_epoch=1)
@@ -492,25 +505,25 @@ def test_load_of_an_older_epoch_than_the_unloaded_one_is_found() -> None:
 
 
 def test_loads_and_unloads_in_the_order_of_epochs_pass() -> None:
-    """A load or unload is a finding only if the same process has dealt with a newer epoch.
+    """A load or unload is a finding only if the same process has already dealt with a newer epoch.
 
-    None of these rows is a finding, for the reason that is given with it.
+    None of these rows is a finding. The comment before each row says why.
     """
     rows = Rows()
     rows.load_completed(1, "broker-0", leader_epoch=2)
-    # Another broker has an older epoch.
+    # Another broker than broker-0 loads in an older epoch.
     rows.load_completed(1, "broker-1", leader_epoch=1)
-    # A newer epoch than the loaded one, and the same once more.
+    # The epoch is newer than the loaded one, and then it is the same again.
     rows.unloaded(2, "broker-0", leader_epoch=3)
     rows.unloaded(3, "broker-0", leader_epoch=3)
-    # An older epoch, but there is nothing left to unload.
+    # The epoch is older, but nothing is left to be unloaded.
     rows.unloaded(3.5, "broker-0", leader_epoch=2)
-    # Another partition.
+    # The row is about another partition.
     unloaded = TraceKind.UNLOAD_COMPLETED
     rows.add(4, "broker-0", unloaded, partition=f"{CONSUMER_OFFSETS}-1", leader_epoch=0)
     # The partition was deleted, so there is no epoch.
     rows.add(5, "broker-0", unloaded, partition=OFFSETS_0)
-    # A new process of the broker, which knows nothing of the newer epochs.
+    # This is a new process of the broker, which knows nothing of the newer epochs.
     rows.add(6, "broker-0", unloaded, incarnation=1, partition=OFFSETS_0, leader_epoch=1)
 
     assert check(rows).findings_total == 0
@@ -528,10 +541,10 @@ def test_loads_and_unloads_in_the_order_of_epochs_pass() -> None:
 def test_leader_that_the_controller_did_not_elect_is_found(
     leader: str | None, epoch: int, is_found: bool
 ) -> None:
-    """Planted bug: broker-1 leads in epoch 1 although the controller has not elected it for that.
+    """Planted bug: broker-1 leads in epoch 1, although the controller has not elected it.
 
-    The controller elected `leader` in `epoch`. This is judged in virtual time only, because in real
-    time the row of the election may be missing.
+    The controller elected `leader` in `epoch`. Only runs in virtual time are judged, because in
+    real time the row of an election may be missing.
     """
     rows = Rows()
     rows.add(0.5, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
@@ -559,7 +572,8 @@ def test_leader_that_the_controller_did_not_elect_is_found(
 def test_leader_that_was_never_unfenced_is_found() -> None:
     """Planted bug: the controller elects a broker that is fenced.
 
-    The controller fences a broker that it considers dead. A new broker is fenced until it is ready.
+    The controller fences a broker that it considers dead. A new broker is fenced, too, until it is
+    ready. So a broker must have been unfenced before it leads.
     """
     rows = Rows()
     rows.leads(2, "broker-1", leader_epoch=1, log_end=0)

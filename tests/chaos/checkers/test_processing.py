@@ -1,9 +1,9 @@
 """The processing checker finds records that no member processed, and counts duplicates.
 
-When a group commits offset 20, it says that all records before 20 are processed. So the checker
-demands that some member has processed each record from the group's first position up to its last
-commit (a record that is due). It excuses records that the configuration or an administrator lets
-the group skip. Duplicates are no violation, because Kafka promises delivery at least once.
+When a group commits offset 20, it says that all records before 20 are processed. So each record
+from the group's first position up to its last commit is "due": some member must have processed it.
+The checker excuses records that the configuration or an administrator lets the group skip.
+Duplicates are no violation, because Kafka promises delivery at least once.
 
 Each test writes the trace of a small group by hand: the members C0 and C1 read t-0. Where a
 docstring says "Planted bug", it describes a bug that would leave such a trace.
@@ -27,10 +27,14 @@ CONTEXT = CheckContext(
 
 
 SEVEN_DAYS_S = 7 * 24 * 60 * 60
+"""Kafka's default of the time after which committed offsets expire."""
 
 
 def check(rows: Rows, *, retention_s: int = SEVEN_DAYS_S) -> CheckReport:
-    """Return the report of a trace. The committed offsets of a group expire after `retention_s`."""
+    """Return the checker's report of the rows.
+
+    The committed offsets of a group expire `retention_s` seconds after the group became empty.
+    """
     checker = Processing(replace(CONTEXT, offsets_retention_us=retention_s * 1_000_000))
     for row in rows.rows:
         checker.observe(row)
@@ -52,7 +56,7 @@ def group_that_commits() -> Rows:
 def reassign_to_c1(rows: Rows, time_s: float, offset: int, cause: str = "committed") -> None:
     """Move t-0 from C0 to C1, which begins to read at `offset`.
 
-    `cause` says where C1 has this offset from: it is the committed one, or the latest.
+    `cause` says why C1 begins there: it is the committed offset, or the latest offset.
     """
     rows.revoked(time_s, C0)
     rows.assigned(time_s + 0.1, C1, generation=2)
@@ -60,7 +64,10 @@ def reassign_to_c1(rows: Rows, time_s: float, offset: int, cause: str = "committ
 
 
 def set_offset_as_administrator(rows: Rows, time_s: float, offset: int) -> None:
-    """Let broker-0 store a commit of an administrator, which has no member id and no generation."""
+    """Let broker-0 store a commit of an administrator.
+
+    Unlike the commit of a member, it has no member id and no generation.
+    """
     rows.commit_stored(time_s, "broker-0", "", generation=-1, append_id=1, offset=offset)
 
 
@@ -110,7 +117,10 @@ def test_commit_beyond_the_processed_records_is_found_with_the_committer() -> No
 
 
 def test_commit_beyond_the_last_processed_record_is_found() -> None:
-    """Here no other member goes on at 30. The wrong commit alone is a violation."""
+    """As in the test above, C0 commits 30 too early. Nobody goes on at 30.
+
+    The wrong commit alone is a violation.
+    """
     rows = group_that_commits()
     rows.committed(3.5, C0, offset=30)
 
@@ -148,15 +158,15 @@ def test_gap_that_a_member_processes_later_is_no_violation() -> None:
 def test_records_before_the_first_commit_may_be_skipped() -> None:
     """C0 dies before it has committed anything, so C1 starts from the latest offset.
 
-    The records 60 to 79 come after the first position, 50, and before the commit of C1, 90. Still
-    the group may skip them, because `auto.offset.reset` is "latest".
+    C1 skips the records 60 to 79. They come after the group's first position, 50, and before the
+    commit of C1, 90. Still the group may skip them, because `auto.offset.reset` is "latest".
     """
     rows = Rows()
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, offset=50, cause="latest")
     rows.consumed(2, C0, first=50, last=59)
     rows.add(2.5, "driver", TraceKind.NODE_KILLED, peer=C0)
-    # C1 skips the records 60 to 79.
+    # C1 starts from 80, which is the latest offset by now.
     rows.assigned(3, C1)
     rows.position_reset(3.1, C1, offset=80, cause="latest")
     rows.consumed(4, C1, first=80, last=89)
@@ -186,7 +196,7 @@ def test_reset_to_latest_of_a_group_that_never_commits_is_counted() -> None:
 def test_reset_to_latest_after_a_lost_commit_is_found_as_a_reset() -> None:
     """Planted bug: the coordinator forgets the commits of 10 and 20.
 
-    So C1 finds no committed offset, and starts from the latest one, as configured.
+    So C1 finds no committed offset, and starts from the latest offset, as configured.
     """
     rows = group_that_commits()
     reassign_to_c1(rows, 4, offset=80, cause="latest")
@@ -202,22 +212,24 @@ def test_reset_to_latest_after_a_lost_commit_is_found_as_a_reset() -> None:
 
 
 def transaction_state(rows: Rows, time_s: float, to: str) -> None:
-    """Add the transaction coordinator's change of a transaction of producer 0 to the state `to`."""
+    """Let a transaction of C0, which is producer 0, enter the state `to`. broker-2 coordinates it."""
     detail = {"transactional_id": C0, "producer_id": 0, "from": "Ongoing", "to": to}
     rows.add(time_s, "broker-2", TraceKind.TRANSACTION_STATE, detail=detail)
 
 
 @pytest.mark.parametrize("is_behind_load", [True, False])
 def test_reset_to_latest_is_excused_if_kafka_forgot_the_only_commit(is_behind_load: bool) -> None:
-    """C0 commits 60 in a transaction, which is the group's only commit. Broker-0 coordinates it.
+    """C0 commits 60 in a transaction.
 
-    1. The transaction before it is aborted. The effects of its marker wait behind a load of
-       broker-0.
-    2. C0's transaction is committed, and C0 gets its acknowledgement.
-    3. The load is over. The effects come, and remove the offset 60, too, as in Kafka 3.9.
+    This is the only commit of the group, which broker-0 coordinates.
+
+    1. An earlier transaction of C0 is aborted. Its marker has to remove the pending offsets of C0
+       from the group, but broker-0 is loading. So the removal waits until the load is over.
+    2. The transaction with offset 60 is committed, and C0 gets its acknowledgement.
+    3. The load is over. The removal takes place, and removes the offset 60, too, as in Kafka 3.9.
     4. C1 finds no committed offset, and starts from the latest one. It leaves out 60 to 79.
 
-    Without a load nothing can have delayed the effects. Then the loss of the commit is a bug.
+    Without a load nothing can have delayed the removal. Then the loss of the commit is a bug.
     """
     rows = Rows()
     rows.assigned(1, C0)
@@ -277,10 +289,10 @@ def test_duplicates_are_counted_by_the_member_that_processed_the_record_before()
 
 
 def test_duplicates_of_a_split_brain_are_counted_separately() -> None:
-    """From 50 s on C0 and C1 both own the partition.
+    """From 50 s on C0 and C1 both own the partition, as in a split brain.
 
-    In this time C1 processes 0 to 99, which C0 had processed before, and 100 to 109, which C0 also
-    processes. These are 110 duplicates.
+    C1 processes 0 to 99, which C0 has processed before 50 s, and 100 to 109, which C0 has processed
+    just before C1. These are 110 duplicates.
     """
     rows = Rows()
     rows.assigned(1, C0)
@@ -302,8 +314,8 @@ def test_duplicates_of_a_split_brain_are_counted_separately() -> None:
 def test_new_incarnation_of_a_member_is_another_member() -> None:
     """C0 is killed after it has processed 0 to 19. Its new process begins at 15.
 
-    So 15 to 19 are processed again. The new process knows nothing of the old one, so these records
-    count as processed again by another member.
+    So 15 to 19 are processed again. The new process knows nothing of the old process. So these
+    records count as processed again by another member.
     """
     rows = group_that_commits()
     rows.add(4, "driver", TraceKind.NODE_KILLED, peer=C0)
@@ -324,8 +336,8 @@ def test_new_incarnation_of_a_member_is_another_member() -> None:
 def test_commit_of_a_member_that_died_before_it_wrote_its_rows_is_no_violation() -> None:
     """The kill of a member may lose the last rows that it wrote.
 
-    Here no row says that C0 has processed 20 to 29. But C0 has committed 30 before its death, so it
-    may have processed them.
+    Here no row says that C0 has processed the records 20 to 29. But C0 has committed 30 before its
+    death, so it may have processed these records.
     """
     rows = group_that_commits()
     rows.commit_stored(3.5, "broker-0", f"{C0}-id", generation=1, append_id=1, offset=30)
@@ -359,8 +371,9 @@ def test_records_skipped_by_an_administrator_are_counted_and_no_violation() -> N
 def test_deletion_removes_offsets_that_wait_for_their_marker(is_stored: bool, skipped: int) -> None:
     """An administrator deletes the offsets of a group, and C1 then starts at 80.
 
-    There is a row only for the deletion of t-1. Whether t-0 may be deleted, too, depends on the
-    commit of 20, which is in a transaction:
+    There is a row for the deletion of the offset of t-1, but none for that of t-0. The offset of
+    t-0 may have been deleted all the same. This depends on the commit of 20, which is in a
+    transaction:
 
     - The commit is not stored yet, because the marker that ends its transaction has not come. The
       deletion removes such a commit without a row. So C1 may start at 80.
@@ -380,7 +393,7 @@ def test_deletion_removes_offsets_that_wait_for_their_marker(is_stored: bool, sk
     report = checker.finish()
 
     assert (report.outcome is CheckOutcome.VIOLATED) == is_stored
-    # The records 20 to 79 are 60.
+    # The records 20 to 79 were skipped, which are 60.
     assert report.measured["skipped_by_an_administrator"] == skipped
 
 
@@ -390,8 +403,8 @@ def test_deletion_removes_a_commit_in_flight_that_is_acknowledged_later(
 ) -> None:
     """C0's only commit, of 10, is not stored yet when an administrator deletes the group's offsets.
 
-    The commit is acknowledged all the same. Then C1 finds no offset, and starts at 80. Without the
-    deletion (`is_removed` is False) this is a violation.
+    The commit is acknowledged all the same. Then C1 finds no offset, and starts at 80. If there was
+    no deletion (`is_removed` is False), this is a violation.
     """
     rows = Rows()
     rows.assigned(1, C0)
@@ -406,7 +419,7 @@ def test_deletion_removes_a_commit_in_flight_that_is_acknowledged_later(
     report = check(rows)
 
     assert (report.outcome is CheckOutcome.VIOLATED) == (not is_removed)
-    # The records 10 to 79 are 70.
+    # The records 10 to 79 were skipped, which are 70.
     assert report.measured["skipped_by_an_administrator"] == skipped
 
 
@@ -425,8 +438,8 @@ def test_records_skipped_beyond_an_administrators_offset_are_found() -> None:
 def test_member_that_commits_an_administrators_offset_did_not_skip_to_it() -> None:
     """An administrator sets the offset to 50, and C1 begins there.
 
-    C1 commits 50 by auto-commit before it has processed any record. This commit does not say that
-    C1 has processed the records up to 50.
+    C1 commits 50 by auto-commit before it has processed any record. This commit does not mean that
+    C1 has skipped the records before 50: the administrator has skipped them.
     """
     rows = group_that_commits()
     rows.revoked(4, C0)
@@ -469,8 +482,8 @@ def test_records_skipped_after_an_expiry_are_no_violation(
 ) -> None:
     """The offsets of an empty group expire after 60 s here (`offsets.retention.minutes`).
 
-    The group is empty from 5 s on. The coordinator removes its offset after another `empty_s`: in
-    time after 60 s, and too early after 50 s.
+    The group is empty from 5 s on. The coordinator removes the group's offset `empty_s` later. This
+    is right after 60 s, and too early after 50 s.
     """
     rows = group_that_commits()
     rows.revoked(4, C0)
@@ -487,8 +500,8 @@ def test_records_skipped_after_an_expiry_are_no_violation(
 def test_records_that_an_administrator_may_have_skipped_are_no_violation(error: str) -> None:
     """An administrator tries to set the offset to 50, and does not learn whether it worked.
 
-    The request got no answer, or the broker waited in vain for the replicas. In both cases the
-    offset may have been set.
+    The request got no answer (TIMED_OUT, DISCONNECTED), or the broker waited in vain for the
+    replicas (REQUEST_TIMED_OUT). In both cases the offset may have been set.
     """
     rows = group_that_commits()
     rows.revoked(4, C0)
@@ -560,9 +573,10 @@ def test_reset_to_latest_after_a_deletion_is_found_if_members_had_committed_sinc
 
     The question is whether the deletion may have removed this commit:
 
-    - A member that has joined since the deletion has sent its commit since then, so it must stay.
-    - Another member, or an administrator, may have sent its commit before the deletion. The commit
-      then waited for the replicas, and the deletion removed it.
+    - A member that has joined since the deletion has sent its commit after the deletion. So this
+      commit must stay.
+    - Another member, or an administrator, may have sent its commit before the deletion. Then the
+      commit waited for the replicas, and the deletion removed it.
     """
     rows = group_that_commits()
     rows.revoked(3.3, C0)
@@ -577,7 +591,7 @@ def test_reset_to_latest_after_a_deletion_is_found_if_members_had_committed_sinc
 
 
 def test_group_without_due_records_reports_that_nothing_was_judged() -> None:
-    """C0 has no position and no commit, so it need not have processed any record."""
+    """C0 has no position and has committed nothing, so no record is due."""
     rows = Rows()
     rows.assigned(1, C0)
 

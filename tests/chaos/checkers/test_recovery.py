@@ -1,13 +1,13 @@
 """The recovery checker judges whether a cluster recovers after all faults are healed.
 
-The healing is the beginning of the stage "liveness", which is at 40 s in these tests. From then on
-the checker gives each part of the cluster a time to recover, its bound. For example, the ISR of a
-partition must be complete 30 s later (`isr_recovery_us`), so at 70 s. A part that exceeds its bound
-is a finding.
+In a trace, the faults are healed when the stage "liveness" of the run begins, which is at 40 s in
+these tests. From then on each part of the cluster has a certain time to recover, its bound. For
+example, the ISR of a partition must be complete 30 s later (`isr_recovery_us`), so at 70 s. A part
+that exceeds its bound is a finding.
 
-Each test writes a trace by hand. T0 is a partition of an ordinary topic, and TXN the partition of
-`__transaction_state` with the transactions of the consumer. Where a docstring says "Planted bug",
-it describes a bug that would leave such a trace.
+Each test writes a trace by hand. T0 is a partition of an ordinary topic, and TXN is the partition
+of `__transaction_state` with the transactions of the consumer. Where a docstring says "Planted
+bug", it describes a bug that would leave such a trace.
 """
 
 import pytest
@@ -62,6 +62,7 @@ def checker(
 
 
 def check(rows: Rows, recovery: Recovery | None = None) -> CheckReport:
+    """Return the report of `recovery`, by default `checker()`, about the rows."""
     recovery = checker() if recovery is None else recovery
     for row in rows.rows:
         recovery.observe(row)
@@ -78,7 +79,7 @@ def elected(
     *,
     reason: str = "",
 ) -> None:
-    """Let the controller elect broker-`leader`, or no leader if it is None."""
+    """Let the controller elect the broker with the id `leader`. None: there is no leader."""
     rows.add(
         time_s,
         "controller-0",
@@ -182,14 +183,16 @@ def test_bound_counts_from_the_unfencing_of_the_replica() -> None:
     recovery = checker()
     for row in rows.rows:
         recovery.observe(row)
-    # The run waits for a partition that `unsettled` names, but no longer than its bound.
+    # At the end of a run, the run waits for each partition that `unsettled` names. After 90 s it
+    # need not wait for t-0 any longer.
     assert recovery.unsettled(89_000_000) == ("t-0 is not whole",)
     assert recovery.unsettled(91_000_000) == ()
+    # A run that ends before 90 s cannot be judged.
     assert check(end(rows, 89)).outcome is CheckOutcome.NOTHING_SEEN
 
 
 def test_partition_without_a_leader_is_found() -> None:
-    """Planted bug: the controller elects no leader, although broker-1 of the ISR is back."""
+    """Planted bug: the controller elects no leader, although broker-1 is in the ISR, and up."""
     rows = cluster()
     elected(rows, 20, T0, leader=None, isr=[1], epoch=1)
     rows.stage(40, "liveness")
@@ -207,8 +210,9 @@ def test_preferred_leader_that_does_not_return_is_found(
 ) -> None:
     """Planted bug: the controller does not move leaderships back to the preferred leaders.
 
-    It should do so every 5 s. The bound is 45 s: twice this interval, and ANSWER_US (35 s), the
-    longest time until a request is answered. So a run that waits only 30 s cannot judge this.
+    The controller should do this every 5 s. The bound is 45 s: twice this interval, and ANSWER_US
+    (35 s), which is the longest time until a request is answered. A run that waits only 30 s for
+    the cluster to recover cannot judge this.
     """
     rows = cluster()
     elected(rows, 20, T0, leader=1, isr=[0, 1, 2], epoch=1)
@@ -232,9 +236,9 @@ def test_preferred_leader_that_returns_passes() -> None:
 
 
 def test_leader_that_an_administrator_put_first_need_not_go_back() -> None:
-    """`leadership_move` makes broker-1 the first replica of t-0, and so its preferred leader.
+    """The fault `leadership_move` makes broker-1 the first replica of t-0, its preferred leader.
 
-    So the leadership need not go back to broker-0.
+    So the leadership need not go back to broker-0, which was the first replica before.
     """
     rows = cluster()
     rows.fault(15, "broker-0", fault="leadership_move", partitions=[T0], to=["broker-1"])
@@ -248,7 +252,7 @@ def test_order_of_a_move_may_arrive_after_another_preferred_election() -> None:
     """An administrator orders at 15 s that broker-1 becomes the preferred leader.
 
     The order reaches the controller only at 25 s. Before that, at 20 s, the controller has elected
-    broker-0 as the preferred leader. It need not do this again.
+    broker-0 as the preferred leader. After 25 s it need not elect broker-0 again.
     """
     rows = cluster()
     rows.fault(15, "broker-0", fault="leadership_move", partitions=[T0], to=["broker-1"])
@@ -264,7 +268,8 @@ def test_order_of_a_move_may_arrive_after_another_preferred_election() -> None:
 #
 # A transaction is Ongoing until its coordinator decides its end: PrepareCommit or PrepareAbort. The
 # coordinator then tells the decision to all partitions of the transaction, by records that are
-# called markers. When all have them, the transaction is complete: CompleteCommit or CompleteAbort.
+# called markers. When all partitions have their markers, the transaction is complete:
+# CompleteCommit or CompleteAbort.
 
 
 def transaction(rows: Rows, time_s: float, state: str, *, before: str = "Empty") -> None:
@@ -285,12 +290,15 @@ def transaction(rows: Rows, time_s: float, state: str, *, before: str = "Empty")
 
 
 MARKERS_S = 2 * ANSWER_US / 1e6
-"""Longest time until the markers are written, which may need two requests: 70 s."""
+"""Longest time until the markers are written: 70 s.
+
+This may need two requests of ANSWER_US each.
+"""
 TIMEOUT_S = 10 + 2 * 1
 """Longest time until an open transaction is aborted.
 
-It times out after 10 s. The coordinator looks for this every 1 s, and another coordinator begins
-this second anew.
+The transaction times out after 10 s. The coordinator looks for such transactions every 1 s. If
+another broker becomes coordinator, it begins this interval of 1 s anew.
 """
 
 
@@ -303,11 +311,12 @@ def test_transaction_that_never_ends_is_found(state: str, bound_s: float) -> Non
     transaction(rows, 20, state)
     rows.stage(40, "liveness")
 
+    # The run ends 1 s after the end of the bound.
     assert check(end(rows, 40 + bound_s + 1)).outcome is CheckOutcome.VIOLATED
 
 
 def test_transaction_of_a_partition_without_its_last_replica_is_not_awaited() -> None:
-    """broker-1 had the only replica in sync of TXN, and is lost for good.
+    """broker-1 had the only replica of TXN that was in sync. broker-1 is lost for good.
 
     So the transaction has no coordinator, and nobody can end it.
     """
@@ -326,9 +335,9 @@ def test_transaction_of_a_partition_without_its_last_replica_is_not_awaited() ->
 @pytest.mark.parametrize(
     ("isr_before", "leader", "isr", "is_found"),
     [
-        # Only broker-1 was in sync, so OFFSETS_0 has no leader: the transaction cannot end.
+        # Only broker-1 was in sync. So OFFSETS_0 has no leader, and the transaction cannot end.
         ([1], None, [1], False),
-        # One replica is left, which takes no records alone: the transaction cannot end.
+        # One replica is left, which is too few for a record. So the transaction cannot end.
         ([1, 0], 0, [0], False),
         # Two replicas are left, so the transaction must end.
         ([1, 0, 2], 0, [0, 2], True),
@@ -337,10 +346,10 @@ def test_transaction_of_a_partition_without_its_last_replica_is_not_awaited() ->
 def test_decided_transaction_waits_for_a_partition_that_takes_its_markers(
     isr_before: list[int], leader: int | None, isr: list[int], is_found: bool
 ) -> None:
-    """The transaction is decided, and has to write a marker to OFFSETS_0.
+    """The transaction is decided, and its coordinator has to write a marker to OFFSETS_0.
 
-    OFFSETS_0 takes records only with two replicas in sync. At 30 s broker-1 is lost for good. Its
-    partition then has `leader` and `isr`.
+    OFFSETS_0 takes records only if two replicas are in sync. At 30 s its leader, broker-1, is lost
+    for good. From then on `leader` and `isr` are those of OFFSETS_0.
     """
     rows = cluster()
     elected(rows, 15, OFFSETS_0, leader=1, isr=isr_before)
@@ -356,7 +365,7 @@ def test_decided_transaction_waits_for_a_partition_that_takes_its_markers(
 
 
 def test_transaction_that_ends_is_no_longer_awaited() -> None:
-    """The transaction is aborted, and complete at 51 s."""
+    """The transaction is aborted at 50 s, and is complete at 51 s."""
     rows = cluster()
     transaction(rows, 20, "Ongoing")
     rows.stage(40, "liveness")
@@ -367,7 +376,10 @@ def test_transaction_that_ends_is_no_longer_awaited() -> None:
 
 
 def test_transaction_that_began_after_healing_is_not_awaited() -> None:
-    """Live members begin transactions all the time, so the run does not wait for new ones."""
+    """Live members begin transactions all the time.
+
+    So the run does not wait for new transactions.
+    """
     rows = cluster()
     rows.stage(40, "liveness")
     transaction(rows, 50, "Ongoing")
@@ -381,8 +393,8 @@ def test_transaction_that_began_after_healing_is_not_awaited() -> None:
 def test_load_decides_which_transactions_are_open() -> None:
     """A new coordinator loads the log of transactions, and finds none that is open.
 
-    So the transaction has ended, although no row says so. The old coordinator may have logged its
-    end, and died before it could write the row.
+    So the transaction has ended, although no row says so. The old coordinator may have logged the
+    end of the transaction, and died before it could write the row.
     """
     rows = cluster()
     transaction(rows, 20, "Ongoing")
@@ -404,15 +416,21 @@ def test_load_of_an_older_leader_epoch_opens_no_transaction(
 ) -> None:
     """broker-2 leads TXN in epoch 2, loads it, and ends the transaction.
 
-    broker-1 was paused, and only now loads TXN, in which it finds the transaction open. It led in
-    epoch 1. A load in epoch 3 would be that of a new coordinator, which must end the transaction.
+    At 35 s broker-1 completes a load of TXN, in which it finds the transaction open.
+
+    - If this is a load of epoch 1, broker-1 was paused, and is an old leader. Nothing is wrong.
+    - If this is a load of epoch 3, broker-1 is the new coordinator, which must end the transaction.
     """
     rows = cluster()
     for time_s, broker, epoch in ((30, "broker-2", 2), (35, "broker-1", late_epoch)):
-        detail: dict[str, object] = {"records": 1, "transactional_ids": 1}
-        detail["open"] = {"consumer-g-0": "Ongoing"}
-        loaded = TraceKind.TRANSACTIONS_LOADED
-        rows.add(time_s, broker, loaded, partition=TXN, leader_epoch=epoch, detail=detail)
+        rows.add(
+            time_s,
+            broker,
+            TraceKind.TRANSACTIONS_LOADED,
+            partition=TXN,
+            leader_epoch=epoch,
+            detail={"records": 1, "transactional_ids": 1, "open": {"consumer-g-0": "Ongoing"}},
+        )
         if broker == "broker-2":
             transaction(rows, 32, "CompleteAbort", before="PrepareAbort")
     rows.stage(40, "liveness")
@@ -426,7 +444,11 @@ def test_load_of_an_older_leader_epoch_opens_no_transaction(
 def test_load_of_an_older_leader_epoch_makes_no_offset_unstable(
     late_epoch: int, is_found: bool
 ) -> None:
-    """The same with a coordinator of groups, which finds an unstable offset of the transaction."""
+    """As in the test above, but the brokers load the group `g` instead of the transaction.
+
+    In the group they find an unstable offset, which waits for the marker of the transaction.
+    broker-2 gets the marker. The load of broker-1 counts only if it is that of a newer epoch.
+    """
     rows = cluster()
     transaction(rows, 19, "Ongoing")
     transaction(rows, 20, "CompleteAbort", before="PrepareAbort")
@@ -469,7 +491,8 @@ def test_transaction_that_a_load_found_prepared_is_found() -> None:
 def add_offset_to_transaction(rows: Rows, time_s: float) -> None:
     """Let the coordinator of group `g` take an offset of the open transaction of producer 7.
 
-    The offset is unstable, so that nobody may read it, until a marker ends the transaction.
+    Until a marker ends the transaction, the offset is unstable, which means that nobody may read
+    it.
     """
     rows.add(
         time_s,
@@ -485,7 +508,7 @@ def add_offset_to_transaction(rows: Rows, time_s: float) -> None:
 def test_offset_that_stays_unstable_is_found() -> None:
     """Planted bug: the transaction is complete, but its marker has not reached the group.
 
-    It should have done so MARKERS_S after the healing. The run ends 1 s later.
+    The marker should have reached the group MARKERS_S after the healing. The run ends 1 s later.
     """
     rows = cluster()
     transaction(rows, 19, "Ongoing")
@@ -519,7 +542,7 @@ def test_unstable_offset_of_a_deleted_group_is_not_awaited(cause: str, *, is_fou
 
 
 def test_offset_that_a_load_found_stable_is_not_awaited() -> None:
-    """A new coordinator, broker-1, loads the group, and its log has the marker already.
+    """A new coordinator, broker-1, loads the group from its log, which has the marker already.
 
     So the offset is stable, although no row says so.
     """
@@ -534,7 +557,10 @@ def test_offset_that_a_load_found_stable_is_not_awaited() -> None:
 
 
 def test_run_that_never_heals_judges_nothing() -> None:
-    """The run is interrupted before the faults are healed, and the checker judges from then on."""
+    """The checker judges only what happens after the healing.
+
+    This run is interrupted before the faults are healed.
+    """
     rows = cluster()
     change_isr(rows, 20, T0, brokers=[0])
 
@@ -570,7 +596,8 @@ def test_producer_without_acknowledged_records_is_found(
             detail={"count": 1},
         )
 
-    # The time between two records, two requests of 5 s, and SLACK_US of the checker (10 s).
+    # The bound is the time between two records, two requests of 5 s, and SLACK_US of the checker
+    # (10 s).
     bound_s = 1 + 2 * 5 + 10
     report = check(end(rows, 40 + bound_s + 1), checker(with_producer=True))
 

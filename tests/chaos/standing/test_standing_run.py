@@ -1,13 +1,14 @@
 """A standing cluster: a person injects faults by commands, until the command `down` ends the run.
 
 Each command sends a request to the run. A request that injects a fault, or heals (undoes) one, is
-called an order. The fault of an order is recorded in the journal like one of a plan. If an order
-cannot be carried out, it is refused with a RefusalKind: UNKNOWN if no such order could ever be
-carried out, NOTHING_NOW if it would hit nothing at this time.
+called an order. Some runs also have a plan, a list of faults with their times. The fault of an
+order is recorded in the run's journal like a fault of the plan. An order that cannot be carried out
+is refused with a RefusalKind: UNKNOWN if no such order could ever be carried out, and NOTHING_NOW
+if the order would hit nothing at this time.
 
 In these tests a script gives the requests with their times: `Standing({5 * SECOND_US: CRASH})`.
-The run is played on a FakeRuntime, which has no nodes and reports a healthy cluster. It remembers
-how it was called: `runtime.acts` is a list of texts such as `crash broker-0`.
+The run is played on a FakeRuntime, which has no nodes and reports a healthy cluster. The
+FakeRuntime remembers how it was called: `runtime.acts` is a list of texts such as `crash broker-0`.
 """
 
 from collections.abc import Coroutine, Iterator
@@ -50,8 +51,11 @@ from tests.support.harness.fake_runtime import FakeRuntime
 
 SECOND_US = 1_000_000
 SAFETY = ("fencing", "durable_commits")
-"""Checks that find nothing on the fake runtime, since it has no nodes that write rows."""
-# The caller of the run gives it these fields of a status, such as the cluster's name.
+"""The checks of these runs.
+
+They find nothing, because a FakeRuntime has no nodes that write rows.
+"""
+# The fields of a status that the run cannot know by itself, such as the cluster's name.
 IDENTITY = StatusAnswer(
     name="lab", run_directory="runs/lab/x", runtime="fake", pid=1, stage="", time_us=0
 )
@@ -59,10 +63,11 @@ CRASH = InjectRequest(fault="crash", target="coordinator-of(readers)", duration=
 
 
 class ScriptedOrders:
-    """Gives the run each request at its time of the run's clock, in microseconds.
+    """Gives the run each request when the run's clock has reached the time of the request.
 
-    A real run takes its requests from a mailbox instead. `asked` has the requests that the run has
-    taken. `answered_at_us[0]` is the time at which the first of them was answered.
+    A real run takes its requests from a mailbox instead. The keys of `script` are the times, in
+    microseconds. `asked` has the requests that the run has taken so far. `answered_at_us[0]` is the
+    time at which the first of these requests was answered.
     """
 
     def __init__(self, runtime: FakeRuntime, script: dict[int, Request]) -> None:
@@ -81,7 +86,8 @@ class ScriptedOrders:
     async def next(self, pause: Coroutine[object, object, None]) -> PendingRequest | None:
         """Wait for `pause`, then return the next request whose time has come, or None.
 
-        The run calls this whenever it has nothing to do; `pause` ends when it must do something.
+        The run calls this method whenever it has nothing to do. `pause` ends when the run must do
+        something again.
         """
         await pause
         for time_us, request in self.script.items():
@@ -98,12 +104,18 @@ class ScriptedOrders:
 
     @property
     def answers(self) -> list[Answer]:
-        """Return the answers in the order of the requests; the run does not answer `down`."""
+        """Return the answers in the order of the requests.
+
+        The run does not answer `down` itself.
+        """
         return [pending.future.result() for pending in self.asked if pending.future.done()]
 
 
 class Standing:
-    """One standing run on a FakeRuntime, with the observed rows."""
+    """One standing run on a FakeRuntime, with the rows of its trace.
+
+    `execute` plays the run, in which the requests of `script` come at their times.
+    """
 
     def __init__(
         self,
@@ -183,13 +195,17 @@ def test_an_order_is_a_fault_of_the_run_and_ends_after_its_duration() -> None:
     assert isinstance(answer, InjectAnswer)
     assert standing.orders.answered_at_us[0] == 5 * SECOND_US
 
+    # The fake brokers serve at once.
     assert standing.served_at_us == [0]
     assert standing.context_steps == ["entered", "left"]
     assert standing.orders.closed_because == "the cluster is going down"
 
 
 def test_a_waiting_caller_is_answered_when_the_fault_is_over() -> None:
-    """The order comes at 1 s, and its fault lasts 10 s. With `waits` it is answered at 11 s."""
+    """The order comes at 1 s, and its fault lasts 10 s.
+
+    With `waits=True` the answer comes at 11 s.
+    """
     waiting_order = InjectRequest(fault="crash", target="broker(1)", duration="10s", waits=True)
     standing = Standing({SECOND_US: waiting_order, 20 * SECOND_US: DownRequest()})
     standing.execute()
@@ -213,13 +229,13 @@ def test_a_fault_without_a_duration_is_healed_at_the_end_and_its_caller_answered
 def test_faults_are_healed_by_order() -> None:
     """An order to heal may mean the only fault, one fault by its id, or every fault.
 
-    What happens at each time:
+    These are the orders of the script:
 
-    - 1 to 3 s: pause-0 is injected and healed; the second `heal` finds nothing to heal.
-    - 4 to 6 s: pause-1 and cut-0 are injected; `heal` without an id is refused, since it might mean
-      either of them.
-    - 7 to 9 s: a mistyped id and the id of a healed fault are refused; pause-1 is healed.
-    - 10 to 11 s: pause-2 is injected; `everything` heals it and cut-0.
+    - 1 to 3 s: pause-0 is injected and healed. The second `heal` finds nothing to heal.
+    - 4 to 6 s: pause-1 and cut-0 are injected. `heal` without an id is refused, because it might
+      mean either of these two faults.
+    - 7 to 9 s: A mistyped id is refused, and the id of a healed fault. Then pause-1 is healed.
+    - 10 to 11 s: pause-2 is injected. `everything` heals pause-2 and cut-0.
     """
     pause = InjectRequest(fault="pause", target="broker(1)", duration="1h")
     cut = InjectRequest(fault="cut", from_=("broker(0)",), to=("controller",))
@@ -258,10 +274,10 @@ def test_faults_are_healed_by_order() -> None:
 
 
 def test_an_order_that_hits_nothing_is_refused_and_leaves_no_row() -> None:
-    """The target is down already, or its group or topic does not exist.
+    """The targets are a broker that is down already, and a group and a topic that do not exist.
 
-    If a fault of a plan hits nothing, the whole run proves nothing. If an order would hit nothing,
-    it is only refused, because the person sees the answer and can give another order.
+    If a fault of a plan hits nothing, the whole run proves nothing. An order that would hit nothing
+    is only refused. The person sees the answer, and can give another order.
     """
     standing = Standing(
         {
@@ -274,6 +290,7 @@ def test_an_order_that_hits_nothing_is_refused_and_leaves_no_row() -> None:
     )
     results = standing.execute()
     assert {refusal.kind for refusal in standing.refusals()} == {RefusalKind.NOTHING_NOW}
+    # After the semicolon, some problems go on with what was expected.
     assert [refusal.problems[0].partition(";")[0] for refusal in standing.refusals()] == [
         "inject: crash broker(2): broker-2 is down",
         "inject: target: no group `payments` is defined",
@@ -284,7 +301,7 @@ def test_an_order_that_hits_nothing_is_refused_and_leaves_no_row() -> None:
 
 
 def test_an_invalid_order_is_refused_as_in_a_file() -> None:
-    """The messages are those that the loader has for the faults of a file."""
+    """An order is checked like a fault of an experiment file, and has the same messages."""
     orders_and_messages: list[tuple[InjectRequest, str]] = [
         (InjectRequest(fault="crsh", target="broker(0)"), "did you mean `crash`?"),
         (InjectRequest(fault="crash", target="coordinatr-of(readers)"), "did you mean"),
@@ -310,10 +327,10 @@ def test_an_invalid_order_is_refused_as_in_a_file() -> None:
 
 
 def test_groups_and_topics_of_clients_from_outside_can_be_hit() -> None:
-    """The file does not name the group `payments`, but a coordinator has it.
+    """The experiment does not have the group `payments`, but the cluster has it.
 
-    The group's coordinator can be crashed. Its member is a process outside the lab, which no fault
-    can hit.
+    The coordinator of this group can be crashed. The member of the group is a process outside the
+    lab, which no fault can hit.
     """
 
     class WithOutsideGroup(FakeRuntime):
@@ -334,7 +351,7 @@ def test_groups_and_topics_of_clients_from_outside_can_be_hit() -> None:
     crash_coordinator = InjectRequest(
         fault="crash", target="coordinator-of(payments)", duration="5s"
     )
-    crash_member = InjectRequest(fault="crash", target="leader-member-of(payments)")
+    crash_member = InjectRequest(fault="crash", target="leader-member-of(payments)")  # is refused
     standing = Standing(
         {
             1 * SECOND_US: crash_coordinator,
@@ -344,7 +361,8 @@ def test_groups_and_topics_of_clients_from_outside_can_be_hit() -> None:
         }
     )
     standing.runtime = WithOutsideGroup(standing.experiment, standing.observe)
-    standing.orders.runtime = standing.runtime  # whose clock decides when a request is due
+    # The script reads the clock of the run's runtime.
+    standing.orders.runtime = standing.runtime
     results = standing.execute()
 
     (entry,) = results.faults
@@ -373,7 +391,7 @@ def test_groups_and_topics_of_clients_from_outside_can_be_hit() -> None:
 
 
 def test_status_shows_the_cluster() -> None:
-    """Partitions are listed only if the request asks for them."""
+    """The status shows brokers, topics and faults. Partitions are listed only on request."""
     standing = Standing(
         {
             1 * SECOND_US: PresenceRequest(),
@@ -397,8 +415,8 @@ def test_status_shows_the_cluster() -> None:
 def test_the_plan_begins_with_the_steady_state_and_its_numbers_continue() -> None:
     """The times of a plan count from the steady state, which is reached at 10 s here.
 
-    So the plan's crash at 5 s is injected at 15 s. An order is possible before that, at 12 s. Its
-    fault is `crash-1`, because `crash-0` is the fault of the plan.
+    So the plan's crash at 5 s is injected at 15 s. Before that, at 12 s, there is an order. The
+    fault of the order is `crash-1`, because `crash-0` is the fault of the plan.
     """
     own_experiment = experiment()
     standing = Standing(
@@ -424,7 +442,7 @@ def test_the_plan_begins_with_the_steady_state_and_its_numbers_continue() -> Non
 
 
 def test_a_plan_that_was_interrupted_proves_nothing() -> None:
-    """`down` comes at 2 s, before the plan's crash at 5 s."""
+    """`down` comes at 2 s, so the plan's crash at 5 s is never injected."""
     own_experiment = experiment()
     standing = Standing(
         {2 * SECOND_US: DownRequest()}, own_experiment, plan=plan_of(own_experiment)
@@ -439,7 +457,7 @@ def _consumer(index: int) -> NodeName:
 
 
 def test_late_members_that_were_not_started_are_not_awaited() -> None:
-    """`down` comes at 20 s. One member has started at 5 s; another should start at 1 h."""
+    """`down` comes at 20 s. One late member has started at 5 s. Another one would start at 1 h."""
     groups = {
         "readers": {
             "members": 1,
@@ -456,7 +474,7 @@ def test_late_members_that_were_not_started_are_not_awaited() -> None:
 
 
 def test_a_duration_ends_the_run() -> None:
-    """No request `down` is needed."""
+    """If the run has a duration, it ends without a request `down`."""
     standing = Standing(duration_us=7 * SECOND_US)
     results = standing.execute()
     assert results.outcome is RunOutcome.COMPLETED
@@ -465,7 +483,10 @@ def test_a_duration_ends_the_run() -> None:
 
 
 def test_brokers_that_never_serve_prove_nothing() -> None:
-    """No partition has a leader. A cluster that does not serve takes no orders."""
+    """No partition ever has a leader, so the brokers cannot serve.
+
+    A cluster that does not serve takes no orders.
+    """
     standing = Standing()
     standing.runtime.leader = BrokerId(-1)  # no leader
     results = standing.execute()
@@ -475,7 +496,7 @@ def test_brokers_that_never_serve_prove_nothing() -> None:
 
 
 def test_a_failure_of_the_tool_is_answered_and_ends_the_run() -> None:
-    """The caller of the failed order must not wait for ever."""
+    """The caller of the failed order gets an answer, so it does not wait for ever."""
     standing = Standing({SECOND_US: CRASH})
     standing.runtime.crash_fails_with = OSError("no such process")
     results = standing.execute()
@@ -486,7 +507,7 @@ def test_a_failure_of_the_tool_is_answered_and_ends_the_run() -> None:
 
 
 def test_orders_are_in_the_manifest(tmp_path: Path) -> None:
-    """The manifest's plan has each order with its arguments, as if it had been planned."""
+    """The plan in the run's manifest has the fault of each order, as if it had been planned."""
     order = InjectRequest(fault="crash", target="broker(1)", duration="10s", args={"disk": "empty"})
     standing = Standing({5 * SECOND_US: order, 6 * SECOND_US: DownRequest()})
     standing.directory = create_run_directory(
@@ -504,8 +525,9 @@ def test_orders_are_in_the_manifest(tmp_path: Path) -> None:
 def test_findings_about_a_group_with_outside_members_do_not_count() -> None:
     """From 5 s on a client from outside is a member of the lab's own group.
 
-    What this client does writes no rows, so a checker may take a normal state for a violation. So
-    of two findings, at 4 s and at 8 s, only the first counts.
+    This client writes no rows about what it does, so a checker may take a normal state for a
+    violation. The test lets a checker report two findings, at 4 s and at 8 s. Only the first
+    finding counts.
     """
 
     class WithOutsideMember(FakeRuntime):
@@ -520,7 +542,8 @@ def test_findings_about_a_group_with_outside_members_do_not_count() -> None:
 
     standing = Standing({20 * SECOND_US: DownRequest()})
     standing.runtime = WithOutsideMember(standing.experiment, standing.observe)
-    standing.orders.runtime = standing.runtime  # whose clock decides when a request is due
+    # The script reads the clock of the run's runtime.
+    standing.orders.runtime = standing.runtime
 
     def find(runtime: FakeRuntime) -> None:
         (checker, *_) = standing.suite.checkers
@@ -529,7 +552,8 @@ def test_findings_about_a_group_with_outside_members_do_not_count() -> None:
     standing.runtime.at[4 * SECOND_US] = find
     standing.runtime.at[8 * SECOND_US] = find
     standing.execute()
-    # The group counts as live with one member more, so the run ends soon after `down`.
+    # The group counts as live, although it has a member too many. So the run ends soon after
+    # `down`.
     assert standing.runtime.time_us < 21 * SECOND_US
     violation_rows = [row for row in standing.rows if row.kind == TraceKind.VIOLATION]
     assert [detail_of(row)["summary"] for row in violation_rows] == [f"at {4 * SECOND_US}"]
@@ -537,10 +561,12 @@ def test_findings_about_a_group_with_outside_members_do_not_count() -> None:
 
 
 def test_an_order_for_an_unknown_machine_is_refused() -> None:
-    """The order means the machine of a coordinator, whose group `payments` does not exist.
+    """The order names the machine of the coordinator of `payments`. There is no such group.
 
-    - An experiment with machines: the group may exist later, so the refusal is NOTHING_NOW.
-    - An experiment without machines: the order can never be carried out, so it is UNKNOWN.
+    - If the experiment has machines, the order could be carried out later, because a group of this
+      name may come. So the refusal is NOTHING_NOW.
+    - If the experiment has no machines, the order can never be carried out. So the refusal is
+      UNKNOWN.
     """
     order = InjectRequest(fault="machine_loss", target="machine-of(coordinator-of(payments))")
     for machines, kind in ((3, RefusalKind.NOTHING_NOW), (None, RefusalKind.UNKNOWN)):
