@@ -212,7 +212,7 @@ def test_reset_to_latest_after_a_lost_commit_is_found_as_a_reset() -> None:
 
 
 def transaction_state(rows: Rows, time_s: float, to: str) -> None:
-    """Let a transaction of C0, which is producer 0, enter the state `to`. broker-2 coordinates it."""
+    """Let a transaction of C0 (producer 0) enter the state `to`. broker-2 coordinates it."""
     detail = {"transactional_id": C0, "producer_id": 0, "from": "Ongoing", "to": to}
     rows.add(time_s, "broker-2", TraceKind.TRANSACTION_STATE, detail=detail)
 

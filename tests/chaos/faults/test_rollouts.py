@@ -1,9 +1,10 @@
 """Rollouts replace the members of a group one after the other, and scalings change their number.
 
 An orchestrator such as Kubernetes does this to the processes of an application, and the lab
-imitates it. The nodes on which members of the group may run are its places. In these tests there
-are six: four members run on the places 0 to 3, and 4 and 5 are spare. A rollout stops a member and
-starts its successor on the same place. With surge it starts the successor first, on a spare place.
+imitates the orchestrator. The nodes on which members of a group may run are called its places. In
+these tests there are six: four members run on the places 0 to 3, and the places 4 and 5 are spare.
+A rollout stops a member, and starts its successor on the same place. With "surge" it starts the
+successor first, on a spare place.
 
 The first tests drive a rollout or a scaling alone, on a fake cluster. The tests at the end play
 whole runs.
@@ -31,11 +32,14 @@ from tests.support.worlds.acceptance import VirtualRun, play_virtual
 S = 1_000_000
 """Microseconds of a second."""
 PLACES = tuple(NodeName(f"consumer-readers-{index}") for index in range(6))
-"""The names of the nodes: PLACES[3] is "consumer-readers-3"."""
+"""The names of the places: PLACES[3] is "consumer-readers-3"."""
 
 
 class Act(NamedTuple):
-    """What a rollout or scaling did to a member: "term" (SIGTERM), "kill" (SIGKILL) or "start"."""
+    """What a rollout or scaling did to a member.
+
+    `what` is "term" (SIGTERM, which asks a process to end), "kill" (SIGKILL) or "start".
+    """
 
     time_s: int
     what: str
@@ -78,7 +82,7 @@ class Cluster:
             self.ends_at(node, self.time_us + self.stopping_takes_us)
 
     def ends_at(self, node: NodeName, time_us: int) -> None:
-        """Let a stopping member end at `time_us`."""
+        """Let the stopping member on this place end at `time_us`."""
         self._down_at_us[node] = time_us
 
     async def crash(self, node: NodeName) -> None:
@@ -139,7 +143,7 @@ async def _drive(operation: Rollout | Scaling, cluster: Cluster, until_us: int |
 def drive(operation: Rollout | Scaling, cluster: Cluster, *, until_us: int | None = None) -> None:
     """Take the steps of a rollout or scaling up to its end, or up to `until_us`.
 
-    Each step returns the time of the next one, to which this function sets the clock.
+    Each step returns the time of the next step. The function sets the cluster's clock to this time.
     """
     coroutine = _drive(operation, cluster, until_us)
     # The fake cluster never suspends, so one `send` runs the coroutine to its end.
@@ -157,15 +161,15 @@ def make_rollout(
     spare: Sequence[NodeName] = (),
     **changes: Any,  # noqa: ANN401
 ) -> Rollout:
-    """Return a rollout of four members, whose successors start 5 s after their place is empty.
+    """Return a rollout of the four members. A successor starts 5 s after its place is empty.
 
     old: the places of the members to replace, in this order.
     spare: the free places that the rollout may use.
-    changes: rules of the rollout (fields of Orders) that differ from those below.
+    changes: rules of the rollout (fields of Orders) that differ from the rules below.
 
-    The fields `lost` and `joined` are dicts that serve as ordered sets, so their values mean
-    nothing. `lost` has the places that the rollout has emptied and not filled again, and `joined`
-    the spare places that it has filled.
+    `lost` of the rollout has the places that it has emptied and not filled again. `joined` has the
+    spare places that it has filled. Both are dicts that serve as ordered sets, so their values mean
+    nothing.
     """
     rules: dict[str, Any] = {
         "max_unavailable": 1,
@@ -208,6 +212,7 @@ def test_members_are_replaced_one_after_the_other_the_last_first() -> None:
     assert (cluster.fewest_up, cluster.most_up) == (3, 4)
     assert cluster.time_us >= 4 * 5 * S  # four successors, each 5 s after a stop
     assert rollout.lost == {}
+    # All four successors are ready.
     assert [member.ready_at_us is not None for member in rollout.done] == [True] * 4
 
 
@@ -226,8 +231,8 @@ def test_at_most_the_allowed_number_is_missing_and_batches_wait_for_each_other()
 def test_with_surge_a_successor_is_up_before_its_predecessor_stops() -> None:
     """The first successor starts on the spare place 4, and then the member of place 3 stops.
 
-    The next successor takes place 3, and so on. So five members are up for some time, but never
-    fewer than four.
+    The next successor takes place 3, and so on. So five members are up for some time, and there are
+    never fewer than four.
     """
     cluster = cluster_of_four()
     rollout = make_rollout(max_unavailable=0, spare=PLACES[4:5])
@@ -243,8 +248,8 @@ def test_with_surge_a_successor_is_up_before_its_predecessor_stops() -> None:
 def test_member_replaced_in_an_extra_place_stays_expected_there() -> None:
     """An earlier rollout with surge has left a member on the spare place 4, in place of place 0.
 
-    This rollout replaces the member on place 4, so the place must remain in `joined`. Otherwise the
-    run would expect the place to be empty at its end, and would wait in vain.
+    This rollout replaces the member on place 4, so place 4 must remain in `joined`. If it did not,
+    the run would expect at its end that the place is empty, and would wait in vain.
     """
     cluster = cluster_of_four()
     cluster.states |= {PLACES[0]: NodeState.DOWN, PLACES[4]: NodeState.UP}
@@ -270,9 +275,10 @@ def test_place_that_another_operation_takes_counts_as_replaced(*, asked_by_anoth
     """A group may have two rollouts at once: the one of this test, and another one.
 
     1. The member on place 3 is asked to stop, but does not end. With `asked_by_another` the other
-       rollout has asked it; otherwise this one has, and kills it after the grace period of 10 s.
-    2. Before the next step of this rollout, the other one starts a successor on place 3.
-    3. So this rollout never sees the place empty, and must not wait for that.
+       rollout has asked it. Without, this rollout asks it, and kills it after the grace period of
+       10 s.
+    2. Before the next step of this rollout, the other rollout starts a successor on place 3.
+    3. So this rollout never sees that place 3 is empty, and must not wait for that.
     """
     cluster = cluster_of_four(stopping_takes_us=None)
     if asked_by_another:
@@ -295,7 +301,7 @@ def test_place_that_another_operation_takes_counts_as_replaced(*, asked_by_anoth
 
 
 def test_kill_needs_no_orderly_stop() -> None:
-    """With `kills` members get SIGKILL without a SIGTERM before it."""
+    """With `kills=True` members get SIGKILL, without a SIGTERM before."""
     cluster = cluster_of_four()
     drive(make_rollout(kills=True), cluster)
     assert {act.what for act in cluster.acts} == {"kill", "start"}
@@ -311,7 +317,7 @@ def test_next_member_stops_only_when_the_successor_is_ready() -> None:
 def test_readiness_of_each_successor_has_its_own_time() -> None:
     """The four successors are ready 20, 1, 8 and 0 s after their starts.
 
-    No member stops after the start of the last successor, so its time does not appear.
+    No member stops after the start of the last successor, so the 0 s do not appear below.
     """
     cluster = cluster_of_four()
     ready_after_us = (20 * S, 1 * S, 8 * S, 0 * S)
@@ -341,7 +347,7 @@ def test_interrupted_rollout_restores_the_size_of_its_group(
 ) -> None:
     """A rollout may be interrupted by the end of the run. The group then needs four members again.
 
-    `places_to_fill` says on which places a member must be started for that.
+    `places_to_fill` returns the places on which a member must be started for this.
     """
     cluster, rollout = cluster_of_four(), make_rollout(**rules)
     drive(rollout, cluster, until_us=until_s * S)
@@ -352,8 +358,8 @@ def test_interrupted_rollout_restores_the_size_of_its_group(
 def test_interrupted_roll_back_counts_members_that_were_not_replaced() -> None:
     """The second successor is broken and never starts, so after 60 s the rollout is rolled back.
 
-    At 72 s, in the middle of the roll-back, it is interrupted. The members that are up and the
-    places to fill must together be four.
+    At 72 s, in the middle of the roll-back, the rollout is interrupted. The members that are up and
+    the places to fill must together be four.
     """
     cluster, rollout = cluster_of_four(), make_rollout(broken_from=1, rolls_back=True)
     drive(rollout, cluster, until_us=72 * S)
@@ -363,9 +369,10 @@ def test_interrupted_roll_back_counts_members_that_were_not_replaced() -> None:
 
 
 def test_broken_version_stops_at_its_deadline_with_the_stopped_members_down() -> None:
-    """The new version is broken, and the second successor never starts.
+    """The second successor is broken and never starts. So the rollout hangs, and stops.
 
-    The successors from number `broken_from` on (counted from 0) are broken.
+    The successors from the index `broken_from` on are broken, as if the new version of the
+    application failed at its start.
     """
     cluster, rollout = cluster_of_four(), make_rollout(broken_from=1)
     drive(rollout, cluster)
@@ -378,8 +385,8 @@ def test_broken_version_stops_at_its_deadline_with_the_stopped_members_down() ->
 def test_rollout_without_a_free_place_for_its_surge_stops_at_its_deadline() -> None:
     """No member may stop before its successor is up, but there is no free place for a successor.
 
-    For example, another rollout may have taken the spare places. Without a deadline this one would
-    wait for ever.
+    For example, another rollout may have taken the spare places. Without a deadline this rollout
+    would wait for ever.
     """
     cluster, rollout = cluster_of_four(), make_rollout(max_unavailable=0)
     drive(rollout, cluster)
@@ -390,9 +397,10 @@ def test_rollout_without_a_free_place_for_its_surge_stops_at_its_deadline() -> N
 
 
 def test_rollout_that_waits_for_a_member_that_stays_down_is_rolled_back() -> None:
-    """Another fault has ended the member of place 0, and it stays down.
+    """Another fault has ended the member of place 0, which stays down.
 
-    With `max_unavailable` 0 no other member may stop then, so the rollout cannot begin.
+    With `max_unavailable` 0 no other member may stop while a member is down. So the rollout cannot
+    replace anybody, and is rolled back at its deadline.
     """
     cluster = cluster_of_four()
     rollout = make_rollout(rolls_back=True, max_unavailable=0, spare=PLACES[4:5])
@@ -404,7 +412,8 @@ def test_rollout_that_waits_for_a_member_that_stays_down_is_rolled_back() -> Non
 def test_rolled_back_rollout_of_a_broken_version_leaves_all_members_up() -> None:
     """The second successor never starts. After the deadline the roll-back begins.
 
-    Place 2 is empty, and place 3 has the first successor. Both get a member of the old version.
+    At this time place 2 is empty, and place 3 has the first successor. Both places get a member of
+    the old version.
     """
     cluster, rollout = cluster_of_four(), make_rollout(broken_from=1, rolls_back=True)
     drive(rollout, cluster)
@@ -418,7 +427,7 @@ def test_rolled_back_rollout_of_a_broken_version_leaves_all_members_up() -> None
 
 
 def make_scaling(to: int, **changes: Any) -> Scaling:  # noqa: ANN401
-    """Return a scaling to `to` members, by one member every 10 s; `changes` replace its fields."""
+    """Return a scaling to `to` members, by default by one member every 10 s."""
     fields: dict[str, Any] = {
         "to": to,
         "step_size": 1,
@@ -452,8 +461,8 @@ def test_group_is_scaled_up_to_its_spare_places() -> None:
 def test_superseded_scaling_starts_and_stops_no_more_members() -> None:
     """At 5 s a later scaling of the same group supersedes the scaling of this test.
 
-    At 0 s it has asked a member to stop, which does not end. It still kills this member at the end
-    of the grace period, but does nothing else.
+    At 0 s the scaling of this test has asked a member to stop, but the member does not end. The
+    scaling still kills this member at the end of the grace period, and does nothing else.
     """
     cluster, scaling = cluster_of_four(stopping_takes_us=None), make_scaling(to=0)
     drive(scaling, cluster, until_us=5 * S)
@@ -467,7 +476,7 @@ def test_superseded_scaling_starts_and_stops_no_more_members() -> None:
 def test_growing_group_waits_for_a_place_whose_former_member_is_still_stopping() -> None:
     """The group needs four members, and has four places.
 
-    1. At 0 s the members of places 0 and 1 are up, and place 3 is free: a member starts there.
+    1. At 0 s the members of places 0 and 1 are up, and place 3 is free. So a member starts there.
     2. At 10 s the former member of place 2 is still stopping, so there is no free place.
     3. At 20 s place 2 is free, because its former member has ended at 15 s.
     """
@@ -541,9 +550,10 @@ def test_run_with_a_rollout_passes_and_its_journal_has_each_replacement() -> Non
 
 
 def test_dynamic_members_rebalance_for_each_other_and_static_ones_do_not() -> None:
-    """A static member keeps its partitions over a restart, so the group has only its generation 1.
+    """A static member keeps its partitions over a restart, so its group stays in generation 1.
 
-    Dynamic members leave and join, so each of the two needs at least one rebalance more.
+    A dynamic member leaves, and its successor joins. So each of the two replacements needs at least
+    one rebalance.
     """
     dynamic = play_virtual(experiment_with("rollout", start_up="1s"), seed=3)
     static = play_virtual(
@@ -569,9 +579,9 @@ def test_rollout_past_its_deadline_is_undone_at_the_end() -> None:
 
 
 def test_scaled_group_is_live_with_its_present_members() -> None:
-    """A run ends when the group has all its members, which are two in the file.
+    """A run ends when the group has all its members. In the experiment file these are two.
 
-    After a scaling it must expect the new number: one member, or three.
+    After a scaling the run must expect the new number of members: one, or three.
     """
     for experiment, started in (
         (experiment_with("scale", to=1), []),
@@ -596,7 +606,7 @@ def test_place_of_a_late_member_is_reserved_for_the_plan() -> None:
     (entry,) = run.results.faults
     assert entry.resolved["started"] == ["consumer-readers-3"]
     assert run.results.reasons == ()
-    # The run expects the member on the spare place, too. Otherwise it would wait in vain for a
+    # The run expects the member on the spare place, too. If it did not, it would wait in vain for a
     # group without this member, until its `liveness_timeout` of 60 s.
     stages = [row for row in run.rows if row.kind == TraceKind.RUN_STAGE]
     began_us = {detail_of(row)["stage"]: row.time_us for row in stages}

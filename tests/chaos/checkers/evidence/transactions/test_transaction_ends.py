@@ -1,15 +1,16 @@
 """Offsets of a transaction count exactly if its end was decided as a commit.
 
-The transaction coordinator decides on a commit or an abort (`decided`), and sends a marker. The
-marker is the record that ends the transaction in the group (`completed`): the offsets count from
-then on, or are forgotten. The checker compares each end in a group with the decision that it
-belongs to. `pending` adds the row of an offset that waits for the end of its transaction.
+A producer commits offsets of its group in a transaction. They wait for the end of the transaction
+(the function `pending` adds such a row). The transaction coordinator decides that the transaction
+is committed or aborted (`decided`), and sends a marker to the group's coordinator. The marker is
+the record that ends the transaction in the group (`completed`): the offsets count from then on, or
+are forgotten. The checker compares each end in a group with the decision to which the end belongs.
 
 The group's coordinator is broker-0, the transaction coordinator is broker-2, and the producer has
-the id 0. A coordinator loads its groups or transactions (reads them from the log) when it takes
-over. An end is late if a load of the group has delayed it beyond the decision on the next
-transaction; the checker excuses late ends. "Planted bug" in a docstring names a bug that the
-situation would show.
+the id 0. When a coordinator takes over, it loads its groups or transactions, that is, reads them
+from the log. A load of the group may delay a marker until the next transaction is decided. Then the
+end is "late", and the checker excuses what it does to the next transaction. "Planted bug" in a
+docstring names a bug that would lead to the situation.
 """
 
 import pytest
@@ -21,11 +22,12 @@ from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows
 
+# The states of a transaction whose end is decided, but not yet known to the group.
 COMMIT, ABORT = "PrepareCommit", "PrepareAbort"
 
 
 def check(rows: Rows, clock_error_us: int = 0) -> CheckReport:
-    """Return the report of a trace, whose rows the checker observes in the order of time."""
+    """Let the checker observe the rows in the order of time, and return its report."""
     group = GroupExpectation(consumers=("consumer-g-0",), offsets_partition=OFFSETS_0, commits=True)
     checker = DurableCommits(CheckContext(groups={"g": group}, clock_error_us=clock_error_us))
     for row in sorted(rows.rows, key=lambda row: row.time_us):
@@ -57,9 +59,10 @@ def pending(
 
 
 def decided(rows: Rows, time_s: float, to: str, producer_id: int = 0) -> None:
-    """Add the transaction coordinator's change of a transaction to the state `to`.
+    """Let the transaction coordinator, broker-2, change a transaction to the state `to`.
 
-    The states COMMIT and ABORT are decisions; CompleteCommit and CompleteAbort follow the markers.
+    The states COMMIT and ABORT are decisions. CompleteCommit and CompleteAbort mean that all
+    markers are written.
     """
     rows.add(
         time_s,
@@ -76,7 +79,7 @@ def decided(rows: Rows, time_s: float, to: str, producer_id: int = 0) -> None:
 
 
 def loaded_open(rows: Rows, time_s: float, state: str, node: str = "broker-2") -> None:
-    """Let the transaction coordinator find producer 0's transaction in the state `state`."""
+    """Let `node` load the transactions, and find that of producer 0 in the state `state`."""
     rows.add(
         time_s,
         node,
@@ -94,8 +97,11 @@ def completed(
     node: str = "broker-0",
     offsets: int | None = None,
 ) -> None:
-    """Add the end of producer 0's transaction in the group, whose coordinator is `node`."""
-    # `offsets`: number of offsets that count from now on; by default one if `committed`, else none.
+    """Add the end of producer 0's transaction in the group, whose coordinator is `node`.
+
+    `offsets` is the number of offsets that count from now on. By default it is one for a commit,
+    and none for an abort.
+    """
     counted = int(committed) if offsets is None else offsets
     rows.add(
         time_s,
@@ -122,7 +128,7 @@ def elected(rows: Rows, time_s: float) -> None:
 def test_end_that_follows_the_decision_passes_also_at_the_next_coordinator(
     to: str, *, committed: bool
 ) -> None:
-    """Between decision and end broker-1 becomes the group's coordinator, and gets the marker."""
+    """After the decision broker-1 becomes the group's coordinator, so broker-1 gets the marker."""
     rows = Rows()
     pending(rows, 1)
     decided(rows, 2, to)
@@ -139,7 +145,7 @@ def test_end_that_follows_the_decision_passes_also_at_the_next_coordinator(
     ],
 )
 def test_end_against_the_decision_is_found(to: str, summary: str, *, committed: bool) -> None:
-    """Planted bug: a marker that is read as its opposite."""
+    """Planted bug: the group's coordinator takes a marker for its opposite."""
     rows = Rows()
     # The previous transaction ends as it was decided, which is the opposite of `to`.
     pending(rows, 0.1)
@@ -163,7 +169,7 @@ def test_end_against_the_decision_is_found(to: str, summary: str, *, committed: 
 
 
 def test_offsets_that_count_after_an_abort_are_found() -> None:
-    """Planted bug: an abort marker that commits the pending offsets."""
+    """Planted bug: the marker of an abort commits the pending offset."""
     rows = Rows()
     pending(rows, 1)
     decided(rows, 2, ABORT)
@@ -173,10 +179,10 @@ def test_offsets_that_count_after_an_abort_are_found() -> None:
 
 
 def test_marker_overtaken_by_the_next_transaction_is_judged_by_its_own_decision() -> None:
-    """As in Kafka, the first marker may wait until the group's broker has loaded its groups.
+    """As in Kafka, the first marker may have to wait until broker-0 has loaded its groups.
 
-    Meanwhile the next transaction is decided. Markers keep their order, so the first end belongs to
-    the first decision.
+    While the marker waits, the next transaction is decided. Markers keep their order, so the first
+    end belongs to the first decision.
     """
     rows = Rows()
     pending(rows, 1)
@@ -190,13 +196,14 @@ def test_marker_overtaken_by_the_next_transaction_is_judged_by_its_own_decision(
 
 
 def test_decision_without_a_row_proves_nothing() -> None:
-    """A coordinator may die after the append of a decision, and before it writes the row.
+    """A coordinator may die after it has appended a decision, and before it writes the row.
 
-    The next coordinator loads the decision and writes the markers, so the end may be right.
+    The next coordinator loads the decision and writes the markers. So the end in the group may be
+    right, although the only decision in the trace is that of another producer.
     """
     rows = Rows()
     pending(rows, 1)
-    decided(rows, 2, ABORT, producer_id=7)  # of another producer
+    decided(rows, 2, ABORT, producer_id=7)
     completed(rows, 3, committed=True)
 
     assert check(rows).findings_total == 0
@@ -204,9 +211,9 @@ def test_decision_without_a_row_proves_nothing() -> None:
 
 @pytest.mark.parametrize(("clock_error_us", "findings"), [(0, 1), (2_000_000, 0)])
 def test_decision_with_a_later_clock_is_waited_for(clock_error_us: int, findings: int) -> None:
-    """The commit in the group at 2 s is against the decision of 1.5 s.
+    """The commit in the group, at 2 s, is against the decision at 1.5 s.
 
-    If the clocks differ by up to 2 s, the commit may belong to the decision whose row is at 3 s.
+    If clocks differ by up to 2 s, the commit may belong to the decision at 3 s.
     """
     rows = Rows()
     pending(rows, 1)
@@ -223,9 +230,12 @@ def test_marker_after_a_completed_transaction_belongs_to_the_next_one(
 ) -> None:
     """In the group a transaction ends as an abort at 60 s.
 
-    If the transaction coordinator completed its commit at 2.5 s, the abort is not this commit's
-    end. The commit's own end has no row, because the group was loaded from a log with the marker.
-    Without the completion, the abort is against the decision.
+    The transaction was decided as a commit at 2 s.
+
+    - If the transaction coordinator completed this commit at 2.5 s, the abort is the end of a later
+      transaction. The end of the commit has no row, because the group was loaded from a log that
+      had the marker already.
+    - If the commit was not completed, the abort is against the decision.
     """
     rows = Rows()
     pending(rows, 1)
@@ -243,7 +253,8 @@ def test_decision_lost_with_the_last_replica_in_sync_is_not_binding(
 ) -> None:
     """A power loss of the only replica in sync loses the decision to abort.
 
-    The next decision may then be a commit. A kill without a power loss loses nothing.
+    So the transaction may be decided once more, as a commit. A kill without a power loss loses
+    nothing.
     """
     rows = Rows()
     elected(rows, 0.1)
@@ -257,10 +268,11 @@ def test_decision_lost_with_the_last_replica_in_sync_is_not_binding(
 
 
 def late_end(rows: Rows, *, loaded_s: float) -> Rows:
-    """Add two decisions; the late marker of the first one ends the second transaction in the group.
+    """Add the rows of two transactions, and return all rows.
 
-    The first transaction was aborted, the second committed. Only a load between the two decisions
-    (10 s and 11.1 s) can have delayed the marker.
+    The first transaction is aborted, and the second one committed. The late marker of the first
+    transaction ends the second one in the group. Only a load between the two decisions (10 s and
+    11.1 s) can have delayed the marker.
     """
     decided(rows, 10, ABORT)
     decided(rows, 10.1, "CompleteAbort")
@@ -282,7 +294,8 @@ def test_end_behind_a_load_is_excused_as_that_of_the_previous_transaction() -> N
 def test_late_end_may_follow_the_completion_of_the_next_transaction() -> None:
     """The late abort of the first transaction, at 18 s, removes the offsets of the second one.
 
-    The second transaction was completed as a commit at 11.2 s. Its own end will find no offsets.
+    The second transaction was completed as a commit at 11.2 s. Its own end in the group will find
+    no offsets.
     """
     rows = Rows()
     decided(rows, 10, ABORT)
@@ -302,7 +315,8 @@ def test_late_end_is_also_excused_if_a_later_decision_fits() -> None:
     """The late abort, at 11.3 s, removes the offsets that the second transaction committed.
 
     The third transaction was aborted before the load had finished. Its decision fits the late end,
-    too, but the end of the second transaction comes first, and that was a commit.
+    too. But the end of the third transaction must come after that of the second one, which was a
+    commit. So the late end is that of the first transaction.
     """
     rows = Rows()
     decided(rows, 10, ABORT)
@@ -330,12 +344,12 @@ def test_late_end_may_belong_to_a_decision_that_only_a_load_shows(
 ) -> None:
     """The coordinator that decided the first transaction died before it wrote the row.
 
-    The next coordinator loads the decision at 10 s and completes the transaction. There is no
-    excuse in three cases:
+    The next coordinator, broker-2, loads the decision at 10 s, and completes the transaction. There
+    is no excuse in three cases:
 
     - The loaded state is not the decision to abort.
-    - Another broker than the one that completes the transaction has loaded it.
-    - The group's last load, at `loaded_s`, was before 10 s.
+    - The load at 10 s is that of another broker than broker-2, which completes the transaction.
+    - The last load of the group, at `loaded_s`, was before 10 s.
     """
     rows = Rows()
     loaded_open(rows, 10, state, node)
@@ -352,10 +366,11 @@ def test_late_end_may_belong_to_a_decision_that_only_a_load_shows(
 
 
 def test_loaded_decision_excuses_no_end_of_a_later_transaction() -> None:
-    """The loaded decision, at 10 s, is on the first transaction. The second one was a commit.
+    """The loaded decision, at 10 s, is about the first of three transactions.
 
-    The end of the third transaction, at 12.2 s, is an abort. The load at 12 s can only have delayed
-    the end of the second transaction, which is a commit.
+    The end of the third transaction, at 12.2 s, is an abort, against the decision. The load at 12 s
+    can only have delayed the end of the second transaction. But this one was a commit, so it does
+    not explain the abort.
     """
     rows = Rows()
     loaded_open(rows, 10, ABORT)
@@ -376,9 +391,9 @@ def test_late_end_may_be_the_second_one_of_a_loaded_decision(
 ) -> None:
     """The first transaction is decided at 10 s, and ends in the group at 10.05 s.
 
-    Then the transaction coordinator dies. The next coordinator loads the decision, and writes the
-    marker again. Kafka applies this marker, too. Here a load of the group delays the marker, so the
-    marker ends the second transaction.
+    Then the transaction coordinator dies. With `is_loaded` the next coordinator loads the decision,
+    and writes the marker again. Kafka applies this marker, too. Here a load of the group delays the
+    second marker, so it ends the second transaction.
     """
     rows = Rows()
     pending(rows, 9)
@@ -452,7 +467,7 @@ def test_late_end_removes_an_offset_that_is_being_appended(
     rows.assigned(1, "consumer-g-0")
     rows.committed(9.5, "consumer-g-0", offset=1)
 
-    # The first transaction: its end comes behind a load.
+    # The end of the first transaction comes behind a load.
     decided(rows, 10, COMMIT)
     decided(rows, 10.1, "CompleteCommit")
     rows.load_completed(loaded_s, "broker-0", leader_epoch=3)
@@ -485,10 +500,10 @@ def test_late_end_removes_an_offset_that_is_being_appended(
 def test_late_end_counts_no_offset_if_one_that_is_being_appended_has_replaced_it(
     loaded_s: float, started_s: float, offsets: int, findings: int
 ) -> None:
-    """The append of the next transaction's offset is in progress at the late end, and fails later.
+    """At the late end, the offset of the next transaction is being appended, which never succeeds.
 
-    This append has replaced the offset of the ended transaction. So Kafka forgets both offsets,
-    although the first offset was acknowledged. There is no excuse in three cases:
+    This offset has replaced the offset of the transaction that ends. So Kafka forgets both offsets,
+    although the commit of the first one was acknowledged. There is no excuse in three cases:
 
     - No load comes between the decision, at 10 s, and the end, at 10.5 s.
     - The append began after the end.
@@ -498,7 +513,7 @@ def test_late_end_counts_no_offset_if_one_that_is_being_appended_has_replaced_it
     rows.assigned(1, "consumer-g-0")
     rows.committed(9, "consumer-g-0", offset=1)
 
-    # The first transaction: its end comes behind a load.
+    # The end of the first transaction comes behind a load.
     pending(rows, 9.5)
     decided(rows, 10, COMMIT)
     rows.committed(10.05, "consumer-g-0", offset=2)
@@ -524,8 +539,8 @@ def test_late_end_of_an_aborted_transaction_removes_offsets_of_the_next_one_too(
     """Both transactions have a pending offset when the first transaction ends, at 10.5 s.
 
     Kafka removes both offsets. The end agrees with the decision on the first transaction, so the
-    end is not wrong, but the commit of the second transaction is lost with it. Only a load between
-    the first decision, at 10 s, and the end excuses this loss.
+    end itself is not wrong. But the commit of the second transaction is lost, too. Only a load
+    between the first decision, at 10 s, and the end excuses this loss.
     """
     rows = Rows()
     rows.assigned(1, "consumer-g-0")
@@ -555,10 +570,12 @@ def test_late_end_may_come_before_the_next_decision(
 ) -> None:
     """The end of an aborted transaction, at 11.2 s, removes an offset of the next transaction.
 
-    The next transaction is decided only after that, at 11.3 s. Only a load between the first
-    decision, at 10 s, and the end is an excuse. With `is_known_since_before`, broker-1, the
-    coordinator before broker-0, had an offset of a still earlier transaction. The log that broker-0
-    loaded had the marker of that earlier transaction.
+    The next transaction is decided only after this end, at 11.3 s. Only a load between the first
+    decision, at 10 s, and the end is an excuse.
+
+    `is_known_since_before` changes nothing: broker-1, the coordinator before broker-0, had an
+    offset of a still earlier transaction. The marker of this transaction is in the log that
+    broker-0 loaded.
     """
     rows = Rows()
     rows.assigned(1, "consumer-g-0")
@@ -585,14 +602,17 @@ def test_late_end_may_come_before_the_next_decision(
 
 
 def test_wrong_end_without_a_load_has_no_excuse() -> None:
-    """Planted bug: ends are mixed up. The load at 9 s is too early to have delayed the marker."""
+    """Planted bug: the ends of two transactions are mixed up.
+
+    The load at 9 s is too early to have delayed the marker.
+    """
     report = check(late_end(Rows(), loaded_s=9))
 
     assert "broker-0 forgot the offsets of a transaction" in report.findings[0].summary
 
 
 def test_wrong_end_after_the_previous_one_has_no_excuse() -> None:
-    """The aborted transaction ends at 10.05 s, so the end at 11.2 s cannot be its late end."""
+    """The aborted transaction has ended at 10.05 s. So the end at 11.2 s cannot be its late end."""
     rows = Rows()
     pending(rows, 9)
     completed(rows, 10.05, committed=False)
@@ -601,7 +621,10 @@ def test_wrong_end_after_the_previous_one_has_no_excuse() -> None:
 
 
 def test_producer_id_that_was_assigned_twice_is_found() -> None:
-    """Planted bug: blocks of producer ids that overlap."""
+    """Planted bug: brokers get blocks of producer ids that overlap.
+
+    So the producer id 0 is given to consumer-g-0, and then to consumer-g-1.
+    """
     rows = Rows()
     decided(rows, 10, COMMIT)
     rows.add(
@@ -623,7 +646,7 @@ def test_producer_id_that_was_assigned_twice_is_found() -> None:
 
 
 def test_invalid_producer_id_is_found() -> None:
-    """Planted bug: blocks of producer ids that are counted down."""
+    """Planted bug: the ids of a block are counted down, and so become negative."""
     rows = Rows()
     decided(rows, 10, COMMIT, producer_id=-7)
 
