@@ -1,14 +1,15 @@
 """The steps of an analysis with Spark: which functions compute the tables, and from what.
 
-STEPS has an entry for each step: a function (transform), and after it the names of its inputs,
-which are the results of other steps. A result is of one of three kinds:
+STEPS has an entry for each step: a function (transform), and then the names of the inputs of this
+function. The inputs are the results of other steps. A result is of one of three kinds:
 
 - a `table` is written into the directory of every run, under the name of the function;
 - a `shared` result is kept for the steps that read it;
-- a `view` is not kept, because each reader can compute it again at less cost.
+- a `view` is not kept: each reader computes it again, because that costs less than keeping it.
 
-Most tables read `events`: the good ones of the telling rows, which are the third of a trace that
-tells tables something. A few tables count all events or all requests, and read `all_events`.
+Most rows of a trace tell the tables nothing. The others, a third of a trace, are called telling
+rows. Most tables read `events`, which are the telling rows without the bad rows. A few tables count
+all events or all requests, and read `all_events`.
 
 To add a table: write its transform in a module of its own, add an entry here, and add a section to
 docs/TABLES.md. `table_graph` finds the order of computing from the inputs.
@@ -109,10 +110,10 @@ STEPS = (
         "felt_partitions",
     ),
 )
-"""All steps; each stands after the steps whose results it reads.
+"""All steps. Each step stands after the steps whose results it reads.
 
 `filtered_by` is the column by which most readers of a shared result filter its rows. The rows are
-sorted by it, so that these readers can skip rows that they do not need.
+sorted by this column. So these readers can skip rows that they do not need.
 """
 
 TABLE_NAMES = tuple(step.name for step in STEPS if step.result == "table")

@@ -1,9 +1,9 @@
 """Reads the traces of runs as one DataFrame, in which an event is one row.
 
 A trace comes from a run that may have broken off, or from another version of coordlab. So some of
-its rows may be bad: a required value is missing, or the kind is not known. `good_events` keeps the
-others. What only some kinds of events have is stored as JSON in the column `detail`; the function
-`detail` reads it.
+its rows may be bad: a required value is missing, or the kind is not known. `good_events` keeps all
+other rows. Values that only some kinds of events have are stored as JSON in the column `detail`.
+The function `detail` reads them.
 """
 
 import re
@@ -28,7 +28,7 @@ _SPARK_TYPES: dict[str, T.DataType] = {
 EVENT_SCHEMA = T.StructType(
     [T.StructField(name, _SPARK_TYPES[kind]) for name, kind in TRACE_COLUMNS]
 )
-"""The columns that are read from every file. If a file does not have a column, it is null."""
+"""The columns that are read from every file. A column that a file does not have is null."""
 
 _KNOWN_KINDS = [kind.value for kind in TraceKind]
 
@@ -36,10 +36,11 @@ _KNOWN_KINDS = [kind.value for kind in TraceKind]
 def read_events(spark: SparkSession, runs: Sequence[RunFiles], *, held: bool = False) -> DataFrame:
     """Read the events of `runs`, bad rows included; see `good_events` and `bad_rows`.
 
-    The files do not have the name of the run, so it is computed for each row from the path of its
-    file. If there is only one run, a constant is a quarter faster to read. But Spark's optimizer
-    drops a constant from the keys of joins. It does not see the constant if the caller keeps the
-    rows in memory before any join or aggregation. A caller that does so sets `held` to True.
+    The files do not have the name of the run. So the name is computed for each row from the path of
+    the row's file. If there is only one run, a constant would be a quarter faster. But then Spark's
+    optimizer would drop the constant from the keys of joins, unless the rows are kept in memory
+    before any join or aggregation, which hides the constant. A caller that keeps them so sets
+    `held` to True, and gets the constant.
     Output grain: one row per traced event. Columns: those of protocol.trace.TraceRow (`time_us`,
     `node_time_us` in microseconds), where `run` is `run_files.run_name`, and `bad`: the reason why
     the row cannot be used (null if it can).
@@ -75,8 +76,8 @@ def run_of_file(depth: int) -> Column:
     # This splits the path at slashes. A regular expression would take half of the reading time.
     end = F.substring_index(F.col("_metadata.file_path"), "/", -(depth + 2))
     run = F.substring_index(end, "/", 2)
-    # Spark gives the path URL-encoded, but with a plus sign as it is. `url_decode` would make a
-    # space of it.
+    # Spark gives the path URL-encoded, but does not encode a plus sign. `url_decode` would turn the
+    # plus sign into a space, so it is encoded here.
     decoded = F.url_decode(F.replace(run, F.lit("+"), F.lit("%2B")))
     return F.when(F.contains(run, F.lit("%")), decoded).otherwise(run)
 
@@ -84,7 +85,7 @@ def run_of_file(depth: int) -> Column:
 def _why_bad() -> Column:
     """Return the reason why a row cannot be used, such as `no node`; null if it can be used."""
     missing = [F.when(F.col(name).isNull(), F.lit(f"no {name}")) for name in REQUIRED]
-    # If `kind` is null, this is null, too, and the reason is `no kind`.
+    # If `kind` is null, `unknown` is null, too, and the reason is `no kind`.
     unknown = F.when(~F.col("kind").isin(_KNOWN_KINDS), F.lit("unknown kind"))
     return F.coalesce(*missing, unknown)
 
@@ -118,7 +119,7 @@ def bad_rows(rows: DataFrame) -> DataFrame:
 
 
 def of_kind(events: DataFrame, *kinds: TraceKind) -> DataFrame:
-    """Keep the events of some kinds. Spark can filter them while it reads the Parquet files."""
+    """Keep the events of some kinds. Spark can filter rows by kind while it reads the files."""
     return events.where(F.col("kind").isin([kind.value for kind in kinds]))
 
 

@@ -1,7 +1,7 @@
 """Finds the Java that Spark will start, without starting Spark.
 
-`coordlab doctor` tells with it whether Spark can run here. The search looks in the same places as
-Spark's own launcher, in the same order.
+With this module, `coordlab doctor` tells whether Spark can run here. The search looks in the same
+places as Spark's own launcher, in the same order.
 """
 
 import os
@@ -15,7 +15,7 @@ from pathlib import Path
 MINIMUM_JAVA = 17
 """The oldest version of Java that Spark 4 supports."""
 _VERSION_TIMEOUT_S = 30
-"""How long to wait for `java -version`."""
+"""Seconds to wait for the output of `java -version`."""
 _ADVICE = (
     f"Install Java {MINIMUM_JAVA} or newer (Debian and Ubuntu: apt-get install "
     f"openjdk-{MINIMUM_JAVA}-jre-headless; macOS: brew install openjdk@{MINIMUM_JAVA}; others: "
@@ -27,7 +27,7 @@ _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaInfo:
-    """A Java that Spark can run on. `path` is the executable, `version` its major version."""
+    """A Java on which Spark can run. `path` is the executable, and `version` its major version."""
 
     path: Path
     version: int
@@ -42,10 +42,10 @@ class JavaProblem:
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> JavaInfo | JavaProblem:
-    """Find the Java that Spark would start: the one in JAVA_HOME if set, else the one on the PATH.
+    """Find the Java that Spark would start, and ask it for its version (`java -version`).
 
-    It is asked for its version (`java -version`). `environ` holds the environment variables; the
-    default is the environment of this process.
+    This is the Java in JAVA_HOME if the variable is set, otherwise the Java on the PATH. `environ`
+    has the environment variables; the default is the environment of this process.
     Source: Spark `bin/spark-class`.
     """
     variables = os.environ if environ is None else environ

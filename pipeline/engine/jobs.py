@@ -13,17 +13,17 @@ from pyspark import SparkContext
 T = TypeVar("T")
 
 LOOK_AGAIN_S = 0.1
-"""Seconds between two looks whether threads have ended."""
+"""Seconds between two looks at whether the tasks have ended."""
 
 
 def stop_jobs(running: Collection[Future[T]], context: SparkContext, tag: str) -> None:
-    """Cancel the jobs with `tag` until all tasks in `running` have ended, which wait for them.
+    """Cancel the jobs with `tag` until all tasks in `running` have ended.
 
-    One cancellation is not enough, because a task that is still planning its next job can start
-    this job afterwards.
+    These tasks of a thread pool start the jobs and wait for them. One cancellation is not enough: a
+    task may just be planning its next job, and start this job after the cancellation.
     """
     for future in running:
-        future.cancel()  # a task that no thread has begun will not begin any more
+        future.cancel()  # prevents a task that no thread has begun yet
     unfinished = set(running)
     while unfinished:
         context.cancelJobsWithTag(tag)

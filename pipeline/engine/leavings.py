@@ -1,8 +1,8 @@
 """Removes temporary folders that a killed process left behind.
 
-A Spark session has a temporary folder, which it removes when it ends. If its process is killed, it
-cannot do so. Therefore each session writes its process id into a file in its folder, and a later
-session removes the folders whose processes have ended.
+A Spark session has a temporary folder, which it removes when it ends. If the process of the session
+is killed, the folder stays. Therefore each session writes its process id into a file in its folder,
+and a later session removes the folders whose processes have ended.
 """
 
 import os
@@ -26,7 +26,8 @@ def remove_abandoned(parent: Path, pattern: str) -> None:
     because it may be of another program, or its owner may be about to write the file.
     """
     for folder in sorted(parent.glob(pattern)):
-        # Any user can put a link into a temporary directory. Its target must not be removed.
+        # Any user can put a link into a temporary directory. The target of a link must not be
+        # removed.
         if not folder.is_symlink() and _is_abandoned(folder / OWNER_FILE):
             # Errors are ignored, because another session may remove the folder at the same time.
             shutil.rmtree(folder, ignore_errors=True)
@@ -43,7 +44,8 @@ def _is_abandoned(owner_file: Path) -> bool:
         # that process has ended.
         if host != socket.gethostname():
             return False
-        os.kill(int(process_id), 0)  # signal 0 does nothing to a process, but fails without one
+        # Signal 0 does nothing to the process. But `kill` raises an error if there is no process.
+        os.kill(int(process_id), 0)
     except ProcessLookupError:
         return True
     except (OSError, ValueError, OverflowError):

@@ -5,8 +5,8 @@ its last file is not whole. So each file is inspected before Spark gets it. This
 file's footer, which has the number of rows and the types of the columns. This module imports no
 Spark.
 
-A run is named after the last two parts of its directory, as `coordinator_crash/20260102-030405`.
-This name is not in the files, so that two simulated runs with the same seed write equal files.
+A run is named after the last two parts of its directory: `coordinator_crash/20260102-030405`. This
+name is not in the files, because two simulated runs with the same seed must write equal files.
 """
 
 import json
@@ -22,12 +22,12 @@ from protocol.trace import TRACE_COLUMNS
 REQUIRED = ("time_us", "seq", "node", "incarnation", "kind")
 """Columns that every file must have. A row with a null in one of them is bad."""
 _NEW_COLUMN = "cause_text"
-"""A column by whose absence a trace of an earlier version is known. There, the column `cause` held
-a sentence, which the tables cannot use."""
+"""A column that traces of an earlier version do not have. In those traces, the column `cause` had a
+sentence, which the tables cannot use."""
 
 
 class RunNameClash(Exception):
-    """Two run directories have the same last two parts, which would be the name of both runs."""
+    """Two run directories have the same last two parts, so both runs would have the same name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class RunFiles:
 
 
 def run_name(directory: Path) -> str:
-    """Return the name of the run in `directory`, by which it is called in every table."""
+    """Return the name of the run in `directory`. Every table uses this name for the run."""
     return "/".join(directory.resolve().parts[-2:])
 
 
@@ -105,7 +105,8 @@ def _inspect(path: Path) -> int | str:
     if _NEW_COLUMN not in schema.names:
         return "written by an earlier version, whose causes are sentences"
     for name, kind in TRACE_COLUMNS:
-        # A file need not have the other columns. Spark then reads them as null.
+        # A file need not have the columns that are not REQUIRED. Spark reads missing columns as
+        # null.
         if name in schema.names and not _readable_as(schema.field(name).type, kind):
             return f"{name} is {schema.field(name).type}, not {kind}"
     return int(metadata.num_rows)
@@ -114,8 +115,8 @@ def _inspect(path: Path) -> int | str:
 def _readable_as(column_type: pa.DataType, kind: str) -> bool:
     """Return whether a file's column can be read as `kind`: string, int32 or int64.
 
-    Its type need not be the same: it can be dictionary-encoded, an int32 column can be read as
-    int64, and a column that holds only nulls as string.
+    The type of the column need not be the same. It can be dictionary-encoded, an int32 column can
+    be read as int64, and a column that has only nulls can be read as string.
     """
     value = column_type.value_type if pa.types.is_dictionary(column_type) else column_type
     if kind == "string":
@@ -128,7 +129,7 @@ def _readable_as(column_type: pa.DataType, kind: str) -> bool:
 def clock_error_us(directory: Path) -> int:
     """Return how far the clocks of the run's machines were apart, in microseconds.
 
-    The run wrote it into its manifest. Returns 0 if it is not there.
+    The run wrote this number into its manifest. Returns 0 if the manifest does not have it.
     """
     try:
         manifest = json.loads((directory / "manifest.json").read_text())

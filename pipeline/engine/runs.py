@@ -1,7 +1,7 @@
 """The table `runs`: how many events each run has, when it became steady, and when it ended.
 
-A run is in its steady state when all groups have all their members and partitions. Only then it
-begins to inject faults.
+A run is in its steady state when all groups have all their members and partitions. The run injects
+no fault before.
 """
 
 from pyspark.sql import DataFrame
@@ -30,8 +30,8 @@ def runs(events: DataFrame) -> DataFrame:
         F.col("kind") == TraceKind.RUN_STAGE.value,
         detail("stage", of=RunStageDetail).getField("stage"),
     )
-    # The nodes of a run could be counted by the set of their names, but this takes far longer. So
-    # the events are first summed up by node, and the nodes of a run are the rows of this result.
+    # To count the nodes of a run by the set of their names would take far longer. So the events are
+    # first summed up by node. The result has a row for each node, and these rows are counted.
     by_node = (
         events.withColumn("stage", stage)
         .groupBy("run", "node")

@@ -1,9 +1,9 @@
-"""Opens Spark sessions that suit the lab.
+"""Opens Spark sessions that suit coordlab.
 
 A session of plain PySpark prints warnings, leaves files in the working directory, and keeps its JVM
-until the process ends. A session of this module logs only errors, keeps its files in a temporary
-folder, and ends its JVM (the Java process in which Spark runs). It also has settings with which
-little data is analysed in seconds.
+(the Java process in which Spark runs) until the process ends. A session of this module logs only
+errors, keeps its files in a temporary folder, and ends its JVM when the session ends. It also has
+settings with which little data is analysed in seconds.
 """
 
 import os
@@ -32,11 +32,11 @@ LOCAL_MASTER = "local[2]"
 TEMP_PREFIX = "coordlab-spark-"
 """The names of the temporary folders of sessions begin with this."""
 LOCAL_SHUFFLE_PARTITIONS = 2
-"""Into how many parts Spark divides the rows in a local session. The trace of one run has some
-100,000 rows, so more parts would only cost more scheduling.
+"""Number of parts into which Spark divides the rows in a local session. The trace of one run has
+some 100,000 rows, so more parts would only cost more scheduling.
 """
 _JVM_EXIT_S = 20
-"""How long to wait until the JVM exits by itself. Then it is killed."""
+"""Seconds to wait until the JVM exits by itself. If it does not, it is killed."""
 
 _SHORT_WORK = {
     "spark.sql.adaptive.enabled": "false",
@@ -51,15 +51,16 @@ _SHORT_WORK = {
 }
 """Settings for traces of a few 100,000 rows.
 
-Spark is made for much data. With little data, most of its time goes into preparation, so that is
-turned off here:
+Spark is made for much data. With little data, most of its time goes into preparation. So these
+settings turn much of the preparation off:
 
-- `codegen`, `adaptive`: Spark generates no code and does not plan again between stages. Together
-  this would take half of the time of such an analysis (measured on two cores).
+- `codegen`, `adaptive`: Spark generates no code and does not plan again between stages. The two
+  together would take half of the time of such an analysis (measured on two cores).
 - `constraintPropagation`: planning is faster without it.
 - `partitions`, `minPartitionNum`: one partition is enough for little data.
-- `batchSize`, `compressed`: cached columns are kept in small batches, so that a reader can skip
-  batches without any of its rows, and they are not compressed.
+- `batchSize`: cached columns are kept in small batches. So a reader can skip the batches in which
+  none of its rows are.
+- `compressed`: cached columns are not compressed.
 """
 LONG_WORK = {
     "spark.sql.adaptive.enabled": "false",
@@ -82,8 +83,9 @@ _SHORT_LIVED_JVM = (
 )
 """Options of a JVM that lives only for an analysis of a few 100,000 rows.
 
-It compiles each method with its fast compiler only, and collects garbage rarely. The metaspace (the
-memory for classes) is so large that loading Spark's 20,000 classes causes no collection.
+With these options, the JVM compiles each method with its fast compiler only, and collects garbage
+rarely. The metaspace (the memory for classes) is so large that loading Spark's 20,000 classes
+causes no collection.
 """
 _FIRST_JARS = (
     "spark-catalyst",
@@ -101,8 +103,9 @@ _FIRST_JARS = (
     "parquet-encoding",
     "spark-network-common",
 )
-"""Spark has 280 jars, and Java searches them in order for each class. These few hold most of the
-classes. If they come first, a short analysis takes a fifteenth less time.
+"""Names of the jars that Java shall search first. Spark has 280 jars, and Java searches them in
+order for each class. These few have most of the classes. If they come first, a short analysis takes
+a fifteenth less time.
 """
 
 _QUIET_LOGGING = """\
@@ -116,7 +119,7 @@ appender.console.layout.pattern = spark %p %c{1}: %m%n
 logger.shutdown.name = org.apache.spark.util.ShutdownHookManager
 logger.shutdown.level = off
 """
-"""Settings with which Spark logs only errors, on stderr. Its ShutdownHookManager, which deletes
+"""Settings with which Spark logs only errors, on stderr. Spark's ShutdownHookManager, which deletes
 temporary folders when the JVM exits, does not even log errors.
 """
 
@@ -140,11 +143,11 @@ def spark_session(
     """Open a Spark session on `master`, and end the session and its JVM after the block.
 
     If `master` is None, the session runs on this machine (is local). `short_work` tunes a local
-    session for little data: it starts sooner, but computes slower. A local session listens on the
-    loopback address only.
+    session for little data: the session starts sooner, but computes slower. A local session listens
+    on the loopback address only.
 
     Spark writes its working files to a temporary folder, which is removed when the session ends. If
-    the process was killed before, the next session on this machine removes it.
+    the process is killed before, the next session on this machine removes the folder.
     Raises: JavaMissing if there is no usable Java; SparkStartError if Spark's JVM does not start.
     """
     java = find_java()
@@ -180,7 +183,8 @@ def _preserve_sigint() -> Iterator[None]:
     try:
         yield
     finally:
-        # Only the main thread can set a handler. It is None if code outside of Python had set it.
+        # Only the main thread can set a handler. `handler` is None if the handler was set by code
+        # outside of Python.
         if handler is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, handler)
 
@@ -225,8 +229,8 @@ def _settings(master: str, name: str, temp: Path, *, short_work: bool) -> dict[s
         if local:
             settings["spark.driver.memory"] = "2g"
     elif local:
-        # Among others, this replaces LOCAL_SHUFFLE_PARTITIONS by 1. Short work on a cluster keeps
-        # the cluster's settings.
+        # This also replaces LOCAL_SHUFFLE_PARTITIONS by 1. Short work on a cluster keeps the
+        # cluster's settings.
         settings |= _SHORT_WORK
         settings["spark.driver.extraClassPath"] = os.pathsep.join(_first_jars())
     return settings
@@ -235,8 +239,8 @@ def _settings(master: str, name: str, temp: Path, *, short_work: bool) -> dict[s
 def _first_jars() -> list[str]:
     """Return the paths of the jars in _FIRST_JARS, as far as this Spark has them."""
     jars = Path(_find_spark_home()) / "jars"
-    # A version must follow the name (`spark-sql_2.13-4.0.0.jar`), so that the name `spark-sql` does
-    # not also find `spark-sql-api`.
+    # A version must follow the name, as in `spark-sql_2.13-4.0.0.jar`. Otherwise the name
+    # `spark-sql` would also find the jar of `spark-sql-api`.
     paths_by_name = [sorted(jars.glob(f"{name}[-_][0-9]*.jar")) for name in _FIRST_JARS]
     return [str(path) for paths in paths_by_name for path in paths]
 
@@ -259,8 +263,8 @@ def _jvm(settings: dict[str, str], log: Path) -> Iterator[JavaGateway]:
             yield gateway
         finally:
             gateway.shutdown()
-            # SparkContext keeps the gateway in class attributes. Without this, the next session
-            # would use this gateway again, although it is shut down.
+            # SparkContext keeps the gateway in class attributes. If they were not reset, the next
+            # session would use this gateway again, although it is shut down.
             SparkContext._gateway = None
             SparkContext._jvm = None
             _end_jvm(gateway.proc)

@@ -1,8 +1,8 @@
 """A step of an analysis: a function that computes one DataFrame from others.
 
-`all_tables` lists the steps. For example, the step `coordinator_tenures` computes this table from
-the events and two other DataFrames. A step also tells how its result is kept. `table_graph` runs
-the steps in the order of their inputs.
+`all_tables` lists the steps. For example, the step `coordinator_tenures` computes the table of this
+name from the events and two other DataFrames. A step also tells how its result is kept.
+`table_graph` runs the steps in the order of their inputs.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ StepResult = Literal["table", "shared", "view", "rows"]
 """How the result of a step is kept:
 - `table`: it is written into the directory of every run;
 - `shared`: it is kept while the analysis lasts, because several steps read it;
-- `view`: it is not kept, because each reader can compute it again at less cost;
+- `view`: it is not kept: each reader computes it again, because that costs less than keeping it;
 - `rows`: its few rows are collected by the driver (the Python process of the analysis).
 """
 
@@ -63,6 +63,6 @@ def view(name: str, transform: Callable[..., DataFrame], *inputs: str) -> Step:
 def rows(name: str, transform: Callable[..., DataFrame], *inputs: str) -> Step:
     """Return a step whose rows the driver (the Python process of the analysis) collects.
 
-    There must be few of them, even for large runs, because they must fit into its memory.
+    There must be few rows, even for large runs, because they must fit into the driver's memory.
     """
     return Step(name=name, transform=transform, inputs=inputs, result="rows")

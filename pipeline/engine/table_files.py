@@ -23,9 +23,9 @@ def empty_table_directory(directory: Path, table: str) -> Path:
 
 
 def write_table(directory: Path, table: str, rows: Sequence[dict[str, Any]]) -> None:
-    """Write a table of a run as one file, in the place of an earlier table.
+    """Write a table of a run as one file. An earlier table with this name is removed.
 
-    Raises: OSError if it cannot be written.
+    Raises: OSError if the table cannot be written.
     """
     content = pa.Table.from_pylist(list(rows), arrow_schema(table))
     pq.write_table(content, empty_table_directory(directory, table) / "part-00000.parquet")

@@ -1,8 +1,8 @@
 """Computes steps in the order of their inputs, several at the same time.
 
-A step computes one DataFrame from others, its inputs: these are results of other steps, or sources,
-which exist before the first step. A step starts as soon as its inputs are there. Several threads
-run steps, because Spark can plan one step while it computes others.
+A step computes one DataFrame from other DataFrames, its inputs. An input is the result of another
+step, or a source, which exists before the first step. A step starts as soon as its inputs are
+there. Several threads run steps, because Spark can plan one step while it computes others.
 
 This module knows neither what the steps compute, nor where their results are stored.
 """
@@ -34,7 +34,7 @@ def compute(
     """Compute all steps; return the DataFrames of the sources and steps by name.
 
     `carry_out` is called in up to `threads` threads at the same time. If several steps could start,
-    the one that is listed first starts first.
+    the step that is listed first starts first.
 
     If a step raises an exception, or a KeyboardInterrupt comes, the Spark jobs of the other steps
     are cancelled, and all threads end before the exception is raised.
@@ -68,9 +68,9 @@ def compute(
                 for future in finished:
                     done[running.pop(future).name] = future.result()
         except BaseException:
-            # This is also for a KeyboardInterrupt, hence BaseException. If the jobs went on, the
-            # exception would come minutes later: the pool waits for its threads at the end of the
-            # block, and these wait for their jobs.
+            # BaseException includes KeyboardInterrupt. If the jobs went on, the exception would
+            # come minutes later: at the end of the block the pool waits for its threads, and the
+            # threads wait for their jobs.
             stop_jobs(running, context, tag)
             raise
     return done

@@ -2,9 +2,10 @@
 
 A DataFrame is at first only a plan: Spark's description of how to compute its rows. If ten steps
 read it, Spark would plan and compute it ten times. So a store makes Spark compute the rows once and
-keep them, and later steps read these rows. `Step.result` says what else happens to them: those of a
-`table` are written into the directory of every run, those of `rows` are collected by the driver
-(the Python process of the analysis), and those of a `view` are not kept at all.
+keep them, and later steps read these rows. `Step.result` says what else happens to the rows of a
+step. The rows of a `table` are written into the directory of every run. The rows of a step with the
+result `rows` are collected by the driver (the Python process of the analysis). The rows of a `view`
+are not kept at all.
 
 There are two stores: MemoryStore for little data, and FileStore for any amount.
 """
@@ -46,7 +47,7 @@ class TableStore(Protocol):
     def release(self) -> None:
         """Free the memory of the cached DataFrames.
 
-        It would also be free when the Spark session ends, but this may be the caller's and go on.
+        The end of the Spark session would also free it, but a session of the caller may go on.
         """
         ...
 
@@ -55,7 +56,7 @@ class TableStore(Protocol):
 class MemoryStore:
     """Keeps all results in memory. It is made for runs of a few 100,000 events on this machine.
 
-    All rows are in one partition, so that no join, window or aggregation needs a shuffle (a
+    All rows are in one partition. So no join, window or aggregation needs a shuffle (a
     redistribution of rows). All processors are still busy, because several steps run at the same
     time. The driver writes the files itself, because Spark would start a process for each folder
     and each file (through Hadoop's file system).
@@ -75,16 +76,16 @@ class MemoryStore:
         in_one_partition = frame.coalesce(1)
         if step.filtered_by is not None:
             # Spark caches rows in batches, and remembers the least and the greatest value of each
-            # column in a batch. If the rows are sorted, equal values are in few batches, and a
-            # reader that filters by them can skip the others. Sorting by a hash is faster than
-            # sorting texts.
+            # column in a batch. If the rows are sorted by a column, equal values are in few
+            # batches, and a reader that filters by the column can skip all other batches. Sorting
+            # by a hash is faster than sorting texts.
             by_hash = in_one_partition.sortWithinPartitions(F.hash(step.filtered_by))
             stored = by_hash.persist()
             self._cached.append(stored)
             return stored
-        # `localCheckpoint` keeps the rows like `persist`, and also drops the plan by which they
-        # were computed. So the plans of later steps stay small. `eager=False`: the rows are
-        # computed when somebody first reads them.
+        # `localCheckpoint` keeps the rows as `persist` does. It also drops the plan by which the
+        # rows were computed, so the plans of later steps stay small. With `eager=False`, the rows
+        # are computed when they are first read.
         stored = in_one_partition.localCheckpoint(eager=False)
         if step.result == "table":
             table_rows = [row.asDict() for row in stored.collect()]
@@ -110,16 +111,16 @@ class FileStore:
     """Keeps results in the memory of Spark's workers, for any amount of data.
 
     All rows of a run are in one partition. All joins, windows and aggregations are by run and other
-    columns, so that none needs a shuffle (a redistribution of rows). Results that do not fit into
-    memory go to disk. Spark writes a table in few files to `folder`, and the driver then splits
-    them by run. If Spark wrote a file for each run, it would start three processes for each file
-    (through Hadoop's file system).
+    columns, so none of them needs a shuffle (a redistribution of rows). Results that do not fit
+    into memory go to disk. Spark writes a table in few files to `folder`, and the driver then
+    splits these files by run. If Spark wrote a file for each run, it would start three processes
+    for each file (through Hadoop's file system).
     """
 
     folder: Path
     rows: dict[str, Sequence[Row]] = field(default_factory=dict)
     files_per_table: int | None = None
-    """Into how many files Spark writes a table. None: a file for each partition, in parallel."""
+    """Number of files into which Spark writes a table. None: a file for each partition."""
     _schemas: dict[str, StructType] = field(default_factory=dict)
     """The columns of each table, by its name."""
     _cached: list[DataFrame] = field(default_factory=list)
@@ -179,10 +180,10 @@ ended.
 
 def _split_by_run(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     """Yield the name and the rows of each run, in the order of the names."""
-    # The metadata in the schema is Spark's description of the whole table.
+    # The metadata in the schema is Spark's description of the table. The files of runs need none.
     by_run = table.replace_schema_metadata(None).sort_by("run")
-    # The encoding has each name once (`values`), and where its rows end (`run_ends`): `a a a b b`
-    # becomes `a b` and `3 5`.
+    # The encoding has two lists: each name once (`values`), and where the rows of the name end
+    # (`run_ends`). For example, `a a a b b` becomes `a b` and `3 5`.
     names = pc.run_end_encode(by_run["run"].combine_chunks())
     start = 0
     for name, end in zip(names.values.to_pylist(), names.run_ends.to_pylist(), strict=True):

@@ -1,8 +1,8 @@
-"""Pairs the requests that members sent to their coordinators with the answers to them.
+"""Pairs the requests that members sent to their coordinators with the answers.
 
-A client writes a row into the trace when it sends a request, and another one when the answer comes
+A client writes a row into the trace when it sends a request, and another row when the answer comes
 or the request fails. Both rows have the request's correlation id. Several tables need to know how
-long a member waited for an answer, so the two rows are joined here.
+long a member waited for an answer. So the two rows are joined here.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -13,8 +13,8 @@ from protocol.api import Api
 from protocol.trace import TraceKind
 
 GROUP_APIS = tuple(
-    key.label
-    for key in (
+    api.label
+    for api in (
         Api.JOIN_GROUP,
         Api.SYNC_GROUP,
         Api.HEARTBEAT,
@@ -22,8 +22,8 @@ GROUP_APIS = tuple(
         Api.OFFSET_FETCH,
     )
 )
-"""APIs whose successful answers show that a member takes part in its group. LeaveGroup is not among
-them, because an answer to it shows the contrary.
+"""APIs whose successful answers show that a member takes part in its group. LeaveGroup is not
+listed, because its answer shows the contrary.
 """
 
 
@@ -42,7 +42,7 @@ def exchanges(events: DataFrame) -> DataFrame:
     sent = F.when(F.col("kind") == TraceKind.REQUEST_SENT.value, F.col("time_us"))
     # Two nodes can have several connections. `cause` is the purpose of the connection.
     request = ("run", "node", "incarnation", "peer", "cause", "api", "correlation_id")
-    # The rows up to this one that have the same correlation id. `seq` is their order.
+    # The rows with the same values up to the current row. `seq` is the order of the rows.
     so_far = (
         Window.partitionBy(*request)
         .orderBy("seq")
@@ -51,7 +51,7 @@ def exchanges(events: DataFrame) -> DataFrame:
     return (
         of_kind(events, *kinds)
         .where(F.col("api").isin(list(GROUP_APIS)) & F.col("group").isNotNull())
-        # In the row of an answer, this is the time of the last request before it.
+        # In the row of an answer, `sent_us` is the time of the last request before the answer.
         .withColumn("sent_us", F.last(sent, ignorenulls=True).over(so_far))
         .where(F.col("kind") != TraceKind.REQUEST_SENT.value)
         .select(

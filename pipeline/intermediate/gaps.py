@@ -9,10 +9,11 @@ Each function lists the gaps of one kind of subject, over the whole run:
 
 The table `availability` then picks the longest gap around each fault.
 
-Example: a consumer had a commit acknowledged at 10.0 s and the next one at 14.2 s. This gap lasts
-from `before_us` 10.0 s to `after_us` 14.2 s. After its last commit, `after_us` is null: the gap is
-open. It then matters whether the consumer tried to commit again. If it did, `pending_us` is when it
-first did so. If `pending_us` is null, it just had nothing more to commit.
+Example: a consumer had a commit acknowledged at 10.0 s and the next commit at 14.2 s. This gap
+lasts from `before_us` (10.0 s) to `after_us` (14.2 s). The gap after the consumer's last commit has
+no `after_us` (null): it is open. It then matters whether the consumer tried to commit again. If the
+consumer did, `pending_us` is when it first tried. If `pending_us` is null, the consumer just had
+nothing more to commit.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -24,7 +25,7 @@ from protocol.api import Api
 from protocol.trace import TraceKind
 
 _COMMIT_APIS = [
-    key.label for key in (Api.OFFSET_COMMIT, Api.ADD_OFFSETS_TO_TXN, Api.TXN_OFFSET_COMMIT)
+    api.label for api in (Api.OFFSET_COMMIT, Api.ADD_OFFSETS_TO_TXN, Api.TXN_OFFSET_COMMIT)
 ]
 """Requests with which a member begins to commit offsets, without or within a transaction."""
 
@@ -36,14 +37,14 @@ def commit_gaps(events: DataFrame) -> DataFrame:
     partitions is one row.
     Columns:
     - `run`, `group`, `subject` (the consumer's node);
-    - `before_us`, `after_us`: when this commit and the next one were acknowledged, in microseconds
-      on the run's clock;
+    - `before_us`, `after_us`: when this commit and the next commit were acknowledged, in
+      microseconds on the run's clock;
     - `pending_us`: after the last commit, when the consumer first sent another commit, a commit
       failed, or the consumer gave its coordinator up (marked it unknown);
     - `after_peer`: the broker that acknowledged the next commit.
 
     Nulls: `after_us` and `after_peer` of the last commit; `pending_us` of all other commits, and of
-    the last one if nothing of this followed.
+    the last commit if no attempt to commit followed.
     """
     key = ("run", "group", "subject")
     consumer = F.col("node").alias("subject")
@@ -55,7 +56,7 @@ def commit_gaps(events: DataFrame) -> DataFrame:
         .agg(F.max("peer").alias("peer"))
     )
     by_time = Window.partitionBy(*key).orderBy("before_us")
-    # Of the requests, only those that commit count. Of the other two kinds, every row counts.
+    # A request counts only if it commits. Every row of the other two kinds counts.
     is_attempt = (F.col("kind") != TraceKind.REQUEST_SENT.value) | F.col("api").isin(_COMMIT_APIS)
     attempts = (
         of_kind(
@@ -92,8 +93,9 @@ def processing_gaps(events: DataFrame) -> DataFrame:
     Output grain: one row per run, group, partition and moment at which a member finished a batch.
     Columns: as in `commit_gaps`, without `after_peer`. `subject` is the partition.
     - `before_us`: when the batch was finished;
-    - `after_us`: when the work on the next batch began. If two members work on the partition, this
-      can be before `before_us`. There was no gap then, and `after_us` is equal to `before_us`;
+    - `after_us`: when the work on the next batch began. If two members work on the partition, the
+      work may have begun before `before_us`. Then there was no gap, and `after_us` is equal to
+      `before_us`;
     - `pending_us`: after the last batch, when the first record was produced that no member read.
     """
     key = ("run", "group", "subject")
@@ -113,8 +115,8 @@ def processing_gaps(events: DataFrame) -> DataFrame:
         (F.col("offset") + F.coalesce("span.count", F.lit(1)) - 1).alias("newest"),
     )
 
-    # `last` is the highest offset that the group consumed. `waiting_us` is when the first batch was
-    # produced that has a record above it.
+    # `last` is the highest offset that the group consumed. `waiting_us` is when the first batch
+    # with a higher offset was produced.
     reached = consumed.groupBy(*key).agg(F.max("last").alias("last"))
     waiting = (
         produced.join(reached, ["run", "subject"])
@@ -122,8 +124,9 @@ def processing_gaps(events: DataFrame) -> DataFrame:
         .groupBy(*key)
         .agg(F.min("produced_us").alias("waiting_us"))
     )
-    # When the work on any later batch first began. It is not enough to look at the next batch:
-    # if two members work at the same time, the one that finishes later can have begun earlier.
+    # When the work on any later batch first began. The rows are in the order in which batches were
+    # finished. If two members work at the same time, the batch that was finished later can have
+    # been begun earlier. So it is not enough to look at the next batch.
     later = Window.partitionBy(*key).orderBy("before_us").rowsBetween(1, Window.unboundedFollowing)
     next_begun_us = F.min("begun_us").over(later)
     # After the last batch, `next_begun_us` is null, and the gap is open. `greatest` alone would
@@ -159,7 +162,7 @@ def coordinator_holes(tenures: DataFrame, runs: DataFrame) -> DataFrame:
         F.max("end_us").over(so_far).alias("before_us"),
         F.col("start_us").alias("after_us"),
     ).where(F.col("after_us") > F.col("before_us"))
-    # A time without a coordinator that lasts until the end of the run.
+    # If the last tenure ended before the run, the partition had no coordinator until the run's end.
     at_the_end = (
         tenures.groupBy("run", "partition")
         .agg(F.max("end_us").alias("before_us"))

@@ -1,7 +1,7 @@
 """The table `groups`: in which partition of `__consumer_offsets` is each group stored?
 
-The broker that leads this partition (an offsets partition) is the group's coordinator. So by this
-table, the elections in a trace tell which broker coordinated which group.
+The broker that leads this partition (an offsets partition) is the group's coordinator. So with this
+table, an election of a partition's leader tells which groups got a new coordinator.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -18,8 +18,8 @@ MEMBER_KINDS = (
     TraceKind.OFFSETS_COMMITTED,
     TraceKind.COMMIT_FAILED,
 )
-"""Kinds of rows that only a member of a group writes. COORDINATOR_FOUND is not among them, because
-an administrator also looks for the coordinator, and joins no group.
+"""Kinds of rows that only a member of a group writes. COORDINATOR_FOUND is not listed, because an
+administrator also looks for the coordinator, but joins no group.
 """
 
 _PARTITION_KINDS = (
@@ -28,9 +28,10 @@ _PARTITION_KINDS = (
     TraceKind.BECAME_FOLLOWER,
     TraceKind.LOAD_COMPLETED,
 )
-"""Kinds of rows that can be about an offsets partition. They tell how many of them there are."""
+"""Kinds of rows that can be about an offsets partition. By these rows, the partitions are counted.
+"""
 _PREFIX = f"{CONSUMER_OFFSETS}-"
-"""Beginning of the name of every offsets partition; its number follows."""
+"""Beginning of the name of every offsets partition. The number of the partition follows."""
 
 
 def in_offsets_topic() -> Column:
@@ -53,7 +54,7 @@ def groups(events: DataFrame) -> DataFrame:
     consumers = members.groupBy("run", "group").agg(
         F.size(F.collect_set("node")).alias("consumers")
     )
-    # All loads of a group name the same partition, and `max` picks it.
+    # All loads of a group name the same partition, and `max` picks its name.
     loaded = of_kind(events, TraceKind.GROUP_LOADED).groupBy("run", "group")
     loaded_from = loaded.agg(F.max("partition").alias("loaded_from"))
     # No row tells how many offsets partitions there are. If the trace mentions

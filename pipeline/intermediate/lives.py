@@ -22,8 +22,9 @@ under which messages still arrive.
 def deaths(events: DataFrame) -> DataFrame:
     """List the rows by which we know that a process has ended.
 
-    These are the rows about its end. They can be missing, for example if the machine was lost. But
-    if the node later starts again, its earlier processes have ended. So the starts are listed, too.
+    These are the rows about the ends of processes. Such a row can be missing, for example if the
+    machine was lost. But if the node later starts again, its earlier processes have ended. So the
+    rows about starts are listed, too.
     Output grain: one row per row of the trace about an end or a start of a process.
     Columns:
     - `run`, `node`;
@@ -148,7 +149,7 @@ def impaired_us(intervals: DataFrame, impaired: DataFrame, *, node: str) -> Data
     `cut_us` is 0.
     """
     # Several intervals can have the same node and time, for example if a member owned several
-    # partitions. `distinct` keeps one of them, so that the join below does not multiply the rows.
+    # partitions. `distinct` keeps one of them. Otherwise the join below would multiply the rows.
     key = ["run", node, "from_us", "to_us"]
     # The time that an interval and an impairment have in common.
     shared = F.least("to_us", "impaired_to_us") - F.greatest("from_us", "impaired_from_us")

@@ -65,17 +65,19 @@ def repeated_records(events: DataFrame) -> DataFrame:
     clock), `nth` (1: the first time that the group processed the record).
     Nulls: none.
     """
-    # A run has millions of records, of which few are repeated. It would take long to list all of
-    # them. So only batches that overlap others are looked at:
+    # A run has millions of records, of which few are repeated. It would take long to list all
+    # records. So only batches that overlap other batches are looked at:
     # 1. Sort the batches of a partition by offset, and divide them into *islands* of batches that
-    #    overlap: offsets 0 to 9 and 5 to 14 are one island, and 15 to 24 is the next one. A record
-    #    can be repeated only within an island.
+    #    overlap. For example, the batches with the offsets 0 to 9 and 5 to 14 are one island, and a
+    #    batch with the offsets 15 to 24 is the next island. A record can be repeated only within an
+    #    island.
     # 2. Drop the islands of a single batch.
     # 3. Split the other batches into records, and count how often each record occurs.
     by_offset = Window.partitionBy(*_PARTITION).orderBy("first", "last", "at_us", "consumer", "seq")
     highest_before = F.max("last").over(by_offset.rowsBetween(Window.unboundedPreceding, -1))
     so_far = by_offset.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    # Before the first batch of a partition there is no offset, so the comparison is null.
+    # The first batch of a partition begins an island. Its comparison is null, because there is no
+    # batch before it, and `coalesce` turns the null into true.
     begins_island = F.coalesce(F.col("first") > highest_before, F.lit(True))
     of_island = Window.partitionBy(*_PARTITION, "island")
     touching = (
@@ -88,8 +90,8 @@ def repeated_records(events: DataFrame) -> DataFrame:
     )
     record = (*_PARTITION, "offset")
     by_time = Window.partitionBy(*record).orderBy("at_us", "consumer", "incarnation", "seq")
-    # `sequence` lists all offsets of a batch. In a damaged row, `last` can be below `first`. Then
-    # `sequence` would count down, which `greatest` prevents.
+    # `sequence` lists all offsets of a batch. In a damaged row, `last` can be below `first`, and
+    # `sequence` would count down. `greatest` prevents this.
     return (
         touching.withColumn("offset", F.explode(F.sequence("first", F.greatest("first", "last"))))
         .withColumn("nth", F.row_number().over(by_time))
@@ -118,13 +120,15 @@ def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame)
     members processed no record in common.
     """
     run_ends = F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us")))
-    # The join below pairs each interval with others of the same partition. So each of them is put
-    # into a struct, which is called `first` on one side of the join and `second` on the other.
+    # The join below pairs each interval with other intervals of the same partition. So each
+    # interval is put into a struct. The struct is called `first` on one side of the join, and
+    # `second` on the other side.
     intervals = ownership.join(run_ends, "run").select(
         *_PARTITION,
         "run_end_us",
         F.struct(
-            # This is not called `from_us`, which is the overlap's beginning in the output.
+            # In the output, `from_us` is the beginning of the overlap. So the beginning of the
+            # interval has another name.
             F.col("from_us").alias("at_us"),
             "consumer",
             "incarnation",
@@ -137,8 +141,8 @@ def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame)
         ).alias("first"),
     )
     second = intervals.drop("run_end_us").withColumnRenamed("first", "second")
-    # Each pair is joined in both orders. Keep the one in which `first` began first. Structs are
-    # compared field by field, so the names decide if both began at the same moment.
+    # Each pair is joined in both orders. Keep the order in which `first` began first. Structs are
+    # compared field by field. So if both began at the same moment, the names decide.
     in_order = F.struct("first.at_us", "first.consumer") < F.struct(
         "second.at_us", "second.consumer"
     )
@@ -147,7 +151,8 @@ def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame)
         .where(in_order & (F.col("first.consumer") != F.col("second.consumer")))
         .withColumn("from_us", F.col("second.at_us"))
         .withColumn("ends_us", F.least("first.until_us", "second.until_us"))
-        # `least` ignores nulls. So `to_us` is null only if both still owned when the run ended.
+        # `least` ignores nulls. So `to_us` is null only if both members still owned the partition
+        # when the run ended.
         .withColumn("to_us", F.least("first.to_us", "second.to_us"))
         .where(F.col("from_us") < F.col("ends_us"))
         .drop("run_end_us")

@@ -1,12 +1,12 @@
 """Keeps the rows of a trace that tell tables something: the telling rows, a third of all rows.
 
-Most rows of a trace are about Produce and Fetch requests, which no table needs. They are dropped
-once here, so that not every table has to read them. Two sorts of rows are dropped: requests and
-answers of other APIs than LISTED_APIS, and the kinds in NO_TABLES_KINDS. Bad rows, which lack a
+Most rows of a trace are about Produce and Fetch requests, which no table needs. This module drops
+them once, so no table has to read them. Two sorts of rows are dropped: requests and answers of
+other APIs than LISTED_APIS, and rows of the kinds in NO_TABLES_KINDS. Bad rows, which lack a
 required value or are of an unknown kind, are kept, because the table `bad_rows` lists them.
 
-A few tables need all rows, and read the whole trace: `runs`, which counts them, and those that
-count requests.
+A few tables need all rows, and read the whole trace: the table `runs`, which counts events, and the
+tables that count requests.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -19,8 +19,8 @@ from protocol.trace import TraceKind
 from protocol.trace_schema import RecordsConsumedDetail
 
 LISTED_APIS = tuple(
-    key.label
-    for key in (
+    api.label
+    for api in (
         Api.FIND_COORDINATOR,
         Api.JOIN_GROUP,
         Api.SYNC_GROUP,
@@ -40,13 +40,13 @@ LISTED_APIS = tuple(
         Api.BROKER_HEARTBEAT,
     )
 )
-"""APIs of coordination and control. Fetch is not among them, because most Fetch requests get
-records. But those that go to a controller get metadata, and `is_listed` adds them.
+"""APIs of coordination and control. Fetch is not listed, because most Fetch requests get records.
+But a Fetch request to a controller gets metadata, and `is_listed` adds such requests.
 """
 _CONTROLLER_PREFIX = controller_name(0).removesuffix("0")
 """The beginning of the names of all controllers, such as `controller-`."""
 _SERVER_KINDS = (TraceKind.REQUEST_RECEIVED, TraceKind.RESPONSE_SENT)
-"""Kinds of rows that the server of a request writes. Its client writes the other MESSAGE_KINDS."""
+"""Kinds of rows that the server of a request writes. The client writes the other MESSAGE_KINDS."""
 MESSAGE_KINDS = (
     TraceKind.REQUEST_SENT,
     TraceKind.RESPONSE_RECEIVED,
@@ -59,8 +59,8 @@ NO_TABLES_KINDS = (
     TraceKind.SESSION_RESTARTED,
     TraceKind.APPEND_STARTED,
 )
-"""Kinds with many rows that no table reads. If a new table needs one of them, remove it from
-here.
+"""Kinds with many rows that no table reads. If a new table needs rows of a kind, remove the kind
+from this list.
 """
 _SPAN_KINDS = (TraceKind.RECORDS_CONSUMED, TraceKind.RECORDS_PRODUCED)
 """Kinds of rows about a batch of records. Only these have a value in the column `span`."""
@@ -94,7 +94,7 @@ def telling_rows(rows: DataFrame) -> DataFrame:
     # `is_listed` is null if the row lacks `api` or `peer`. Such a row is dropped.
     is_unlisted_message = _is_any_of(MESSAGE_KINDS) & ~_certainly(is_listed())
     is_dropped = _is_any_of(NO_TABLES_KINDS) | is_unlisted_message
-    # A row RECORDS_PRODUCED has only `count`. Its other two fields become null.
+    # A row RECORDS_PRODUCED has only `count`. The fields `last` and `work_us` become null.
     fields = detail("count", "last", "work_us", of=RecordsConsumedDetail)
     span = F.when(_is_any_of(_SPAN_KINDS), fields)
     return rows.where(F.col("bad").isNotNull() | ~is_dropped).withColumn("span", span)
@@ -106,5 +106,5 @@ def _is_any_of(kinds: tuple[TraceKind, ...]) -> Column:
 
 
 def _certainly(condition: Column) -> Column:
-    """Return the condition, but false where it is null because a column that it reads is null."""
+    """Return the condition, or false if the condition is null."""
     return F.coalesce(condition, F.lit(False))

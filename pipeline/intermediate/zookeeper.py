@@ -1,8 +1,8 @@
 """What the tables about ZooKeeper share: its transactions, and the group of each consumer.
 
 Consumers of the old kind coordinate themselves through ZooKeeper. Each change of ZooKeeper's data,
-such as a new node in its tree, is a transaction with a number (zxid), and all its servers apply the
-same transactions in the same order.
+such as a new node in its tree, is a transaction with a number (zxid). All servers of ZooKeeper
+apply the same transactions in the same order.
 """
 
 from pyspark.sql import DataFrame
@@ -35,8 +35,8 @@ def zookeeper_txns(events: DataFrame) -> DataFrame:
         .where(F.col("offset").isNotNull())
         .withColumn("txn", txn)
         .groupBy("run", F.col("offset").alias("zxid"))
-        # All servers apply the same transactions, so the values are equal in their rows, and `min`
-        # just picks one.
+        # All servers apply the same transactions. So these values are equal in the rows of all
+        # servers, and `min` just picks one of them.
         .agg(
             F.min("time_us").alias("applied_us"),
             *(
@@ -50,8 +50,8 @@ def zookeeper_txns(events: DataFrame) -> DataFrame:
 def zookeeper_consumers(events: DataFrame) -> DataFrame:
     """Name the group of each consumer on ZooKeeper.
 
-    Such a consumer gets its partitions in attempts: in each, it tries once to own its share of
-    them. Only consumers that began an attempt are listed.
+    Such a consumer gets its partitions in attempts: in each attempt, it tries once to own its share
+    of the partitions. Only consumers that began an attempt are listed.
     `events` has one row per event. Output grain: one row per run and consumer.
     Columns: `run`, `consumer` (its node), `consumer_group`. Nulls: none.
     """

@@ -1,10 +1,10 @@
 """The fault lane: when each fault was injected, in force and healed, and on which node.
 
-The bar of a fault has three parts, because a fault that hits several nodes does not begin on all of
-them at once: it is being injected, then in force on all nodes, then being healed. A momentary
-fault, such as an election, is a point. The lane also has accidents, which are not in the run's
-plan: a machine was lost, or did not answer for a while. The first row of the lane shows the parts
-of the run: before its steady state, with faults, and after the last healing.
+A fault that hits several nodes does not begin on all of them at once. So the bar of a fault has
+three parts: the fault is being injected, then it is in force on all nodes, then it is being healed.
+A momentary fault, such as an election, is a point. The lane also has accidents, which are not in
+the run's plan: a machine was lost, or did not answer for a while. The first row of the lane shows
+the parts of the run: before its steady state, with faults, and after the last healing.
 
 In the data of the chart, a bar is an object with the keys of LANE's columns, and these:
 
@@ -27,15 +27,17 @@ from pipeline.summary.figures import duration_text
 from results_schema.journal import JournalEntry
 
 MAX_ROWS = 30
-"""Up to this number of faults, each has a row. If there are more, faults of one kind share rows."""
+"""Maximum number of faults for which each fault has a row. If there are more, the faults of one
+kind share rows.
+"""
 MAX_FAULTS = 400
-"""Maximum number of faults in the lane. If there are more, it has the first ones."""
+"""Maximum number of faults in the lane. If there are more, the lane has the first ones."""
 _RUN_ROW = "the run"
 """Name of the first row, which shows the parts of the run."""
 _ACCIDENT_HATCH = HATCHES[7]
-"""Fill of the bars of accidents, a grey pattern."""
+"""Fill of the bars of accidents: a grey pattern."""
 _PART = (Tip("p", "this part"),)
-"""The tooltip's line for the part of the fault that a bar shows."""
+"""The line of a tooltip that tells which part of the fault the bar shows."""
 
 
 def _label(fault: JournalEntry) -> str:
@@ -44,6 +46,7 @@ def _label(fault: JournalEntry) -> str:
 
 
 def _short_label(fault: JournalEntry) -> str:
+    """Return the short text in a fault's bar: `pause`, for example."""
     return "accident" if fault.is_by_accident else fault.fault
 
 

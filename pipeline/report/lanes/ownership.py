@@ -5,7 +5,8 @@ at the same time, this time (an overlap) has a striped bar. In the data of the c
 object with the keys of LANE in `ownership_rows`, and these:
 
 - `c`: fill of the bar
-- `m`: the member; `m2`: the other owner in an overlap
+- `m`: the member; in an overlap, the second owner
+- `m2`: the first owner; only in an overlap
 - `v`: 1 for a bar with stripes on it, else the key is missing
 - `o`, `h`, `t`, `q`: numbers by which the chart sorts and filters (`number_rows`)
 - `_x`, `_e`: ends of the visible part of the bar in seconds; `_w`: its width in pixels. Vega, the
@@ -48,40 +49,43 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order
 
 MANY_PARTITIONS = 40
-"""Up to this number of partitions, each has its own row. If there are more, the lane shows how many
-of them have one owner, none or several. A second lane (`ownership_detail`) then shows the
-partitions that the reader picks.
+"""Maximum number of partitions for which each partition has its own row. If there are more, the
+lane shows how many of them have one owner, no owner or several owners. Then a second lane
+(`ownership_detail`) shows the partitions that the reader picks.
 """
 ROWS_AT_ONCE = 50
 """Number of partitions that the reader sees at once in the second lane."""
 MAX_SHOWN = 900
-"""Maximum number of bars in the lane if it shows all partitions. The longest ones are shown."""
+"""Maximum number of bars in the lane if it shows all partitions. If there are more, the longest
+bars are shown.
+"""
 MAX_PICKED = 8_000
 """Maximum number of bars in the data of the second lane. The data has the bars of every partition
-that the reader can pick, so not all partitions can be picked if there are more.
+that the reader can pick. So if there are more bars, not all partitions can be picked.
 """
 MAX_LEGEND = 6
-"""Maximum number of fills in a legend. A reader could not distinguish more."""
+"""Maximum number of fills in a legend. A reader could not distinguish more fills."""
 ROW_PX = 18
 """Height of a row in pixels."""
 
 ONCE, NO_OWNER, TWICE = "one owner", "no owner", "two owners or more"
 COUNTS = {ONCE: SERIES[4], NO_OWNER: PAPER, TWICE: BAD_HATCH}
-"""Fills of the areas that show how many partitions have one owner, none, or several."""
+"""Fills of the areas that show how many partitions have one owner, no owner, or several."""
 _ROWS_PICK, _MEMBER_PICK = "ownership_rows", "ownership_member"
 """Vega parameters for the range of partitions and for the member that the reader picks."""
 _ALL_MEMBERS = "all members"
 """The first option in the list of members."""
 _REMARKABLE = "0: two owners, or moved most"
-"""The option in the list of partitions for those that are most worth looking at. Every other option
-is a range of partitions, such as `2: orders-50 to 99`.
+"""The option in the list of partitions for the partitions that are most worth looking at. Every
+other option is a range of partitions, such as `2: orders-50 to 99`.
 """
 # A Vega condition that is true for the bars that the second lane shows:
 #
-# 1. If all members and the remarkable partitions are picked, these are the bars with `t`.
-# 2. If all members and a range such as `2: orders-50 to 99` are picked, these are the bars whose
-#    `h` is the number 2.
-# 3. If one member is picked, these are the bars of this member, whatever range is picked.
+# 1. If all members and the remarkable partitions are picked, it shows the bars whose `t` is 1.
+# 2. If all members and a range such as `2: orders-50 to 99` are picked, it shows the bars whose `h`
+#    is the number of the range, which is 2.
+# 3. If one member is picked, it shows the bars of the member's first partitions (`q`), whatever
+#    range is picked.
 #
 # `number_rows` explains `t`, `h` and `q`.
 _PICKED = (
@@ -94,12 +98,13 @@ _NAME_PX = 66
 """Width of a member's name on a phone, in pixels."""
 _LENGTH_PX = 52
 """Width of the length of an overlap (`1.25 s`) on a phone, in pixels."""
-# A Vega condition that is true if the visible part of a bar has room for the name and the length.
+# A Vega condition that is true if the visible part of a bar has room for both on a phone: the name
+# of the member, and the length of an overlap.
 _WIDE_ENOUGH = f"(datum._e - datum._x) / ({TO_S} - {FROM_S}) * width > {_NAME_PX + _LENGTH_PX}"
 _RESERVED = f"datum.v ? ({NARROW} ? ({_WIDE_ENOUGH} ? {_LENGTH_PX} : 0) : 130) : 0"
-"""A Vega expression for the pixels that are kept free at the end of a bar with stripes (`v`), for
-the text about its two owners. On a screen this text is `two owners 1.25 s` (130 pixels). On a phone
-it is only the length, or nothing if there is no room.
+"""A Vega expression for the pixels that the label leaves free at the end of a bar with stripes
+(`v`). They are for the text about two owners. On a wide screen this text is `two owners 1.25 s`
+(130 pixels). On a phone the text is only the length, or nothing if there is no room.
 """
 _LENGTH_ROOM = f"({NARROW} ? datum._w - {_NAME_PX} : datum._w / 2)"
 """A Vega expression for the pixels of a bar that the length of an overlap can take."""
@@ -123,8 +128,8 @@ _OVERLAP_COLUMNS = (
     number(lambda row: duration_text(row["length_us"]), "for"),
     number("records_both", "processed by both"),
 )
-"""Columns of the table `ownership_overlaps`. If this table has rows, the text beneath the lane
-lists them instead of the intervals."""
+"""Columns of the table `ownership_overlaps`. If the table has rows, the text beneath the lane lists
+these rows instead of the intervals."""
 
 
 def ownership_lane(run: ReportInput) -> Chart | None:
@@ -157,8 +162,8 @@ def ownership_detail(run: ReportInput) -> Chart | None:
     by_interest = sorted(
         owned, key=lambda partition: (-len(partition.overlaps), -len(partition.intervals))
     )
-    # Take partitions until one does not fit. No other partition is taken after it, even if it is
-    # smaller, so that the reader can pick exactly the most interesting ones.
+    # Take partitions until one does not fit. After it, no smaller partition is taken. So the reader
+    # can pick exactly the most interesting partitions.
     pickable_names, intervals_taken = set(), 0
     for partition in by_interest:
         intervals_taken += len(partition.intervals)
@@ -176,7 +181,8 @@ def ownership_detail(run: ReportInput) -> Chart | None:
 
     members = in_number_order({str(datum["m"]) for datum in data["owners"]})
     ranges = [f"{index + 1}: {_title(chunk)}" for index, chunk in enumerate(chunks)]
-    # The page first shows the first option: the partitions with overlaps, if there are any.
+    # The page first shows the first option. So the remarkable partitions are the first option if
+    # there are overlaps.
     has_overlaps = any(partition.overlaps for partition in owned)
     options = (_REMARKABLE, *ranges) if has_overlaps else (*ranges, _REMARKABLE)
 
@@ -205,7 +211,7 @@ def _prefix(owned: Sequence[Owned]) -> str:
 
 
 def _title(chunk: Sequence[Owned]) -> str:
-    """Return a title such as `orders-0 to 49`; with two topics, `orders-7 to payments-3`."""
+    """Return the title of a range: `orders-0 to 49`; with two topics, `orders-7 to payments-3`."""
     first, last = chunk[0].name, chunk[-1].name
     if len(chunk) == 1:
         return first
@@ -218,8 +224,8 @@ def _title(chunk: Sequence[Owned]) -> str:
 def _fill(run: ReportInput, owned: Sequence[Owned]) -> alt.Fill:
     """Return the fill of a bar, with a legend if each fill means one assignment.
 
-    A fill means several assignments if there are several groups, which use the same fills, or if a
-    group has more generations than there are fills.
+    A fill means several assignments in two cases: there are several groups, which use the same
+    fills, or a group has more generations than there are fills.
     """
     fills_by_group = fills_of_assignments(run, owned)
     all_fills = (fill for of_group in fills_by_group.values() for fill in of_group.values())

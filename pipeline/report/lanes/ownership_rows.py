@@ -1,10 +1,11 @@
 """The data of the ownership lane, from rows of the tables `ownership` and `ownership_overlaps`.
 
-A row of `ownership` is an interval in which one member owned one partition. The lane draws it as a
-bar. If two members owned a partition at the same time, their bars would cover each other, so the
-partition then has two rows in the lane. These rows are called slots: the bar of the first owner is
-in slot 0, and that of the second owner below it in slot 1. If a run has too many partitions to
-draw, the lane only shows how many of them have one owner, none or several.
+A row of `ownership` is an interval in which one member owned one partition. The lane draws the
+interval as a bar. If two members owned a partition at the same time, their bars would cover each
+other. So the partition then has two rows in the lane. These rows are called slots: the bar of the
+first owner is in slot 0, and the bar of the second owner is below it in slot 1. If a run has too
+many partitions to draw, the lane only shows how many of them have one owner, no owner or several
+owners.
 """
 
 from collections import Counter
@@ -73,7 +74,8 @@ class Owned:
 
     group: str
     name: str
-    """The name of its row: `orders-0`, or `readers · orders-0` if there are several groups."""
+    """The name of the partition's row in the lane: `orders-0`, or `readers · orders-0` if there are
+    several groups."""
     intervals: list[Row] = field(default_factory=list)
     overlaps: list[Row] = field(default_factory=list)
 
@@ -105,9 +107,10 @@ def gantt(
 ) -> tuple[list[str], dict[str, list[Datum]]]:
     """Return the names of the lane's rows, and the data `owners` and `twice`.
 
-    `owners` are the bars, one for each of the `limit` longest intervals of all partitions. `twice`
-    are the overlaps, which are drawn as stripes on the bar of the second owner. Such a bar has the
-    key `v` in its datum. It makes the label of the bar leave room for the label of the stripes.
+    `owners` has a bar for each of the `limit` longest intervals of all partitions. `twice` has the
+    overlaps. An overlap is drawn as stripes on the bar of the second owner, and the stripes have a
+    label of their own. So the bar of the second owner has the key `v`, which makes the label of the
+    bar leave room for the label of the stripes.
     """
     names: list[str] = []
     data: dict[str, list[Datum]] = {"owners": [], "twice": []}
@@ -137,8 +140,8 @@ def gantt(
         last_row = max(slots_of_shown, default=0)
         for row in partition.overlaps:
             # The stripes lie on the upper edge of the second owner's bar, which begins when the
-            # overlap begins. If the limit leaves this bar out, the partition may have no slot 1,
-            # and the stripes are in the last row that there is.
+            # overlap begins. But the limit may have left this bar out. Then the stripes are in slot
+            # 1, or in the last row if the partition has no slot 1.
             second_owner_slot = max(1, slot_at.get(row["from_us"], 1))
             slot = min(last_row, second_owner_slot)
             data["twice"].append(_overlap_datum(run, row, partition, slot))
@@ -178,8 +181,8 @@ def number_rows(
     - `o`: the number of the row in the lane.
     - `h`: the number of the chunk (a range of partitions) in which the partition is, from 1.
     - `t`: 1 if the partition is in `remarkable`, else 0.
-    - `q`: the number of the partition among those of its member, from 0. If a member owned
-      `orders-3` and `orders-8`, these have 0 and 1. The chart uses it to show only the first
+    - `q`: the number of the partition among the partitions of its member, from 0. If a member owned
+      `orders-3` and `orders-8`, their numbers are 0 and 1. With `q`, the chart shows only the first
       partitions of a member that owned very many.
     """
     row_numbers = {name: index for index, name in enumerate(names)}
@@ -199,13 +202,14 @@ def number_rows(
 
 
 def owners_over_time(run: ReportInput, partitions: Sequence[Owned]) -> Steps:
-    """Return how many partitions have one owner, none, or several, at each time of the run.
+    """Return how many partitions have one owner, no owner, or several, at each time of the run.
 
-    If at 2 s eight partitions have one owner, one has none, and one has two, the step at 2 s has
-    the counts (8, 1, 1). A partition counts from the time of its first owner on.
+    For example, eight partitions have one owner at 2 s, one partition has no owner, and one
+    partition has two owners. Then the step at 2 s has the counts (8, 1, 1). A partition counts from
+    the time of its first owner on.
     """
-    # At each time, which partitions get or lose an owner: partition number 3 gets one in (3, 1),
-    # and loses one in (3, -1).
+    # For each time, which partitions get or lose an owner: (3, 1) means that partition number 3
+    # gets an owner, and (3, -1) means that it loses an owner.
     changes: dict[int, list[tuple[int, int]]] = {0: [], run.end_us: []}
     for index, partition in enumerate(partitions):
         for row in partition.intervals:
@@ -221,7 +225,8 @@ def owners_over_time(run: ReportInput, partitions: Sequence[Owned]) -> Steps:
             owners_before = owner_counts.get(index)
             owners_after = (owners_before or 0) + change
             owner_counts[index] = owners_after
-            # The partition leaves the count of its former number of owners, and joins the new one.
+            # The partition no longer counts under its former number of owners, but under the
+            # present one. Each of the three terms is 1, 0 or -1.
             with_one += (owners_after == 1) - (owners_before == 1)
             without += (owners_after == 0) - (owners_before == 0)
             with_several += (owners_after > 1) - ((owners_before or 0) > 1)
@@ -234,12 +239,12 @@ def fills_of_assignments(run: ReportInput, owned: Sequence[Owned]) -> dict[str, 
     """Return the fill of each assignment of each group.
 
     For example, `{"readers": {"generation 7 by broker-1 in leader epoch 3": "var(--c1)"}}`. The
-    colour is that of the coordinator. Its successive assignments are plain, hatched and pale in
-    turn, so that the reader can distinguish them.
+    fill has the colour of the coordinator. The successive assignments of a coordinator are plain,
+    hatched and pale in turn. So the reader can distinguish them.
     """
     numbers = {broker: number for number, broker in enumerate(coordinator_brokers(run))}
     fills_by_group: dict[str, dict[str, str]] = {}
-    # How many fills of each coordinator are used in each group.
+    # How many fills of each coordinator have been used so far in each group.
     used: Counter[tuple[str, str | None]] = Counter()
     intervals = [row for partition in owned for row in partition.intervals]
     for row in sorted(intervals, key=lambda row: row["from_us"]):

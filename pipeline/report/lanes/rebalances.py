@@ -1,8 +1,8 @@
 """The rebalance lane: when each rebalance began and ended, and why it began.
 
 The bar of a rebalance has two parts. In the part `joining`, the coordinator waits until the members
-of the group have joined again. In `syncing`, it waits for the assignment, which one of the members
-computes. If the rebalance never ended, its last part is `never completed`.
+of the group have joined again. In the part `syncing`, the coordinator waits for the assignment,
+which one of the members computes. If the rebalance never ended, its last part is `never completed`.
 
 In the data of the chart, a part is an object with the keys of LANE's columns, and these:
 
@@ -32,15 +32,17 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order, listed
 
 MANY_ROWS = 16
-"""Each group has a row for each of its coordinators. If there are more rows than this, the lane
-only shows how many groups rebalance. A second lane (`rebalance_detail`) then shows one group, which
-the reader picks.
+"""Maximum number of rows for which the lane shows each row. A group has a row for each of its
+coordinators. If there are more rows, the lane only shows how many groups rebalance, and a second
+lane (`rebalance_detail`) shows one group, which the reader picks.
 """
 MAX_SHOWN = 400
-"""Maximum number of rebalances in the lane if it shows all groups. The longest ones are shown."""
+"""Maximum number of rebalances in the lane if it shows all groups. If there are more, the longest
+rebalances are shown.
+"""
 MAX_PICKED = 2_500
 """Maximum number of rebalances in the data of the second lane. The data has the rebalances of every
-group that the reader can pick, so not all groups can be picked if there are more.
+group that the reader can pick. So if there are more rebalances, not all groups can be picked.
 """
 AREA_PX = 120
 """Height of the lane in pixels if it shows areas."""
@@ -58,7 +60,10 @@ def _length(row: Row) -> str | None:
 
 
 def _generations(row: Row) -> str:
-    """Return `generation 3 to 4`, or `generation 3, no new one` if it was broken off before."""
+    """Return `generation 3 to 4`.
+
+    Returns `generation 3, no new one` if the rebalance was broken off before a new generation.
+    """
     if row["new_generation"] is None:
         return f"generation {row['generation']}, no new one"
     return f"generation {row['generation']} to {row['new_generation']}"
@@ -113,7 +118,7 @@ def rebalances_lane(run: ReportInput) -> Chart | None:
         return LANE.draw_counts(
             run,
             count_intervals(run, spans),
-            # A bar of BROKEN_OFF has no fill. An area without a fill would not be visible.
+            # A bar of BROKEN_OFF has no fill, but an area without a fill would not be visible.
             PARTS | {BROKEN_OFF: HATCHES[7]},
             what="waiting for",
             unit="rebalances",
@@ -162,7 +167,8 @@ def rebalance_detail(run: ReportInput) -> Chart | None:
 def _layers(y: alt.Y, where: str | None = None) -> list[alt.Chart]:
     """Return the marks of the lane; `where` is a Vega condition for the rows that are drawn."""
     first = _FIRST if where is None else f"{_FIRST} && {where}"
-    # `z` is the error with which the log refused the assignment. Such a rebalance gets a cross.
+    # `z` is the error with which the log refused the assignment. A rebalance with such an error
+    # gets a cross.
     not_stored = LANE.marks("parts", y, f"{first} && datum.z != null", ())
     return [
         LANE.marks("parts", y, where).bars(kind_fill("k", PARTS)),
@@ -214,7 +220,7 @@ def _parts(row: Row, end_us: int) -> list[tuple[str, int, int]]:
         return [(BROKEN_OFF, row["started_us"], end_us)]
     joining = (JOINING, row["started_us"], row["joined_us"])
     if row["stable_us"] is None:
-        # The members can have joined after the run's end, while the nodes stop.
+        # The members can have joined after the run's end, while the nodes were stopping.
         return [joining, (BROKEN_OFF, row["joined_us"], max(end_us, row["joined_us"]))]
     return [joining, (SYNCING, row["joined_us"], row["stable_us"])]
 
@@ -227,7 +233,7 @@ def _key(row: Row) -> tuple[str, str, int]:
 def _ends_us(run: ReportInput, rows: Sequence[Row]) -> dict[tuple[str, str, int], int]:
     """Return when each rebalance ended, by its `_key`.
 
-    A rebalance that was not completed ended when its coordinator began the next one of the group,
+    A rebalance that was not completed ended when its coordinator began the group's next rebalance,
     or when the coordinator was replaced.
     """
     tenure_ends = _tenure_ends(run)
@@ -235,7 +241,7 @@ def _ends_us(run: ReportInput, rows: Sequence[Row]) -> dict[tuple[str, str, int]
 
     ends: dict[tuple[str, str, int], int] = {}
     next_starts: dict[tuple[str, str], int] = {}
-    # The loop goes from the last rebalance to the first, so that the next start is known.
+    # The loop goes from the last rebalance to the first. So it knows when the next one started.
     for row in sorted(rows, key=lambda row: -row["started_us"]):
         group_on_broker = row["group"], row["broker"]
         if row["stable_us"] is not None:
@@ -244,7 +250,7 @@ def _ends_us(run: ReportInput, rows: Sequence[Row]) -> dict[tuple[str, str, int]
             tenure = partitions.get(row["group"]), row["broker"], row["leader_epoch"]
             next_start_us = next_starts.get(group_on_broker, run.end_us)
             end_us = min(next_start_us, tenure_ends.get(tenure, run.end_us))
-        # A rebalance that begins after the run's end, while the nodes stop, gets no length.
+        # A rebalance can begin after the run's end, while the nodes are stopping. Its length is 0.
         ends[_key(row)] = max(end_us, row["started_us"])
         next_starts[group_on_broker] = row["started_us"]
     return ends

@@ -3,11 +3,11 @@
 For example, a join caused 72 requests in the group on ZooKeeper, and 9 requests in the group with a
 coordinator. The values differ by a factor of 8, so the report lists this figure under "What the
 coordinator changed". If the factor is smaller than FACTOR, the figure is listed under "What it did
-not change". The lists have all figures, whichever design they favour, except those that are 0 in
-both designs.
+not change". The lists have the figures that favour one design, and the figures that favour the
+other. Only figures that are 0 in both designs are left out.
 
 Most figures depend on the size of the group. So if both designs have groups of the same size, only
-those of the largest such size are compared.
+the groups of the largest such size are compared.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ FACTOR = 2
 """A figure counts as changed if its two values differ by this factor or more."""
 _DESIGNS: tuple[Design, Design] = ("zookeeper", "coordinator")
 _TIME_WITH_TWO_OWNERS = "partition-seconds with two owners, each by its own knowledge"
-"""The name of the only figure in `_of_groups` that is a time."""
+"""The name of a figure. It is the only one in `_of_groups` that is a time."""
 _REFUSALS = (
     "UNKNOWN_MEMBER_ID",
     "ILLEGAL_GENERATION",
@@ -56,7 +56,7 @@ class ComparedFigure:
     @property
     def is_changed(self) -> bool:
         """True if the values differ by FACTOR or more, or if exactly one of them is 0."""
-        # `compared_figures` leaves out figures of which both values are 0.
+        # Both values cannot be 0, because `compared_figures` leaves out such figures.
         low, high = sorted((self.zookeeper, self.coordinator))
         return high >= FACTOR * low
 
@@ -64,8 +64,8 @@ class ComparedFigure:
     def factor_text(self) -> str:
         """The factor by which the coordinator changed the value; "" if one of the values is 0.
 
-        If the value is 10 on ZooKeeper and 15 with a coordinator, the text is the sign of a
-        multiplication and 1.5. From 72 to 9 it is the sign of a division and 8.0.
+        If the value is 10 on ZooKeeper and 15 with a coordinator, the text is `× 1.5`. If it is 72
+        on ZooKeeper and 9 with a coordinator, the text is `÷ 8.0`.
         """
         if not self.zookeeper or not self.coordinator:
             return ""
@@ -76,6 +76,7 @@ class ComparedFigure:
         return f"{sign} {factor:.0f}" if factor >= 10 else f"{sign} {factor:.1f}"
 
     def _text(self, value: float) -> str:
+        """Return a value as text, in its unit."""
         return length_text(round(value)) if self.is_time else f"{value:,.0f}"
 
 
@@ -111,7 +112,7 @@ def _of_changes(costs: Sequence[Cost]) -> Iterator[ComparedFigure]:
         costs,
         "join",
         "notifications that a join sent to members",
-        # A coordinator sends no notifications, so its number of them is None.
+        # The number is None for a coordinator, because it sends no notifications.
         lambda cost: cost.counts.notifications or 0,
     )
     yield from _figure(costs, "join", "plans computed in a join", lambda cost: cost.counts.plans)
@@ -201,8 +202,8 @@ def _of_groups(sides: Sequence[GroupSide]) -> Iterator[ComparedFigure]:
 def _failed_rebalances(side: GroupSide) -> int:
     """Return the number of failed attempts on ZooKeeper, or of failed rebalances of a coordinator.
 
-    A rebalance has failed if it led to no stable generation. Only those that began after the steady
-    state count, because a group that still gathers its first members rebalances in any case.
+    A rebalance has failed if it led to no stable generation. Rebalances before the steady state do
+    not count, because a group that still gathers its first members rebalances in any case.
     """
     if side.design == "zookeeper":
         return sum(
@@ -216,8 +217,10 @@ def _failed_rebalances(side: GroupSide) -> int:
 
 
 def _refused_commits(side: GroupSide) -> int:
+    """Return the number of commits that the coordinator refused with one of _REFUSALS."""
     return sum(row["commits"] for row in side.rows("commits") if row["error"] in _REFUSALS)
 
 
 def _records_of_two_owners(side: GroupSide) -> int:
+    """Return the number of records that both owners processed while a partition had two owners."""
     return sum(row["records_both"] for row in side.rows("ownership_overlaps"))

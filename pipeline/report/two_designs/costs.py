@@ -1,12 +1,13 @@
-"""What one change of a group cost it: requests, failures, and time without owners.
+"""What one change of a group cost: requests, failures, and time without owners.
 
 In a group on ZooKeeper, each member rebalances by itself, in one or more attempts. An attempt has
 three steps: the member reads the set of members from ZooKeeper (its view), computes an assignment
-from this view, and claims its own partitions. It fails if another member still owns one of them. In
-a group with a coordinator, each rebalance leads to a new generation with one assignment.
+(plan) from this view, and claims its own partitions. The attempt fails if another member still owns
+one of these partitions. In a group with a coordinator, each rebalance leads to a new generation
+with one assignment.
 
-A change is a join or a death of members, for example. Everything that happens until the group's
-next change counts as its cost. Times are microseconds on the run's clock.
+A change is a join or a death of members, for example. Everything that happens from a change to the
+group's next change counts as the cost of the change. Times are microseconds on the run's clock.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,26 +17,28 @@ from pipeline.report.report_input import Row
 from pipeline.report.two_designs.sides import GroupChange, GroupSide
 
 REBALANCE_REQUESTS = ("FindCoordinator", "JoinGroup", "SyncGroup", "LeaveGroup", "OffsetFetch")
-"""Requests to a coordinator that rebalances cause. Heartbeats and commits are not among them,
-because members send these anyway.
+"""Requests to a coordinator that rebalances cause. Heartbeats and commits are left out, because
+members send them anyway.
 """
 FAILED = ("conflict", "exception")
 """Outcomes of an attempt that failed."""
 STEP_US = 100_000
-"""The tables `zookeeper_operations` and `coordinator_requests` do not have single requests. A row
-counts those of one step, which is a tenth of a second."""
+"""The length of a step: a tenth of a second. A row of the tables `zookeeper_operations` and
+`coordinator_requests` does not stand for one request, but counts the requests of one step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """How much of everything a change caused. A number is None if the design has no such thing."""
+    """What a change caused, in numbers. A number is None if the design has no such thing."""
 
     plans: int
     """Assignments that were computed."""
     views: int
-    """Different views from which assignments were computed. With a coordinator: generations."""
+    """Different views from which assignments were computed. In a group with a coordinator, this is
+    the number of generations."""
     failed: int
-    """Attempts that failed. With a coordinator: rebalances that led to no stable generation."""
+    """Attempts that failed. In a group with a coordinator, these are rebalances that led to no
+    stable generation."""
     notifications: int | None = None
     """Notifications that ZooKeeper sent because a watch fired."""
     reads: int | None = None
@@ -65,7 +68,7 @@ class Cost:
     """Time without an owner, added up over the partitions. It counts until the group is settled, or
     until the next change if the group never is settled."""
     longest_unowned_us: int
-    """The longest of these times of one partition."""
+    """Time without an owner of the partition for which it was longest."""
     partitions_given_up: int
     """Number of partitions that living members gave up."""
     counts: Counts
@@ -112,7 +115,7 @@ def _cost(side: GroupSide, change: GroupChange) -> Cost:
 
 
 def _begun_after(change: GroupChange, rows: Iterable[Row]) -> list[Row]:
-    """Return the attempts or rebalances that began between a change and the group's next one."""
+    """Return the attempts or rebalances that began in the window of a change."""
     return [row for row in rows if change.covers(row["started_us"])]
 
 
@@ -137,7 +140,7 @@ def _coordinator_counts(side: GroupSide, change: GroupChange, rebalances: list[R
     requests = (
         row for row in side.rows("coordinator_requests") if row["api"] in REBALANCE_REQUESTS
     )
-    # The generation is None if another rebalance began before this one led to a generation.
+    # `new_generation` is None for a rebalance that led to no generation.
     generations = {row["new_generation"] for row in rebalances} - {None}
     return Counts(
         plans=len(generations),
@@ -148,10 +151,10 @@ def _coordinator_counts(side: GroupSide, change: GroupChange, rebalances: list[R
 
 
 def _requests(change: GroupChange, rows: Iterable[Row]) -> int:
-    """Return the number of requests of a change, from rows that each count those of one step.
+    """Return the number of requests of a change, from rows that count the requests of one step.
 
     For example, the change comes at 5.04 s. The row of the step from 5.0 s to 5.1 s does not tell
-    which of its requests came before the change, so all of them count.
+    which of its requests came before the change, so all requests of this step count.
     """
     first_step_us = change.at_us - change.at_us % STEP_US
     end_step_us = change.until_us - change.until_us % STEP_US
@@ -159,15 +162,15 @@ def _requests(change: GroupChange, rows: Iterable[Row]) -> int:
 
 
 def _times_without_owner_us(side: GroupSide, from_us: int, until_us: int) -> Iterator[int]:
-    """Yield how long each partition had no owner between two moments, if it ever had none."""
+    """Yield how long each partition had no owner between two moments; nothing for a time of 0."""
     spans_by_partition: dict[str, list[tuple[int, int]]] = {}
     for row in side.rows("ownership"):
         to_us = side.end_us if row["to_us"] is None else row["to_us"]
         spans_by_partition.setdefault(row["partition"], []).append((row["from_us"], to_us))
 
     for spans in spans_by_partition.values():
-        # Add up the holes between the times with an owner. These times can overlap, so the end of
-        # the last hole is not always the end of the last time.
+        # Add up the holes between the times with an owner. Two times can overlap. So a hole begins
+        # when all earlier times have ended (`owned_until_us`).
         owned_until_us, gap_us = from_us, 0
         for start_us, end_us in sorted(spans):
             if start_us > owned_until_us:

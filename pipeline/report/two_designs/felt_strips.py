@@ -1,8 +1,9 @@
 """The chart of what each partition went through, with a row of dots for each group.
 
-It shows three times that users of a group can notice (felt times): how long a partition had no
-owner, how long nobody processed its waiting records, and how long it had two owners. The reader
-picks one of them. Then each dot is a partition, at the length of this time.
+The chart can show three times that users of a group can notice (felt times): how long a partition
+had no owner, how long nobody processed the partition's waiting records, and how long the partition
+had two owners. The reader picks one of the three. Then each dot is a partition, at the length of
+the partition's felt time.
 """
 
 from collections import Counter
@@ -13,8 +14,8 @@ from pipeline.report.charts.strips import Strip, axis_over, distribution_of, str
 from pipeline.report.two_designs.sides import GroupSide
 
 _PICKED = "felt"
-"""Name of the chart's parameter whose value is the felt time that the reader picked. The column of
-the chart's data with the felt time of each row has the same name.
+"""Name of two things: of the chart's parameter whose value is the felt time that the reader picked,
+and of the column in the chart's data that has the felt time of each row.
 """
 _COLUMNS: dict[str, str | None] = {
     "without an owner": "unowned_us",
@@ -22,7 +23,7 @@ _COLUMNS: dict[str, str | None] = {
     "with two owners": None,
 }
 """The felt times, each with its column in the table `felt_partitions`. The time with two owners has
-no column there: it is a sum over rows of the table `ownership_overlaps`.
+no column in this table: it is a sum over rows of the table `ownership_overlaps`.
 """
 MAX_SIDES = 16
 """Maximum number of groups in the chart."""
@@ -31,8 +32,8 @@ MAX_SIDES = 16
 def felt_chart(sides: Sequence[GroupSide]) -> Chart | None:
     """Return the chart; None if no group owned a partition."""
     shown = sides[:MAX_SIDES]
-    # For each felt time, a strip for each group. The reader cannot pick a felt time of which no
-    # group has a value, because the chart would be empty.
+    # For each felt time, a strip for each group. A felt time is left out if no group has a value of
+    # it, because the chart would be empty if the reader picked it.
     strips: dict[str, list[Strip]] = {}
     for felt_time, column in _COLUMNS.items():
         of_groups = list(_strips(shown, column))

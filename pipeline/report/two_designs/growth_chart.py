@@ -1,11 +1,11 @@
 """The chart that shows how the cost of a join or a death grows with the size of the group.
 
-On ZooKeeper, the number of requests grows with the square of the number of members; with a
-coordinator it grows only linearly. The chart shows this in three ways, on logarithmic axes:
+On ZooKeeper, the number of requests grows with the square of the number of members. With a
+coordinator, it grows only linearly. The chart shows this in three ways, on logarithmic axes:
 
 - Dots are changes in the runs of the report.
 - Rings are measurements of Kafka 1.1.1.
-- Dashed lines are the numbers of reads by the formula of `measured`. They are called laws. The
+- Dashed lines, which are called laws, are the numbers of reads by the formula of `measured`. The
   formula needs the numbers of topics, brokers and partitions, so clusters of different sizes have
   different lines.
 """
@@ -32,8 +32,8 @@ from pipeline.report.two_designs.sides import ChangeKind
 from pipeline.summary.story import counted
 
 _PICKED = "change"
-"""Name of the chart's parameter whose value is the kind of change that the reader picked. The
-column of the chart's data with the kind of each row has the same name.
+"""Name of two things: of the chart's parameter whose value is the kind of change that the reader
+picked, and of the column in the chart's data that has the kind of each row.
 """
 _OPTIONS: dict[ChangeKind, str] = {"join": "one member joins", "death": "one member dies"}
 """The kinds of change that the chart shows, each with the text by which the reader picks it."""
@@ -54,9 +54,9 @@ _LAW_NAMES: tuple[tuple[Literal["left", "right"], int, int], ...] = (
     ("left", 8, 14),
     ("right", -6, -10),
 )
-"""Where the names of the first two laws are: alignment, and distance from the line to the right and
-downwards, in pixels. The first name is to the right of its line and below it, the second one to the
-left and above. Other laws have no name.
+"""Where the names of the first two laws are: the alignment, and the distances from the line to the
+right and downwards, in pixels. The first name is to the right of its line and below it. The second
+name is to the left of its line and above it. Other laws have no name.
 """
 _LAW_TEXT = alt.ExprRef(f"width < {_WIDE} ? '' : datum.text")
 """The name of a law as an expression of Vega; empty in a chart that is not wide."""
@@ -65,7 +65,7 @@ _MAX_POINTS = 40
 
 
 class _ClusterSize(NamedTuple):
-    """The sizes in the formula of the reads, in the order of its arguments after `members`."""
+    """The sizes in the formula of the reads, in the order of the arguments of `reads_of_join`."""
 
     topics: int
     brokers: int
@@ -103,7 +103,7 @@ def _is_shown(cost: Cost, kind: ChangeKind) -> bool:
 
 
 def _counts_by_series(cost: Cost) -> dict[str, int]:
-    """Return the counts of a cost, without those that are 0: a logarithmic axis has no 0."""
+    """Return the counts of a cost. Counts of 0 are left out, as a logarithmic axis has no 0."""
     counts = {
         WRITES: cost.counts.writes,
         READS: cost.counts.reads,
@@ -133,7 +133,7 @@ def _rows(kind: ChangeKind, costs: Sequence[Cost]) -> Iterator[Row]:
     most_members = max([32, *(cost.change.members for cost in costs)])
     members_per_point = max(1, most_members // _MAX_POINTS)
     reads_by_law = reads_of_join if kind == "join" else reads_of_death
-    # `dict.fromkeys` removes duplicates, because several groups can have clusters of the same size.
+    # Several groups can have clusters of the same size. `dict.fromkeys` removes duplicates.
     sizes = dict.fromkeys([_MEASURED_SIZE, *(_size(cost) for cost in costs)])
     for line, size in enumerate(sizes):
         for members in range(2, most_members + 1, members_per_point):
@@ -210,6 +210,7 @@ def _spec(data: str, rows: Sequence[Row]) -> alt.TopLevelMixin:
     base = alt.Chart(alt.NamedData(data)).transform_filter(f"datum[{_PICKED!r}] == {_PICKED}")
 
     def only(mark: str) -> alt.Chart:
+        """Return the rows of the data whose `mark` is this word."""
         return base.transform_filter(alt.FieldEqualPredicate(field="mark", equal=mark))
 
     return (

@@ -4,8 +4,8 @@ The counts are medians of three runs with one broker, one topic and 64 partition
 MEASURED_ZOOKEEPER 1 and 2). The requests to a coordinator do not include commits and heartbeats.
 
 The number of reads follows from the algorithm of the consumer (docs/kafka, ZOOKEEPER_CONSUMER 13).
-In its formula, C is the number of members, T of topics, B of brokers, and P of partitions. The
-report's charts call this formula a law.
+In the formula for it, C is the number of members, T the number of topics, B the number of brokers,
+and P the number of partitions. The report's charts call this formula a law.
 """
 
 from collections.abc import Mapping
@@ -33,11 +33,11 @@ MEASURED: Mapping[ChangeKind, Mapping[str, Mapping[int, int]]] = {
         REQUESTS: {2: 3, 4: 9, 8: 21, 32: 93},
     },
 }
-"""The measured counts by the number of members, which includes the one that joins or dies. For
+"""The measured counts by the number of members, which includes the member that joins or dies. For
 example, when the fourth member joined, there were 179 reads.
 """
 MEASURED_BROKERS = 1
-"""Number of brokers of the measurements."""
+"""Number of brokers in the measurements."""
 
 
 def reads_of_join(members: int, topics: int, brokers: int, partitions: int) -> int:
@@ -50,9 +50,9 @@ def reads_of_join(members: int, topics: int, brokers: int, partitions: int) -> i
 
 
 def reads_of_death(members: int, topics: int, brokers: int, partitions: int) -> int:
-    """Return the number of reads after a death.
+    """Return the number of reads after a death, without failed attempts.
 
-    The C - 1 members that stay read, and each of them succeeds in its first attempt.
+    Only the C - 1 members that stay read.
     """
     staying = members - 1
     return staying * (staying + topics + 3 * brokers + 9) + partitions

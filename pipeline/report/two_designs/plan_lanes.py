@@ -11,7 +11,8 @@ member of a group that met this change.
 - Discs of the same colour have the same view, or the same generation.
 - A light bar is a time in which the member owned no partition, and so read nothing.
 
-The functions take a `Cost`: one change of one group, with its side (the group) and what it cost.
+The functions take a `Cost`. A Cost is about one change of one group: it has the group (`side`), the
+change, and what the change cost.
 """
 
 import json
@@ -38,8 +39,8 @@ from pipeline.report.two_designs.costs import FAILED, Cost
 from pipeline.summary.story import counted
 
 _PICKED = "change"
-"""Name of the charts' parameter whose value is the change that the reader picked. The column of
-their data with the change of each row has the same name.
+"""Name of two things: of the charts' parameter whose value is the change that the reader picked,
+and of the column in the charts' data that has the change of each row.
 """
 _ROW_HEIGHT = 20
 """Height of a lane in pixels."""
@@ -50,7 +51,9 @@ MAX_LANES = 24
 MAX_CHANGES = 12
 """Maximum number of changes that the reader can pick."""
 _BEFORE_S, _AFTER_S = 0.4, 1.0
-"""The axis begins 0.4 s before the change, and ends 1 s after both groups were settled."""
+"""The axis begins 0.4 s before the change. It ends 1 s after both groups were settled, which means
+that their last attempt or rebalance has ended.
+"""
 _SECOND = 1_000_000  # in microseconds
 _FILLS = {"done": SERIES[2], "no broker": SERIES[2], "conflict": WARN, "exception": BAD}
 """Colours of attempts by their outcome."""
@@ -99,7 +102,8 @@ def _index_in_kind(cost: Cost) -> int:
 
 def plan_charts(pairs: Sequence[CostPair]) -> list[Chart]:
     """Return a chart of lanes for each design; both show the change that the reader picks."""
-    # The charts have room for the largest group anyway, so the changes of large groups come first.
+    # The charts are high enough for the largest group in any case. So the changes of large groups
+    # come first, and the charts first show a change that fills them.
     shown = sorted(pairs, key=lambda pair: -pair[0].change.members)[:MAX_CHANGES]
     if not shown:
         return []
@@ -131,8 +135,8 @@ def plan_charts(pairs: Sequence[CostPair]) -> list[Chart]:
 
 
 def _axis_end_s(pair: CostPair) -> float:
-    """Return the end of the axis in seconds from the change, which both charts have in common."""
-    # If neither group was settled, the axis ends as if both had been settled after a second.
+    """Return the end of the axis in seconds from the change. Both charts have the same axis."""
+    # If neither group was settled, the axis ends as if both had been settled after one second.
     settled_after_us = [cost.settled_after_us for cost in pair if cost.settled_after_us is not None]
     return max(settled_after_us, default=_SECOND) / _SECOND + _AFTER_S
 
@@ -154,10 +158,11 @@ _ABOUT = {
 
 
 def _options(pairs: Sequence[CostPair]) -> list[str]:
-    """Return the texts by which the reader picks the changes, so that no two are equal.
+    """Return the texts by which the reader picks the changes. No two of them are equal.
 
-    They are as short as possible: the labels of the changes if these are different ("1 member
-    joins"), or else with the size of the group, its title, or its title and the time.
+    If the labels of the changes are all different, such as "1 member joins", they are the texts. If
+    not, the size of the group follows each label. If even these texts are not all different, the
+    title of the group follows the label, and if necessary also the time.
     """
     labels = [cost.change.label for cost, _ in pairs]
     if len(set(labels)) == len(labels):
@@ -177,12 +182,14 @@ def _options(pairs: Sequence[CostPair]) -> list[str]:
 def _lane_rows(cost: Cost, axis_end_s: float) -> tuple[list[Row], int]:
     """Return the data of one group's lanes, and the number of lanes.
 
-    A row of the data is one mark of the chart. It has:
+    A row of the data is one mark of the chart. Its columns are:
 
     - `mark`: `span` (the extent of the axis), `name`, `empty`, `attempt`, `disc` or `cross`;
     - `from`, `to`: times in seconds from the change;
     - `lane`, `top`, `bottom`: positions in pixels;
-    - `says`: its tooltip.
+    - `fill`, `ring`: colours;
+    - `text`: the text of a name or in a disc;
+    - `says`: the tooltip.
     """
     at_us = cost.change.at_us
     members = _shown_members(cost)
@@ -191,7 +198,7 @@ def _lane_rows(cost: Cost, axis_end_s: float) -> tuple[list[Row], int]:
 
     for index, consumer in enumerate(members):
         lane = index * _ROW_HEIGHT + _ROW_HEIGHT / 2
-        # A bar is 14 pixels high: 7 above and 7 below the middle of the lane.
+        # A bar is 14 pixels high: it reaches 7 pixels above and below the middle of the lane.
         position = {"lane": lane, "top": lane - 7, "bottom": lane + 7}
         rows.append({**position, "mark": "name", "text": consumer.removeprefix("consumer-")})
         of_member = [mark for mark in marks if mark["consumer"] == consumer]
@@ -214,10 +221,10 @@ def _lane_rows(cost: Cost, axis_end_s: float) -> tuple[list[Row], int]:
 def _shown_members(cost: Cost) -> tuple[str, ...]:
     """Return the members that have a lane.
 
-    If the group has more than MAX_LANES members, they are chosen in this order:
+    If the group has more than MAX_LANES members, members are chosen in this order:
     1. members with an attempt whose outcome was not `done`;
     2. newcomers: members that owned no partition before the change;
-    3. the others, by their numbers.
+    3. all other members, by their numbers.
     """
     consumers = cost.side.consumers
     if len(consumers) <= MAX_LANES:
@@ -243,7 +250,7 @@ def _shown_members(cost: Cost) -> tuple[str, ...]:
 def _empty_bars(cost: Cost, consumer: str) -> Iterator[Row]:
     """Yield the bars of the times in which a living member owned no partition.
 
-    There is no bar before the first partition of the member, and none after the last one.
+    There is no bar before the member's first partition, and no bar after its last one.
     """
     spans = sorted(
         (
@@ -254,8 +261,8 @@ def _empty_bars(cost: Cost, consumer: str) -> Iterator[Row]:
         for row in cost.side.rows("ownership")
         if row["consumer"] == consumer
     )
-    # Until when the member has owned partitions; None if it has owned none yet in the present life
-    # of its process.
+    # Until when the member has owned partitions. None if the process of the member has owned no
+    # partition yet; a process that was killed or stopped is followed by another one.
     owned_until_us: int | None = None
     for from_us, to_us, ended_by in spans:
         if owned_until_us is not None and from_us > owned_until_us:
@@ -275,8 +282,8 @@ def _empty_bars(cost: Cost, consumer: str) -> Iterator[Row]:
 
 def _attempt_marks(cost: Cost) -> list[Row]:
     """Return the marks of attempts: a bar, a disc for the view, a cross if the member gave up."""
-    # The first view gets the first colour, and so on. So the attempts are sorted by the time of
-    # their views. An attempt that failed before it had a view is sorted by its start.
+    # Views get their colours in the order of time. So the attempts are sorted by the time of their
+    # views. An attempt that failed before it had a view is sorted by its start.
     rows = sorted(
         (
             row
@@ -390,9 +397,9 @@ def _spec(data: str, lanes: int, axis_ends_s: Mapping[str, float]) -> alt.TopLev
 
     `axis_ends_s` has the end of the axis for each change that the reader can pick.
     """
-    # The expression looks up the change that the reader picked:
-    # `({"1 member joins": 2.5})[change] || 1`. Without a given end, the axis of a change after
-    # which nothing happened would have no length.
+    # The expression looks up the end for the change that the reader picked:
+    # `({"1 member joins": 2.5})[change] || 1`. The 1 is for a change that is not in the mapping,
+    # because without an end the axis would have no length.
     end_s = alt.ExprRef(f"({json.dumps(axis_ends_s)})[{_PICKED}] || 1")
     height = lanes * _ROW_HEIGHT
     y_scale = alt.Scale(domain=[0, height], reverse=True, nice=False, zero=False)
@@ -409,13 +416,14 @@ def _spec(data: str, lanes: int, axis_ends_s: Mapping[str, float]) -> alt.TopLev
     base = alt.Chart(alt.NamedData(data)).transform_filter(f"datum[{_PICKED!r}] == {_PICKED}")
 
     def only(mark: str) -> alt.Chart:
+        """Return the rows of the data whose `mark` is this word."""
         return base.transform_filter(alt.FieldEqualPredicate(field="mark", equal=mark))
 
     return (
         alt.layer(
             only("span").mark_rule(opacity=0).encode(x=x, x2="to:Q", y=alt.value(0)),
-            # An invisible line reserves the width of the names, so that the axes of both charts are
-            # equally long.
+            # An invisible line keeps the width of the names free in both charts. So the axes of
+            # both charts are equally long.
             only("span")
             .mark_rule(opacity=0)
             .encode(x=alt.value(-_NAMES_WIDTH), x2=alt.value(0), y=alt.value(0)),

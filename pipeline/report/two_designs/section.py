@@ -74,9 +74,9 @@ def _felt_section(
 ) -> Section | None:
     """Return the section on what users noticed; None if there is nothing to show.
 
-    It has the chart of `felt_strips` and two tables: the figures that differ between the designs by
-    FACTOR or more, and those that do not. `group_size` is the number of members of the compared
-    groups; None if groups of all sizes are compared.
+    The section has the chart of `felt_strips` and two tables. The first table has the figures that
+    differ between the designs by FACTOR or more, and the second table has all others. `group_size`
+    is the number of members of the compared groups; None if groups of all sizes are compared.
     """
     parts: list[Part] = [] if chart is None else [chart]
     changed = [figure for figure in figures if figure.is_changed]
@@ -151,8 +151,8 @@ def _cost_section(costs: Sequence[Cost]) -> Section | None:
 def _blocks(costs: Sequence[Cost]) -> list[list[Cost]]:
     """Divide the costs into blocks of one or two, for a page on a phone.
 
-    There the page shows each block as a table of its own, with a column for each cost. So a block
-    has the costs of the same change in both designs, if they follow each other in `costs`.
+    On a phone, the page shows each block as a table of its own, with a column for each cost. So the
+    costs of the same change in both designs are one block, if they follow each other in `costs`.
     """
     blocks: list[list[Cost]] = []
     for cost in costs:
@@ -164,7 +164,7 @@ def _blocks(costs: Sequence[Cost]) -> list[list[Cost]]:
 
 
 def _is_same_change(cost: Cost, other: Cost) -> bool:
-    """Return whether two costs are of one change, in groups of one size but of both designs."""
+    """Return whether two costs are of the same change, in groups of one size and both designs."""
     return (
         cost.change.label == other.change.label
         and cost.side.members == other.side.members
@@ -173,6 +173,7 @@ def _is_same_change(cost: Cost, other: Cost) -> bool:
 
 
 def _time(length_us: int | None) -> Cell:
+    """Return a length of time as text; None, for an empty cell, if it is not known."""
     return None if length_us is None else length_text(length_us)
 
 

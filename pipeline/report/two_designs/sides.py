@@ -1,9 +1,9 @@
 """The sides of a comparison. A side is one group of one run, with its changes.
 
 For example, a run has a group `old` on ZooKeeper and a group `new` with a coordinator, and a third
-member joins both of them. Then the run has two sides, and each has a change of the kind `join`.
-Faults are changes, too, and so are their ends. The effects of a change are looked for in its
-window, which lasts until the next change of the group.
+member joins each group. Then the run has two sides, and each side has a change of the kind `join`.
+The beginning and the end of a fault are changes, too. Each change has a window, which lasts until
+the next change of the group. What happens in the window counts as an effect of the change.
 
 Times are microseconds on the run's clock.
 """
@@ -20,16 +20,17 @@ from pipeline.summary.story import counted
 
 Design = Literal["zookeeper", "coordinator"]
 ChangeKind = Literal["join", "death", "return", "other"]
-"""In a `join`, `death` or `return`, exactly one member joins, dies or comes back. All other changes
-are `other`: several members join at the same time, for example, or a broker is killed.
+"""In a `join`, exactly one member joins; in a `death`, one member dies; in a `return`, one member
+comes back. All other changes are `other`: several members join at the same time, for example, or a
+broker is killed.
 """
 
 _DURATION = re.compile(r"(\d+)(us|ms|s|m|h)")
 """A duration in an experiment's file, such as `30s`."""
 _UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000}
 _ENDS_MEMBERS = ("crash", "node_loss", "power_loss", "shutdown")
-"""Kinds of faults that end the processes of the members that they hit, until the fault is
-healed."""
+"""Kinds of faults that end the processes of the members that they hit. When the fault is healed,
+the processes are started again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,7 @@ class _Moment(NamedTuple):
     kind: ChangeKind
     label: str
     growth: int
-    """How many members join or come back; -2 if two members die, for example."""
+    """How many members join or come back. It is negative if members die: -2 for two members."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +66,8 @@ class GroupSide:
     """One group of one run."""
 
     title: str
-    """The name of the group, if need be with more: "readers of 8", or "readers (run-2)"."""
+    """The name of the group. If several sides have groups of this name, the title tells more:
+    "readers of 8", or "readers (run-2)"."""
     group: str
     design: Design
     facts: RunFacts
@@ -83,17 +85,17 @@ class GroupSide:
 
     @cached_property
     def members(self) -> int:
-        """Number of members once all have joined."""
+        """Number of members when all have joined."""
         return _final_size(self._definition)
 
     @cached_property
     def end_us(self) -> int:
-        """End of the run, at least 1, so that a time axis has a length."""
+        """End of the run. It is at least 1, because a time axis needs a length."""
         return max([1, *(row["end_us"] or 0 for row in self.tables.rows("runs"))])
 
     @cached_property
     def steady_us(self) -> int:
-        """When all groups were stable with their first members; 0 if this never was the case."""
+        """When all groups were stable with their first members; 0 if they never were."""
         return max([0, *(row["steady_us"] or 0 for row in self.tables.rows("runs"))])
 
     def rows(self, table: str) -> list[Row]:
@@ -112,13 +114,13 @@ class GroupSide:
     def changes(self) -> tuple[GroupChange, ...]:
         """The changes of the group from the steady state on, in the order of time."""
         moments = sorted((*self._joins(), *self._faults()), key=lambda moment: moment.at_us)
-        # The window of a change ends at the next change, and that of the last one with the run.
+        # The window of a change ends at the next change. The last window ends with the run.
         window_ends = [moment.at_us for moment in moments[1:]] + [self.end_us]
         members = int(self._definition.get("members", 0))
         changes = []
         for moment, until_us in zip(moments, window_ends, strict=True):
-            # Members that join in a change count in it. So do members that die in it, which is why
-            # they are subtracted only afterwards.
+            # Members that join or die in a change count in its size. So joins are added before the
+            # change, and deaths are subtracted after it.
             if moment.growth > 0:
                 members += moment.growth
             change = GroupChange(
@@ -135,13 +137,16 @@ class GroupSide:
 
     @property
     def _definition(self) -> Mapping[str, Any]:  # Any: JSON
+        """The group's section of the experiment's file."""
         return _groups(self.facts).get(self.group, {})
 
     def _joins(self) -> Iterator[_Moment]:
         """Yield the joins of members that do not belong to the group from the beginning."""
         for late in self._definition.get("late_members") or ():
-            # The experiment's file says how long after the steady state they join.
-            at_us, count = self.steady_us + _microseconds(late["at"]), int(late["members"])
+            # In the experiment's file, `at` is a duration: how long after the steady state the
+            # members join.
+            at_us = self.steady_us + _microseconds(late["at"])
+            count = int(late["members"])
             if count == 1:
                 yield _Moment(at_us, "join", "1 member joins", count)
             else:
@@ -153,7 +158,8 @@ class GroupSide:
         A fault that hit only members of other groups is no change of this group. A fault that hit
         no member at all (only a broker, for example) is a change of every group.
         """
-        members_of_group, all_members = set(self.consumers), _all_members(self.tables)
+        members_of_group = set(self.consumers)
+        all_members = _all_members(self.tables)
         for row in self.tables.rows("faults"):
             hit_members = {*row["nodes"], *row["from_nodes"], *row["to_nodes"]} & all_members
             if hit_members and not hit_members & members_of_group:
@@ -207,10 +213,11 @@ def sides_of(
 
 
 def _different_titles(groups: Sequence[_GroupOfRun]) -> list[str]:
-    """Return a title for each group that is as short as possible, so that no two are equal.
+    """Return a title for each group. No two titles are equal.
 
-    They are the names of the groups if these are different. If not, the size of each group follows
-    its name (`readers of 8`). If that does not help, the title of the run does (`readers (run-2)`).
+    If the names of the groups are all different, they are the titles. If not, the size of the group
+    follows each name (`readers of 8`). If even these titles are not all different, the title of the
+    run follows each name (`readers (run-2)`).
     """
     names = [group.group for group in groups]
     if len(set(names)) == len(names):
@@ -222,15 +229,17 @@ def _different_titles(groups: Sequence[_GroupOfRun]) -> list[str]:
 
 
 def _groups(facts: RunFacts) -> Mapping[str, Mapping[str, Any]]:
+    """Return the definition of each group in the experiment's file, by the group's name."""
     return facts.manifest.config.get("groups") or {}
 
 
 def _design(definition: Mapping[str, Any]) -> Design:
+    """Return the design of a group, from its definition."""
     return "zookeeper" if definition.get("coordination") == "zookeeper" else "coordinator"
 
 
 def _final_size(definition: Mapping[str, Any]) -> int:
-    """Return the number of members of a group once all have joined."""
+    """Return the number of members of a group when all have joined."""
     late_joins = definition.get("late_members") or ()
     return int(definition.get("members", 0)) + sum(int(late["members"]) for late in late_joins)
 
@@ -262,6 +271,8 @@ def _stem_and_number(name: str) -> tuple[str, int]:
 
 
 def _microseconds(duration: str) -> int:
-    """Return the length of a duration from an experiment file, whose form was checked before."""
+    """Return the length of a duration from an experiment's file: 30_000_000 for `30s`."""
+    # The form of a duration was checked when the run began. So there is a match, and the 0 only
+    # satisfies the type checker.
     match = _DURATION.fullmatch(duration)
     return int(match[1]) * _UNIT_US[match[2]] if match else 0
