@@ -1,7 +1,7 @@
 """The table `availability` in plain Python: for how long was nobody served after each fault?
 
-The table has a row for each member, each data partition and each group around a fault, with its
-longest gap:
+The table has a row for each fault and each member, data partition or group, with the gap that the
+fault caused:
 
 - a member had no acknowledged commit;
 - nobody worked on the records of a partition;
@@ -24,14 +24,14 @@ from protocol.trace import TraceKind, TraceRow
 class _Gap:
     """A time in which a member, partition or group was not served.
 
-    Example: a member has a commit acknowledged at 10.0 s, and the next one at 14.2 s.
+    Example: a member has a commit acknowledged at 10.0 s, and its next commit at 14.2 s.
 
     - `before_us`: the end of the last service before the gap (10.0 s).
-    - `after_us`: the beginning of the first service after it (14.2 s). None in an *open gap*: no
-      service came before the run ended.
-    - `missed_us`: of an open gap, when something was first missing, such as when a commit failed.
-      None if nothing was missing: perhaps the member just had nothing to commit any more.
-    - `back_at`: of a member's gap, the broker that acknowledged the commit at `after_us`.
+    - `after_us`: the beginning of the first service after the gap (14.2 s). None in an *open gap*:
+      no service came before the run ended.
+    - `missed_us`: in an open gap, the moment at which something was first missing: a commit failed,
+      for example. None if nothing was missing: perhaps the member just had nothing more to commit.
+    - `back_at`: in a member's gap, the broker that acknowledged the commit at `after_us`.
     """
 
     before_us: int
@@ -81,22 +81,22 @@ def _rows(failover: Failover, subject_kind: str, subject: str, gap: _Gap | None)
 
 
 def _member_gap(trace: Trace, failover: Failover, gaps: list[_Gap]) -> _Gap | None:
-    """Return the gap that the fault caused between two commits of a member; None if it caused none.
+    """Return the gap that the fault caused between two commits of a member; None if there is none.
 
     If the coordinator moved, this is the first gap that ended with a commit at a later coordinator.
-    The old coordinator can still acknowledge a commit that was on its way during the move. This
-    does not mean that the member is served again, so it does not end the gap.
+    The old coordinator can still acknowledge a commit that was on its way during the move. Such a
+    commit does not end the gap, because it does not mean that the member is served again.
     """
     coordinator_moved = failover.move is not None
     if not coordinator_moved:
         return _longest_around(trace, failover, gaps)
     for gap in gaps:
         if gap.after_us is None:
-            # This is the open gap, which is the last one. If nothing was missing, the member just
-            # had no reason to commit any more.
+            # This is the open gap, which is the last one. It counts only if something was missing.
+            # Otherwise the member just had no reason to commit any more.
             return gap if gap.missed_us is not None else None
-        # The old coordinator can be elected again, and is a later coordinator from then on. What it
-        # acknowledged before does not count.
+        # If the old coordinator is elected again, it is a later coordinator from then on. Commits
+        # that it acknowledged before its new start do not count.
         ended_by_later_coordinator = any(
             broker == gap.back_at and start_us <= gap.after_us
             for broker, start_us in failover.later_coordinators
@@ -117,8 +117,8 @@ def _longest_around(trace: Trace, failover: Failover, gaps: list[_Gap]) -> _Gap 
         nothing_was_missing = gap.after_us is None and gap.missed_us is None
         if ended_before_fault or began_after_next_fault or nothing_was_missing:
             continue
-        # A gap that lasts beyond the next fault belongs to the next fault. If it began before this
-        # fault, it belongs to both.
+        # A gap that lasts beyond the next fault belongs to the next fault. If the gap began before
+        # this fault, it belongs to both faults.
         ended_before_next_fault = gap.after_us is not None and gap.after_us <= failover.until_us
         is_last_fault = failover.until_us >= trace.end_us
         began_before_fault = gap.before_us <= failover.fault_us
@@ -136,17 +136,17 @@ def _length_us(trace: Trace, gap: _Gap) -> int:
     if gap.missed_us is None:
         return 0
     # A record can have been produced while a member still worked on the last batch. Then
-    # `missed_us` comes before `before_us`. And `before_us` can come after the run's end, because
-    # nodes still write rows while they stop.
+    # `missed_us` is before `before_us`. And `before_us` can be after the run's end, because nodes
+    # still write rows while they stop. Then the difference is negative, and the length 0.
     return max(0, trace.end_us - max(gap.missed_us, gap.before_us))
 
 
 def _coordinator_gap(trace: Trace, failover: Failover, tenures: list[TableRow]) -> _Gap | None:
     """Return the longest time after the fault in which the group had no active coordinator.
 
-    A tenure is a time in which a broker was the active coordinator; `tenures` are those of the
-    group's coordinators. Returns None if there was none before the fault. If a coordinator was
-    active all the time, the gap has the length 0: it begins and ends at the fault.
+    A tenure is a time in which a broker was the active coordinator. `tenures` are the tenures of
+    the group's coordinators. Returns None if there was no tenure before the fault. If a coordinator
+    was always active, the gap has length 0: it begins and ends at the fault.
     """
     spans = sorted((tenure["start_us"], tenure["end_us"]) for tenure in tenures)
     if not spans or spans[0][0] > failover.fault_us:
@@ -159,10 +159,10 @@ def _coordinator_gap(trace: Trace, failover: Failover, tenures: list[TableRow]) 
         if start_us > covered_until_us:
             gaps.append(_Gap(before_us=covered_until_us, after_us=start_us))
         covered_until_us = max(covered_until_us, end_us)
-    # If the run lasted longer than all tenures, there was no coordinator from then on. A gap that
-    # begins after the next fault belongs to the next fault.
+    # If the run lasted longer than all tenures, there was no coordinator after the last tenure. But
+    # a gap that begins after the next fault belongs to the next fault.
     if covered_until_us < trace.end_us and covered_until_us < failover.until_us:
-        # This gap lasts to the end of the run, so it counts as the longest.
+        # This gap lasts to the end of the run, so it counts as the longest gap.
         return _Gap(before_us=covered_until_us, after_us=None)
     after_fault = [
         gap
@@ -183,8 +183,8 @@ _COMMIT_APIS = frozenset({"OffsetCommit", "AddOffsetsToTxn", "TxnOffsetCommit"})
 def _commit_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
     """Return the gaps between acknowledged commits, by group and consumer, in time order.
 
-    The last one is the open gap after a consumer's last acknowledged commit. Something is missing
-    in it if the consumer then sent another commit, a commit failed, or the consumer gave its
+    The last gap is the open gap after a consumer's last acknowledged commit. Something is missing
+    in the open gap if the consumer sent another commit, a commit failed, or the consumer gave its
     coordinator up.
     """
     # For each group and consumer: when a commit was acknowledged, and by which broker. A commit of
@@ -197,7 +197,7 @@ def _commit_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
     for row in trace.of(
         TraceKind.REQUEST_SENT, TraceKind.COMMIT_FAILED, TraceKind.COORDINATOR_UNKNOWN
     ):
-        # Of the requests, only those that commit count. Of the other two kinds, every row counts.
+        # A request counts only if it commits. Every row of the other two kinds counts.
         if row.kind != TraceKind.REQUEST_SENT or row.api in _COMMIT_APIS:
             member = (str(row.group), row.node)
             commit_attempts.setdefault(member, []).append(row.time_us)
@@ -223,8 +223,8 @@ def _processing_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
     """Return the gaps between the batches that a group worked on, by group and partition.
 
     A gap reaches from the end of the work on one batch to the beginning of the work on the next
-    one. After the last batch comes an open gap. Something is missing in it if a record was produced
-    that the group never read.
+    batch. After the last batch comes an open gap. Something is missing in the open gap if a record
+    was produced that the group never read.
     """
     batches: dict[tuple[str, str], list[TraceRow]] = {}
     for row in trace.of(TraceKind.RECORDS_CONSUMED):
@@ -253,8 +253,8 @@ def _processing_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
         ends_us = sorted(began_by_end)
         gaps = [_Gap(before_us=ends_us[-1], after_us=None, missed_us=missed_us)]
         # Go backwards from the last batch. If two members work on the partition at the same time,
-        # the batch that ends later can have begun before the other one ended. Then there is no time
-        # between the two, and `max` makes a gap of length 0.
+        # the work on a later batch may have begun before the work on this batch ended. Then there
+        # is no time between the two, and `max` makes a gap of length 0.
         next_began_us = began_by_end[ends_us[-1]]
         for end_us in reversed(ends_us[:-1]):
             gaps.append(_Gap(before_us=end_us, after_us=max(end_us, next_began_us)))
@@ -265,6 +265,6 @@ def _processing_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
 
 
 def _last_produced_offset(row: TraceRow) -> int:
-    """Return the offset of the last record of a batch; `row` is the producer's row about it."""
+    """Return the offset of a batch's last record; `row` is the producer's row about the batch."""
     first_offset = 0 if row.offset is None else row.offset
     return first_offset + int(detail_of(row)["count"]) - 1

@@ -1,17 +1,17 @@
 """The table `broker_phases` in plain Python: how each fault moved the coordinators of groups.
 
 A fault, such as the crash of a broker, can give a partition of `__consumer_offsets` a new leader.
-This broker then is the new coordinator of the groups in the partition. Until it is active, four
-phases follow one another:
+The new leader is the new coordinator of the groups in the partition. Until the new coordinator is
+active, four phases follow one another:
 
 1. detect: from the fault to the election of a new leader;
 2. publish: until the elected broker knows that it is the leader;
 3. load wait: until this broker begins to load the partition (to read its groups into memory);
 4. load: until this broker is the active coordinator.
 
-The table has a row for each fault and each partition that it moved. An election belongs to the
-latest fault before it that affected the partition, or that hit the old leader. If a fault caused
-several elections of a partition, the first one that found a leader counts.
+The table has a row for each fault and each partition that the fault moved. An election belongs to
+the latest fault before it that affected the partition, or that hit the old leader. If a fault
+caused several elections of a partition, the first election that found a leader counts.
 `pipeline.tables.broker_phases` computes the same with Spark.
 """
 
@@ -55,7 +55,7 @@ def broker_phases_of(trace: Trace) -> list[TableRow]:
         if possible_causes:
             fault = possible_causes[-1]  # the latest, because faults are sorted by time
             move = (fault["fault"], partition)
-            # A later election of the same fault and partition does not replace the first one.
+            # `setdefault` keeps the first election if the fault causes another one.
             first_moves.setdefault(move, _phases(trace, fault, election, old_leader))
     return list(first_moves.values())
 
@@ -72,7 +72,8 @@ def _phases(trace: Trace, fault: TableRow, election: TraceRow, old_leader: str |
         "load_started_us": load_started.time_us if load_started else None,
         "active_us": load_completed.time_us if load_completed else None,
     }
-    # Each phase reaches from one moment to the next; None if one of the two is not known.
+    # Each phase reaches from one moment to the next. Its length is None if one of the two moments
+    # is not known.
     lengths_us = [
         None if begin_us is None or end_us is None else end_us - begin_us
         for begin_us, end_us in pairwise(moments_us.values())

@@ -6,9 +6,9 @@ A member that loses its coordinator goes through three phases:
 2. rediscover: until an answer to FindCoordinator names the new coordinator;
 3. accept: until the member's first success at the new coordinator.
 
-It may have to rejoin its group then (JoinGroup, SyncGroup). The table has a row for each fault and
-member, with the lengths of these phases. docs/TABLES.md has the exact rules;
-`pipeline.tables.client_phases` computes the same with Spark.
+At the new coordinator, the member may have to join its group again (JoinGroup, SyncGroup). The
+table has a row for each fault and member, with the lengths of these phases. docs/TABLES.md has the
+exact rules. `pipeline.tables.client_phases` computes the same with Spark.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,8 +24,9 @@ T = TypeVar("T")
 _GROUP_APIS = ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "OffsetFetch")
 """Requests that a member sends to its coordinator."""
 _LOOKUPS = (TraceKind.COORDINATOR_FOUND, TraceKind.COORDINATOR_LOOKUP_FAILED)
-"""Kinds of rows that end a lookup, which asks a broker for the coordinator (FindCoordinator). The
-column `cause` of COORDINATOR_FOUND is the broker that was asked, and `peer` the one that it named.
+"""Kinds of rows that end a lookup: the client has asked a broker for the coordinator
+(FindCoordinator). In a row COORDINATOR_FOUND, `cause` is the broker that was asked, and `peer` is
+the broker that the answer named.
 """
 _MEMBERSHIP = tuple(kind for kind in MEMBER_KINDS if kind is not TraceKind.RECORDS_CONSUMED)
 """Kinds of rows by which we know that a consumer is a member, and with which member id.
@@ -39,7 +40,11 @@ before it is a member, so only rows of _MEMBERSHIP show that it is one.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """A row that a consumer wrote. If it is about an answer, `sent_us` tells when it was asked."""
+    """A row that a consumer wrote.
+
+    `sent_us` is only for a row about an answer or failure: the time at which the request was sent.
+    It is None if the trace lacks the request.
+    """
 
     row: TraceRow
     sent_us: int | None = None
@@ -52,8 +57,8 @@ class _Step:
     def is_answer(self, *apis: str, error: str | None = None) -> bool:
         """Return whether this row ends a request of one of `apis`, by an answer or a failure.
 
-        With `error`, it must have ended with this error. "NONE" means success. Without it, every
-        answer and failure counts.
+        If `error` is given, the request must have ended with this error; "NONE" means success. If
+        `error` is None, every answer and failure counts.
         """
         if self.row.kind not in (TraceKind.RESPONSE_RECEIVED, TraceKind.REQUEST_FAILED):
             return False
@@ -72,7 +77,7 @@ def client_phases_of(trace: Trace) -> list[TableRow]:
         steps = _steps(rows)
         requests = [row for row in rows if row.kind == TraceKind.REQUEST_SENT]
         for failover in affected:
-            # A consumer that was no member yet had no coordinator that the fault could take away.
+            # A consumer that was not yet a member at the fault had no coordinator to lose.
             was_member = any(
                 row.kind in _MEMBERSHIP and row.time_us < failover.fault_us for row in rows
             )
@@ -124,14 +129,14 @@ def _steps(rows: list[TraceRow]) -> list[_Step]:
 def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> TableRow:
     """Return the phases of one consumer after one fault.
 
-    `steps` are its steps from the beginning of the run to the next fault that affects its group.
-    `sent` are its requests between the two faults.
+    `steps` are the consumer's steps from the beginning of the run to the next fault that affects
+    its group. `sent` are the consumer's requests between the two faults.
     """
     fault_us = failover.fault_us
     before = [step for step in steps if step.at_us < fault_us]
     after = [step for step in steps if step.at_us >= fault_us]
 
-    # The three steps that end the phases. Each is searched for after the one before it.
+    # The three steps that end the phases. Each step is searched for only after the step before it.
     unknown, after_unknown = _first_and_rest(
         after, lambda step: step.row.kind == TraceKind.COORDINATOR_UNKNOWN
     )
@@ -145,8 +150,8 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
     named_us = None if named is None else named.at_us
     accepted_us = None if accepted is None else accepted.at_us
 
-    # The lookups of the phase rediscover. A stale answer named a broker that is not the
-    # coordinator (any more). In some of them, the broker that was asked (`cause`) named itself.
+    # The lookups of the phase rediscover. A stale answer named a broker that was not the new
+    # coordinator. In some stale answers, the broker that was asked (`cause`) named itself.
     rediscover = after_unknown[: len(after_unknown) - len(after_named)]
     lookups = [step for step in rediscover if step.row.kind in _LOOKUPS]
     stale = [
@@ -156,8 +161,8 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
     ]
     named_itself = [step for step in stale if step.row.cause == step.row.peer]
 
-    # How long requests to the old coordinator waited for an answer or failure. Those that were sent
-    # after the member gave it up do not count.
+    # How long requests to the old coordinator waited for an answer or failure. Requests that were
+    # sent after the member gave this coordinator up do not count.
     old_leader = failover.old_leader
     from_old = [step for step in after if old_leader is not None and step.row.peer == old_leader]
     waits_us = [
@@ -203,8 +208,8 @@ def _names_coordinator(failover: Failover, step: _Step) -> bool:
     row, move = step.row, failover.move
     if row.kind != TraceKind.COORDINATOR_FOUND or row.peer != failover.new_leader:
         return False
-    # If the old coordinator was elected again, an answer from before this election was stale,
-    # although it named the same broker.
+    # If the old coordinator was elected again, an answer from before this election was stale. It
+    # named the right broker, but meant its old leader epoch.
     if move is not None and failover.new_leader == failover.old_leader:
         return bool(row.time_us >= move["decided_us"])
     return True
@@ -213,9 +218,9 @@ def _names_coordinator(failover: Failover, step: _Step) -> bool:
 def _is_success_at_coordinator(failover: Failover, step: _Step) -> bool:
     """Return whether this step is a success at the coordinator after the fault.
 
-    A new coordinator first has to load its groups. Only successes after this count.
+    A new coordinator first has to load its groups. Only successes after the load count.
     """
-    # `active_us` is when the load ended. It is None if the load never ended, and then nothing
+    # `active_us` is when the load ended. It is None if the load never ended. Then no success
     # counts. A coordinator that did not move has nothing to load.
     loaded_us = failover.fault_us if failover.move is None else failover.move["active_us"]
     if loaded_us is None or step.at_us < loaded_us or step.row.peer != failover.new_leader:
@@ -246,7 +251,7 @@ def _late_heartbeats(failover: Failover, from_old: list[_Step]) -> int | None:
 def _request_to_success_us(
     api: str, sent: list[TraceRow], after: list[_Step], fault_us: int
 ) -> int | None:
-    """Return the time from the first request of an API after the fault to its first success.
+    """Return the time from the first request of an API after the fault to the API's first success.
 
     If the first JoinGroup fails, for example, the time includes the retries. `sent` are the
     consumer's requests after the fault, and `after` its steps after the fault.
@@ -262,8 +267,8 @@ def _request_to_success_us(
     )
     if success is None or success.sent_us is None:
         return None
-    # The request of this success is in `requests_us`, except in a trace whose times are not in
-    # order.
+    # Usually `requests_us` contains at least the request of this success. It can be empty if the
+    # times in the trace are not in order.
     return success.at_us - min(requests_us, default=success.sent_us)
 
 

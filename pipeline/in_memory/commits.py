@@ -12,8 +12,9 @@ from protocol.trace import TraceKind
 def commits_of(trace: Trace) -> list[TableRow]:
     """Count the commits by fault, member, coordinator and error."""
     # A commit of several partitions has a row for each partition, all with the same time. If one of
-    # them failed, the commit failed. The error of an acknowledged partition is "" here, so `max`
-    # picks an error if there is one; of several errors, it picks the last one by name.
+    # the partitions failed, the commit failed. The error of an acknowledged partition is "" here,
+    # so `max` picks an error if there is one. Of several errors, `max` picks the last in
+    # alphabetical order.
     error_of_commit: dict[tuple[int, str | None, str, int, str | None], str] = {}
     for row in trace.of(TraceKind.OFFSETS_COMMITTED, TraceKind.COMMIT_FAILED):
         commit = (row.time_us, row.group, row.node, row.incarnation, row.peer)

@@ -1,13 +1,13 @@
 """The table `coordinator_tenures` in plain Python: when was which broker a coordinator?
 
 A tenure is the time in which a broker is the active coordinator of the groups in one partition of
-`__consumer_offsets` (an offsets partition). It begins when the broker has loaded the partition (has
-read its groups into memory). It ends when the broker has unloaded the partition or loads it again,
-when its process ends, or with the run. A broker may learn late that another one leads the partition
-now, so two tenures of a partition can overlap.
+`__consumer_offsets` (an offsets partition). A tenure begins when the broker has loaded the
+partition (has read its groups into memory). It ends when the broker has unloaded the partition or
+loads it again, when the broker's process ends, or with the run. A broker may learn late that
+another broker leads the partition now. So two tenures of a partition can overlap.
 
-The table has a row for each tenure. It also tells how long the broker was paused or cut off
-meanwhile. `pipeline.tables.coordinator_tenures` computes the same with Spark.
+The table has a row for each tenure. A row also tells how long the broker was paused or cut off
+during the tenure. `pipeline.tables.coordinator_tenures` computes the same with Spark.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,8 @@ def coordinator_tenures_of(trace: Trace) -> list[TableRow]:
 def _span_columns(name: str, spans: Sequence[Span]) -> TableRow:
     """Return the columns about pauses or cuts: `paused_us`, `paused_from_us` and `paused_to_us`.
 
-    They are the total length of the spans, the start of the first one and the end of the last one.
+    These columns are the total length of the spans, the start of the first span, and the end of the
+    last span.
     """
     return {
         f"{name}_us": length_us(spans),
@@ -88,12 +89,12 @@ def _find_tenures(trace: Trace) -> list[TableRow]:
 
 
 def _end(trace: Trace, load: TraceRow, later: list[TraceRow]) -> tuple[int, str]:
-    """Return when and why the tenure ended that began with the row `load`.
+    """Return when and why a tenure ended. The tenure began with the row `load`.
 
     `later` are the later rows of the same process. The earliest of three possible ends counts: the
     run's end, an unload or another load by the broker itself, and the end of its process.
     """
-    # `min` picks the earliest end. Of ends at the same time, it picks the one with the lowest rank.
+    # `min` picks the earliest end. If two ends have the same time, it picks the lower rank.
     ends = [_End(trace.end_us, rank=0, reason="run end")]
     next_row = next((row for row in later if row.partition == load.partition), None)
     if next_row is not None:

@@ -1,9 +1,9 @@
 """What each fault means for each group: did it move the group's coordinator, and to which broker?
 
-Several tables start from this. A fault affects a group if the trace lists the group as affected, or
-if the fault moved the group's partition of `__consumer_offsets`, whose leader is the group's
-coordinator. What happens to a group after a fault counts as an effect of this fault until the next
-fault that affects the group. `pipeline.tables.failovers` computes the same with Spark.
+Several tables start from these facts. A fault affects a group if the trace lists the group as
+affected, or if the fault moved the group's partition of `__consumer_offsets`, whose leader is the
+group's coordinator. What happens to a group after a fault counts as an effect of this fault, until
+the next fault that affects the group. `pipeline.tables.failovers` computes the same with Spark.
 """
 
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ class Failover:
     - `old_leader`, `new_leader`: the leader of the partition before the fault, and after it. If the
       fault did not move the partition, both are the group's coordinator at that time.
     - `fault_us`: when the fault was injected.
-    - `until_us`: when the next fault was injected that affects the group; without one, the run's
-      end. A fault at the same moment is not the next one.
+    - `until_us`: when the next fault that affects the group was injected; the run's end if there is
+      no such fault. A fault at the same moment does not count as the next fault.
     - `later_coordinators`: the brokers that coordinated the group after the move, each with the
       time at which it became active; empty without a move.
 
@@ -94,7 +94,7 @@ def failovers_of(trace: Trace) -> list[Failover]:
 def _coordinator_at(time_us: int, tenures: list[TableRow]) -> str | None:
     """Return which broker was the coordinator at a moment; None if there was none before it.
 
-    It is the broker with the highest leader epoch. This need not be the one that became active
+    This is the broker with the highest leader epoch. It need not be the broker that became active
     last, because a broker that has lost its leadership may end its load later than its successor.
     """
     newest = max(
@@ -106,7 +106,7 @@ def _coordinator_at(time_us: int, tenures: list[TableRow]) -> str | None:
 
 
 def _later_coordinators(move: TableRow, tenures: list[TableRow]) -> tuple[tuple[str, int], ...]:
-    """Return the new coordinator after a move, and all later ones, with the start of each tenure.
+    """Return the new and all later coordinators after a move, with the start of each tenure.
 
     A tenure starts when the broker has loaded the partition. If the trace does not have the load of
     the new leader, its election counts as the start.

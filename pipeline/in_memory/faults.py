@@ -1,8 +1,8 @@
 """The table `faults` in plain Python: whom each fault hit, and when it was injected and healed.
 
 The driver, which conducts the run, writes rows about each fault: FAULT_INJECTED with the nodes,
-groups and partitions that the fault affects, FAULT_IN_FORCE when all these nodes have it, and
-FAULT_HEALED when it is undone. `pipeline.tables.faults` computes the same with Spark.
+groups and partitions that the fault affects, FAULT_IN_FORCE when all these nodes have the fault,
+and FAULT_HEALED when the fault is undone. `pipeline.tables.faults` computes the same with Spark.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from protocol.trace import TraceKind, TraceRow
 
 @once_per_trace
 def faults_of(trace: Trace) -> list[TableRow]:
-    """Return the faults that hit a node, sorted by time; those of one moment are sorted by id."""
-    # In the rows about a fault, `cause` is its id. A fault can miss, for example if the node that
-    # it should hit is already dead. Then it has a row FAULT_MISSED, too.
+    """Return the faults that hit a node, sorted by time, and by id if they have the same time."""
+    # In the rows about a fault, `cause` is the fault's id. A fault can miss, for example if the
+    # node that it should hit is already dead. Such a fault has a row FAULT_MISSED, too.
     missed = {row.cause for row in trace.of(TraceKind.FAULT_MISSED)}
     injections = sorted(
         (row for row in trace.of(TraceKind.FAULT_INJECTED) if row.cause not in missed),
@@ -26,7 +26,7 @@ def faults_of(trace: Trace) -> list[TableRow]:
         detail = detail_of(row)
         in_force = _first_about(row.cause, trace.of(TraceKind.FAULT_IN_FORCE))
         healed = _first_about(row.cause, trace.of(TraceKind.FAULT_HEALED))
-        # If the detail does not list the nodes, `peer` is the only one.
+        # If the detail does not list the nodes, the fault hit only the node in `peer`.
         nodes = detail.get("nodes") or ([row.peer] if row.peer else [])
         node = row.peer
         if not node and nodes:

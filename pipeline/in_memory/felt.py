@@ -5,8 +5,8 @@ records are processed twice, or that members are removed. The lag is the number 
 records that the group has not processed yet.
 
 The figures cover the time from the moment at which all groups have all their members and partitions
-(the steady state) to the run's end. In a run that never came so far, they cover the whole run.
-`pipeline.tables.felt` computes the same with Spark.
+(the steady state) to the run's end. If a run never reached the steady state, they cover the whole
+run. `pipeline.tables.felt` computes the same with Spark.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,16 +24,16 @@ from protocol.causes import RemovalCause
 from protocol.trace import TraceKind, TraceRow
 
 _WAIT_US = 1_000_000
-"""Only waits of 1 s or longer count. In normal work, records also wait a little, for the next poll
-or until the batch before them is done.
+"""Shortest wait that counts: 1 s. In normal work, too, records wait a little for the next poll, or
+until the batch before them is done.
 """
 _SENT_AWAY = (
     RemovalCause.SESSION_EXPIRY,
     RemovalCause.DID_NOT_REJOIN,
     RemovalCause.SYNC_DEADLINE,
 )
-"""Causes for which a coordinator removes a member that it has not heard of. The column `sent_away`
-counts such removals of members that were not gone at all.
+"""Causes with which a coordinator removes a member because it heard nothing from the member in
+time. The column `sent_away` counts such removals of members that were not gone at all.
 """
 _GroupAndPartition = tuple[str, str]
 
@@ -42,9 +42,9 @@ _GroupAndPartition = tuple[str, str]
 class _Level:
     """The lag of a partition from one moment on.
 
-    - `at_us`: this moment. A batch was produced, which makes the lag greater, or a member ended its
-      work on a batch, which makes it smaller.
-    - `begun_us`: when the member began this work; None if a batch was produced.
+    - `at_us`: the moment at which a batch was produced, which makes the lag greater, or at which a
+      member ended its work on a batch, which makes the lag smaller.
+    - `begun_us`: when the member began its work on the batch; None if a batch was produced.
     """
 
     at_us: int
@@ -85,7 +85,8 @@ def felt_partitions_of(trace: Trace) -> list[TableRow]:
 def felt_groups_of(trace: Trace) -> list[TableRow]:
     """Return the rebalances, moved partitions and removed members of each group."""
     start_us = _start_us(trace)
-    # A list with the name of the group for each rebalance, partition or removal that counts.
+    # Each of these three lists has the name of a group for each thing that counts: for each
+    # rebalance, each partition, and each removal. So `count` returns the number for a group.
     groups_of_rebalances = [
         row["group"]
         for row in rebalances_of(trace)
@@ -106,7 +107,8 @@ def felt_groups_of(trace: Trace) -> list[TableRow]:
                 "partitions": groups_of_partitions.count(group),
                 "rebalances": groups_of_rebalances.count(group),
                 "moved": sum(len(owners) > 1 for owners in owners_of_partitions),
-                # If a name occurs twice among the owners, this owner got the partition again.
+                # If a name occurs twice among the successive owners, this owner got the partition
+                # again.
                 "came_back": sum(len(owners) > len(set(owners)) for owners in owners_of_partitions),
                 "sent_away": groups_of_sent_away.count(group),
             }
@@ -124,7 +126,7 @@ def _start_us(trace: Trace) -> int:
 def _intervals(trace: Trace) -> dict[_GroupAndPartition, list[TableRow]]:
     """Return the intervals in which each partition had an owner, in time order.
 
-    They are the rows of the table `ownership`.
+    An interval is a row of the table `ownership`.
     """
     by_partition: dict[_GroupAndPartition, list[TableRow]] = {}
     for row in sorted(ownership_of(trace), key=lambda row: (row["from_us"], row["consumer"])):
@@ -145,7 +147,8 @@ def _unowned_us(trace: Trace, intervals: Sequence[TableRow]) -> int | None:
         from_us: int = interval["from_us"]
         to_us: int = trace.end_us if interval["to_us"] is None else interval["to_us"]
         unowned_us += max(0, from_us - owned_until_us)
-        # If two members own the partition at the same time, the later one can end first.
+        # If two members own the partition at the same time, the interval that began later can end
+        # first.
         owned_until_us = max(owned_until_us, to_us)
     return unowned_us + max(0, trace.end_us - owned_until_us)
 
@@ -154,12 +157,12 @@ def _levels(trace: Trace) -> dict[_GroupAndPartition, list[_Level]]:
     """Return how the lag of each partition developed: a level after each batch.
 
     The lag is the number of acknowledged records above the last record that the group processed.
-    Each level lasts until the next one.
+    Each level lasts until the next level.
     """
     consumed: dict[_GroupAndPartition, list[TraceRow]] = {}
     for row in trace.of(TraceKind.RECORDS_CONSUMED):
         consumed.setdefault((str(row.group), str(row.partition)), []).append(row)
-    # A partition that had an owner has a lag even if no batch of it was processed.
+    # A partition that had an owner has a lag even if none of its batches was processed.
     for key in _intervals(trace):
         consumed.setdefault(key, [])
 
@@ -203,8 +206,8 @@ def _levels(trace: Trace) -> dict[_GroupAndPartition, list[_Level]]:
 class _Batch(NamedTuple):
     """A batch that was produced or processed.
 
-    Batches are sorted by these fields. So of two batches at one moment, a produced one comes before
-    a processed one, because False sorts before True.
+    Batches are sorted by these fields. So if two batches have the same moment, the produced batch
+    comes before the processed batch: False sorts before True.
     """
 
     at_us: int
@@ -212,7 +215,7 @@ class _Batch(NamedTuple):
     next_offset: int
     """the offset behind the batch's last record"""
     begun_us: int | None
-    """when a member began to work on it; None if it was produced"""
+    """when a member began to work on the batch; None if the batch was produced"""
 
 
 def _waited_us(trace: Trace, levels: Sequence[_Level]) -> int:
@@ -231,11 +234,11 @@ def _waits(levels: Sequence[_Level], end_us: int) -> Iterator[tuple[int, int]]:
     A wait begins when the lag is above 0 and no member works, and it ends when a member begins to
     work on the next batch. `end_us` is the run's end.
 
-    If two members process the partition at the same time, the one that finishes later may have
-    begun before the wait began. Then the end is before the beginning, and the wait does not count.
+    If two members process the partition at the same time, the work on the next batch may have begun
+    before the wait began. Then the end is before the beginning, and the wait does not count.
     """
-    # For each level, when a member began to work on a later batch: the earliest such moment. It is
-    # computed from the last level to the first.
+    # For each level, the earliest moment at which a member began to work on a later batch. These
+    # moments are computed from the last level to the first.
     next_begun_backwards: list[int | None] = []
     earliest_us: int | None = None
     for level in reversed(levels):
@@ -258,8 +261,8 @@ def _waits(levels: Sequence[_Level], end_us: int) -> Iterator[tuple[int, int]]:
 def _peak(levels: Sequence[_Level], start_us: int, first_fault_us: int, end_us: int) -> TableRow:
     """Return the greatest lag after the first fault, and the time until the lag was usual again.
 
-    A lag is usual if it is at most the greatest lag before the first fault. `over_us` is 0 if the
-    lag was always usual, and None if it did not become usual again.
+    A lag is usual if it is at most the greatest lag before the first fault. `lag_over_us` is 0 if
+    the lag was always usual, and None if it did not become usual again.
     """
     usual = max(
         (level.lag for level in levels if start_us <= level.at_us < first_fault_us), default=0
@@ -297,10 +300,10 @@ def _successive_owners(trace: Trace, intervals: Sequence[TableRow]) -> list[str]
 def _groups_of_sent_away(trace: Trace) -> list[str]:
     """Return the group of each removal of a member whose process ran and could be reached.
 
-    A group occurs in the list as often as such members of it were removed.
+    A group occurs in the list as often as such members of the group were removed.
     """
-    # Which process had which member id: the node and the incarnation that wrote rows with the id.
-    # If several incarnations did, the last one counts.
+    # For each member id, the process (node and incarnation) that wrote rows with this id. If
+    # several incarnations of the node wrote such rows, the last incarnation counts.
     lives: dict[tuple[str | None, str | None], tuple[str, int]] = {}
     # When each process first wrote a row with each member id.
     first_us: dict[tuple[str, int, str | None, str | None], int] = {}
@@ -309,7 +312,8 @@ def _groups_of_sent_away(trace: Trace) -> list[str]:
         lives[member] = max(life, lives.get(member, life))
         first_us.setdefault((*life, *member), row.time_us)
 
-    faults, start_us = faults_of(trace), _start_us(trace)
+    faults = faults_of(trace)
+    start_us = _start_us(trace)
     groups = []
     for row in trace.of(TraceKind.MEMBER_REMOVED):
         if row.cause not in _SENT_AWAY or not start_us <= row.time_us <= trace.end_us:

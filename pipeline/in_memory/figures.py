@@ -41,18 +41,20 @@ _CLIENT = {
     "timeouts at old": "commit_timeouts",
     "heartbeats at old": "late_heartbeats",
 }
-"""The measures of the chains `broker` and `client`, and the columns that hold their values."""
+"""For each measure of the chains `broker` and `client`, the column that has its values."""
 _GAPS = {"commit gap": "member", "processing gap": "partition", "no coordinator": "group"}
-"""The measures of the chain `gap`, and their kinds of subjects. The column is always `gap_us`."""
+"""For each measure of the chain `gap`, the kind of its subjects. The values are in `gap_us`."""
 _BEGIN_AND_END = {
     "broker": ("fault_us", "active_us"),
     "client": ("fault_us", "accepted_us"),
     "gap": ("before_us", "after_us"),
 }
-"""Between these two moments, the values of a subject were measured."""
+"""For each chain, the columns with the beginning and the end of the time in which the values of a
+subject were measured.
+"""
 _PERCENTILES = {"p50": (50, 1), "p90": (90, 10), "p99": (99, 100)}
-"""The percentiles: the percentage of each, and how many samples it needs. With fewer samples, it
-would say nothing about the rare values above it.
+"""For each percentile, the percentage and the number of samples that it needs. With fewer samples,
+a percentile would say nothing about the rare values above it.
 """
 
 
@@ -84,7 +86,7 @@ def figures_of(trace: Trace) -> list[TableRow]:
 
 
 class _Measure(NamedTuple):
-    """A measure, the column with its values, and the rows of the table that has this column."""
+    """A measure, the column with its values, and the rows of the table that has the column."""
 
     chain: str
     name: str
@@ -107,8 +109,8 @@ def _span(chain: str, row: TableRow, fault: TableRow) -> tuple[int, int]:
     """Return the beginning and the end of the time in which a subject's values were measured."""
     begin_column, end_column = _BEGIN_AND_END[chain]
     from_us: int = row[begin_column]
-    # A member that had to rejoin is served again only after its join. The table does not have the
-    # end of the join, so the time lasts until the next fault.
+    # A member that had to join again is served only after its join. The end of the join is not in
+    # the table, so the time lasts until the next fault.
     had_to_join = chain == "client" and row["join_us"] is not None
     to_us: int | None = None if had_to_join else row[end_column]
     if to_us is None:
@@ -117,10 +119,10 @@ def _span(chain: str, row: TableRow, fault: TableRow) -> tuple[int, int]:
 
 
 def _percentiles(values: list[int | None]) -> TableRow:
-    """Return the percentiles and the maximum of some values, of which None is not known.
+    """Return the percentiles and the maximum of some values. A value that is None is not known.
 
-    A percentile is always one of the values. The 90th, for example, is the smallest value that is
-    at least as large as 90 % of all values (nearest rank).
+    A percentile is always one of the values. For example, the 90th percentile is the smallest value
+    that is at least as large as 90 % of all values (nearest rank).
     """
     known = sorted(value for value in values if value is not None)
     columns: TableRow = {
@@ -129,8 +131,8 @@ def _percentiles(values: list[int | None]) -> TableRow:
         "max": max(known, default=None),
     }
     for name, (percent, samples_needed) in _PERCENTILES.items():
-        # The 90th percentile of 12 values is the 11th one: 90 % of 12 is 10.8, rounded up.
-        # `-(-a // b)` is a / b, rounded up.
+        # For example, the 90th percentile of 12 values is the 11th value, because 90 % of 12 is
+        # 10.8, which is rounded up. `-(-a // b)` is a / b, rounded up.
         rank = -(-len(known) * percent // 100)
         columns[name] = known[rank - 1] if len(known) >= samples_needed else None
     return columns

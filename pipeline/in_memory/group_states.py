@@ -1,9 +1,9 @@
 """The table `group_states` in plain Python: in which state was each group, from when to when?
 
 Example: on broker-1, the group `readers` was PreparingRebalance from 4.0 to 7.0 s, and Stable from
-then on. A row is an interval of one state on one coordinator. If two brokers hold the group at the
-same time, the table has the intervals of both. `pipeline.tables.group_states` computes the same
-with Spark.
+7.0 s on. A row is an interval of one state on one coordinator. If two brokers have the group at the
+same time, the table has the intervals of both brokers. `pipeline.tables.group_states` computes the
+same with Spark.
 """
 
 from pipeline.in_memory.trace import TableRow, Trace, detail_of
@@ -83,7 +83,7 @@ class _BrokerLife:
         return [row for row in self._closed if row["from_us"] <= self._trace.end_us]
 
     def _change_members(self, group: str, change: int) -> None:
-        """Add `change` to the number of members, if it is known."""
+        """Add `change` to the number of members, if this number is known."""
         count = self._member_counts.setdefault(group, 0)  # a group without a row so far is new
         self._member_counts[group] = None if count is None else count + change
 
@@ -95,12 +95,12 @@ class _BrokerLife:
     def _enter(
         self, group: str, row: TraceRow, state: str | None, partition_of_row: str | None
     ) -> None:
-        """End the open interval of a group, and begin one in `state`."""
+        """End the open interval of a group, and begin an interval in `state`."""
         if state is None:
             return
         self._close(group, row.time_us)
-        # `Trace.groups` has only groups that had members. The partition of another group is known
-        # from the row about its load.
+        # `Trace.groups` has only groups that had members. For any other group, the row about its
+        # load tells the partition.
         partition = self._partitions.get(group) or partition_of_row
         self._open[group] = self._broker | {
             "group": group,
@@ -116,7 +116,7 @@ class _BrokerLife:
             self._close(group, row.time_us)
 
     def _close(self, group: str, at_us: int | None) -> None:
-        """End a group's interval at `at_us`, or when the broker's process ended before.
+        """End a group's interval at `at_us`, or earlier if the broker's process ended earlier.
 
         `at_us` is None if no row ends the interval.
         """

@@ -5,13 +5,13 @@ The report draws them as arrows between the nodes. The functions here compute th
 1. `_Pairing` makes an *exchange* of each request and its answer. A trace has up to four rows about
    an exchange: the client sends the request, the server receives it, the server answers, and the
    client gets the answer, or gives up.
-2. `_collapse` makes one row of the table of equal exchanges that follow one another, such as 40
-   heartbeats with success.
+2. `_collapse` joins equal exchanges that follow one another, such as 40 heartbeats with success, to
+   one row of the table.
 3. `_keep_most_interesting` picks at most 400 rows for each fault.
 
-Only requests about coordination and control are listed, and not those that carry records (Produce,
-and Fetch from a broker). docs/TABLES.md has the rules; `pipeline.tables.messages` computes the same
-with Spark.
+Only requests about coordination and control are listed. Requests that carry records (Produce, and
+Fetch from a broker) are left out. docs/TABLES.md has the rules. `pipeline.tables.messages` computes
+the same with Spark.
 """
 
 from collections.abc import Sequence
@@ -49,11 +49,11 @@ _LISTED = (
 controller.
 """
 _NOT_COLLAPSED = ("JoinGroup", "SyncGroup", "LeaveGroup")
-"""APIs that change the group. Each successful request of them has a row of its own, because a
-reader wants to see each of them.
+"""APIs that change the group. Each successful request of these APIs has a row of its own, because a
+reader wants to see each change.
 """
 _MAX_ROWS = 400
-"""Maximum number of rows of one fault. It is enough for a failover of some 30 members."""
+"""Maximum number of rows of one fault. This is enough for a failover of some 30 members."""
 _SECOND_US = 1_000_000
 
 
@@ -61,8 +61,8 @@ _SECOND_US = 1_000_000
 class _Exchange:
     """A request and its answer.
 
-    - `index`: 0 for the first exchange with the same client, server, API and correlation id, 1 for
-      the second, and so on. There can be several, because a client that starts again also starts
+    - `index`: the number of the exchange among the exchanges with the same client, server, API and
+      correlation id, from 0. There can be several, because a client that starts again also starts
       its correlation ids again.
     - `sent`: the client's row about the request; None if the trace lacks it.
     - `received_us`, `answered_us`: when the server got the request, and when it answered it.
@@ -84,7 +84,7 @@ class _Exchange:
 
     @property
     def begin_us(self) -> int | None:
-        """When the request was sent; if that is not known, when it was received."""
+        """When the request was sent; if this is not known, when the request was received."""
         return self.received_us if self.sent is None else self.sent.time_us
 
     @property
@@ -104,7 +104,7 @@ class _Exchange:
 
     @property
     def member(self) -> str | None:
-        """The member id that the client sent; None if it sent none, or if that is not known."""
+        """The member id that the client sent; None if it sent no id, or if this is not known."""
         if self.sent is None:
             return None
         return self.sent.member or None  # a client that is not a member yet sends ""
@@ -147,9 +147,9 @@ class _Window(NamedTuple):
 def _windows(trace: Trace) -> list[_Window]:
     """Return the window of each fault.
 
-    It begins one second before the fault. It ends one second after the fault's last effect: a new
-    coordinator became active, it accepted a member, or a rebalance was complete. But it lasts at
-    least 5 s and at most 120 s after the fault, and not beyond the next fault.
+    A window begins one second before the fault. It ends one second after the fault's last effect: a
+    new coordinator became active, it accepted a member, or a rebalance was complete. But the window
+    lasts at least 5 s and at most 120 s after the fault, and not beyond the next fault.
     """
     faults = faults_of(trace)
     effects = [(row["fault"], row["active_us"]) for row in broker_phases_of(trace)]
@@ -171,7 +171,7 @@ def _windows(trace: Trace) -> list[_Window]:
 
 
 class _Pairing:
-    """Builds the exchanges, first from the rows of the clients, then from those of the servers."""
+    """Builds the exchanges, first from the clients' rows, then from the servers' rows."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
@@ -234,7 +234,8 @@ class _Pairing:
                 elif row.kind == TraceKind.REQUEST_SENT:
                     if id(row) in by_sent_row:  # otherwise its API is not listed
                         last_by_request[request] = by_sent_row[id(row)]
-                    # A client looks again if the answer before named no coordinator.
+                    # If a client sends another FindCoordinator, the answer before named no
+                    # coordinator.
                     if row.api == "FindCoordinator":
                         answered_lookup = None
                 else:
@@ -250,7 +251,8 @@ class _Pairing:
     def _add_server_row(self, row: TraceRow) -> None:
         """Add the time of a server's row to the exchange that the row is about.
 
-        This is the last exchange of the same request that began before the row.
+        This is the last exchange with the same client, server, API and correlation id that began
+        before the row.
         """
         request = (str(row.peer), row.node, str(row.api), row.correlation_id)
         same_request = self._by_request.get(request)
@@ -281,7 +283,7 @@ def _is_listed(api: str | None, server: str) -> bool:
 class _Row:
     """A row of the table: equal exchanges that follow one another.
 
-    `common` has the values that they have in common.
+    `common` has the values that are the same in all these exchanges.
     """
 
     common: tuple[object, ...]
@@ -289,7 +291,7 @@ class _Row:
 
     @property
     def order(self) -> tuple[int, str, str, str, int, int]:
-        """A sort key: when the first exchange began. The other values decide if times are equal."""
+        """A sort key: when the first exchange began. If times are equal, other values decide."""
         first = self.exchanges[0]
         return (
             first.begin_us or 0,  # `messages_of` keeps only exchanges that have a beginning
@@ -305,12 +307,14 @@ class _Row:
 def _collapse(exchanges: Sequence[_Exchange], injected_us: int) -> list[_Row]:
     """Return a row for each sequence of equal exchanges between the same two nodes.
 
-    For example, a member sends 40 heartbeats that succeed, and then one that fails with
-    NOT_COORDINATOR. These are two rows. The exchanges must have the same route (client, server, API
-    and group), and `injected_us` is when the fault was injected.
+    For example, a member sends 40 heartbeats that succeed, and then a heartbeat that fails with
+    NOT_COORDINATOR. These are two rows. The exchanges of a row must have the same route (client,
+    server, API and group), and must have begun on the same side of `injected_us`, which is when the
+    fault was injected.
     """
 
     def by_route_and_time(exchange: _Exchange) -> tuple[tuple[str, str, str, str], int, int, int]:
+        """Return a sort key."""
         begin_us, correlation_id = exchange.begin_us or 0, exchange.correlation_id or 0
         return exchange.route, begin_us, correlation_id, exchange.index
 
@@ -332,10 +336,10 @@ def _collapse(exchanges: Sequence[_Exchange], injected_us: int) -> list[_Row]:
 def _keep_most_interesting(rows: list[_Row]) -> list[TableRow]:
     """Return at most _MAX_ROWS rows of a fault, the most interesting ones.
 
-    Of many members that do the same, one tells the story. So the rows that are the first of their
-    kind are kept before all others; rows are of a kind if they have the same API, server, group and
-    outcome. Then the rows of one client are kept together: that client comes first which has the
-    most of these first rows. (This is rule 3 of `tables.messages`.)
+    Of many members that do the same, one member tells the story. So the rows that are the first of
+    their kind are kept before all other rows. Rows are of the same kind if they have the same API,
+    server, group and outcome. Then the rows of one client are kept together. The client with the
+    most first rows comes first. (This is rule 3 of `tables.messages`.)
     """
     kinds_so_far: set[tuple[object, ...]] = set()
     firsts_by_client: dict[str, int] = {}
@@ -351,6 +355,7 @@ def _keep_most_interesting(rows: list[_Row]) -> list[TableRow]:
         firsts_by_client[client] = firsts_by_client.get(client, 0) + int(is_new_kind)
 
     def by_interest(row_and_is_first: tuple[_Row, bool]) -> tuple[object, ...]:
+        """Return a sort key."""
         row, is_first_of_kind = row_and_is_first
         client = row.exchanges[0].client
         # False sorts before True, so rows that are the first of their kind come first.
@@ -361,7 +366,7 @@ def _keep_most_interesting(rows: list[_Row]) -> list[TableRow]:
 
 
 def _table_row(row: _Row) -> TableRow:
-    """Return the columns of a row; its times are those of the first of its exchanges."""
+    """Return the columns of a row. The times are those of the row's first exchange."""
     first = row.exchanges[0]
     _client, _server, _api, group = first.route
     ends = [exchange.ended.time_us for exchange in row.exchanges if exchange.ended is not None]

@@ -1,8 +1,8 @@
 """The table `ownership` in plain Python: which member owned which partition, from when to when?
 
 An interval begins when a member gets its assignment. It ends when the member gives the partition
-up, or dies. This is read from the members' own rows. So a member owns a partition here as long as
-it believes that it does, even if the coordinator has long given the partition to another one.
+up, or dies. This is read from the members' own rows. So a member owns a partition as long as it
+believes that it does, even if the coordinator gave the partition to another member long ago.
 `pipeline.tables.ownership` computes the same with Spark.
 """
 
@@ -55,12 +55,12 @@ def ownership_of(trace: Trace) -> list[TableRow]:
 def _intervals(rows: Sequence[TraceRow]) -> list[TableRow]:
     """Return the intervals in the rows of a consumer, from one start of its process to its end.
 
-    An interval that no row ends has the `to_us` None here. `_end_at_death` then looks whether the
+    If no row ends an interval, its `to_us` is None. Afterwards `_end_at_death` looks whether the
     consumer died.
 
-    - `position`, `start_offset`: from which offset on the member read, and why it began there, such
-      as at its committed offset. Both are from the first POSITION_RESET of the interval, and None
-      without such a row.
+    `start_offset` is the offset from which on the member read, and `position` is why it began
+    there: `committed`, for example. Both are from the first POSITION_RESET of the interval. They
+    are None if there is no such row.
     """
     intervals: list[TableRow] = []
     open_intervals: dict[tuple[str, str], TableRow] = {}  # by group and partition
@@ -80,8 +80,8 @@ def _intervals(rows: Sequence[TraceRow]) -> list[TableRow]:
                     "partition": partition,
                     "member": row.member,
                     "generation": row.generation,
-                    # The coordinator that gave the assignment. If the row does not name it, it is
-                    # the broker that answered the last SyncGroup.
+                    # The coordinator that gave the assignment. If the row does not name it, the
+                    # coordinator is the broker that answered the last SyncGroup.
                     "coordinator": row.peer or synced_with.get(group),
                     "position": None,
                     "start_offset": None,
@@ -96,13 +96,14 @@ def _intervals(rows: Sequence[TraceRow]) -> list[TableRow]:
             for partition in detail_of(row)["partitions"]:
                 _give_up(open_intervals, (group, partition), row.time_us, ended_by)
         elif (group, str(row.partition)) in open_intervals:
-            # A member can still process a batch after it has given its partition up. These records
-            # belong to no interval.
+            # There is no open interval if the member has given the partition up. The member can
+            # still process a batch then, but its records belong to no interval.
             interval = open_intervals[group, str(row.partition)]
             if row.kind == TraceKind.RECORDS_CONSUMED:
                 interval["records"] += detail_of(row)["count"]
             elif interval["position"] is None:
-                # Of _KINDS, only POSITION_RESET is left, and this is the first one.
+                # POSITION_RESET is the only one of _KINDS that is left. This row is the first in
+                # the interval.
                 interval["position"], interval["start_offset"] = row.cause, row.offset
     return intervals
 
@@ -120,7 +121,7 @@ def _give_up(
 
 
 def _end_at_death(trace: Trace, interval: TableRow, consumer: str, incarnation: int) -> None:
-    """End an interval when its owner died or the run ended, if that came before its present end.
+    """Move the end of an interval forward if its owner died, or if the run ended, before it.
 
     The `to_us` of an interval that lasted until the run's end is None.
     """
@@ -134,7 +135,7 @@ def _end_at_death(trace: Trace, interval: TableRow, consumer: str, incarnation: 
 def _leader_epoch(trace: Trace, interval: TableRow) -> int | None:
     """Return in which leader epoch the coordinator assigned an interval; None if it is not known.
 
-    It is the epoch in which this broker last became the coordinator before the assignment.
+    This is the epoch in which the coordinator last began to serve the group before the assignment.
     """
     tenures = [
         tenure

@@ -1,9 +1,9 @@
 """The table `ownership_overlaps` in plain Python: times in which a partition had two owners.
 
 The table `ownership` has the intervals in which members believed that they owned a partition. Here
-they are compared: a row is a pair of two members' intervals that overlap. The first owner is the
-one whose interval began earlier. If both began at the same time, it is the one whose name sorts
-first. `pipeline.tables.ownership_overlaps` computes the same with Spark.
+these intervals are compared: a row is a pair of two members' intervals that overlap. The first
+owner is the member whose interval began earlier. If both began at the same time, it is the member
+whose name sorts first. `pipeline.tables.ownership_overlaps` computes the same with Spark.
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,9 @@ _OWNER_COLUMNS = {
     "coordinator": "coordinator",
     "epoch": "leader_epoch",
 }
-"""The columns about one of the two owners, and the columns of `ownership` from which their values
-are copied. The table has `first_consumer` and `second_consumer`, for example.
+"""The columns about an owner, without `first_` or `second_`, and the columns of `ownership` from
+which their values are copied. For example, the column `consumer` is copied to `first_consumer` and
+`second_consumer`.
 """
 
 
@@ -37,8 +38,8 @@ def ownership_overlaps_of(trace: Trace) -> list[TableRow]:
     faults = faults_of(trace)
     healings_us = sorted(fault["healed_us"] for fault in faults if fault["healed_us"] is not None)
     intervals = sorted(ownership_of(trace), key=lambda row: (row["from_us"], row["consumer"]))
-    # Each interval is compared with those that began after it. They are kept by partition, the
-    # latest one first, so that `pop` removes the earliest one.
+    # Each interval is compared with the intervals that began after it. These are kept by partition,
+    # the latest first. So `pop` removes the earliest interval.
     later_intervals: dict[tuple[str, str], list[TableRow]] = {}
     for interval in reversed(intervals):
         key = (interval["group"], interval["partition"])
@@ -82,13 +83,13 @@ def ownership_overlaps_of(trace: Trace) -> list[TableRow]:
 def _nearest_healing(healings_us: Sequence[int], end_us: int) -> int | None:
     """Return when a fault was last healed before an overlap ended.
 
-    If none was healed before, return when one was first healed after it; None if none was healed.
-    `healings_us` are sorted.
+    If no fault was healed before, return when a fault was first healed after the overlap ended.
+    Returns None if no fault was healed at all. `healings_us` must be sorted.
     """
     before_us = [healed_us for healed_us in healings_us if healed_us <= end_us]
     if before_us:
         return before_us[-1]
-    return next(iter(healings_us), None)  # all of them came after the end
+    return next(iter(healings_us), None)  # all healings came after the end
 
 
 def _processed(trace: Trace, interval: TableRow, from_us: int, until_us: int) -> set[int]:

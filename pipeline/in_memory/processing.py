@@ -1,8 +1,8 @@
 """The table `processing` in plain Python: how many records of each partition each member processed.
 
-The table also counts how many of them were *repeated* (a member of the group had processed the
-record before), and how many were *shared* (two members processed the record while both owned its
-partition). `pipeline.tables.processing` computes the same with Spark.
+The table also counts how many of these records were *repeated*: a member of the group had processed
+the record before. And it counts how many were *shared*: two members processed the record while both
+owned its partition. `pipeline.tables.processing` computes the same with Spark.
 """
 
 from itertools import permutations
@@ -14,7 +14,7 @@ from protocol.trace import TraceKind, TraceRow
 
 @once_per_trace
 def processing_of(trace: Trace) -> list[TableRow]:
-    """Return a row for each member and partition of which it processed records."""
+    """Return a row for each member and each partition whose records the member processed."""
     table: dict[tuple[str, str, str], TableRow] = {}  # by group, partition and consumer
     processed_before: set[tuple[str, str, int]] = set()  # records: group, partition and offset
     for row in trace.of(TraceKind.RECORDS_CONSUMED):
@@ -56,17 +56,17 @@ def begun_us(row: TraceRow) -> int:
 
 
 def _shared_offsets(trace: Trace) -> dict[tuple[str, str, str], set[int]]:
-    """Return the offsets that a member and another one processed while both owned the partition.
+    """Return the offsets that two members processed while both owned the partition.
 
-    The keys are group, partition and consumer. An offset is stored for both of the owners.
+    The keys are group, partition and consumer. An offset is stored for both owners.
     """
     shared: dict[tuple[str, str, str], set[int]] = {}
     intervals_by_partition: dict[tuple[str, str], list[TableRow]] = {}
     for row in ownership_of(trace):
         intervals_by_partition.setdefault((row["group"], row["partition"]), []).append(row)
     for group_and_partition, intervals in intervals_by_partition.items():
-        # `permutations` gives each pair of intervals in both orders. So `interval` is once that of
-        # the one owner, and once that of the other.
+        # `permutations` gives each pair of intervals in both orders. So the offsets are stored
+        # once for the one owner, and once for the other.
         for interval, other in permutations(intervals, 2):
             if interval["consumer"] == other["consumer"]:
                 continue  # these are two intervals of one owner
@@ -94,7 +94,7 @@ def _processed(trace: Trace, interval: TableRow, from_us: int, until_us: int) ->
 
 
 def _offsets(row: TraceRow) -> range:
-    """Return the offsets of a processed batch; `row` is the member's row about it."""
+    """Return the offsets of a processed batch; `row` is the member's row about the batch."""
     if row.offset is None:
         return range(0)
     return range(row.offset, detail_of(row)["last"] + 1)

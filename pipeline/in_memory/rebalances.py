@@ -6,19 +6,20 @@ In a rebalance, the members of a group rejoin and get new partitions:
 2. In the sync phase, the members ask for their partitions. The phase ends, and the rebalance is
    complete, when the coordinator has stored the new assignment.
 
-`RebalanceLog` collects them. It reads the rows one by one, because the run can still be going on
-when a user asks for its rebalances. By these rules it finds the rows of each rebalance:
+`RebalanceLog` collects the rebalances. It reads the rows one by one, because the run can still be
+going on when a user asks for its rebalances. By these rules it finds the rows of each rebalance:
 
 1. A rebalance belongs to the coordinator that began it. A broker that was killed and started again
    counts as another coordinator.
-2. This coordinator's later rows about the group belong to the rebalance until the next one begins.
+2. This coordinator's later rows about the group belong to the rebalance until the coordinator
+   begins the next rebalance.
 3. Rows about added and removed members are an exception. In the join phase they belong to the
-   rebalance that goes on. After it they belong to the next one, because they are the reason for it.
-   They are dropped if no such rebalance comes: a generation starts without one, the group becomes
-   Empty or Dead, or the coordinator loads the group again.
+   rebalance that goes on. After the join phase they belong to the next rebalance, because they are
+   the reason for it. They are dropped if no such rebalance comes: a generation starts without a
+   rebalance, the group becomes Empty or Dead, or the coordinator loads the group again.
 
-In a row, `cause` is the short name of a cause, and `cause_text` or `explanation` a sentence about
-it. `pipeline.tables.rebalances` computes the table with Spark.
+In a row, `cause` is the short name of a cause, and `cause_text` or `explanation` is a sentence
+about the cause. `pipeline.tables.rebalances` computes the table with Spark.
 """
 
 from collections.abc import Iterable, Mapping
@@ -47,7 +48,9 @@ KINDS = frozenset(
 )
 """Kinds of rows from which rebalances are computed."""
 _WITHOUT_MEMBERS = ("Empty", "Dead")
-"""A group that comes into one of these states has no members any more. Its rebalance ends early."""
+"""States of a group that has no members any more. If a group comes into one of these states, its
+rebalance ends early.
+"""
 
 CoordinatorKey = tuple[str, int, str]  # node, incarnation, group
 
@@ -57,9 +60,10 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
 
     - `coordinator`, `incarnation`: the broker that began the rebalance, and how often its process
       had started before.
-    - `generation`, `new_generation`: the group's generation before the rebalance, and the one to
-      which it led.
-    - `reason`, `cause`: a RebalanceCause, and a sentence of the coordinator about it.
+    - `generation`, `new_generation`: the group's generation before the rebalance, and the
+      generation to which the rebalance led.
+    - `reason`, `cause`: why the coordinator began the rebalance, as a RebalanceCause and as a
+      sentence.
     - `client_reason`: the reason that the member gave in its request.
     - `member`: the member that caused the rebalance; None if no single member did.
     - `added`, `removed`: member ids in the order of their rows.
@@ -67,8 +71,8 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
     - `store_error`: the error with which the coordinator failed to store the new assignment.
     - `started_us`, `joined_us`, `stable_us`: the beginning, the end of the join phase, and the end
       of the sync phase.
-    - `cut_short_us`, `cut_short_by`: when the rebalance ended early, and a text about what ended
-      it. None if it was completed or still goes on.
+    - `cut_short_us`, `cut_short_by`: when the rebalance ended early, and a text about the reason.
+      None if the rebalance was completed or still goes on.
 
     `new_generation`, `joined_us` and `stable_us` are None if the rebalance did not come so far.
     """
@@ -112,7 +116,7 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class _RebalanceRows:
-    """The rows of a rebalance so far. `changes` are those about added and removed members."""
+    """The rows of a rebalance so far. `changes` has the rows about added and removed members."""
 
     started: TraceRow
     joined: TraceRow | None = None
@@ -133,8 +137,8 @@ class _RebalanceRows:
 class _Coordinator:
     """A broker, from one start of its process to its end, as the coordinator of one group.
 
-    - `begun`: the rebalances that it began, in order.
-    - `joining`: the last of them while it is in its join phase; otherwise None.
+    - `begun`: the rebalances that the coordinator began, in order.
+    - `joining`: the last of these rebalances while it is in its join phase; otherwise None.
     - `early`: rows about added and removed members that belong to the next rebalance (rule 3).
     """
 
@@ -195,7 +199,7 @@ class RebalanceLog:
         latest = coordinator.begun[-1] if coordinator.begun else None
         match row.kind:
             case TraceKind.REBALANCE_STARTED:
-                # A rebalance that still went on ends here. What began the new one cut it short.
+                # The new rebalance cuts the last one short if that still went on.
                 if latest is not None:
                     latest.cut_short(row.time_us, row.explanation or "another rebalance")
                     if row.cause == RebalanceCause.ASSIGNMENT_NOT_STORED:
@@ -206,7 +210,8 @@ class RebalanceLog:
             case TraceKind.GENERATION_STARTED:
                 if latest is not None and latest.joined is None:
                     latest.joined = row
-                # The join phase has ended. If there was none, the rows in `early` are dropped.
+                # The join phase has ended. If there was no join phase, no rebalance led to this
+                # generation, and the rows in `early` are dropped.
                 coordinator.joining, coordinator.early = None, []
             case TraceKind.ASSIGNMENT_STORED:
                 if latest is not None and latest.stable is None:
@@ -216,7 +221,7 @@ class RebalanceLog:
             case TraceKind.GROUP_LOADED:
                 coordinator.joining, coordinator.early = None, []
             case _:
-                # Of KINDS, only GROUP_STATE is left.
+                # GROUP_STATE is the only one of KINDS that is left.
                 if detail_of(row).get("to") in _WITHOUT_MEMBERS:
                     if latest is not None:
                         latest.cut_short(row.time_us, row.explanation or "")
@@ -283,8 +288,9 @@ def _rebalance_of(begun: _RebalanceRows) -> Rebalance:
 def rebalances_of(trace: Trace) -> list[TableRow]:
     """Return the rebalances of all groups.
 
-    In contrast to `Rebalance`, members are named by their consumers, and each row also has the
-    fault before the rebalance, and the leader epoch of its coordinator.
+    A row has the same values as a `Rebalance`, with these differences: members are named by their
+    consumers, and there are two more columns, for the fault before the rebalance and for the leader
+    epoch of the coordinator.
     """
     faults = faults_of(trace)
     consumers = trace.consumers()
@@ -327,7 +333,7 @@ def rebalances_of(trace: Trace) -> list[TableRow]:
 def _leader_epoch(trace: Trace, rebalance: Rebalance) -> int | None:
     """Return in which leader epoch the coordinator began a rebalance; None if it is not known.
 
-    It is the epoch in which the broker last became the coordinator before the rebalance.
+    This is the epoch in which the broker last became the coordinator before the rebalance.
     """
     tenures = [
         tenure
@@ -347,5 +353,5 @@ def _leader_epoch(trace: Trace, rebalance: Rebalance) -> int | None:
 def _consumers_of(
     member_ids: Iterable[str], group: str, consumers: Mapping[tuple[str, str], str]
 ) -> list[str]:
-    """Return the names of members, sorted. Without a known consumer, it is the member id."""
+    """Return the consumers of members, sorted; the member id if the consumer is not known."""
     return sorted({consumers.get((group, member_id), member_id) for member_id in member_ids})

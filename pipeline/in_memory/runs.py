@@ -6,7 +6,7 @@ from pipeline.in_memory.trace import MEMBER_KINDS, TableRow, Trace, detail_of, o
 from protocol.trace import TraceKind
 
 _NEEDED = ("time_us", "seq", "node", "incarnation", "kind")
-"""Columns in which every row must have a value. A row without one is bad."""
+"""Columns in which every row must have a value. If a row lacks one of these values, it is bad."""
 
 
 @once_per_trace
@@ -46,7 +46,7 @@ def groups_of(trace: Trace) -> list[TableRow]:
 def bad_rows_of(rows: Sequence[TableRow]) -> list[TableRow]:
     """Return the rows that cannot be used, each with the reason, such as `no node`.
 
-    Of several reasons, the first one is given.
+    If there are several reasons, the first reason is given.
     """
     known_kinds = {kind.value for kind in TraceKind}
     bad = []

@@ -1,9 +1,9 @@
 """The summary of one run without Spark: from its event files, or from rows that are in memory.
 
 A run that ends prints this summary at once, while Spark would need some seconds to start. The
-figures are the same as those of an analysis with Spark (`pipeline.run.analyze`); tests compare
-them. Use `summarize_rows` if the rows of the trace are in memory, and otherwise
-`summarize_directory`. Both use one core, so run a process for each of many runs.
+figures are the same as the figures of an analysis with Spark (`pipeline.run.analyze`); tests
+compare them. Use `summarize_rows` if the rows of the trace are in memory, and otherwise
+`summarize_directory`. Each call uses one core. So to summarize many runs, use several processes.
 
 A row of the trace is bad if a required value is missing, or if its kind is not known. Bad rows are
 counted, and otherwise ignored.
@@ -32,8 +32,8 @@ MAX_ROWS = 2_000_000
 100,000 rows take 90 MB of memory and a second.
 """
 ROWS_AT_ONCE = 500_000
-"""Maximum number of rows of a run whose summary a command shows before it starts Spark. This takes
-only a few seconds. Spark then computes the same figures again, with the tables.
+"""Maximum number of rows of a run whose summary a command shows before it starts Spark. Such a
+summary takes only a few seconds. Spark then computes the same figures again, with the tables.
 """
 _COLUMNS = [name for name, _ in TRACE_COLUMNS]
 _TEXT_COLUMNS = [name for name, kind in TRACE_COLUMNS if kind == "string"]
@@ -44,7 +44,7 @@ _RECORD_KINDS = frozenset({TraceKind.RECORDS_CONSUMED, TraceKind.RECORDS_PRODUCE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRows:
-    """The rows of one run: the good ones in any order, and the rows of the table `bad_rows`."""
+    """The rows of one run: the good rows in any order, and the rows of the table `bad_rows`."""
 
     good: Sequence[TraceRow]
     bad: Sequence[TableRow] = ()
@@ -54,9 +54,9 @@ class RunRows:
 def collecting_no_cycles() -> Iterator[None]:
     """Switch Python's cyclic garbage collector off within the block.
 
-    It looks for objects that refer to one another in a cycle. The millions of rows of a trace do
-    not, but the collector would go through them again and again. This took a quarter of the time of
-    a summary.
+    The collector looks for objects that refer to one another in a cycle. The millions of rows of a
+    trace form no cycles, but the collector would go through them again and again. This would take a
+    quarter of the time of a summary.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -86,8 +86,9 @@ def summarize_directory(directory: Path, *, max_rows: int | None = None) -> RunS
 def rows_of(files: RunFiles) -> RunRows | None:
     """Return the rows of a run's event files; None if the run is left to Spark.
 
-    This is so if it has more than MAX_ROWS rows, or if a row about records does not tell their
-    number, because the trace is damaged or of an earlier version.
+    A run is left to Spark if it has more than MAX_ROWS rows. It is also left to Spark if a row
+    about records does not tell the number of records: the trace is damaged, or of an earlier
+    version.
     Raises: OSError if a file cannot be read.
     """
     if files.rows > MAX_ROWS:
@@ -112,13 +113,17 @@ def summarize_rows(
 
 
 def summary_of(files: RunFiles, rows: RunRows, trace: Trace | None) -> RunSummary:
-    """Return the summary of the run in `files`; `trace` has its good rows, None without any."""
+    """Return the summary of the run in `files`.
+
+    `trace` has the good rows; it is None if there are no good rows.
+    """
     return _summary_of(files, rows, trace, clock_error_us(files.directory))
 
 
 def _summary_of(
     files: RunFiles, rows: RunRows, trace: Trace | None, clock_error_us: int
 ) -> RunSummary:
+    """Compute the aggregates of a run, and make a summary of them."""
     aggregates = {"bad_row_counts": bad_row_counts_of(rows.bad)}
     for name, aggregate_of in AGGREGATES.items():
         aggregates[name] = [] if trace is None else aggregate_of(trace)
@@ -134,7 +139,8 @@ def _summary_of(
 def _has_record_count(row: TraceRow) -> bool:
     """Return whether a row about records tells all that the tables need.
 
-    This is the number of records, and in the row of a member also the offset of the last one.
+    The tables need the number of records, and in the row of a member also the offset of the last
+    record.
     """
     detail = detail_of(row)
     if "count" not in detail:
@@ -145,8 +151,8 @@ def _has_record_count(row: TraceRow) -> bool:
 def _cells(path: Path) -> Iterator[tuple[Any, ...]]:  # the types are those in TRACE_COLUMNS
     """Yield the values of each row of an event file, in the order of _COLUMNS.
 
-    If the file does not have a column, its values are None. Texts are read dictionary-encoded, so
-    that equal texts are one object, which saves memory.
+    If the file does not have a column, the values of the column are None. Texts are read
+    dictionary-encoded. So equal texts are one object, which saves memory.
     """
     table = pq.read_table(path, read_dictionary=_TEXT_COLUMNS)
     columns = [

@@ -1,8 +1,8 @@
 """The table `tenure_overlaps` in plain Python: times in which groups had two coordinators.
 
 The table `coordinator_tenures` has the times (tenures) in which a broker was the active coordinator
-of the groups in a partition of `__consumer_offsets`. Here they are compared: a row is a pair of two
-tenures of a partition that overlap. The older tenure is the one with the lower leader epoch.
+of the groups in a partition of `__consumer_offsets`. Here the tenures are compared: a row is a pair
+of two tenures of a partition that overlap. The older tenure is the one with the lower leader epoch.
 `pipeline.tables.tenure_overlaps` computes the same with Spark.
 """
 
@@ -14,8 +14,8 @@ from protocol.trace import TraceKind, TraceRow
 
 
 def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
-    """Return each pair of overlapping tenures, with what both coordinators answered meanwhile."""
-    # They are sorted by leader epoch, so that the older tenure comes first in each pair below.
+    """Return each pair of overlapping tenures, with the numbers of answers in the overlap."""
+    # Tenures are sorted by leader epoch. So the older tenure comes first in each pair below.
     tenures = sorted(
         coordinator_tenures_of(trace),
         key=lambda tenure: (
@@ -61,8 +61,8 @@ def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
                 row[f"{side}_broker"] = tenure["broker"]
                 row[f"{side}_epoch"] = tenure["leader_epoch"]
                 row[f"{side}_incarnation"] = tenure["incarnation"]
-                # These are the commits of the whole tenure. The other two numbers count answers
-                # while the tenures overlapped.
+                # These are the commits of the whole tenure. The numbers below count only answers
+                # from the time in which the tenures overlapped.
                 row[f"{side}_commits_in_all"] = tenure["commits"]
                 heartbeats = [
                     answer

@@ -1,9 +1,9 @@
 """The trace of one run in memory, and the questions that several tables ask it.
 
 Every node of a run records what happens as rows: a request was sent, a leader was elected, a member
-was removed. These rows are the trace. The functions in this folder compute tables from it, and they
-all need to know: which rows of some kinds are there, when did the run end, when did a process die,
-and when was a node paused or cut off from others? `Trace` answers this.
+was removed. These rows are the trace. The functions in this folder compute tables from the trace.
+They all ask the same questions: which rows of some kinds are there, when did the run end, when did
+a process die, and when was a node paused or cut off from others? The class `Trace` answers them.
 
 The process of a node can be killed and started again. Each time from a start to an end is an
 incarnation (or life) of the node. `seq` numbers the rows of an incarnation.
@@ -32,18 +32,19 @@ MEMBER_KINDS = (
 )
 """Kinds of rows that only a member of a group writes."""
 _OFFSETS = "__consumer_offsets-"
-"""Beginning of the name of every partition of this topic (an offsets partition)."""
+"""Beginning of the name of every partition of `__consumer_offsets` (an offsets partition)."""
 _PARTITION_KINDS = (
     TraceKind.LEADER_ELECTED,
     TraceKind.BECAME_LEADER,
     TraceKind.BECAME_FOLLOWER,
     TraceKind.LOAD_COMPLETED,
 )
-"""Kinds of rows that can be about an offsets partition. They tell how many of them there are."""
+"""Kinds of rows that can be about an offsets partition. By these rows, the partitions are counted.
+"""
 
 
 def detail_of(row: TraceRow) -> dict[str, Any]:  # Any: what JSON holds
-    """Return the detail of a row: more values, which depend on its kind; {} if it has none."""
+    """Return the detail of a row: values that only rows of its kind have; {} if there are none."""
     detail: dict[str, Any] = json.loads(row.detail) if row.detail else {}
     return detail
 
@@ -57,15 +58,16 @@ def is_offsets_partition(row: TraceRow) -> bool:
 class Death:
     """A row of the trace by which we know that a node's process has ended.
 
-    This is the row about its end (NODE_STOPPED or NODE_KILLED). It can be missing, for example if
-    the machine was lost. Then a later start of the node proves that the earlier process has ended.
+    Usually this is a row about the end of a process (NODE_STOPPED or NODE_KILLED). Such a row can
+    be missing, for example if the machine was lost. Then a later start of the node (NODE_STARTED)
+    proves that the earlier process has ended.
 
     - `at_us`: the time of the row.
-    - `by`: `stopped` (in an orderly way) or `killed`. A start gives `killed`, because a process
-      that stops writes a row about it.
-    - `before_incarnation`: of a start, the number of the new incarnation; all earlier ones are
-      dead. None for a row about an end. Such a row names no incarnation, and means the one that
-      lived at this time.
+    - `by`: `stopped` (in an orderly way) or `killed`. For a start it is `killed`, because a process
+      that stops in an orderly way writes a row about its end.
+    - `before_incarnation`: for a start, the number of the new incarnation. All incarnations with a
+      lower number are dead. None for a row about an end. Such a row names no incarnation, but means
+      the incarnation that lived at that time.
     """
 
     node: str
@@ -118,7 +120,7 @@ class Trace:
         return [self.rows[index] for index in indexes]
 
     def lives(self, *kinds: TraceKind) -> Iterator[tuple[tuple[str, int], list[TraceRow]]]:
-        """Yield each life of a node as (node, incarnation), with its rows of some kinds.
+        """Yield each life of a node as (node, incarnation), with the life's rows of some kinds.
 
         The rows of a life are in the order in which the node wrote them.
         """
@@ -136,6 +138,7 @@ class Trace:
         return self.once(Trace._find_groups)
 
     def _find_groups(self) -> dict[str, str | None]:
+        """Compute the result of `groups`."""
         numbers = [
             int(row.partition.removeprefix(_OFFSETS))
             for row in self.of(*_PARTITION_KINDS)
@@ -152,8 +155,9 @@ class Trace:
             partition_of[row.group] = None
             if partition_count:
                 partition_of[row.group] = f"{_OFFSETS}{partition_for(row.group, partition_count)}"
-        # If there are more partitions than the trace mentions, the hash gives a wrong one. But if a
-        # coordinator has loaded the group, its row about the load names the right one.
+        # If there are more partitions than the trace mentions, the hash leads to a wrong partition.
+        # But if a coordinator has loaded the group, its row about the load names the right
+        # partition.
         for row in self.of(TraceKind.GROUP_LOADED):
             if row.group in partition_of:
                 partition_of[row.group] = row.partition
@@ -162,9 +166,9 @@ class Trace:
     def consumers(self) -> dict[tuple[str, str], str]:
         """Return which consumer has which member id, by group and member id.
 
-        A consumer is named by its node, such as `consumer-readers-0`. The rows that it wrote itself
-        tell it. Where these are missing, its client id stands in the coordinator's row about the
-        new member.
+        A consumer is named by its node, such as `consumer-readers-0`. Usually the rows that the
+        consumer wrote itself tell the node and the member id. If there are none, the coordinator's
+        row about the new member tells the client id, which has the same text.
         """
         # The second loop replaces client ids by nodes.
         consumers: dict[tuple[str, str], str] = {}
@@ -184,6 +188,7 @@ class Trace:
         return self.once(Trace._find_deaths)
 
     def _find_deaths(self) -> list[Death]:
+        """Compute the result of `deaths`."""
         deaths = []
         for row in self.of(TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED, TraceKind.NODE_STARTED):
             # A killed node can write nothing, so the driver (the process that conducts the run)
@@ -203,8 +208,9 @@ class Trace:
     def death(self, node: str, incarnation: int, since_us: int) -> Death | None:
         """Return the death that ends a life of a node; None if the life does not end.
 
-        `since_us` must be a moment of this life. The first death of the node from then on ends it.
-        Deaths that are known from the start of this incarnation, or of an older one, do not count.
+        `since_us` must be a moment of this life. The first death of the node from this moment on
+        ends the life. A start of this incarnation or of an older incarnation does not count as a
+        death.
         """
         for death in self.deaths():
             if death.node != node or death.at_us < since_us:
@@ -252,8 +258,9 @@ class Trace:
         """
         spans = []
         for fault in faults:
-            # Such a fault has two sides: the nodes that are cut off (`from`), and those from which
-            # they are cut off (`to`). If its row names no sides, all its nodes are cut off.
+            # Such a fault has two sides: the nodes that are cut off (`from_nodes`), and the nodes
+            # from which they are cut off (`to_nodes`). If the fault names no sides, all its nodes
+            # are cut off.
             cut_off = fault["from_nodes"] or fault["nodes"]
             if fault["kind"] not in ("cut", "clog") or node not in cut_off:
                 continue
@@ -264,10 +271,10 @@ class Trace:
 
 
 def once_per_trace(table_of: Callable[[Trace], T]) -> Callable[[Trace], T]:
-    """Decorate a function that computes a table, so that it does this only once for each trace.
+    """Make a function compute its table only once for each trace. This is a decorator.
 
-    Many tables are computed from other tables. All callers get the same list, and must not change
-    it.
+    Many tables are computed from other tables, so a function has several callers. All callers get
+    the same list, and must not change it.
     """
 
     @wraps(table_of)
@@ -289,7 +296,7 @@ def length_us(spans: Iterable[Span]) -> int:
 
 
 def last_fault_before(faults: Sequence[TableRow], at_us: int) -> str | None:
-    """Return the id of the latest fault at or before a moment; None before the first one.
+    """Return the id of the latest fault at or before a moment; None before the first fault.
 
     `faults` are the rows of the table `faults`, in the order of their injection.
     """

@@ -59,8 +59,8 @@ def impairments(events: DataFrame, faults: DataFrame, runs: DataFrame) -> DataFr
     """
     ends = F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us")))
     impaired = _pauses(events).unionByName(_cuts(faults)).join(ends, "run")
-    # An interval without an end lasts until the run's end. One that begins after the run's end gets
-    # the length 0 by `greatest`.
+    # An interval without an end lasts until the run's end. An interval that begins after the run's
+    # end gets the length 0 by `greatest`.
     closed = impaired.withColumn(
         "to_us", F.greatest("from_us", F.least(F.coalesce("to_us", "run_end_us"), "run_end_us"))
     )
@@ -70,7 +70,8 @@ def impairments(events: DataFrame, faults: DataFrame, runs: DataFrame) -> DataFr
     in_order = Window.partitionBy("run", "node", "impairment").orderBy("from_us", "to_us")
     before = in_order.rowsBetween(Window.unboundedPreceding, -1)
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    # Before the first interval of a node there is no `to_us`, so the comparison is null.
+    # The first interval of a node begins an island. Its comparison is null, because there is no
+    # `to_us` before it, and `coalesce` turns the null into true.
     begins_island = F.coalesce(F.col("from_us") > F.max("to_us").over(before), F.lit(True))
     return (
         closed.withColumn("begins_island", begins_island.cast("int"))
@@ -121,9 +122,8 @@ def _pauses(events: DataFrame) -> DataFrame:
 def _cuts(faults: DataFrame) -> DataFrame:
     """One row per node and link fault that cuts the node off.
 
-    Such a fault has two sides: the nodes that are cut off (`from`, which the experiment names
-    first), and those from which they are cut off (`to`). Nulls: `to_us` if the fault was not
-    healed.
+    Such a fault has two sides: the nodes that are cut off (`from_nodes`), and the nodes from which
+    they are cut off (`to_nodes`). Nulls: `to_us` if the fault was not healed.
     """
     # If a fault names no sides, all its nodes are cut off.
     side = F.when(F.size("from_nodes") > 0, F.col("from_nodes")).otherwise(F.col("nodes"))

@@ -79,7 +79,7 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
     faults_in_order = Window.partitionBy("run").orderBy("time_us", "fault")
     no_names = F.array().cast("array<string>")
     node = F.nullif("peer", F.lit(""))
-    # If the detail does not list the nodes, `peer` is the only one.
+    # If the detail does not list the nodes, the fault hit only the node in `peer`.
     just_the_node = F.when(node.isNotNull(), F.array(node)).otherwise(no_names)
     return (
         injected

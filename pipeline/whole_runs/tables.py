@@ -56,9 +56,9 @@ OF_TRACE: Mapping[str, Callable[[Trace], list[TableRow]]] = {
     "felt_partitions": felt_partitions_of,
     "felt_groups": felt_groups_of,
 }
-"""The function that computes each table, by the table's name. Its rows do not have the column
-`run`.
+"""The function that computes each table, by the table's name. The rows that it returns do not have
+the column `run`.
 
-Two tables are not here, because they are not computed from the good rows of a trace: `bad_rows` and
-`verdicts`.
+The tables `bad_rows` and `verdicts` are missing, because they are not computed from the good rows
+of a trace.
 """

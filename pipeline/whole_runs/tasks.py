@@ -20,15 +20,15 @@ from pipeline.summary.summary_file import TABLES_VERSION
 from pipeline.whole_runs.write import analyze_whole
 
 LARGE_ROWS = 500_000
-"""Runs with more rows are large: one of them takes up to 2 GB of memory."""
+"""A run with more rows than this counts as large: its analysis takes up to 2 GB of memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Refused:
     """An OSError of a task, such as "disk full", as a value.
 
-    Spark sends an exception to the driver only as text, so the task returns this instead, and the
-    driver raises the OSError again. `number` is its errno.
+    Spark sends an exception to the driver only as text. So the task does not raise the OSError, but
+    returns this value, and the driver raises the OSError again. `number` is its errno.
     """
 
     number: int | None
@@ -41,12 +41,13 @@ def analyze_by_run(
 ) -> tuple[RunSummary | None, ...]:
     """Write the tables and the summary of each run (`write.analyze_whole`), several at a time.
 
-    Returns the summaries in the order of `runs`, and None for a run that plain Python cannot read.
-    `report_done` is called again and again with the number of runs that are done.
+    Returns the summaries in the order of `runs`. The summary of a run that plain Python cannot read
+    is None. `report_done` is called again and again with the number of runs that are done.
 
     If a run fails or a KeyboardInterrupt comes, all jobs are cancelled before the exception is
     raised.
-    Raises: OSError if a file cannot be read or written; Py4JError if a task fails otherwise.
+    Raises: OSError if a file cannot be read or written; Py4JError if a task fails for another
+    reason.
     """
     tag = f"coordlab-{uuid.uuid4()}"
 
@@ -62,8 +63,8 @@ def analyze_by_run(
         context.setInterruptOnCancel(True)
         half_of_processors = max(1, context.defaultParallelism // 2)
         results: dict[str, RunSummary | _Refused | None] = {}
-        # Each small run is a task of its own. The large runs are divided into so few tasks that
-        # only half of the processors get one.
+        # Each small run is a task of its own. For the large runs, there are only half as many tasks
+        # as processors.
         if small:
             results |= dict(context.parallelize(small, len(small)).map(_task).collect())
         if large:
@@ -71,9 +72,10 @@ def analyze_by_run(
             results |= dict(context.parallelize(large, tasks).map(_task).collect())
         return results
 
-    # All calls into Spark's JVM are made in two other threads: one waits for the jobs, and the
-    # other asks how many tasks are done. A Ctrl-C, which comes in the main thread, then does not
-    # interrupt such a call. It would close the connection to the JVM and print a traceback.
+    # All calls into Spark's JVM are made in two other threads: one thread waits for the jobs, and
+    # the other thread asks how many tasks are done. A Ctrl-C comes in the main thread. If it
+    # interrupted a call into the JVM, the connection to the JVM would be closed and a traceback
+    # would be printed.
     with ThreadPoolExecutor(2, thread_name_prefix="coordlab-runs") as pool:
         future = pool.submit(run_jobs)
         try:
@@ -97,17 +99,18 @@ def analyze_by_run(
 def workers_have_package(context: SparkContext) -> bool:
     """Return whether Spark's workers have this package, in the same version as the driver.
 
-    Workers on this machine run the driver's Python, so they have it. Those of a cluster may not.
+    Workers on this machine run the driver's Python, so they have the package. Workers of a cluster
+    may not have it.
     """
     if context.master.startswith("local"):
         return True
     processors = context.defaultParallelism
     try:
-        # There are as many tasks as processors, so that each worker most likely gets one.
+        # There are as many tasks as processors, so each worker most likely gets one of them.
         versions = context.parallelize(range(processors), processors).map(_version).collect()
     except Py4JError:  # a worker could not import this module
         return False
-    # A worker with another version would write other tables, which count as outdated here.
+    # A worker with another version would write tables that count as outdated for the driver.
     return set(versions) == {TABLES_VERSION}
 
 

@@ -14,8 +14,8 @@ from pipeline.in_memory.trace import TableRow
 def verdicts_of(directory: Path) -> list[TableRow]:
     """Return a row for each check of the run in `directory`.
 
-    A run without checks has one row, in which the columns about a check are None. A run without
-    both files has no row.
+    A run without checks has one row, in which the columns about a check are None. A run that has
+    neither a manifest nor results has no row.
     """
     manifest = _document(directory / "manifest.json")
     results = _document(directory / "results.json")

@@ -22,6 +22,7 @@ def analyze_whole(files: RunFiles) -> RunSummary | None:
 
 
 def _analyze(files: RunFiles) -> RunSummary | None:
+    """Do the work of `analyze_whole`."""
     run_rows = rows_of(files)
     if run_rows is None:
         return None
@@ -31,8 +32,8 @@ def _analyze(files: RunFiles) -> RunSummary | None:
     tables["verdicts"] = verdicts_of(files.directory)
     summary = summary_of(files, run_rows, trace)
 
-    # The summary is the sign that the tables are complete. So the old one is removed before the
-    # tables are written, and the new one is written after them.
+    # A summary file is the sign that the tables beside it are complete. So the old summary is
+    # removed before the new tables are written, and the new summary is written after the tables.
     drop_summary(files.directory)
     for name, rows in tables.items():
         write_table(files.directory, name, [row | {"run": files.run} for row in rows])

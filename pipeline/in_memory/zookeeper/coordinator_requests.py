@@ -1,6 +1,7 @@
 """The table `coordinator_requests` in plain Python: how often did each client ask a coordinator?
 
-`pipeline.tables.coordinator_requests` computes the same with Spark, and tells what it is for.
+`pipeline.tables.coordinator_requests` computes the same with Spark, and tells what the table is
+for.
 """
 
 from pipeline.in_memory.trace import TableRow, Trace

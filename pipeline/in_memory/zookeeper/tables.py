@@ -1,19 +1,19 @@
 """The tables about ZooKeeper, and `offset_rewinds`, in plain Python.
 
-The oldest consumers of Kafka have no coordinator, but share their partitions through ZooKeeper. Its
-servers (the ensemble) store a tree of znodes. If the members of its group change, a consumer tries
-to get its share of the partitions. Such an attempt has four steps:
+The oldest consumers of Kafka have no coordinator. They share their partitions through ZooKeeper,
+whose servers (the ensemble) store a tree of znodes. If the members of its group change, a consumer
+tries to get its share of the partitions. In such an attempt, the consumer does four things:
 
 1. It gives its partitions up.
-2. It reads a *view*: which members has its group now?
-3. It computes its *plan*: its own share of the partitions.
-4. It claims each partition of the plan by creating a znode for it. A claim conflicts while another
-   member still has this znode.
+2. It reads a *view*: the list of the members that its group has now.
+3. It computes a *plan*: its own share of the partitions.
+4. It claims each partition of the plan by creating a znode for the partition. A claim conflicts
+   while the znode of another member still exists.
 
-This znode is ephemeral: it is deleted when the session of its creator ends, which is the consumer's
-lasting connection to the ensemble. A consumer learns of changes by a *watch*, with which a server
-notifies it of the next change of a znode. Each change of the tree is a transaction (txn) with a
-number, the zxid.
+A consumer has a lasting connection to the ensemble, its session. The znodes of claims are
+ephemeral: they are deleted when the session of their creator ends. A consumer learns of changes by
+a *watch*: it asks a server to notify it of the next change of a znode. Each change of the tree is a
+transaction (txn) with a number, the zxid.
 
 `pipeline.tables.zookeeper` computes the same with Spark.
 """
@@ -38,7 +38,8 @@ _EFFECTS = {
     "Ping": "session",
     "SetWatches": "session",
 }
-"""What the requests of each API do. Requests of other APIs go to Kafka and are not counted."""
+"""What the requests of each API do. Requests of other APIs go to Kafka, and are not counted here.
+"""
 _OFFSET_PATH = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]+)")
 """The path of a znode with a committed offset: it names the group, the topic and the partition."""
 _GIVE_UP_KINDS = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
@@ -48,12 +49,13 @@ _GIVE_UP_KINDS = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
 def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
     """Return each session that was opened, with its client, its end and its writes.
 
-    A session ends at three moments: the ensemble finds that its client has been silent for too long
-    (`silent_us`), the first server deletes it (`ended_us`), and the client learns of it
-    (`learned_us`).
+    A session that expires ends in three moments: the ensemble finds that the client has been silent
+    for too long (`silent_us`), the first server deletes the session (`ended_us`), and the client
+    learns of the end (`learned_us`).
     """
     sessions: dict[str, TableRow] = {}
-    # By path, the session that created an ephemeral znode; None if the znode is not ephemeral.
+    # For each path, the session that created an ephemeral znode; None for a znode that is not
+    # ephemeral.
     owners: dict[str, str | None] = {}
     for applied_us, txn in _txns(trace).values():
         session = txn["session"]
@@ -116,7 +118,7 @@ def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
 def zookeeper_watches_of(trace: Trace) -> list[TableRow]:
     """Return each notification that a server sent to a client because of a watch.
 
-    A row also has when the change was made that the client was notified of, and when the client
+    A row also tells when the change was made of which the client was notified, and when the client
     began its next attempt.
     """
     txns, groups = _txns(trace), _groups(trace)
@@ -153,7 +155,7 @@ def zookeeper_watches_of(trace: Trace) -> list[TableRow]:
 
 
 def zookeeper_attempts_of(trace: Trace) -> list[TableRow]:
-    """Return the attempts of each consumer, with what came of their steps."""
+    """Return the attempts of each consumer, with the results of their steps."""
     kinds = (
         TraceKind.ZOOKEEPER_ATTEMPT_STARTED,
         TraceKind.ZOOKEEPER_VIEW,
@@ -170,12 +172,12 @@ def zookeeper_attempts_of(trace: Trace) -> list[TableRow]:
                 attempt = _new_attempt(row, consumer, incarnation)
                 table.append(attempt)
             elif attempt is not None and row.kind == TraceKind.ZOOKEEPER_GAVE_UP:
-                # The consumer gave up after this attempt. If it did so more than once, the first
-                # time counts. `during` tells what it was doing.
+                # The consumer gave up after this attempt. If there are several such rows, the first
+                # counts. `during` tells what the consumer was doing.
                 attempt["gave_up"] = attempt["gave_up"] or detail_of(row)["during"]
             elif attempt is not None and attempt["ended_us"] is None:
-                # Rows after the end of the attempt are no steps of it. A consumer can lose
-                # partitions between two attempts, for example with its session.
+                # Rows after the end of the attempt do not belong to it. For example, a consumer can
+                # lose its session, and so its partitions, between two attempts.
                 _add_step(attempt, row)
     return table
 
@@ -207,8 +209,8 @@ def zookeeper_operations_of(trace: Trace) -> list[TableRow]:
 def offset_rewinds_of(trace: Trace) -> list[TableRow]:
     """Return each commit that set the committed offset of a partition back.
 
-    Offsets are stored in Kafka, or in ZooKeeper for a group on ZooKeeper. Commits to the two stores
-    are not compared with one another.
+    Offsets are stored in Kafka or in ZooKeeper. Commits to Kafka are not compared with commits to
+    ZooKeeper.
     """
     last_offsets: dict[tuple[str, str, str], int] = {}
     table = []
@@ -235,8 +237,9 @@ def _txns(trace: Trace) -> dict[int, tuple[int, TableRow]]:
 
 
 def _find_txns(trace: Trace) -> dict[int, tuple[int, TableRow]]:
-    # Each server writes a row about each transaction. The rows are in time order, so the first one
-    # is that of the first server.
+    """Compute the result of `_txns`."""
+    # Each server writes a row about each transaction. The rows are in time order. So the first row
+    # about a transaction is from the first server that applied it.
     by_zxid: dict[int, tuple[int, TableRow]] = {}
     for row in trace.of(TraceKind.ZOOKEEPER_TXN_APPLIED):
         if row.offset is not None and row.offset not in by_zxid:
@@ -295,7 +298,7 @@ def _new_attempt(row: TraceRow, consumer: str, incarnation: int) -> TableRow:
 
 
 def _add_step(attempt: TableRow, row: TraceRow) -> None:
-    """Add to an attempt, which has not ended yet, what a row tells about one of its steps."""
+    """Add to an attempt what a row tells about one of its steps. The attempt has not ended yet."""
     step = detail_of(row)
     match TraceKind(row.kind):
         case TraceKind.ZOOKEEPER_VIEW if attempt["view_us"] is None:
@@ -317,8 +320,8 @@ def _add_step(attempt: TableRow, row: TraceRow) -> None:
 def _outcome(attempt: TableRow, *, is_done: bool) -> str:
     """Return how an attempt ended.
 
-    Without any broker there are no partitions. Then the attempt is done before the consumer reads a
-    view.
+    If there is no broker, there are no partitions. Then the attempt is done before the consumer has
+    read a view.
     """
     if is_done:
         return "no broker" if attempt["view_us"] is None else "done"
