@@ -8,8 +8,8 @@ invariants, and that no request is answered twice. The tests check in addition:
 - A request that is refused as a whole changes no state.
 - At the end another coordinator loads the log, and must have the same groups and offsets.
 
-Kafka has two coordinators, an older one in Scala and a newer one in Java. Our coordinator behaves
-like the older one. `JavaSwitches` turn on behaviour of the newer one.
+Kafka has an older coordinator, in Scala, and a newer coordinator, in Java. Our coordinator behaves
+like the Scala coordinator. `JavaSwitches` turn on behaviour of the Java coordinator.
 """
 
 from hypothesis import HealthCheck, settings
@@ -340,7 +340,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     @rule(group_id=group_ids, pick=picks, generation_id=generations, offset=st.integers(0, 9))
     def commit(self, group_id: str, pick: int, generation_id: int, offset: int) -> None:
-        # A commit without generation is that of a simple consumer, which has no member id.
+        # A simple consumer commits without a generation, and has no member id.
         member_id = "" if generation_id < 0 else self.picked_id(group_id, pick)
         partitions = {("foo", offset % 2): offset}
         self.submit(offset_commit(partitions, member_id, generation_id, group_id=group_id))
@@ -443,9 +443,9 @@ class CoordinatorMachine(RuleBasedStateMachine):
     @rule(error=append_errors)
     def complete_append(self, error: ErrorCode) -> None:
         """End the oldest held append, with success or an error."""
-        # After an error, the record of an append may be in the log and not in memory. There is one
-        # exception: if an append with acks=1 times out, its record is in both. Kafka's Java
-        # coordinator sends such appends.
+        # After an error, the record of an append may be in the log, but its change is not in
+        # memory. There is one exception: if an append with acks=1 times out, the log and the memory
+        # both have the change. Kafka's Java coordinator sends such appends.
         append = self.h.held[0]
         is_in_both = error is ErrorCode.REQUEST_TIMED_OUT and append.required_acks == ACKS_LEADER
         self.log_diverged |= error is not ErrorCode.NONE and not is_in_both
@@ -459,9 +459,9 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def reload(self, unload: int | None, load: int, batches_per_chunk: int) -> None:
         """Unload and load the partition.
 
-        The numbers are leader epochs, relative to the newest epoch so far: 1 is a newer one, 0 the
-        newest, and -1 an older one, which the coordinator ignores. An unload with None has no
-        epoch, as after the deletion of the replica.
+        The numbers are leader epochs, relative to the newest epoch so far: 1 is a newer epoch, 0
+        the newest epoch, and -1 an older epoch. The coordinator ignores an older epoch. An unload
+        with None has no epoch, as after the deletion of the replica.
         """
         if unload is None:
             self.h.unload(epoch=None)
@@ -473,7 +473,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self.h.load(epoch=self.epoch_at(load), batches_per_chunk=batches_per_chunk)
 
     def epoch_at(self, distance: int) -> int:
-        """Return the leader epoch at this distance from the newest one: -1, 0 or 1."""
+        """Return the leader epoch at this distance from the newest epoch: -1, 0 or 1."""
         if distance > 0:
             self.epoch += distance
             return self.epoch

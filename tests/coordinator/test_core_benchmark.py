@@ -28,7 +28,10 @@ def test_group_of_the_benchmark_is_stable_with_all_members() -> None:
 
 
 def test_each_member_is_answered_in_a_generation_of_the_benchmark() -> None:
-    """`syncing(ids, 1)` returns a SyncGroup of each member, for generation 1. Each is answered."""
+    """`syncing(ids, 1)` returns a SyncGroup of each member, for generation 1.
+
+    The coordinator answers each SyncGroup with one reply.
+    """
     core = Core()
     ids = core.stable_group(5)
     results = core.send(syncing(ids, 1))
@@ -38,9 +41,10 @@ def test_each_member_is_answered_in_a_generation_of_the_benchmark() -> None:
 def test_load_of_the_benchmark_finds_the_last_commit_of_each_partition() -> None:
     """The benchmark loads a log of commits. The last commit of each partition must count.
 
-    Here the log has 300 commits of two groups, which have 50 partitions (PARTITIONS) each. They are
-    made in turn: first one commit of each partition of both groups, then a second one of each, and
-    so on. The committed offset is the number of the commit in the log.
+    Here the log has 300 commits of two groups, and each group has 50 partitions (PARTITIONS). The
+    first 100 commits are one commit for each partition of both groups. The next 100 commits are a
+    second commit for each of these partitions, and the last 100 a third. The committed offset is
+    the number of the commit in the log.
     """
     records = commit_records(300, groups=2, partitions=PARTITIONS)
     core = Core(loads=batches_of(records))

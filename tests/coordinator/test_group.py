@@ -43,7 +43,8 @@ def empty_group() -> Group:
 def preparing(*members: Member) -> Group:
     """Return a group in PreparingRebalance with these members.
 
-    Their JoinGroups are parked. The first one has the request id 0, the next one 1, and so on.
+    Their JoinGroups are parked. The first JoinGroup has the request id 0, the next JoinGroup has 1,
+    and so on.
     """
     group = empty_group()
     group.transition_to(

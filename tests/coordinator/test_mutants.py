@@ -1,10 +1,10 @@
 """Tests of the tests: if the coordinator is changed for the worse, some test must fail.
 
 Many tests of the coordinator repeat a case of Kafka's own tests, a scenario with an id such as
-GC-162. Does such a test really notice if the behaviour is wrong? The file mutants.toml has changes
-of the code (mutants), and for each the scenario that it breaks. A mutant is applied to a copy of
-the coordinator, and then the tests of its scenario must fail. `make soak PART=mutants` does this
-for all mutants, and the tests here for a sample.
+GC-162. Does such a test really notice if the behaviour is wrong? The file mutants.toml lists
+changes of the code (mutants), and names for each mutant the scenario that the mutant breaks. A
+mutant is applied to a copy of the coordinator, and then the tests of its scenario must fail.
+`make soak PART=mutants` does this for all mutants. The tests here do it for a sample.
 """
 
 import msgspec
@@ -35,7 +35,7 @@ def test_list_has_enough_mutants_and_no_duplicate() -> None:
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
 def test_mutant_fits_the_code_and_its_scenario_has_a_test(mutant: Mutant) -> None:
-    """A mutant replaces a piece of the code by another. `applied_to` raises if it finds no such."""
+    """A mutant replaces a piece of the code. `applied_to` raises if the code has no such piece."""
     mutant.applied_to((ROOT / PACKAGE / mutant.file).read_text(encoding="utf-8"))
     assert scenario_tests(mutant)
 

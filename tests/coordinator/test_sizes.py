@@ -40,10 +40,10 @@ def test_groups_are_counted_by_state() -> None:
 
 
 def test_offsets_and_delayed_operations_are_counted() -> None:
-    """Kafka has metrics of the operations that wait for a time.
+    """Kafka counts the operations that wait until a timer fires.
 
-    - `heartbeats` counts the timers of sessions. A member has one, and so has a pending id: one
-      that was given to a client which has not joined with it yet.
+    - `heartbeats` counts the timers of sessions. Each member has a session timer. A pending id has
+      a session timer, too. (An id is pending from its assignment until its client joins with it.)
     - `rebalances` counts the groups in their join phase.
     """
     harness = CoordinatorHarness()

@@ -1,4 +1,4 @@
-"""A static member joins in a situation that cannot arise in Kafka, but is tested there.
+"""A static member joins in a situation that cannot arise. Kafka has a test of it nevertheless.
 
 A static member has a `group.instance.id`, and keeps its place in the group when it restarts. The
 situations that can arise are in scenarios/static.txt.
@@ -43,7 +43,8 @@ def test_static_member_that_returns_to_an_empty_group_is_a_server_error() -> Non
     """
     h = KafkaBench()
     h.static_members()  # the group is Stable, and has the static members L and F
-    # No request makes a group Empty that has members. So the test sets the state by force.
+    # In a real coordinator a group with members is never Empty. So the test sets the state by
+    # force.
     h.force(GroupState.PREPARING_REBALANCE, GroupState.EMPTY)
 
     # Call the handler of the request directly, to see the message of the error.

@@ -39,8 +39,8 @@ def test_stable_fetch_of_several_groups_waits_for_each() -> None:
     3. The third group has a commit of offset 5 that is replicated.
     """
     h = CoordinatorHarness(java=JAVA, num_partitions=3, owned=(0, 1))
-    # The partition of a group follows from its id. Find a group for each of the three partitions:
-    # of several groups of one partition, the dictionary keeps the last.
+    # The partition of a group follows from its id. Find a group for each of the three partitions.
+    # If several groups are in the same partition, the dictionary keeps the last group.
     group_of_partition = {h.coordinator.partition_of(f"g{i}"): f"g{i}" for i in range(20)}
     for partition in (0, 1):
         h.commit(offset_commit({FOO: 5}, group_id=group_of_partition[partition]))

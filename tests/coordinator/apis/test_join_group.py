@@ -11,7 +11,7 @@ partition of `__consumer_offsets`, and with `owned=()` none.
 - `h.submit` sends any request, and returns its id. `h.response` returns the answer, or None while
   the request is parked.
 - `h.stable_group(n)` gives the coordinator a Stable group, and returns the ids of its `n` members.
-  The first one is the leader.
+  The first member is the leader.
 - `CoordinatorHarness(log=h.log)` is another coordinator, which has loaded the log of `h`.
 
 Kafka's checks are in docs/kafka/BEHAVIOUR.md 2.2, its answers by state in 2.14. Ids such as GC-013
@@ -150,7 +150,8 @@ def test_join_with_pending_id_and_instance_is_a_server_error() -> None:
 def test_join_to_a_dead_group_is_refused() -> None:
     """A group is Dead after the unload of its partition. The client must find the new coordinator.
 
-    In Kafka a request can still find a Dead group if the unload happens while it is handled.
+    In Kafka a request can still find a Dead group if the unload happens while the request is
+    handled.
     """
     h = harness(delay_ms=0)
     ids = h.stable_group()
@@ -198,7 +199,7 @@ def test_rebalance_of_an_oversized_group_keeps_the_first_to_rejoin() -> None:
         config=BrokerConfig(group_initial_rebalance_delay_ms=0, group_max_size=2), log=h.log
     )
     assert with_limit.state() is GroupState.PREPARING_REBALANCE
-    # The members rejoin in reversed order, so the first one is the last.
+    # The members rejoin in reversed order, so ids[0] rejoins last.
     joins = {member_id: with_limit.submit(join_group(member_id)) for member_id in reversed(ids)}
 
     refusal = with_limit.join_response(joins[ids[0]])
@@ -213,7 +214,7 @@ def test_rebalance_of_an_oversized_group_keeps_the_first_to_rejoin() -> None:
 def test_join_that_is_refused_for_the_size_and_ends_a_join_phase_is_answered_once() -> None:
     """The refused member gets one answer, although its refusal also ends a join phase that fails.
 
-    1. The coordinator has loaded a group of two members, which may have only one.
+    1. The coordinator has loaded a group of two members. Its limit is one member.
     2. The first member joins. Its subscription is unreadable.
     3. The second member joins, and is refused and removed.
     4. Now all members have joined, so the join phase ends. This increments the generation, and

@@ -43,9 +43,9 @@ FOO_0_AT_5 = {("foo", 0): 5}
 
 
 def test_commit_without_topics_is_answered_by_any_coordinator() -> None:
-    """A coordinator refuses commits for groups that it does not coordinate, but not without topics.
+    """A commit without topics is accepted even by a broker that does not coordinate the group.
 
-    With `owned=()` this coordinator coordinates no group.
+    With `owned=()` this coordinator coordinates no group. It would refuse a commit with topics.
     """
     h = CoordinatorHarness(owned=())
     request_id = h.submit(offset_commit({}))

@@ -20,7 +20,7 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
 def group_without_assignment() -> tuple[CoordinatorHarness, list[str]]:
-    """Return a harness with a group of two members, and their ids. The first one is the leader.
+    """Return a harness with a group of two members, and the ids of the members, the leader's first.
 
     The members have joined in generation 1, and have no assignment yet.
     """
@@ -34,7 +34,10 @@ def group_without_assignment() -> tuple[CoordinatorHarness, list[str]]:
 
 
 def refused(error: ErrorCode) -> SyncGroupResponse:
-    """Return the answer to a SyncGroup that fails: it has no protocol type or name (GC-061)."""
+    """Return the answer to a SyncGroup that fails.
+
+    The answer has no assignment, and neither protocol type nor protocol name (GC-061).
+    """
     return SyncGroupResponse(error_code=error)
 
 
@@ -51,8 +54,9 @@ def test_sync_of_version_5_without_protocol_is_refused_before_the_gate(
 ) -> None:
     """A SyncGroup of version 5 must have a protocol type and a protocol name (KIP-559).
 
-    This is checked before the gate, the check whether the coordinator coordinates the group. Here
-    it does not, so the gate refuses a SyncGroup of version 4, which needs no protocol.
+    The coordinator checks this before it checks whether it coordinates the group (the gate). Here
+    it does not coordinate the group. So the gate refuses a SyncGroup of version 4, which needs no
+    protocol.
     """
     h = CoordinatorHarness(owned=())
     body = sync_group(
@@ -82,7 +86,7 @@ def test_sync_whose_append_fails_is_answered_with_the_mapped_error_and_rebalance
 ) -> None:
     """The append fails, so all SyncGroups are answered with an error, and the group rebalances.
 
-    The first column has the error of the log, and the second the error that Kafka makes of it.
+    `error` is the error of the log, and `answer` is the error that Kafka then sends to the clients.
     """
     h, ids = group_without_assignment()
     followers_request = h.submit(sync_group(ids[1], generation_id=1))

@@ -4,16 +4,17 @@ A producer can commit the offsets of a consumer group in its transaction, with T
 a commit takes three steps:
 
 1. The group's coordinator asks the log to verify that the transaction is open.
-2. It appends the offsets to the log. They are pending: nobody reads them yet.
-3. A marker, the record that ends the transaction, is written after them. It commits the offsets or
-   aborts them.
+2. The coordinator appends the offsets to the log. The offsets are now pending: nobody reads them
+   yet.
+3. A marker, the record that ends the transaction, is written to the log. The marker commits the
+   offsets or aborts them.
 
 In these tests `h` is a CoordinatorHarness: a group coordinator with a log, which has one partition.
 `h.txn_commit(txn_offset_commit({("foo", 0): 5}))` commits offset 5 of foo-0 for the group "group",
 in a transaction of producer 7, and returns an error for each partition. `h.end_transaction` writes
 the marker. If a test sets `h.holds_verifications`, step 1 waits until the test calls `h.verify`.
-With `h.holds_appends` step 2 waits until it calls `h.complete`. `h.failover()` returns another
-coordinator, which has loaded a copy of the log.
+With `h.holds_appends` step 2 waits until the test calls `h.complete`. `h.failover()` returns
+another coordinator, which has loaded a copy of the log.
 
 Kafka's behaviour is in docs/kafka/BEHAVIOUR.md. Ids such as GC-162 and MM-46 are cases of Kafka's
 tests, which that page lists.
@@ -41,7 +42,7 @@ from tests.support.builders.requests import (
 from tests.support.harness.coordinator_harness import CoordinatorHarness, txn_commit_errors
 
 P, Q = 7, 8
-"""Producer ids."""
+"""The ids of two producers."""
 FOO_0 = ("foo", 0)
 FOO_1 = ("foo", 1)
 NONE = ErrorCode.NONE
@@ -56,7 +57,7 @@ def stable_fetch_errors(h: CoordinatorHarness, *partitions: tuple[str, int]) -> 
 
 
 def test_transactional_commit_of_nothing_is_answered() -> None:
-    """The request names no partition, so the answer has none either."""
+    """The request names no partition, so the answer has no partition either."""
     h = CoordinatorHarness()
     assert h.txn_commit(txn_offset_commit({})) == []
 
@@ -78,7 +79,7 @@ def test_commit_whose_transaction_is_not_verified_is_refused(
 ) -> None:
     """The answer has the same error for each partition, and nothing is appended.
 
-    The group is created nevertheless. Some errors of the log have another name in the answer.
+    The group is created nevertheless. For some errors of the log, the answer has another error.
 
     GC-162: errors of the verification of a transactional commit
     """
@@ -94,7 +95,9 @@ def test_commit_whose_transaction_is_not_verified_is_refused(
 
 
 def test_transactional_commit_with_too_much_metadata_is_refused() -> None:
-    """The limit is 4096 characters. A commit with 4097 is refused, and one with 4096 is accepted.
+    """Metadata of 4097 characters are refused, and metadata of 4096 characters are accepted.
+
+    Kafka counts characters, although its setting is called offset.metadata.max.bytes.
 
     GC-163: transactional commit with metadata too large
     """
@@ -134,9 +137,10 @@ def test_transactional_commit_with_a_topic_that_names_no_partition_stores_the_ot
 
 
 def test_verification_guard_is_passed_to_the_append() -> None:
-    """The verification returns a number, the guard. The log accepts only a batch with it (KIP-890).
+    """The verification returns a number, the guard, which the append must repeat (KIP-890).
 
-    So the transaction cannot end unnoticed between the verification and the append.
+    The log refuses a batch without this number. So the transaction cannot end unnoticed between the
+    verification and the append.
     """
     h = CoordinatorHarness()
     h.holds_verifications = True
@@ -178,7 +182,7 @@ def test_transactional_commit_without_a_replica_is_answered_not_coordinator() ->
 def test_transactional_commit_while_loading_gets_the_error_of_its_version(
     version: int, error: ErrorCode
 ) -> None:
-    """Before version 2, TxnOffsetCommit has no COORDINATOR_LOAD_IN_PROGRESS (BEHAVIOUR 2.0)."""
+    """Clients know COORDINATOR_LOAD_IN_PROGRESS since version 2 of the request (BEHAVIOUR 2.0)."""
     h = CoordinatorHarness(owned=())
     h.coordinator.begin_load(0, leader_epoch=1, now_us=h.now_us)
     assert h.txn_commit(txn_offset_commit({FOO_0: 1}), version=version) == [error]
@@ -194,8 +198,8 @@ def test_transactional_commit_without_a_group_id_is_refused() -> None:
 def test_transaction_abortable_is_sent_only_to_versions_that_have_it() -> None:
     """A client knows the error TRANSACTION_ABORTABLE if it sends TxnOffsetCommit in version 4.
 
-    The coordinator tells this to the log (`tells_abortable`). For older clients the log returns
-    INVALID_TXN_STATE instead (BEHAVIOUR 0.1).
+    `tells_abortable` tells the log whether the client knows this error. For other clients the log
+    returns INVALID_TXN_STATE instead (BEHAVIOUR 0.1).
     """
     h = CoordinatorHarness()
     h.holds_verifications = True
@@ -222,7 +226,7 @@ def test_load_that_fails_forgets_open_transactions_too() -> None:
 
 
 def test_load_applies_group_records_of_a_transactional_batch_at_once() -> None:
-    """Only offsets wait for the marker. The group exists although no marker follows.
+    """The group exists although no marker follows. Only offsets must wait for a marker.
 
     The batch also has a record of a kind that this coordinator does not know. The load skips it.
     """
@@ -244,8 +248,9 @@ def test_load_applies_group_records_of_a_transactional_batch_at_once() -> None:
 def test_load_of_a_tombstone_in_a_transaction_deletes_pending_offsets_only() -> None:
     """A tombstone in P's transaction deletes only P's own pending offset of that partition.
 
-    The pending offset of Q stays, and so does the committed offset of foo-1 (BEHAVIOUR 5.4). So
-    after both markers foo-0 has the offset of Q, 30, and foo-1 has the committed offset, 1.
+    A tombstone is a record without a value. Here it deletes neither the pending offset of Q for
+    foo-0 nor the committed offset of foo-1 (BEHAVIOUR 5.4). So after both transactions have ended,
+    foo-0 has the offset of Q, 30, and foo-1 still has the committed offset, 1.
     """
     h = CoordinatorHarness()
     h.commit(offset_commit({FOO_1: 1}))

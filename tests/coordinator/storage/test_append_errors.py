@@ -2,9 +2,10 @@
 
 The client usually gets another error than the log has given to the coordinator. For example, if the
 broker is no longer the leader of the log's partition, the client gets NOT_COORDINATOR, and looks
-for the new coordinator. Kafka has two coordinators, an older one in Scala and a newer one in Java.
-They map some errors differently. docs/kafka/BEHAVIOUR.md 5.8 has the table. A line such as
-"MM-34: ..." says which case of Kafka's tests a test repeats; the same page lists these cases.
+for the new coordinator. Kafka has an older coordinator, in Scala, and a newer coordinator, in Java.
+The two coordinators map some errors differently. docs/kafka/BEHAVIOUR.md 5.8 has the table. A line
+such as "MM-34: ..." says which case of Kafka's tests a test repeats; the same page lists these
+cases.
 
 `h` is a CoordinatorHarness: a coordinator with a log. While `h.holds_appends` is True, an append
 waits until the test ends it by `h.complete(error)`. `h.failover()` returns a second coordinator,
@@ -80,7 +81,9 @@ ROWS = [
     (E.CORRUPT_MESSAGE, E.CORRUPT_MESSAGE, E.CORRUPT_MESSAGE, E.CORRUPT_MESSAGE),
 ]
 SCALA, JAVA = JavaSwitches(), JavaSwitches(append_errors=True)
-"""The switches for a coordinator that maps errors like the Scala one, and like the Java one."""
+"""The switches of a coordinator that maps errors like Kafka's Scala coordinator, or like its Java
+coordinator.
+"""
 
 
 @pytest.mark.parametrize(("error", "group_error", "commit_error", "java_error"), ROWS)
@@ -122,7 +125,8 @@ def test_sync_and_commit_whose_append_fails_get_the_mapped_error_and_store_nothi
     assert commit_errors(h.response(commit)) == [expected_error]
     assert not h.group().offsets.has_offsets
 
-    # The join begins generation 2. The SyncGroup of the leader stores it in the log, or tries to.
+    # The join begins generation 2. The leader's SyncGroup makes the coordinator append this
+    # generation to the log.
     join = h.submit(join_group(member_id))
     assert h.join_response(join).generation_id == 2
 

@@ -2,8 +2,8 @@
 
 A coordinator loads its groups and committed offsets from the log of an offsets partition. This log
 is compacted: from time to time a cleaner removes records that a newer record of the same key has
-replaced. It also removes tombstones, a day after it has first seen them. None of this may change
-what a load gives.
+replaced. The cleaner also removes each tombstone, a day after the first cleaning that has read the
+tombstone. A load must give the same groups before and after such a cleaning.
 
 Hypothesis draws a list of steps: commits, deletions, transactions, and cleanings. Every batch is
 written to two logs, of which only one is cleaned. After every step both logs are loaded and
@@ -43,7 +43,7 @@ KEYS = tuple((group, partition) for group in GROUPS for partition in range(3))
 """The keys of all offsets that may be committed: two groups, and three partitions of a topic."""
 
 Key = tuple[str, int]
-"""A committed offset belongs to a group and a partition, such as ("g", 2)."""
+"""The group and the partition to which a committed offset belongs, such as ("g", 2)."""
 
 
 def commit(key: Key, offset: int | None) -> Record:
@@ -83,7 +83,7 @@ class Logs:
         self._open_transactions: dict[int, set[Key]] = {}
         """Producer -> the keys that its open transaction has written."""
         self._step_number = 0
-        """The number of the step, which is also the offset or the generation that it writes."""
+        """The number of the step. The step also writes it, as an offset or as a generation."""
 
     def step(self) -> None:
         """Write a batch to both logs, or clean the compacted log."""
@@ -114,7 +114,7 @@ class Logs:
     def _delete(self, key: Key) -> None:
         """Write a tombstone for a committed offset, unless an open transaction has written its key.
 
-        In that case the two loads would differ, and rightly so:
+        With such a transaction the two loads would differ, although nothing is wrong:
 
         1. The log has a commit of the transaction, then the tombstone, then the marker.
         2. A load of the whole log applies the commit at the marker, so the offset exists.
@@ -133,7 +133,10 @@ class Logs:
     def _append(
         self, records: tuple[Record, ...], *, producer: int = -1, is_control: bool = False
     ) -> None:
-        """Append a batch to both logs. With a producer the batch is part of its transaction."""
+        """Append a batch to both logs.
+
+        If there is a producer, the batch is part of the producer's transaction.
+        """
         # One append in ten begins a new leader epoch, as if another broker became leader.
         is_new_epoch = self._draw(st.integers(0, 9)) == 0
         # The high watermark may lag behind the log end by some records.
@@ -180,7 +183,7 @@ def groups_of(log: PartitionLog) -> dict[str, object]:
     load = Load(0, 1)  # partition, leader epoch
     more_bytes_than_any_log = 2**62
     load.read(log.read(log.log_start_offset, more_bytes_than_any_log, up_to=log.log_end_offset))
-    groups = load.finish(0)
+    groups = load.finish(now_us=0)
     assert load.error is None
     return {group.group_id: visible_state(group) for group in groups}
 

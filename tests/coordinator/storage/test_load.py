@@ -18,8 +18,8 @@ The coordinator comes in a CoordinatorHarness, called `h`, which has its log and
 - `h.offset("foo", 0)` returns a committed offset, or -1 if there is none.
 - `h.failover()` returns another coordinator, which has loaded a copy of the log.
 
-Kafka has two coordinators, an older one in Scala, [S], and a newer one in Java, [J]. Ids such as
-MM-02 and FO-02 are cases in docs/kafka/BEHAVIOUR.md 10.
+Kafka has an older coordinator, in Scala, called [S] here, and a newer coordinator, in Java, called
+[J]. Ids such as MM-02 and FO-02 are cases in docs/kafka/BEHAVIOUR.md 10.
 """
 
 import pytest
@@ -187,10 +187,10 @@ def test_load_of_a_group_with_members_makes_it_stable_again() -> None:
 
 
 def test_load_gives_every_member_a_full_session() -> None:
-    """During a failover members cannot send heartbeats. They must not expire because of that.
+    """The sessions of all members begin at the load, because the members could not send heartbeats.
 
-    After the load each member has a session timeout of 10 s. m-1 sends a heartbeat 1 ms before the
-    end, and m-2 sends none.
+    Here a session lasts 10 s. m-1 sends a heartbeat 1 ms before the end of its session, and m-2
+    sends no heartbeat.
     """
     h = loaded((group(group_value("m-1", "m-2")),))
     h.advance(9_999)
@@ -239,7 +239,8 @@ def test_load_takes_the_last_write_of_each_key() -> None:
 def test_load_treats_keys_of_version_0_and_1_as_one() -> None:
     """Both versions of an offset's key have the same fields, so they are the same key.
 
-    A later record with version 0 replaces an earlier one with version 1, and the other way round.
+    A later record with version 0 replaces an earlier record with version 1, and the other way
+    round.
     """
     version_1 = offset(0, 7)
     assert version_1.key is not None
@@ -251,11 +252,11 @@ def test_load_treats_keys_of_version_0_and_1_as_one() -> None:
 
 
 def test_load_restores_the_log_offset_of_each_committed_offset() -> None:
-    """The coordinator keeps where in the log each commit is: the log offset of its batch.
+    """The coordinator keeps with each commit the log offset of the batch that has the commit.
 
-    An append may complete after the load. From the log offsets the coordinator sees whether its
-    commit is older than the loaded one, and must not replace it. Here the last commits of both
-    partitions are in the second batch, which begins at log offset 1.
+    An append may complete after the load. If the commit of this append has a lower log offset than
+    the loaded commit, it is older, and must not replace the loaded commit. Here the last commits of
+    both partitions are in the second batch, which begins at log offset 1.
     """
     h = loaded((offset(0, 1),), (offset(1, 2), offset(0, 3)))
     committed = h.group().offsets.committed()
@@ -412,7 +413,7 @@ def test_load_of_a_group_over_its_limit_rebalances() -> None:
 
 @pytest.mark.parametrize("batches_per_chunk", [1, 2, 7])
 def test_load_in_chunks_creates_the_same_groups_as_a_load_at_once(batches_per_chunk: int) -> None:
-    """Where one chunk ends and the next one begins must not change the groups.
+    """The groups must not depend on the places at which a chunk ends and the next chunk begins.
 
     The log has twenty commits of four groups, for three partitions. One group also has a member.
     """
@@ -470,7 +471,7 @@ def test_load_restores_what_was_written() -> None:
 
 
 def test_load_in_the_middle_of_a_rebalance_brings_back_the_last_stored_generation() -> None:
-    """A generation is stored at the end of its rebalance, so the unfinished one is lost.
+    """A generation is stored at the end of its rebalance, so an unfinished generation is lost.
 
     Here the group is on its way from generation 1 to generation 2. After the failover it is in
     generation 1 again, and its next rebalance gets the number 2 (FO-02, FO-03).
@@ -493,7 +494,7 @@ def test_load_in_the_middle_of_a_rebalance_brings_back_the_last_stored_generatio
 
 
 def test_load_of_an_older_epoch_is_ignored() -> None:
-    """A leader epoch grows with each new leader. The coordinator knows the newest it has heard of.
+    """Each new leader has a higher epoch. The coordinator remembers the newest epoch it has seen.
 
     MM-15: load of an older epoch is ignored
     """
@@ -550,7 +551,7 @@ def test_chunk_for_a_partition_that_is_not_loading_raises() -> None:
 
 def test_successful_load_clears_the_error_of_a_failed_one() -> None:
     """`load_error` returns the error of the last load."""
-    h = loaded((Record(None, b"v", 1),))
+    h = loaded((Record(None, b"v", 1),))  # in epoch 0
     assert h.coordinator.load_error(0) is not None
     h.unload(epoch=1)
     h.log[0].clear()

@@ -30,7 +30,7 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 SESSION_MS = 4_000
 STATE_TIMESTAMP_MS = 77
-"""The time since which a stored group is in its state. Any number would do."""
+"""Each stored group has been in its state since this time. Any number would do."""
 
 
 def member(
@@ -80,7 +80,7 @@ def loaded(*records: Record, max_size: int = 10) -> CoordinatorHarness:
 
 @pytest.mark.parametrize(("stored_ms", "expected_ms"), [(9_000, 9_000), (-1, SESSION_MS)])
 def test_group_record_becomes_a_stable_group(stored_ms: int, expected_ms: int) -> None:
-    """Everything is as it was stored, except a rebalance timeout of -1 (none).
+    """The group is as it was stored, except for members without a rebalance timeout (-1).
 
     Such a member gets its session timeout as its rebalance timeout.
     """
@@ -161,7 +161,7 @@ def test_as_many_tombstones_as_groups_leave_none() -> None:
 
 
 def test_group_that_is_written_after_its_tombstone_exists() -> None:
-    """Of the records with the group's key the last one counts: the group of generation 2.
+    """The last record with the group's key counts: the group of generation 2.
 
     An offset has a key of its own, so the group's tombstone does not delete it.
     """

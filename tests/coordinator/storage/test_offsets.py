@@ -5,12 +5,16 @@ A commit goes through two calls. Between these calls it is pending:
     offsets.prepare(TP, value(37))  # the append to the coordinator's log begins
     offsets.append_succeeded(TP, CommittedOffset(9, value(37)))  # its record is at log offset 9
 
+`append_succeeded` returns True if this offset is now the committed offset of the partition.
+
 A commit of a transaction goes through three calls. Between the first call and the last, its
 partition is unstable. This means that a reader must not trust the partition's committed offset yet:
 
     offsets.prepare_transactional(PRODUCER, TP, value(37))
     offsets.transactional_append_succeeded(PRODUCER, TP, CommittedOffset(9, value(37)))
-    offsets.complete(PRODUCER, is_commit=True)  # a marker ends it. Returns {TP: value(37)}
+    offsets.complete(PRODUCER, is_commit=True)  # a marker ends the transaction
+
+`complete` returns what the transaction has committed, here {TP: value(37)}.
 
 The tests follow the offsets part of Kafka's GroupMetadataTest. A line such as "GM-31: ..." says
 which case of docs/kafka/BEHAVIOUR.md 10.2 a test repeats; "BEHAVIOUR 4.10" is a section there.
@@ -25,7 +29,7 @@ PRODUCER = 7
 
 
 def value(offset: int) -> OffsetCommitValue:
-    """Return what a client commits: an offset and the time."""
+    """Return what a client commits: an offset, together with the time of the commit."""
     return OffsetCommitValue(offset=offset, commit_timestamp_ms=0)
 
 
@@ -88,7 +92,7 @@ def test_success_of_the_first_of_two_leaves_the_second_pending() -> None:
 
 
 def test_completions_out_of_order_do_not_bring_back_the_older_offset() -> None:
-    """Of two commits the one with the higher log offset counts (BEHAVIOUR 4.10).
+    """The commit with the higher log offset counts (BEHAVIOUR 4.10).
 
     The value 90 is at log offset 9. Neither the value 57 at log offset 4 nor the value 58 at log
     offset 9 replaces it.
@@ -116,7 +120,9 @@ def test_completion_without_a_pending_commit_is_ignored() -> None:
 
 
 def test_transactional_commit_makes_its_partition_unstable_and_no_other() -> None:
-    """The partition is unstable from the request on. `is_pending` tells only about plain commits.
+    """The partition is unstable from the request on.
+
+    `is_pending` is False nevertheless, because it tells only about commits without a transaction.
 
     GM-49: pending transactional commit of a partition
     """
@@ -131,7 +137,8 @@ def test_transactional_commit_makes_its_partition_unstable_and_no_other() -> Non
 def test_value_that_replaced_a_transactional_commit_waits_for_its_own_append() -> None:
     """A transaction commits 37 and then 57 for one partition, and both are appended in this order.
 
-    Only the last value is kept for each partition. The append of 37 must not count as that of 57.
+    Only the last value is kept for each partition. The append of 37 must not count as the append of
+    57.
     """
     offsets = GroupOffsets()
     offsets.prepare_transactional(PRODUCER, TP, value(37))
@@ -157,7 +164,7 @@ def test_failed_transactional_append_forgets_the_partition_whatever_value_is_pen
 def test_transaction_without_pending_offsets_keeps_its_group_until_the_marker() -> None:
     """The offsets of the only partition are deleted, but the transaction is still open.
 
-    Kafka keeps an empty map for the producer. It counts this map as offsets, so the group is not
+    Kafka keeps an empty map for the producer, and counts this map as offsets. So the group is not
     deleted before the marker comes (BEHAVIOUR 4.10).
     """
     offsets = GroupOffsets()

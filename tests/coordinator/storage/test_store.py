@@ -157,12 +157,15 @@ def test_values_are_written_in_the_version_of_inter_broker_protocol_version(
 
 @pytest.mark.parametrize("version", ["1.1", "2.1-IV0", "3.9"])
 def test_commit_with_an_expiry_of_its_own_is_written_as_version_1(version: str) -> None:
-    """A client can say for how long its offset shall be kept. Only version 1 has a field for this.
+    """A client can say for how long its offset shall be kept.
+
+    Of the versions of an offset's record, only version 1 has a field for the end of this time.
 
     MM-54: commit with retention, old version: expiry is loaded
     MM-57: version of a commit's record with an expiry
     """
     h = harness(version)
+    # Version 4 of OffsetCommit is the last version with the field retention_time_ms.
     h.commit(offset_commit({("foo", 0): 5}, retention_time_ms=1_000), version=4)
     (record,) = records_in_log(h)
     assert record_version(value_of(record)) == 1
