@@ -56,7 +56,7 @@ time, and all rows fit into memory. So a local Spark gets other settings for sho
 _ROWS_PER_PARTITION = 1_000_000
 """Number of rows of the traces in one partition of Spark's data. A task works on one partition. It
 keeps only the telling rows (`all_tables`), which are a third of all rows, and sorts them. Sorting
-the telling rows of a million takes some 100 MB.
+the telling rows of one partition takes some 100 MB.
 """
 _LOCAL_FILES = 2
 """Number of files into which a local Spark writes a table: one for each of two processors. The

@@ -293,9 +293,8 @@ def no_member_commits(facts: RunFacts) -> bool:
     automatic = list(_values_in_groups(facts, "enable.auto.commit"))
     if not intervals:
         return False
-    none_by_itself = all(value == _NO_COMMIT_INTERVAL for value in intervals)
-    none_automatically = all(value == _NO_AUTO_COMMIT for value in automatic)
-    return none_by_itself and none_automatically
+    without_commits = {_NO_COMMIT_INTERVAL, _NO_AUTO_COMMIT}
+    return all(value in without_commits for value in (*intervals, *automatic))
 
 
 def _values_in_groups(facts: RunFacts, name: str) -> Iterator[str]:
