@@ -1,16 +1,18 @@
-"""Standing clusters: `coordlab up` starts one, and `inject`, `heal` and `down` give it orders.
+"""Standing clusters: clusters that run until a user ends them.
 
-No module here knows the command line. Reading order:
-- `definition`: an experiment from a file, from flags, or from both;
-- `ports`: checks that a cluster's listeners can be opened;
-- `messages`: requests of commands, and their answers;
-- `control`: sockets between a cluster and commands;
-- `registry`: running clusters by name;
-- `mailbox`: passes requests from the sockets' threads to the run's loop;
-- `claim`: a cluster's registration, socket and mailbox together;
-- `ordered_faults`: turns orders into faults;
-- `guests`: groups with clients from outside;
-- `facts`: the answer to a request for the status;
+`coordlab up` starts such a cluster. Other commands, such as `inject`, `heal`, `status` and `down`,
+send requests to the cluster. No module of this folder knows the command line. Reading order:
+
+- `definition`: makes the experiment of a cluster from a file, from flags, or from both;
+- `ports`: checks that the listeners of a cluster can be opened;
+- `messages`: the requests of commands, and their answers;
+- `control`: the sockets between a cluster and commands;
+- `registry`: the running clusters, by their names;
+- `mailbox`: passes requests from the threads of the sockets to the loop of the run;
+- `claim`: puts a cluster's registration, sockets and mailbox together;
+- `ordered_faults`: turns the orders of users into faults;
+- `guests`: finds the groups with clients from outside;
+- `facts`: makes the answer to a request for the status;
 - `run`: the run itself;
-- `stand`: plays a run, and writes its directory.
+- `stand`: carries out a run, and writes its directory.
 """

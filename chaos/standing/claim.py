@@ -1,10 +1,11 @@
 """ClaimedName: makes a standing cluster reachable for commands under its name.
 
-`coordlab up --name lab` starts a cluster, and later `coordlab inject --name lab ...` must reach it
-from another process. For this the cluster does two things:
+`coordlab up --name lab` starts a cluster. Later `coordlab inject --name lab ...` must reach this
+cluster from another process. For this the cluster does two things:
 
-- It writes a file with its name, its port and a secret token into the registry (the claim).
-- It listens at this port (`ControlServer`), and passes the requests to the run (`Mailbox`).
+- It writes its claim into the registry. This is a file with the name, the port and a secret token
+  of the cluster.
+- It listens at this port (ControlServer), and passes the requests to its run (Mailbox).
 """
 
 import os
@@ -25,11 +26,12 @@ _TOKEN_BYTES = 16  # 128 bits, which nobody can guess
 class ClaimedName:
     """The name of the cluster that this process runs. Requests to this name reach the mailbox.
 
-    A context manager: after its exit the name is free, and every request has an answer.
+    This is a context manager. At its exit the name becomes free, and all requests that still wait
+    are answered.
     """
 
     def __init__(self, runs: Path, name: str, *, runtime: str, mailbox: Mailbox) -> None:
-        """Claim the name below `runs`. Raises: NameTaken; OSError."""
+        """Claim the name. `runs` is the folder of all runs. Raises: NameTaken; OSError."""
         self._runs = runs
         self._mailbox = mailbox
         token = secrets.token_hex(_TOKEN_BYTES)
@@ -45,8 +47,8 @@ class ClaimedName:
         )
         try:
             self.died: tuple[DeadCluster, ...] = claim(runs, self._cluster)
-            """Dead clusters that had this name; their claims are removed."""
-        except BaseException:  # whatever prevented the claim, the server's thread must end
+            """Dead clusters that had this name. Their claims were removed."""
+        except BaseException:  # the thread of the server must end, whatever prevented the claim
             self._server.close()
             raise
 
@@ -68,7 +70,8 @@ class ClaimedName:
     def __exit__(self, *_: object) -> None:
         """Free the name, and answer the commands that still wait."""
         release(self._runs, self._cluster)
-        # If `conclude` was called before, this call changes nothing.
+        # This answer is for the case that the run has failed. If `conclude` was called before, this
+        # second call changes nothing.
         problem = f"the cluster `{self._cluster.name}` ended without a verdict"
         self._mailbox.conclude(OrderRefusal(kind=RefusalKind.FAILED, problems=(problem,)))
         self._server.close()

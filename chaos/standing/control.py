@@ -1,15 +1,16 @@
 """The sockets between a standing cluster and the commands that send it requests.
 
-A command such as `coordlab status` calls `ask_at`, which connects to the cluster, sends one request
-and waits for the answer. Each of the two is one frame: four bytes with the length, and then JSON.
+A command such as `coordlab status` calls `ask_at`. This function connects to the cluster, sends one
+request, and waits for the answer. The request and the answer are one frame each: four bytes with
+the length, and then JSON.
 
 The cluster listens on a free port of the loopback address, which every user of the machine can
-reach. So each request has a secret token, which only the cluster's owner can read, and a request
-with a wrong token gets no answer. The server has threads of its own, so that it answers even while
-the run's event loop is busy.
+reach. So each request has a secret token, which only the owner of the cluster can read. A request
+with a wrong token gets no answer. The server has threads of its own, so it can answer even while
+the event loop of the run is busy.
 
-The content is JSON and not a pickle, because decoding a pickle can execute code. The sockets are
-TCP and not Unix sockets, because Python has no Unix sockets on Windows.
+The frames contain JSON instead of pickles, because the decoding of a pickle can execute code. The
+sockets are TCP sockets instead of Unix sockets, because Python has no Unix sockets on Windows.
 """
 
 import hmac
@@ -34,9 +35,9 @@ from chaos.standing.messages import (
 
 LOOPBACK = "127.0.0.1"
 MAX_FRAME_BYTES = 16 * 1024 * 1024
-"""Longer frames are refused. The status of the largest possible cluster is shorter."""
+"""Maximum length of a frame. Even the status of the largest possible cluster is shorter."""
 FRAME_TIMEOUT_S = 10.0
-"""Longest time for a connect, for each read of a request, and for the last answers in `close`."""
+"""Timeout of connects, of each read of a request, and of the wait for the last answers."""
 _CLOSE_POLL_S = 0.05
 """Interval in which the server's thread checks whether `close` was called."""
 _LENGTH = struct.Struct(">I")
@@ -44,18 +45,19 @@ _LENGTH = struct.Struct(">I")
 
 
 class Unreachable(Exception):
-    """Nothing listens at the port, or something that does not know the token: it is dead."""
+    """The cluster is dead: nothing listens at its port, or another program does."""
 
 
 class SilentCluster(Exception):
-    """The cluster did not answer a request, but may be alive; the message has the reason."""
+    """The cluster has not answered a request, but may be alive. The message has the reason."""
 
 
 class ControlServer:
-    """Takes requests, and answers with what `handle` returns; each request has its own thread.
+    """Takes requests, and answers them with the results of `handle`.
 
-    `handle` may block for as long as the request takes. It gets no PresenceRequest and no request
-    of another version: the server answers those itself.
+    Each request has a thread of its own, so `handle` may block for as long as the request takes.
+    The server itself answers each PresenceRequest, and each request of another version. All other
+    requests are passed to `handle`.
     """
 
     def __init__(self, handle: Callable[[Request], Answer], *, token: str) -> None:
@@ -68,7 +70,7 @@ class ControlServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening, then wait until each request that was taken has its answer."""
+        """Stop listening, and then wait until all requests that were taken are answered."""
         self._server.shutdown()
         self._server.server_close()
         for thread in self._server.answering():
@@ -76,11 +78,12 @@ class ControlServer:
 
 
 class _Server(socketserver.ThreadingTCPServer):
-    """Listens, and knows the threads that have not answered yet."""
+    """Listens, and knows the threads that have not answered their request yet."""
 
     # By default the base class waits for all its threads without a timeout, when it is closed and
-    # at the end of the process. But a thread may wait forever for its answer, for example if a heal
-    # hangs. So these two settings switch the waits off. `ControlServer.close` waits with a timeout.
+    # at the end of the process. But a thread may never get the answer to its request, for example
+    # if the healing of a fault hangs. So these two settings switch the waits off. Instead,
+    # `ControlServer.close` waits with a timeout.
     daemon_threads = True
     block_on_close = False
 
@@ -92,7 +95,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
     def answering(self) -> tuple[threading.Thread, ...]:
         """Return the threads that have a request and have not answered it."""
-        # A copy, because each thread removes itself when it has answered.
+        # This is a copy, because each thread removes itself from the dict when it has answered.
         return tuple(self._answering)
 
     def process_request_thread(
@@ -109,9 +112,9 @@ class _Server(socketserver.ThreadingTCPServer):
     def handle_error(
         self, request: socket.socket | tuple[bytes, socket.socket], client_address: object
     ) -> None:
-        """Ignore the error: a command that closed its connection needs no answer.
+        """Ignore the error. The command has closed its connection, so it needs no answer.
 
-        The base class would print a traceback over the live view.
+        The base class would print a traceback into the live view of the terminal.
         """
 
 
@@ -127,13 +130,15 @@ class _Connection(socketserver.BaseRequestHandler):
         try:
             envelope = msgspec.json.decode(_receive(self.request), type=Envelope)
         except (OSError, EOFError, msgspec.MsgspecError):
-            return  # another program, not one of this project's commands
-        # `compare_digest` takes the same time for each wrong token, so that the time of an answer
-        # reveals nothing about the right one. Of texts it takes only ASCII, so bytes are compared.
+            return  # the other side is another program, not a command of coordlab
+        # `compare_digest` takes the same time for each wrong token. So the time of an answer
+        # reveals nothing about the right token. It would accept only ASCII texts, so bytes are
+        # compared.
         if not hmac.compare_digest(envelope.token.encode(), self.server.token.encode()):
             return
-        # A PresenceRequest only asks whether the cluster is alive. It is answered here at once,
-        # because a busy cluster, or one of another version, must not be taken for a dead one.
+        # A PresenceRequest only asks whether the cluster is alive. It is answered here, without the
+        # run and for every version. Otherwise a cluster that is busy, or of another version, would
+        # be taken for dead.
         if isinstance(envelope.request, PresenceRequest):
             answer: Answer = PresenceAnswer()
         elif envelope.version != CONTROL_VERSION:
@@ -152,7 +157,9 @@ class _Connection(socketserver.BaseRequestHandler):
 def ask_at(port: int, token: str, request: Request, *, timeout_s: float | None = None) -> Answer:
     """Send a request to the cluster that listens at `port`, and return its answer.
 
-    `timeout_s` is None for a wait without a limit: a `down` waits for the end of the run.
+    If `timeout_s` is None, wait for the answer without a limit. For example, `down` waits until the
+    run has ended.
+
     Raises: Unreachable, SilentCluster.
     """
     try:
@@ -167,8 +174,8 @@ def ask_at(port: int, token: str, request: Request, *, timeout_s: float | None =
             connection.settimeout(timeout_s)
             content = _receive(connection)
         except EOFError as error:
-            # A cluster answers each PresenceRequest that has its token. If the connection was
-            # closed without an answer, the token was refused, so another program listens.
+            # The connection was closed without an answer. A cluster answers each PresenceRequest
+            # with the right token. So in the case of a PresenceRequest, another program listens.
             if isinstance(request, PresenceRequest):
                 raise Unreachable(f"what listens at port {port} is another program") from error
             raise SilentCluster("the cluster ended before it answered") from error
@@ -189,8 +196,8 @@ def _receive(connection: socket.socket) -> bytes:
     """Return the content of the next frame. Raises: EOFError, OSError."""
     (length,) = _LENGTH.unpack(_receive_exactly(connection, _LENGTH.size))
     if length > MAX_FRAME_BYTES:
-        # No command and no cluster sends a frame of this length, so this is another program. The
-        # caller treats the frame like a connection that ended early.
+        # No command and no cluster sends a frame of this length. So the other side is another
+        # program, and the caller treats this like a connection that has ended early.
         raise EOFError(f"a frame of {length} bytes")
     return _receive_exactly(connection, length)
 

@@ -1,13 +1,14 @@
-"""The experiment of a standing cluster: the cluster that `coordlab up` runs until `coordlab down`.
+"""The experiment of a standing cluster, which `coordlab up` runs until `coordlab down`.
 
 The experiment comes from an experiment file, from flags of the command line, or from both:
+
 1. The document is read from the file. If there is no file, a document with defaults is made.
 2. The flags are written into the document, as if they stood in the file.
 3. The overrides (`--var`) replace values, as in `coordlab run`.
 4. The changed document is checked. So a mistake in a flag gets the same message as in a file.
 
-The document is a tree of Items: a value of the YAML file together with its line, which messages
-name. A value from a flag has no line.
+The document is a tree of Items. An Item is a value of the YAML file together with its line, so that
+messages can name the line. A value that comes from a flag has no line.
 """
 
 from collections.abc import Sequence
@@ -31,24 +32,28 @@ from chaos.standing.registry import DEFAULT_NAME
 DEFAULT_PARTITIONS = 6
 DEFAULT_MEMBERS = 3
 DEFAULT_RECORDS_PER_SECOND = 100.0
-"""Numbers that are used if a flag leaves them out."""
+"""Numbers that count if a flag leaves them out."""
 _MOST_REPLICAS = 3
 """Number of replicas of a topic that a flag defines, unless there are fewer brokers."""
 _NUMBER_DIGITS_MAX = 9
-"""Digits of the longest number in a flag. 9 digits fit into 32 bits, and so into every field."""
+"""Maximum number of digits of a number in a flag. 9 digits fit into 32 bits."""
 COMMAND_LINE = "command line"
-"""Problems of flags have this text in place of a file name."""
+"""Text that problems of flags have in place of a file name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags:
     """The flags that define a cluster.
 
-    - `brokers`: number of brokers. None: as in the file, or the default if there is no file.
-    - `topics`: each `NAME[:PARTITIONS[:REPLICATION]]`, such as "orders:6:3" or only "orders".
-    - `groups`: each `NAME:TOPIC[,TOPIC][:MEMBERS]`, such as "billing:orders,payments:4".
-    - `producers`: each `TOPIC[:RECORDS_PER_SECOND]`, such as "orders:50".
-    - `overrides`: each `KEY=VALUE` with a key of the experiment file, such as "cluster.brokers=5".
+    - `brokers`: the number of brokers. If it is None, the number of the file counts, or the default
+      if there is no file.
+    - `topics`: texts of the form `NAME[:PARTITIONS[:REPLICATION]]`, such as "orders:6:3" or only
+      "orders".
+    - `groups`: texts of the form `NAME:TOPIC[,TOPIC][:MEMBERS]`, such as
+      "billing:orders,payments:4".
+    - `producers`: texts of the form `TOPIC[:RECORDS_PER_SECOND]`, such as "orders:50".
+    - `overrides`: texts of the form `KEY=VALUE` with a key of the experiment file, such as
+      "cluster.brokers=5".
     """
 
     brokers: int | None = None
@@ -74,18 +79,22 @@ class StandingDefinition:
 def define(
     file: str | None, flags: Flags, *, name: str | None = None, plays: bool = False
 ) -> StandingDefinition:
-    """Return the experiment of `file`, or one with defaults, changed by `flags`.
+    """Return the experiment of `file`, changed by `flags`.
 
-    name: replaces the name of the experiment.
-    plays: True for `--play`: the faults of the file are played as in a run. Otherwise they are
-        removed, and only the command `inject` causes faults.
+    If `file` is None, the flags change an experiment with defaults.
+
+    - `name`: if it is not None, it replaces the name of the experiment.
+    - `plays`: True for the option `--play`. The faults of the file are then injected at their
+      times, as in a run. If it is False, the faults are removed, and only the command `inject`
+      causes faults.
+
     Raises: ExperimentError with all problems.
     """
     try:
         return _define(file, flags, name=name, plays=plays)
     except ExperimentError as error:
-        # The loader knows only one flag, `--var`, and names it for every value without a line. Here
-        # such a value may come from another flag, so the message says "command line" instead.
+        # If a wrong value has no line, the loader assumes that it comes from `--var`. But here the
+        # value may come from another flag. So the message says "command line" instead.
         raise ExperimentError(map(_of_command_line, error.problems)) from error
 
 
@@ -109,8 +118,8 @@ def _define(file: str | None, flags: Flags, *, name: str | None, plays: bool) ->
     problems = placed(errors(experiment), root, shown_as)
     if problems:
         raise ExperimentError(problems)
-    # A warning at the path `faults` says that the experiment has no faults. A standing cluster does
-    # not need any, because its user causes them.
+    # A warning at the path `faults` says that the experiment has no faults. This is no problem
+    # here, because users cause the faults of a standing cluster by orders.
     useful_warnings = (problem for problem in warnings(experiment) if problem.path != "faults")
     return StandingDefinition(
         experiment=experiment, path=path, warnings=tuple(placed(useful_warnings, root, shown_as))
@@ -118,14 +127,14 @@ def _define(file: str | None, flags: Flags, *, name: str | None, plays: bool) ->
 
 
 def _blank(flags: Flags) -> Item:
-    """Return the document of a cluster without a file.
+    """Return the document of a cluster for which there is no file.
 
-    Kafka's internal topics have three replicas by default. With only one or two brokers they could
-    not be created, so they get as many replicas as there are brokers.
+    Kafka's internal topics have three replicas by default. With only one or two brokers these
+    topics could not be created. So they get as many replicas as there are brokers.
     """
     brokers = ClusterDefinition().brokers if flags.brokers is None else flags.brokers
     cluster: dict[str, object] = {"brokers": brokers}
-    # The check of the document reports a number below 1.
+    # A number below 1 is left to the check of the document, which reports it.
     if 1 <= brokers < _MOST_REPLICAS:
         cluster["config"] = {
             "offsets.topic.replication.factor": brokers,
@@ -149,14 +158,16 @@ def _blank(flags: Flags) -> Item:
 def _enter(root: Item, flags: Flags) -> list[Problem]:
     """Write the flags into a document; return the problems of flags that cannot be read.
 
-    With `--group billing:orders` but without `--topic orders`, the topic `orders` is defined, too.
+    If a flag names a topic that nothing defines, the topic is defined, too. For example,
+    `--group billing:orders` also defines the topic `orders`.
     """
     problems: list[Problem] = []
     if flags.brokers is not None:
         _put(_mapping(root, "cluster"), "brokers", flags.brokers)
     brokers = root.child("cluster").child("brokers").value
-    # The file is not checked yet, so `brokers` may be a word, or 0. The later check reports such a
-    # value. Here the default number is used instead, to compute the number of replicas.
+    # The document is not checked yet, so `brokers` may be a word, or 0. The later check reports
+    # this. Here the number is only needed to compute a number of replicas. So in place of a word
+    # the default is used, and there is at least one replica.
     broker_count = brokers if isinstance(brokers, int) else ClusterDefinition().brokers
     replicas = max(1, min(_MOST_REPLICAS, broker_count))
     topics = _mapping(root, "topics")
@@ -164,7 +175,7 @@ def _enter(root: Item, flags: Flags) -> list[Problem]:
     for text in flags.topics:
         parts = text.split(":")
         numbers = _numbers(parts[1:])
-        # A topic needs a name, and has at most two numbers.
+        # A topic needs a name. At most two numbers may follow.
         if not parts[0] or numbers is None or len(numbers) > 2:
             problems.append(_wrong("--topic", text, "`NAME[:PARTITIONS[:REPLICATION]]`"))
             continue
@@ -187,7 +198,8 @@ def _enter(root: Item, flags: Flags) -> list[Problem]:
 
     for text in flags.producers:
         topic, colon, rate = text.partition(":")
-        # `orders` alone means the default rate. `orders:` is a mistake, because a rate must follow.
+        # `orders` alone means the default rate. In `orders:` the rate is missing, so it is a
+        # mistake.
         records = _rate(rate) if colon else DEFAULT_RECORDS_PER_SECOND
         if not topic or records is None:
             problems.append(_wrong("--producer", text, "`TOPIC[:RECORDS_PER_SECOND]`"))
@@ -202,7 +214,7 @@ def _enter(root: Item, flags: Flags) -> list[Problem]:
 
 
 def _put_missing(topics: Item, names: Sequence[str], replicas: int) -> None:
-    """Define the topics in `names` that neither the file nor an earlier flag defines."""
+    """Define each topic in `names` that neither the file nor an earlier flag has defined."""
     for name in names:
         if isinstance(topics.value, dict) and name not in topics.value:
             _put_topic(topics, name, DEFAULT_PARTITIONS, replicas)
@@ -213,7 +225,7 @@ def _put_topic(topics: Item, name: str, partitions: int, factor: int) -> None:
 
 
 def _mapping(root: Item, key: str) -> Item:
-    """Return the mapping under `key`. If the key has no value, put an empty mapping there."""
+    """Return the mapping under `key`. If there is no value, put an empty mapping there first."""
     if isinstance(root.value, dict) and (key not in root.value or root.value[key].value is None):
         _put(root, key, {})
     return root.child(key)
@@ -224,17 +236,17 @@ def _put(item: Item, key: str, value: object) -> None:
 
 
 def _put_item(item: Item, key: str, value: Item) -> None:
-    # If the file has a wrong value here, such as a number instead of a mapping, nothing is done.
-    # The check of the document will report it.
+    # If the file has a wrong value at this place, such as a number instead of a mapping, nothing is
+    # done here. The check of the document will report the value.
     if isinstance(item.value, dict):
         item.value[key] = value
         item.key_lines[key] = None
 
 
 def _numbers(words: Sequence[str]) -> tuple[int, ...] | None:
-    """Return the words as whole numbers; None if one of them is no number, or has too many digits.
+    """Return the words as whole numbers, such as (6, 3) for ("6", "3").
 
-    ("6", "3") -> (6, 3), and ("six",) -> None.
+    Return None if a word is no number, or has too many digits.
     """
     if not all(
         word.isascii() and word.isdecimal() and len(word) <= _NUMBER_DIGITS_MAX for word in words

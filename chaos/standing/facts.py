@@ -1,7 +1,8 @@
-"""Makes the answer to the command `status`, which a user asks of a standing cluster.
+"""Makes the answer of a standing cluster to the command `status`.
 
-The answer (a StatusAnswer) is sent to the command as JSON, which prints it. It has the state of
-brokers, partitions and groups, the faults, and the violations that were found so far.
+The answer is a StatusAnswer. It has the state of brokers, partitions and groups, the faults, and
+the violations that were found until now. It is sent to the command as JSON, and the command prints
+it.
 """
 
 from collections.abc import Sequence
@@ -36,7 +37,8 @@ def status_answer(
       name and directory. The fields about the cluster come from the other arguments.
     - `with_partitions`: True if the answer is to list every partition.
     """
-    # The number of partitions of each topic. If the highest is `orders-5`, there are six of them.
+    # The number of partitions of each topic. Partitions count from 0, so if `orders-5` has the
+    # highest number, the topic has six partitions.
     sizes: dict[str, int] = {}
     for partition in status.partitions:
         sizes[partition.topic] = max(sizes.get(partition.topic, 0), partition.partition + 1)
@@ -59,7 +61,7 @@ def status_answer(
         not_up={
             str(node): str(state)
             for node, state in status.nodes.items()
-            # The field `brokers` above has the brokers already.
+            # Brokers are left out here, because the field `brokers` above has them.
             if state is not NodeState.UP and not _is_broker(node, status)
         },
         faults=tuple(faults),
@@ -70,9 +72,13 @@ def status_answer(
 
 
 def broker_state(status: ClusterStatus, broker_id: BrokerId) -> str:
-    """Return the state of a broker's process, or `fenced` if it runs and is fenced."""
+    """Return the state of a broker's process as a word.
+
+    If the broker runs, but the controller counts it as dead, return `fenced`.
+    """
     word = str(status.nodes.get(broker_name(broker_id), NodeState.DOWN))
-    # If no controller answers, nobody knows whether the broker is fenced. It is shown as running.
+    # If no controller answers, nobody knows whether the broker is fenced. Then it is shown as
+    # running.
     if word == NodeState.UP and status.brokers_fenced.get(broker_id, False):
         return "fenced"
     return word
@@ -81,10 +87,11 @@ def broker_state(status: ClusterStatus, broker_id: BrokerId) -> str:
 def group_facts(status: ClusterStatus, experiment: Experiment) -> tuple[GroupAtBroker, ...]:
     """Return the groups of the cluster, sorted by name.
 
-    After a failover two brokers may have the same group in memory. Then it is returned twice.
+    After a failover two brokers may have the same group in memory. Then the group is returned
+    twice.
     """
-    # Which consumer has a member id is known only of the lab's own consumers, because clients from
-    # outside do not answer status queries.
+    # `nodes` has the consumer of each member id. Only coordlab's own consumers are in it, because
+    # clients from outside do not answer status queries.
     nodes = {member.member_id: str(name) for name, member in status.members.items()}
     return tuple(
         _group(group_id, group, nodes, is_of_the_file=group_id in experiment.groups)

@@ -1,14 +1,16 @@
-"""Mailbox: passes requests from the sockets' threads to the run's loop, and answers back.
+"""Mailbox: passes requests from the sockets' threads to the run's loop, and the answers back.
 
-A thread that has a request calls `ask`, and waits for the future that it returns. The run takes one
-request after the other with `next`, in its own loop, and answers it.
+A thread that has a request calls `ask`, which returns a future, and waits for this future. The run
+takes one request after the other with `next`, in its own loop, and answers it. The answer becomes
+the result of the future.
 
-`ask` takes no lock, because a signal handler (of Ctrl-C) calls it, too. A handler interrupts the
-main thread at any moment. If the main thread held the lock just then, the handler would wait for it
-forever.
+`ask` takes no lock, because a signal handler (of Ctrl-C) calls `ask`, too. A signal handler may
+interrupt the main thread at any moment. If the main thread held the lock at this moment, the
+handler would wait for the lock forever.
 
-A mailbox is closed before `open` and after `close`. While it is closed, it refuses every request
-except a DownRequest. A DownRequest ends the run, and `conclude` answers it when the run has ended.
+A mailbox is closed at first, until `open` is called, and again after `close`. While it is closed,
+it refuses all requests but DownRequests. A DownRequest ends the run, and `conclude` answers it when
+the run has ended.
 """
 
 import asyncio
@@ -46,7 +48,8 @@ class OrderSource(Protocol):
     async def next(self, pause: Coroutine[object, object, None]) -> PendingRequest | None:
         """Return the next request, or None if `pause` (a sleep) ends before a request comes.
 
-        The caller must not answer a DownRequest. The source answers it when the report is written.
+        The caller answers the request. But it must not answer a DownRequest, because the source
+        does this when the report is written.
         """
 
     def open(self) -> None:
@@ -57,35 +60,36 @@ class OrderSource(Protocol):
 
 
 class Mailbox:
-    """Requests in the order in which they came.
+    """Keeps requests in the order in which they came.
 
-    Invariant: each request is answered once, at the latest by `conclude`.
+    Each request gets exactly one answer, at the latest by `conclude`.
     """
 
     def __init__(self) -> None:
         self._waiting: deque[PendingRequest] = deque()
-        """Requests that the run has not taken."""
+        """Requests that the run has not taken yet."""
         self._ending: deque[PendingRequest] = deque()
-        """DownRequests, which `conclude` answers."""
+        """DownRequests that wait for the end of the run. `conclude` answers them."""
         self._wake: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
         """The loop in which `next` waits, and the future that ends the wait."""
         self._closed_because: str | None = "the cluster is starting"
-        """Reason for which requests are refused; None while the mailbox is open."""
+        """Reason with which requests are refused; None while the mailbox is open."""
         self._conclusion: Answer | None = None
-        """Answer to every DownRequest; None until the run has ended."""
+        """The answer to all DownRequests; None until the run has ended."""
 
     def ask(self, request: Request) -> "Future[Answer]":
         """Take a request, and return the future of its answer."""
         asked = PendingRequest(request)
-        # A race between this thread and `next` in the loop's thread:
-        # 1. This thread appends the request, and then reads `_wake`.
-        # 2. `next` sets `_wake`, and then checks `_waiting`.
-        # In whichever order these four steps happen, `next` sees the request, or this thread sees
-        # that `next` waits and wakes it up. Perhaps both, which does no harm.
+        # This thread and `next`, in the thread of the loop, may run at the same time:
+        # - This thread appends the request, and then reads `_wake`.
+        # - `next` sets `_wake`, and then checks `_waiting`.
+        # In whichever order these four steps happen, at least one of two things is true: `next`
+        # sees the request, or this thread sees that `next` waits, and wakes it up. If both are
+        # true, this does no harm.
         self._waiting.append(asked)
         if self._closed_because is not None:
             self._refuse_waiting()
-        wake = self._wake  # read once: `next` may set it to None at any time
+        wake = self._wake  # read only once, because `next` may set it to None at any time
         if wake is not None:
             loop, woken = wake
             loop.call_soon_threadsafe(_wake_up, woken)
@@ -103,8 +107,8 @@ class Mailbox:
     def conclude(self, answer: DownAnswer | OrderRefusal) -> None:
         """Answer every DownRequest from now on with `answer`, and refuse all other requests.
 
-        DownRequests that wait already are answered, too. Later calls change nothing, so the first
-        conclusion stays.
+        DownRequests that wait already are answered, too. If `conclude` is called again, the first
+        answer stays.
         """
         self._conclusion = self._conclusion or answer
         self.close("the cluster is down")
@@ -127,14 +131,14 @@ class Mailbox:
             return None
         asked = self._waiting.popleft()
         if isinstance(asked.request, DownRequest):
-            self._ending.append(asked)  # `conclude` answers it
+            self._ending.append(asked)  # `conclude` will answer this request
         return asked
 
     def _refuse_waiting(self) -> None:
-        """Refuse the requests that wait, and answer DownRequests if there is a conclusion.
+        """Refuse the requests that wait. If there is a conclusion, answer the DownRequests.
 
-        Two threads may do this at the same time: this thread sees that a deque is not empty, the
-        other one takes the last entry, and `popleft` raises IndexError here.
+        Two threads may do this at the same time. After this thread has seen that a deque is not
+        empty, the other thread may take the last entry. Then `popleft` raises IndexError here.
         """
         while self._waiting:
             try:

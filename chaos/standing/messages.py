@@ -1,10 +1,10 @@
-"""The requests that commands send to a standing cluster, and its answers.
+"""The requests that commands send to a standing cluster, and the answers of the cluster.
 
 For example, `coordlab inject crash "broker(1)"` sends an InjectRequest, and gets an InjectAnswer or
 an OrderRefusal. Requests and answers are sent as JSON (`control`).
 
-This module imports only the schema of the results. So a command that only sends a request need not
-import the rest of the lab, and starts quickly.
+This module imports only the schema of the results. A command that only sends a request needs
+nothing else of coordlab, so it starts quickly.
 """
 
 from enum import StrEnum
@@ -20,19 +20,22 @@ from results_schema.results import (
 )
 
 CONTROL_VERSION = 1
-"""A cluster refuses requests of another version. An incompatible change here must increase it."""
+"""Version of these messages. A cluster refuses requests of another version.
+
+If a message is changed in an incompatible way, this number must be increased.
+"""
 
 
 class PresenceRequest(msgspec.Struct, frozen=True, kw_only=True, tag="presence"):
-    """Asks whether the cluster is alive; nothing else."""
+    """Asks whether the cluster is alive, and nothing else."""
 
 
 class InjectRequest(
     msgspec.Struct, frozen=True, kw_only=True, tag="inject", rename={"from_": "from"}
 ):
-    """Orders a fault; the fields have the same meaning as in an experiment file.
+    """Orders a fault. The fields have the same meaning as those of a fault in an experiment file.
 
-    If `waits` is True, the answer comes only when the fault is over.
+    The only other field is `waits`. If it is True, the answer comes only when the fault is over.
     """
 
     fault: str
@@ -40,17 +43,18 @@ class InjectRequest(
     from_: tuple[str, ...] = ()
     to: tuple[str, ...] = ()
     duration: str | None = None
-    args: dict[str, Any] = {}  # checked by the fault's own struct, in the cluster
+    args: dict[str, Any] = {}  # the cluster checks them with the struct of the fault
     waits: bool = False
 
 
 class HealRequest(msgspec.Struct, frozen=True, kw_only=True, tag="heal"):
-    """Orders that a fault is healed.
+    """Orders the healing of faults.
 
-    - `fault_id`: the fault to heal, such as `crash-0`.
-    - `everything`: True without a `fault_id`: all faults in force are healed.
+    - `fault_id`: the id of the fault to heal, such as `crash-0`.
+    - `everything`: if it is True, and `fault_id` is None, all faults in force are healed.
 
-    Without both, the request means the only fault in force. If there are several, it is refused.
+    If the request has neither of them, it means the only fault in force. If several faults are in
+    force then, the request is refused.
     """
 
     fault_id: str | None = None
@@ -58,13 +62,16 @@ class HealRequest(msgspec.Struct, frozen=True, kw_only=True, tag="heal"):
 
 
 class StatusRequest(msgspec.Struct, frozen=True, kw_only=True, tag="status"):
-    """Asks for the state of the cluster, and of each partition if `partitions` is True."""
+    """Asks for the state of the cluster.
+
+    If `partitions` is True, the answer also has the state of each partition.
+    """
 
     partitions: bool = False
 
 
 class DownRequest(msgspec.Struct, frozen=True, kw_only=True, tag="down"):
-    """Ends the run. The answer comes when the report is written."""
+    """Orders the end of the run. The answer comes when the report is written."""
 
 
 Request = PresenceRequest | InjectRequest | HealRequest | StatusRequest | DownRequest
@@ -81,14 +88,14 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
 class RefusalKind(StrEnum):
     """Why a request was not carried out."""
 
-    UNKNOWN = "unknown"  # the request is wrong at any time, for example an unknown fault
+    UNKNOWN = "unknown"  # the request can never be carried out, for example an unknown fault
     NOTHING_NOW = "nothing_now"  # at this moment the request can hit or heal nothing
     ENDING = "ending"  # the cluster is starting or ending, and accepts no orders
-    FAILED = "failed"  # the tool failed while it carried out the request
+    FAILED = "failed"  # coordlab itself failed while it carried out the request
 
 
 class OrderRefusal(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
-    """A request that was not carried out; each of `problems` is a sentence."""
+    """The answer to a request that was not carried out. Each of `problems` is a sentence."""
 
     kind: RefusalKind
     problems: tuple[str, ...]
@@ -109,18 +116,21 @@ _EXIT_CODES = {
 
 
 class PresenceAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="presence_answer"):
-    """The cluster is there."""
+    """Says that the cluster is alive."""
 
 
 class InjectAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="inject_answer"):
-    """A fault that was injected, with the warnings that a file with this fault would get."""
+    """Says that a fault was injected.
+
+    `warnings` has the warnings that an experiment file with this fault would get.
+    """
 
     fault: JournalEntry
     warnings: tuple[str, ...] = ()
 
 
 class HealAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="heal_answer"):
-    """The faults that were healed; none if no fault was in force."""
+    """Says which faults were healed. There are none if no fault was in force."""
 
     faults: tuple[JournalEntry, ...]
 
@@ -128,8 +138,8 @@ class HealAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="heal_answer"):
 class BrokerFacts(msgspec.Struct, frozen=True, kw_only=True):
     """One broker.
 
-    `state` is the state of its process, or `fenced` if it runs and the controller counts it as
-    dead.
+    `state` is the state of its process. If the process runs, but the controller counts the broker
+    as dead, `state` is "fenced".
     """
 
     broker_id: int
@@ -153,7 +163,7 @@ class PartitionFacts(msgspec.Struct, frozen=True, kw_only=True):
 class MemberFacts(msgspec.Struct, frozen=True, kw_only=True):
     """One member of a group, as its coordinator knows it.
 
-    `node` is the consumer of the lab that has this member id; None for a client from outside.
+    `node` is coordlab's own consumer that has this member id; None for a client from outside.
     """
 
     member_id: str
@@ -164,11 +174,13 @@ class MemberFacts(msgspec.Struct, frozen=True, kw_only=True):
 class GroupAtBroker(msgspec.Struct, frozen=True, kw_only=True):
     """A group, as one broker has it in memory.
 
-    After a failover two brokers may have the same group for a while.
+    After a failover two brokers may have the same group in memory for a while.
 
+    - `coordinator`: the id of this broker.
     - `offsets_partition`: the partition of `__consumer_offsets` that stores the group.
-    - `is_of_the_file`: True if the experiment file defines the group. At the end of the run only
-      these groups must be stable and commit; other groups come from clients from outside.
+    - `is_of_the_file`: True if the experiment of the cluster defines the group. At the end of the
+      run only these groups must be stable and commit. All other groups belong to clients from
+      outside.
     """
 
     group: str
@@ -183,9 +195,10 @@ class GroupAtBroker(msgspec.Struct, frozen=True, kw_only=True):
 class StatusAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="status_answer"):
     """The state of a cluster.
 
+    - `pid`: the id of the process that runs the cluster.
     - `stage`: the stage of the run, such as `serving`.
     - `time_us`: the time on the run's clock.
-    - `bootstrap`: the addresses ("host:port") of the brokers for Kafka clients.
+    - `bootstrap`: the addresses of the brokers for Kafka clients, as "host:port".
     - `topics`: the number of partitions of each topic.
     - `partitions`: empty unless the request asks for partitions.
     - `not_up`: the controllers and clients that do not run, with their states.
@@ -214,7 +227,11 @@ class StatusAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="status_answer
 
 
 class DownAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="down_answer"):
-    """How the run ended. `report` is None if none was written; `notes` are further remarks."""
+    """Says how the run ended.
+
+    - `report`: the path of the report; None if no report was written.
+    - `notes`: further remarks, as sentences.
+    """
 
     exit_code: int
     outcome: str

@@ -1,10 +1,10 @@
 """Turns the order of a user (`coordlab inject`) into a fault that can be injected.
 
 An order is checked by the same rules as a fault in an experiment file. For example, the rules
-refuse the target `leader-of(orders-3)` if there is no topic `orders`. But users of a standing
-cluster may create topics and groups that the file does not have. So the experiment is first
-extended by all topics and groups that the cluster has now (`with_current_topics_and_groups`), and
-the order is checked against this.
+refuse the target `leader-of(orders-3)` if the experiment has no topic `orders`. But users of a
+standing cluster may create topics and groups that the experiment does not have. So before the
+check, the experiment is extended by all topics and groups that the cluster has now
+(`with_current_topics_and_groups`).
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ from protocol.ids import CLUSTER_METADATA
 from results_schema.manifest import PlannedFault
 
 FILE = "inject"
-"""Problems of an order have this text in place of a file name."""
+"""Text that problems of an order have in place of a file name."""
 _GROUP_ROLES = ("coordinator-of", "leader-member-of", "members", "member")
 """Roles whose argument begins with the name of a group."""
 _PARTITION_ROLES = ("leader-of", "follower-of")
@@ -43,20 +43,24 @@ _PARTITION_ROLES = ("leader-of", "follower-of")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderedFault:
-    """A fault that can be injected, with the warnings that a file with this fault would get."""
+    """A fault that can be injected.
+
+    `warnings` has the warnings that an experiment file with this fault would get.
+    """
 
     planned: PlannedFault
     warnings: tuple[str, ...]
 
 
 def with_current_topics_and_groups(experiment: Experiment, status: ClusterStatus) -> Experiment:
-    """Return `experiment` extended by the topics and groups that only the cluster has.
+    """Return `experiment`, extended by the topics and groups that only the cluster has.
 
-    The status does not show which topics such a group reads, so the group gets all topics. It gets
-    no members, because its members are clients from outside, which the experiment does not start.
+    The status of the cluster does not show which topics such a group reads. So the group gets all
+    topics. It gets no members, because the experiment starts no members for it: they are clients
+    from outside.
     """
     internal = {*internal_topics(experiment), CLUSTER_METADATA}
-    sizes: dict[str, tuple[int, int]] = {}  # topic -> (number of partitions, of replicas)
+    sizes: dict[str, tuple[int, int]] = {}  # topic -> (number of partitions, number of replicas)
     for partition, known in status.partitions.items():
         if partition.topic not in internal:
             partitions, factor = sizes.get(partition.topic, (0, 1))
@@ -84,8 +88,8 @@ def order_fault(
 ) -> OrderedFault | OrderRefusal:
     """Return the ordered fault, or a refusal with all problems of the order.
 
-    `experiment` is the file's, extended by the cluster's current topics and groups.
-    Units: `at_us` is the time of the injection, counted from when the brokers began to serve.
+    - `experiment`: the experiment, extended by the topics and groups that the cluster has now.
+    - `at_us`: the time of the injection, in microseconds since the brokers began to serve.
     """
     document = item_of(_as_in_a_file(request))
     problems = shape_problems(document, FaultDefinition, FILE)
@@ -94,12 +98,12 @@ def order_fault(
     fault = msgspec.convert(document.plain(), FaultDefinition)
     problems = list(fault_errors(experiment, fault, FILE))
     if problems:
-        # Perhaps the order is only too early: it names a group or a topic that does not exist yet.
-        # So it is checked once more, as if all that it names existed. If there is no error now, the
-        # order is refused with NOTHING_NOW, and the user may try it again later.
+        # Perhaps the order is only too early, because it names a group or a topic that does not
+        # exist yet. So the order is checked once more, as if everything that it names existed. If
+        # there is no error now, the order is refused with NOTHING_NOW, and the user may try it
+        # again later. If there still is an error, the order can never be carried out (UNKNOWN).
         imagined = _with_named_topics_and_groups(experiment, fault)
         kind = RefusalKind.NOTHING_NOW
-        # One remaining error is enough to show that the order is wrong at any time (UNKNOWN).
         if any(True for _ in fault_errors(imagined, fault, FILE)):
             kind = RefusalKind.UNKNOWN
         return _refusal(kind, problems)
@@ -119,7 +123,10 @@ def order_fault(
 
 
 def _as_in_a_file(request: InjectRequest) -> dict[str, object]:
-    """Return the order as a fault of an experiment file, without fields that the order lacks."""
+    """Return the order in the form of a fault in an experiment file.
+
+    The result has only the keys for which the order has a value.
+    """
     document: dict[str, object] = {"at": "0s", "fault": request.fault}
     if request.target is not None:
         document["target"] = request.target
@@ -134,7 +141,7 @@ def _as_in_a_file(request: InjectRequest) -> dict[str, object]:
 
 
 def _with_groups(experiment: Experiment, group_ids: Iterable[str]) -> Experiment:
-    """Return `experiment` with the groups that it lacks added, each without members."""
+    """Return `experiment` with all groups in `group_ids`. New groups have no members."""
     group = GroupDefinition(members=0, topics=tuple(experiment.topics))
     groups = {
         **experiment.groups,
@@ -144,20 +151,21 @@ def _with_groups(experiment: Experiment, group_ids: Iterable[str]) -> Experiment
 
 
 def _with_named_topics_and_groups(experiment: Experiment, fault: FaultDefinition) -> Experiment:
-    """Return `experiment` extended by the groups and topics that the fault's targets name."""
+    """Return `experiment`, extended by the groups and topics that the targets of a fault name."""
     groups: list[str] = []
     topics = dict(experiment.topics)
     for target in (fault.target or "", *ends_of(fault.from_), *ends_of(fault.to)):
-        # `split_target("member(billing, 0)")` is ("member", "billing, 0"). It is None for a text
-        # that is no target, which names neither a group nor a topic.
+        # For example, `split_target("member(billing, 0)")` returns ("member", "billing, 0"). For a
+        # text that is no target it returns None. Such a text names neither a group nor a topic.
         role, argument = split_target(target) or ("", "")
-        if role == MachineOf.name:  # its argument is a target: `machine-of(member(g, 0))`
+        if role == MachineOf.name:  # the argument is a target, as in `machine-of(member(g, 0))`
             role, argument = split_target(argument) or ("", "")
         if role in _GROUP_ROLES and argument:
             groups.append(argument.partition(",")[0].strip())
         partition = parse_partition(argument) if role in _PARTITION_ROLES else None
         if partition is not None and partition.topic not in internal_topics(experiment):
-            # The topic gets as many replicas as brokers, so that no rule finds a replica missing.
+            # The topic gets as many replicas as there are brokers, so that no rule refuses the
+            # target because of a missing replica.
             topics.setdefault(
                 partition.topic,
                 TopicDefinition(
@@ -173,11 +181,11 @@ def _refusal(kind: RefusalKind, problems: Iterable[Problem]) -> OrderRefusal:
 
 
 def _words(problem: Problem) -> str:
-    """Return a problem as a sentence about the order: "inject: target: ...", without a line."""
+    """Return a problem as a sentence about the order, such as "inject: target: ..."."""
     path = problem.path.removeprefix(FILE).removeprefix(".")
     words = str(replace(problem, file=FILE, line=None, path=path))
-    # The sentences of the rules say "of the file". The checked experiment also has the topics and
-    # groups of the cluster, so the sentence must not claim that the file has them.
+    # The sentences of the rules say "of the file". But the experiment that was checked also has the
+    # topics and groups of the cluster. So the sentence must not claim that they are in the file.
     return words.replace(" of the file: ", " that is there: ").replace(
         ", but the file has none", ", and there is none"
     )

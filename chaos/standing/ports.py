@@ -1,4 +1,4 @@
-"""Checks before the start of a standing cluster that its listeners can be opened."""
+"""Checks whether the listeners of a standing cluster can be opened, before the cluster starts."""
 
 import os
 import socket
@@ -10,13 +10,13 @@ _PORT_MAX = 65_535
 
 
 class PortTaken(Exception):
-    """A listener of the cluster cannot be opened; the message has the address and the reason."""
+    """A listener of the cluster cannot be opened. The message has its address and the reason."""
 
 
 def check_ports(listener: ListenerSpec, brokers: int) -> None:
-    """Check that each broker's listener can be opened now; close it again.
+    """Check that the listener of each broker can be opened now.
 
-    Raises: PortTaken.
+    Each listener is opened and closed again. Raises: PortTaken.
     """
     host = listener.host or LOOPBACK
     first = listener.first_port
@@ -25,8 +25,8 @@ def check_ports(listener: ListenerSpec, brokers: int) -> None:
             f"{brokers} brokers need the ports from {first} on; expected a first port of at most "
             f"{_PORT_MAX - brokers + 1}"
         )
-    # Port 0 means that the system chooses a free port for each broker. Then only the host can be
-    # wrong, which a single attempt shows.
+    # If the first port is 0, the system chooses a free port for each broker. Then only the host can
+    # be wrong, and one attempt is enough to see this.
     for port in range(first, first + brokers) if first else (0,):
         try:
             family, kind, _, _, address = socket.getaddrinfo(
@@ -34,10 +34,10 @@ def check_ports(listener: ListenerSpec, brokers: int) -> None:
             )[0]
             with socket.socket(family, kind) as probe:
                 if os.name == "posix":
-                    # The brokers' listeners set this option, too. Without it a port stays taken for
-                    # a minute after a former cluster has closed its connections (TIME_WAIT). The
-                    # option is not set on Windows, where it would permit a port at which another
-                    # program listens.
+                    # The listeners of the brokers set this option, too. Without the option, a port
+                    # stays taken for a minute after an earlier cluster has closed its connections
+                    # (TIME_WAIT). On Windows the option would permit a port at which another
+                    # program listens, so it is not set there.
                     probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(address)
                 probe.listen(1)
@@ -58,6 +58,6 @@ def is_loopback(host: str | None) -> bool:
     try:
         entries = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
-        return False  # a host that cannot be found is not taken for this machine
+        return False  # if the host is unknown, do not assume that it is this machine
     addresses = [str(socket_address[0]) for *_, socket_address in entries]
     return all(address == "::1" or address.startswith("127.") for address in addresses)

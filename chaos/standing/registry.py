@@ -1,12 +1,13 @@
-"""The registry of the clusters that are up: one file for each, in a folder below the runs.
+"""The registry of the clusters that are up. It has a file for each cluster.
 
-`coordlab up` starts a cluster that stays until `coordlab down`. It writes the file
-`<runs>/.up/<name>.json` (its claim of the name), from which other commands learn the port at which
-it takes orders, and the secret token that an order needs. Only the file's owner can read it.
+`coordlab up` starts a cluster that stays until `coordlab down`. The cluster writes the file
+`<runs>/.up/<name>.json`, which is its claim of the name. From this file other commands learn the
+port at which the cluster takes orders, and the secret token that each order needs. Only the owner
+of the file can read it.
 
-A cluster removes its claim when it goes down. If it is killed, the claim remains. The next command
-then finds that nothing listens at the port, says so, and removes the claim and what else the
-cluster has left behind.
+A cluster removes its claim when it goes down. If its process is killed, the claim remains. The next
+command then finds that nothing listens at the port. It reports this, and removes the claim and all
+other files that are of no use any more.
 
 In this module `runs` is the folder of all runs.
 """
@@ -22,24 +23,29 @@ from chaos.standing.control import SilentCluster, Unreachable, ask_at
 from chaos.standing.messages import Answer, PresenceRequest, Request
 
 FOLDER = ".up"
-"""A hidden folder, so that it is not taken for a run directory."""
+"""Name of the registry's folder. It is hidden, so that it is not taken for a run's directory."""
 DEFAULT_NAME = "lab"
-_OWNER_ONLY = 0o600  # mode of the files: other users must not read the token
+_OWNER_ONLY = 0o600  # mode of the files, so that other users cannot read the token
 _CLAIM_ATTEMPTS = 100
-"""How often it is tried to claim a name before giving up.
+"""Maximum number of attempts to claim a name.
 
-An attempt that meets the claim of a dead cluster only removes this claim; then another one follows.
+If an attempt meets the claim of a dead cluster, it only removes this claim. So at least one more
+attempt must follow.
 """
 _PRESENCE_TIMEOUT_S = 5.0
-"""Longest wait for the answer to a PresenceRequest. A cluster that takes longer counts as alive."""
+"""Longest wait for the answer to a PresenceRequest.
+
+If a cluster takes longer to answer, it counts as alive, too.
+"""
 
 
 class StandingCluster(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of a claim. The cluster may have died since.
+    """The content of a claim. Its cluster may have died since it was written.
 
-    - `pid`: its process.
-    - `port`, `token`: orders go to this port of the loopback address, with this token.
-    - `bootstrap`: the addresses of its brokers for Kafka clients.
+    - `pid`: the id of the cluster's process.
+    - `port`, `token`: the port of the loopback address to which orders are sent, and the token that
+      they need.
+    - `bootstrap`: the addresses of the brokers for Kafka clients.
     """
 
     name: str
@@ -52,12 +58,12 @@ class StandingCluster(msgspec.Struct, frozen=True, kw_only=True):
     bootstrap: tuple[str, ...] = ()
 
     def ask(self, request: Request, *, timeout_s: float | None = None) -> Answer:
-        """Ask the cluster. Raises: SilentCluster; Unreachable if nothing listens there."""
+        """Send a request to the cluster; return its answer. Raises: SilentCluster; Unreachable."""
         return ask_at(self.port, self.token, request, timeout_s=timeout_s)
 
 
 class NameTaken(Exception):
-    """A cluster of this name is up; the message has its process and run directory."""
+    """A cluster with this name is up already. The message has its process and run directory."""
 
 
 class NoCluster(Exception):
@@ -72,7 +78,7 @@ class NoCluster(Exception):
 
 
 class DeadCluster(msgspec.Struct, frozen=True, kw_only=True):
-    """A cluster that died without removing its file; the file has been removed since."""
+    """A cluster that died without removing its claim. The claim was removed afterwards."""
 
     cluster: StandingCluster
 
@@ -85,7 +91,9 @@ class DeadCluster(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def claim(runs: Path, cluster: StandingCluster) -> tuple[DeadCluster, ...]:
-    """Claim the cluster's name; return the dead clusters whose claims of it were removed.
+    """Claim the name of a cluster.
+
+    If dead clusters had the same name, their claims are removed. Return these dead clusters.
 
     Raises: NameTaken; OSError.
     """
@@ -97,28 +105,29 @@ def claim(runs: Path, cluster: StandingCluster) -> tuple[DeadCluster, ...]:
     try:
         for _ in range(_CLAIM_ATTEMPTS):
             try:
-                # The whole file is written first, and then linked, for two reasons: the link fails
-                # if the name is taken, and no other process can read a partly written file.
+                # The whole file was written first, and now gets its name by a link. The link fails
+                # if the name is taken. And no other process can read a partly written file.
                 os.link(unfinished, _path(runs, cluster.name))
             except FileExistsError:
                 died += _remove_if_dead(runs, cluster.name)
             else:
                 return tuple(died)
-        # In every attempt another cluster had the name, and all of them were dead or gone then.
+        # In each attempt another cluster had the name, but this cluster was dead or gone a moment
+        # later.
         raise NameTaken(f"the name `{cluster.name}` is claimed again and again in {folder}")
     finally:
         unfinished.unlink(missing_ok=True)
 
 
 def update(runs: Path, cluster: StandingCluster) -> None:
-    """Replace the content of this process's own file. Raises: OSError."""
+    """Replace the claim of this process's cluster. Raises: OSError."""
     unfinished = runs / FOLDER / f".{cluster.name}-{cluster.pid}-{cluster.port}"
     _write_for_owner(unfinished, cluster)
     unfinished.replace(_path(runs, cluster.name))
 
 
 def release(runs: Path, cluster: StandingCluster) -> None:
-    """Remove this process's own claim, if the name is still claimed by this cluster."""
+    """Remove the claim of this process's cluster, unless another cluster has the name now."""
     path = _path(runs, cluster.name)
     known = _read(path)
     if known is not None and known.token == cluster.token:
@@ -126,7 +135,7 @@ def release(runs: Path, cluster: StandingCluster) -> None:
 
 
 def clusters_up(runs: Path) -> tuple[tuple[StandingCluster, ...], tuple[DeadCluster, ...]]:
-    """Return the clusters that are up, and the dead ones; remove the claims of the dead ones."""
+    """Return the clusters that are up, and the dead clusters, whose claims this call removes."""
     up: list[StandingCluster] = []
     died: list[DeadCluster] = []
     for path in sorted((runs / FOLDER).glob("*.json")):
@@ -144,7 +153,8 @@ def find_cluster(runs: Path, name: str | None) -> tuple[StandingCluster, tuple[D
     """Return the cluster that a command means, and the dead clusters, whose claims are removed.
 
     If the user gave no name (`name` is None), the command means the only cluster that is up. If
-    several are up, it means the one with the default name.
+    several clusters are up, it means the cluster with the default name.
+
     Raises: NoCluster. Its message begins with the dead clusters.
     """
     up, died = clusters_up(runs)
@@ -164,9 +174,12 @@ def find_cluster(runs: Path, name: str | None) -> tuple[StandingCluster, tuple[D
 
 
 def _remove_if_dead(runs: Path, name: str) -> Iterator[DeadCluster]:
-    """Remove the claim of a dead cluster. Raises: NameTaken if the cluster lives."""
+    """Remove the claim of the name, and yield its cluster, if this cluster is dead.
+
+    Raises: NameTaken if the cluster is alive.
+    """
     cluster = _read(_path(runs, name))
-    if cluster is None:  # the other cluster has released the name since the caller's attempt
+    if cluster is None:  # the other cluster has released the name after the caller's attempt
         return
     if not _is_dead(cluster):
         raise NameTaken(
@@ -177,16 +190,17 @@ def _remove_if_dead(runs: Path, name: str) -> Iterator[DeadCluster]:
 
 
 def _remove(runs: Path, cluster: StandingCluster) -> Iterator[DeadCluster]:
-    """Remove the claim of a dead cluster; yield it, unless another process was first.
+    """Remove the claim of a dead cluster, and yield the cluster.
 
-    Two processes may find the same dead claim at the same time:
+    Nothing is yielded if another process has removed the claim before. Two processes may find the
+    same dead claim at the same time. If they simply removed the file, this could happen:
 
     1. Process A removes the dead claim, and claims the name for its own cluster.
-    2. Process B removes the file, too. But now it is the valid claim of A.
+    2. Process B removes the file, too. But by now it is the valid claim of A.
 
-    So a process first moves the file aside, which only one of them can do, and looks at the token
-    in it. If this is not the token of the dead cluster, the process puts the file back, unless the
-    name was claimed again in the meantime.
+    So a process first moves the file aside. Only one process can do this. Then the process looks at
+    the token in the file. If this is not the token of the dead cluster, the process puts the file
+    back, unless the name was claimed again in the meantime.
     """
     path = _path(runs, cluster.name)
     aside = path.with_name(f".{path.name}-{os.getpid()}")
@@ -206,11 +220,14 @@ def _remove(runs: Path, cluster: StandingCluster) -> Iterator[DeadCluster]:
 
 
 def _remove_leavings(cluster: StandingCluster) -> None:
-    """Remove a killed cluster's disks, and the file with its nodes' addresses; keep its trace."""
-    if not cluster.run_directory:  # the cluster died before its directory was entered (`update`)
+    """Remove the disks of a killed cluster, and the file with the addresses of its nodes.
+
+    The trace of the cluster stays.
+    """
+    if not cluster.run_directory:  # it died before its directory was written into the claim
         return
-    # Imported here because a command seldom needs these modules, and they would double the time of
-    # its start.
+    # These modules are imported here, because commands seldom need them, and they would double the
+    # time in which a command starts.
     from cluster.realtime.listeners_file import remove_listeners  # noqa: PLC0415
     from cluster.realtime.machine_processes import remove_disks  # noqa: PLC0415
 
@@ -221,12 +238,12 @@ def _remove_leavings(cluster: StandingCluster) -> None:
 
 
 def _is_dead(cluster: StandingCluster) -> bool:
-    """Return True if no process that accepts the token listens at the cluster's port."""
+    """Return True if no process listens at the cluster's port that accepts the token."""
     try:
         cluster.ask(PresenceRequest(), timeout_s=_PRESENCE_TIMEOUT_S)
     except Unreachable:
         return True
-    except SilentCluster:  # its process still has the port, but is paused or too busy to answer
+    except SilentCluster:  # the process still has the port, but is paused or too busy to answer
         return False
     return False
 
@@ -245,8 +262,8 @@ def _path(runs: Path, name: str) -> Path:
 
 
 def _write_for_owner(path: Path, cluster: StandingCluster) -> None:
-    # A killed process may have left a file here. It is removed, because other users may be able to
-    # read it.
+    # A killed process may have left a file at this path. The file is removed first, because other
+    # users may be able to read it.
     path.unlink(missing_ok=True)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)
     with os.fdopen(file, "wb") as stream:

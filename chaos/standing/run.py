@@ -1,18 +1,20 @@
-"""StandingRun: the run behind `coordlab up`, which stays until `coordlab down`.
+"""StandingRun: the run of a standing cluster, from `coordlab up` to `coordlab down`.
 
-While it stays, commands from other processes send it orders: `inject` a fault, `heal` it, tell the
-`status`. Apart from that it is a run like all others (ExperimentRun). Three things differ:
+During the run, commands from other processes send orders to the cluster: `inject` a fault, `heal`
+the fault, tell the `status`. Otherwise this is a run like all other runs (ExperimentRun). Three
+things are different:
 
 1. The run accepts orders as soon as the brokers serve. Groups may become stable later, or never.
 2. Faults come from orders. If the run also has a plan (`--play`), the plan begins at the first
-   steady state.
-3. The run ends after a `down`, after its duration or after a Ctrl-C. Then all faults are healed,
-   the run waits until the groups of the experiment are live again, and the trace is judged.
+   steady state, when all groups are stable.
+3. The run ends after a `down`, after its duration, or after a Ctrl-C. Then all faults are healed
+   (undone), and the run waits until the groups of the experiment are live again. At last the
+   checkers judge the trace.
 
 Users may connect Kafka clients of their own, which are called guests. Guests write no rows into the
-trace, so nobody can see what they did with their partitions. For this reason a group with a guest
-is judged only by what brokers and coordinators have written, and the checks of members leave it
-out. This is also so for a group of the experiment that a guest has joined.
+trace, so nobody can see what they did with their partitions. So if a group has a guest, it is
+judged only by the rows of brokers and coordinators, and the checks of members leave it out. This
+is also true of a group of the experiment, if a guest has joined it.
 """
 
 from bisect import insort
@@ -57,11 +59,11 @@ from results_schema.results import CheckReport, Finding
 SERVING = "serving"
 """Name of the stage in which a standing run accepts orders."""
 START_POLL_US = 10_000
-"""Interval of the status queries during the start. It is short because a person waits."""
+"""Interval of the status queries during the start. It is short, because a person waits."""
 
 
 class StandingRun(ExperimentRun):
-    """One run that an order, a duration or a Ctrl-C ends. `execute` may be called once."""
+    """One run of a standing cluster. `execute` may be called once."""
 
     _takes_guests = True
 
@@ -86,16 +88,17 @@ class StandingRun(ExperimentRun):
     ) -> None:
         """Prepare a run, as ExperimentRun does.
 
-        - `orders`: where the requests of commands come from.
+        - `orders`: the source of the requests of commands.
         - `identity`: a StatusAnswer with the fields that are the same in every answer of this run,
           such as its name and directory.
-        - `duration_us`: how long the run accepts orders; None: until a `down`.
-        - `on_serving`: called once, when the brokers serve, with the time of the run's clock.
-        - `while_serving`: a context manager that is entered at the same moment, and left when the
-          healing begins.
+        - `duration_us`: the time for which the run accepts orders. If it is None, the run accepts
+          orders until a `down`.
+        - `on_serving`: called once, as soon as the brokers serve, with the time on the run's clock.
+        - `while_serving`: a context manager. It is entered as soon as the brokers serve, and left
+          when the healing begins.
         - `judge_again`: called at the end, when the whole trace is on disk. If guests have joined
-          groups of the experiment, `suite` has judged these groups too strictly, and this function
-          returns other checkers that have read the trace again. Otherwise it returns None.
+          groups of the experiment, `suite` has judged these groups too strictly. Then this function
+          returns other checkers, which have read the trace again. Otherwise it returns None.
         """
         super().__init__(
             experiment,
@@ -116,32 +119,39 @@ class StandingRun(ExperimentRun):
         self._judge_again = judge_again
         self._plan_of_the_file = plan  # `self._plan` grows with each order
         self._moments: list[Moment] = []
-        """Acts of the plan and ends of ordered faults, by their time on the run's clock."""
+        """Moments that are still to come, in the order of time.
+
+        These are the acts of the plan, the ends of ordered faults, and the steps of gradual faults.
+        Their times are those of the run's clock.
+        """
         self._not_arrived = {arrival.node: None for arrival in arrivals_of(experiment)}
-        """Late members of the file that have not started. No condition waits for them."""
+        """Late members of the experiment that have not started yet. No condition waits for them."""
         self._live_at_us = 0
-        """Time at which the brokers began to serve, on the run's clock."""
+        """Time on the run's clock at which the brokers began to serve."""
         self._missing: list[str] = []
-        """Conditions of the steady state that do not hold yet."""
+        """What is still missing for the steady state, as sentences."""
         self._next_numbers: dict[str, int] = {}
-        """Kind of fault -> the number in the id of its next order, such as 2 in `crash-2`."""
+        """For each kind of fault, the number in the id of the next order, as 2 in `crash-2`."""
         self._ordered_ids: dict[str, None] = {}
         """Ids of the faults that come from orders."""
         self._unjudged: dict[str, None] = {}
         """Groups that have, or had, a guest. What their members do is not judged."""
         self._unknown_ids: dict[str, None] = {}
-        """Member ids in the last status that belong to no consumer of the lab."""
+        """Member ids in the last status that belong to no consumer of coordlab."""
         self._own_ids: dict[str, None] = {}
-        """Member ids that the consumers of the lab have now, or had before a restart."""
+        """Member ids that coordlab's own consumers have now, or had before a restart."""
         self._waiting: dict[str, tuple[PendingRequest, tuple[str, ...]]] = {}
-        """Requests that are answered when their fault is over, with their warnings; by fault id."""
+        """Requests that are answered when their fault is over, by the id of the fault.
+
+        The second value has the warnings about the order.
+        """
 
     # -- from the start to the end of the orders --
 
     async def _until_healing(self) -> None:
-        """Serve orders and the plan from the moment at which the brokers serve.
+        """Wait until the brokers serve, and then carry out orders and the plan.
 
-        This replaces the first stages of ExperimentRun: orders need no steady state.
+        This replaces the first two stages of ExperimentRun, because orders need no steady state.
         """
         await self._wait_until_brokers_serve()
         self._live_at_us = self._runtime.now_us()
@@ -158,7 +168,7 @@ class StandingRun(ExperimentRun):
     async def _wait_until_brokers_serve(self) -> None:
         """Wait until every broker is registered, and every partition has a leader.
 
-        Raises: GiveUp after `steady_state_timeout` of the experiment file.
+        Raises: GiveUp after the `steady_state_timeout` of the experiment.
         """
         timeout = self._experiment.run.steady_state_timeout
         deadline_us = self._runtime.now_us() + microseconds(timeout)
@@ -177,11 +187,11 @@ class StandingRun(ExperimentRun):
         fenced = [
             f"broker {broker} is not registered"
             for broker in brokers
-            # The status lacks a broker that the controller does not know yet.
+            # If the controller does not know a broker yet, the status lacks this broker.
             if status.brokers_fenced.get(BrokerId(broker), True)
         ]
-        # If a broker is missing, its partitions have no leader for that reason. So these partitions
-        # are shown only if all brokers are there.
+        # While a broker is missing, its partitions have no leader for this reason. So partitions
+        # are shown only if all brokers are registered.
         return fenced or missing_partitions(self._experiment, status, full_isr=False)
 
     async def _serve(self) -> None:
@@ -194,8 +204,8 @@ class StandingRun(ExperimentRun):
             if ends_us is not None and now_us >= ends_us:
                 self._log("the duration is over")
                 return
-            # Wait for an order, but not longer than until the next regular check, the next moment
-            # of the schedule (`_moments[:1]` has one or none) or the end.
+            # Wait for an order. The wait ends at the next regular check, at the next moment of the
+            # schedule (`_moments[:1]` has this moment, or none), or at the end of the duration.
             wake_times_us = [now_us + POLL_US, *(moment.at_us for moment in self._moments[:1])]
             if ends_us is not None:
                 wake_times_us.append(ends_us)
@@ -205,7 +215,7 @@ class StandingRun(ExperimentRun):
                 return
 
     async def _watch(self) -> None:
-        """Query the cluster: report findings, and schedule the plan at the first steady state."""
+        """Make a regular check. At the first steady state, schedule the plan."""
         status = await self._check_and_query()
         self._note_guests(status)
         # `started` is a list of its own, because the loop removes entries of `_not_arrived`.
@@ -216,8 +226,8 @@ class StandingRun(ExperimentRun):
             self._missing = missing_for_steady_state(self._experiment, status, guests=True)
             if not self._missing:
                 self._note_steady_state()
-                # The times of the plan count from now, but those in `_moments` from the start of
-                # the run's clock.
+                # The times of the plan count from the steady state, which is now. But the times in
+                # `_moments` are times on the run's clock.
                 began_us = self._runtime.now_us()
                 for moment in schedule_of(self._plan_of_the_file, arrivals_of(self._experiment)):
                     self._schedule(replace(moment, at_us=began_us + moment.at_us))
@@ -226,18 +236,18 @@ class StandingRun(ExperimentRun):
     def _note_guests(self, status: ClusterStatus) -> None:
         """Note the groups that have a guest as a member.
 
-        A guest has a member id that no consumer of the lab has. But this may also be so for a
-        moment with a consumer of the lab: the coordinator has added it already, and the answer with
-        its new id is still on the way. So a group of the experiment counts only if two queries one
-        after the other show the same unknown id.
+        A guest has a member id that no consumer of coordlab has. But a consumer of coordlab may
+        look like a guest for a moment: its coordinator has added it to the group already, but the
+        answer with its new member id is still on the way. So a group of the experiment counts only
+        if two successive queries show the same unknown id.
         """
-        # Former ids of a consumer stay in `_own_ids`: after a restart the consumer has a new id,
-        # but its group keeps the old one until the session timeout.
+        # Earlier ids of a consumer stay in `_own_ids`. After a restart the consumer has a new id,
+        # but its group still has the old id, until the session of this member ends.
         self._own_ids |= dict.fromkeys(member.member_id for member in status.members.values())
         unknown_before, self._unknown_ids = self._unknown_ids, {}
         for group_id, coordinators in status.groups.items():
             if group_id not in self._experiment.groups:
-                # No consumer of the lab joins such a group.
+                # No consumer of coordlab joins this group, so all its members are guests.
                 self._unjudged[group_id] = None
                 continue
             for member_id in (member for group in coordinators for member in group.members):
@@ -250,8 +260,9 @@ class StandingRun(ExperimentRun):
     def _take_finding(self, finding: Finding) -> None:
         """Record a finding, unless its group has a guest.
 
-        The checks of members would need the rows of all members, and a guest writes none. At the
-        end `judge_again` judges such a group only by the rows of brokers and coordinators.
+        The checks of members need the rows of all members, but a guest writes no rows. So a finding
+        about its group may be wrong. At the end of the run, `judge_again` judges such a group only
+        by the rows of brokers and coordinators.
         """
         if finding.group not in self._unjudged:
             super()._take_finding(finding)
@@ -269,7 +280,7 @@ class StandingRun(ExperimentRun):
     async def _carry_out(self, pending: PendingRequest) -> bool:
         """Carry out a request, and return True if it ends the run.
 
-        A DownRequest gets its answer later, from the mailbox, when the report is written.
+        A DownRequest is not answered here. The mailbox answers it when the report is written.
         """
         match pending.request:
             case PresenceRequest():
@@ -307,7 +318,8 @@ class StandingRun(ExperimentRun):
     async def _inject(self, request: InjectRequest, pending: PendingRequest) -> None:
         """Inject the ordered fault, or refuse the order.
 
-        An order that can hit nothing is refused. It is not added to the plan or to the journal.
+        If the fault would hit nothing, the order is refused, and the fault is added neither to the
+        plan nor to the journal.
         """
         status = self._status_history.with_last_partitions(await self._check_and_query())
         experiment = with_current_topics_and_groups(self._experiment, status)
@@ -324,8 +336,8 @@ class StandingRun(ExperimentRun):
 
         planned = ordered.planned
         self._injector.take_experiment(experiment)
-        # An order that hits nothing must not come into the plan and the journal. So it is aimed
-        # first to see whether it does.
+        # The fault is aimed before it is added to the plan and to the journal, to see whether it
+        # would hit anything.
         aim = self._injector.aim(planned, status)
         if isinstance(aim, Miss):
             pending.answer(_nothing_hit(planned, aim.reason))
@@ -336,7 +348,7 @@ class StandingRun(ExperimentRun):
         try:
             await self._injector.inject(planned, status)
         except ToolFailed as error:
-            # The failure ends the run, so the order is answered first.
+            # This failure ends the run. So the order must be answered before.
             pending.answer(OrderRefusal(kind=RefusalKind.FAILED, problems=(str(error),)))
             raise
         self._acted_since_status = True
@@ -358,8 +370,8 @@ class StandingRun(ExperimentRun):
     def _first_free_number(self, fault: str) -> int:
         """Return the number for the next id of this kind of fault.
 
-        If the plan has `crash-0` and `crash-2`, the next crash gets 3. If the plan repeats a fault,
-        it has ids such as `crash-2.1`, which count like `crash-2`.
+        For example, if the plan has `crash-0` and `crash-2`, the next crash gets the number 3. If a
+        fault is repeated, the plan has ids such as `crash-2.1`. They count like `crash-2`.
         """
         used = [
             int(number)
@@ -370,7 +382,7 @@ class StandingRun(ExperimentRun):
         return max(used, default=-1) + 1
 
     def _enter_order(self, planned: PlannedFault) -> JournalEntry:
-        """Enter an ordered fault into plan, manifest and journal."""
+        """Add an ordered fault to the plan, to the manifest and to the journal."""
         self._plan = (*self._plan, planned)
         self._ordered_ids[planned.fault_id] = None
         entry = self._journal.add(planned)
@@ -395,7 +407,7 @@ class StandingRun(ExperimentRun):
                 raise
             healed.append(self._journal.entry(planned.fault_id))
         self._acted_since_status = True
-        # The planned ends of the healed faults are no longer due.
+        # The planned ends of the healed faults are dropped.
         self._moments = [
             moment
             for moment in self._moments
@@ -405,7 +417,7 @@ class StandingRun(ExperimentRun):
         self._answer_waiting()
 
     def _faults_to_heal(self, request: HealRequest) -> tuple[PlannedFault, ...] | OrderRefusal:
-        """Return the faults in force that the request means, the youngest first, or a refusal."""
+        """Return the faults in force that the request means, the newest first, or a refusal."""
         in_force = tuple(
             planned
             for planned in reversed(self._plan)
@@ -447,17 +459,17 @@ class StandingRun(ExperimentRun):
             self._answer_waiting()
 
     def _absent_nodes(self) -> tuple[NodeName, ...]:
-        """Return the members that the end of the run must not wait for.
+        """Return the members for which the end of the run must not wait.
 
-        These are the lost ones, and members of the file that have not started yet.
+        These are lost members, and late members of the experiment that have not started yet.
         """
         return (*super()._absent_nodes(), *self._not_arrived)
 
     def _judged_entries(self) -> tuple[JournalEntry, ...]:
-        """Return the entries of the journal without orders that hit nothing.
+        """Return the entries of the journal, without orders that have hit nothing.
 
-        A planned fault that hits nothing makes the verdict unknown. An order that hits nothing does
-        not, because its sender got a refusal and could order another fault.
+        If a planned fault hits nothing, the verdict is UNKNOWN. But if an order hits nothing, this
+        does not change the verdict, because its sender got a refusal and could order another fault.
         """
         return tuple(
             entry
@@ -466,9 +478,13 @@ class StandingRun(ExperimentRun):
         )
 
     def _finish_checks(self) -> tuple[CheckReport, ...]:
-        """Return the reports of the suite, or of the suite that `judge_again` returns, if any."""
+        """Let the checkers finish, and return their reports.
+
+        If `judge_again` returns other checkers, the reports come from these.
+        """
         if self._judge_again is not None:
-            # An error here is a failure of the tool, and must not prevent results and manifest.
+            # An exception here is a bug of coordlab. It must not prevent that the results and the
+            # manifest are written.
             try:
                 self._suite = self._judge_again() or self._suite
             except Exception as error:
@@ -476,7 +492,7 @@ class StandingRun(ExperimentRun):
         return super()._finish_checks()
 
     def unjudged_groups(self) -> tuple[str, ...]:
-        """Return the groups of clients from outside that were seen, in order of names."""
+        """Return the groups that have, or had, a client from outside, sorted by name."""
         return tuple(sorted(self._unjudged))
 
 

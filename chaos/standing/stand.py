@@ -1,9 +1,9 @@
-"""`stand`: runs a standing cluster to its end, and writes the run's directory.
+"""`stand`: runs a standing cluster until it is ended, and writes the run's directory.
 
-This is the main part of the command `up`. It puts the run (StandingRun), the checkers and the
-writers of the directory together.
+This is the main part of the command `up`. It puts three things together: the run (StandingRun), the
+checkers, and the writers of the directory. The caller chooses the runtime.
 
-Data flow: (Experiment, orders) -> run directory -> Results. The caller chooses the runtime.
+Data flow: (Experiment, orders) -> run directory -> Results.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -27,15 +27,16 @@ from cluster.trace.tail import WATERMARK_LAG_US, TraceTail
 from results_schema.results import Results
 
 RuntimeFactory = Callable[[Sequence[RowObserver]], Runtime]
-"""Makes the runtime of a run, in real time, with the observers of its rows."""
+"""Function that makes the runtime of a run in real time. Its argument are the observers of rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stood:
-    """A standing run that has ended.
+    """The result of a standing run.
 
-    `unseen_groups`: the groups that Kafka clients from outside have joined. These clients write no
-    rows into the trace, so the checks of members have left the groups out, and the user is told.
+    `unseen_groups` are the groups that Kafka clients from outside have joined. These clients write
+    no rows into the trace. So the checks of members have left these groups out, and the user should
+    know this.
     """
 
     results: Results
@@ -56,43 +57,46 @@ def stand(
 ) -> Stood:
     """Run a cluster until it is ended, write its directory, and return the results.
 
-    The plan comes from the directory's manifest. The keyword arguments have the same meaning as in
-    StandingRun, except that `on_serving` gets two arguments, the runtime and the time.
-    Raises: NotRecorded if a file of the directory could not be written. The cluster is healed and
-    stopped by then.
+    The plan of faults comes from the manifest of the directory. The keyword arguments have the same
+    meaning as in StandingRun. Only `on_serving` is different: it gets two arguments, the runtime
+    and the time.
+
+    Raises: NotRecorded if a file of the directory could not be written. Before this is raised, the
+    cluster is healed and stopped.
     """
     guests = GuestGroups()
     context = context_of(experiment)
 
     def suite_without(mixed: Collection[str]) -> CheckSuite:
-        """Return new checkers that do not judge the groups in `mixed` by their members' rows.
+        """Return new checkers that do not judge the groups in `mixed` by the rows of their members.
 
-        `mixed` has groups that clients from outside have joined.
+        `mixed` has the groups of the experiment that clients from outside have joined.
         """
         return CheckSuite(context.without_guests(mixed, experiment.groups), experiment.checks)
 
     def judge_again() -> CheckSuite | None:
-        """Judge the trace anew if clients from outside have joined groups of the experiment.
+        """If clients from outside have joined groups of the experiment, check the trace again.
 
-        The first suite did not know of these clients, and may have judged the groups wrongly. For
-        example, it took the partitions of such a client for partitions without an owner.
+        The first checkers did not know about these clients, so they may have judged the groups
+        wrongly. For example, they have taken the partitions of such a client for partitions without
+        an owner. Return the new checkers, or None if there are no such clients.
         """
         mixed = [group for group in guests.groups() if group in experiment.groups]
         if not mixed:
             return None
         suite = suite_without(mixed)
-        # `runtime` is assigned further below. It exists when this function is called, after the
-        # run.
+        # `runtime` is assigned below. This function is called only after the run, when the runtime
+        # exists.
         suite.allow_clock_error(runtime.clock_error_us)
         files = sorted((directory.path / TRACE_FOLDER).glob("*.frames"))
         suite.observe_all(merge_rows([FrameReader(file) for file in files]))
         return suite
 
     suite = suite_without(())
-    # The nodes write their rows to files. The rows are merged and checked for the verdict only
-    # after the nodes have stopped (`rows_come_last`). In the meantime `tail` reads the growing
-    # files for the live checks. These have checkers of their own, because a suite may see each row
-    # only once.
+    # The nodes write their rows to files. Only after the nodes have stopped, the rows are merged
+    # and checked for the verdict (`rows_come_last`). During the run, `tail` reads the growing files
+    # for the live checks. The live checks have checkers of their own, because a checker may see
+    # each row only once.
     trace = RunTrace(directory, rows_come_last=True)
     runtime = make_runtime((suite.observe, guests.observe, trace))
     tail = TraceTail(directory.path / TRACE_FOLDER, lag_us=WATERMARK_LAG_US)

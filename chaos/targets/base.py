@@ -3,10 +3,12 @@
 A target names the nodes that a fault is to hit. It consists of a role and an argument. A kind of
 target answers two questions:
 
-- Before a run: can this target exist in the experiment at all? `coordinator-of(reders)` cannot if
-  the only group is `readers`. The answer is an `Unknown`, with the target that was probably meant.
-- When the fault is injected: which nodes have the role now? A coordinator may move during a run, so
-  this is decided only then. The answer is a `Hit`, or a `Miss` if no node has the role just now.
+- Before a run: can this target exist in the experiment at all? For example,
+  `coordinator-of(reders)` cannot exist if the only group is `readers`. Then the answer is an
+  Unknown, with the target that was probably meant.
+- When the fault is injected: which nodes have the role now? This question can be answered only at
+  this moment, because a coordinator may move during a run. The answer is a Hit, or a Miss if no
+  node has the role now.
 """
 
 import random
@@ -22,9 +24,10 @@ from protocol.ids import NodeName, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """The moment at which a fault fires: the experiment, and the cluster's status.
+    """The situation in which a fault is injected.
 
-    `rng` is the random stream of this fault.
+    - `status`: the status of the cluster at this moment.
+    - `rng`: the random generator of this fault.
     """
 
     experiment: Experiment
@@ -36,7 +39,7 @@ class Situation:
         return self.status.nodes.get(node) is NodeState.UP
 
     def state_of(self, node: NodeName) -> str:
-        """Return the node's state as a word; "unknown" for a node that the status lacks."""
+        """Return the state of a node as a word; "unknown" if the status lacks the node."""
         return str(self.status.nodes.get(node, "unknown"))
 
 
@@ -44,9 +47,9 @@ class Situation:
 class Hit:
     """The nodes that have the role now.
 
-    - `nodes`: may be in any state.
-    - `partitions`: the partitions that the role names, if it names any.
-    - `because`: the reason why the nodes have the role, as in "leads orders-3".
+    - `nodes`: the nodes. They may be in any state, such as killed.
+    - `partitions`: the partitions that the target names, if it names any.
+    - `because`: the reason why the nodes have the role, such as "leads orders-3".
     - `detail`: the same reason as data, for the journal.
     """
 
@@ -58,9 +61,12 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Miss:
-    """The reason why a fault hits nothing: no node has the role now, or nothing can be done to it.
+    """The reason why a fault hits nothing.
 
-    `errors`: if the fault is an order that was refused or got no answer, the names of its errors.
+    Either no node has the role now, or nothing can be done to the node.
+
+    `errors` is for faults that are orders of an administrator. If such an order was refused or got
+    no answer, `errors` has the names of the error codes.
     """
 
     reason: str
@@ -71,7 +77,7 @@ class Miss:
 class Unknown:
     """The error for a target that can never exist in the experiment.
 
-    - `message`: what is wrong, without the target.
+    - `message`: what is wrong. The message does not contain the target itself.
     - `expected`: what would be right.
     - `near_miss`: the target that was probably meant.
     """
@@ -84,9 +90,9 @@ class Unknown:
 class TargetKind(ABC):
     """A kind of target: one role, with any argument.
 
-    - `name`: the role's name.
-    - `syntax`: the form of its targets in a file.
-    - `doc`: the text about its targets in the reference pages.
+    - `name`: the name of the role.
+    - `syntax`: the form of such a target in a file, such as `broker(<id>)`.
+    - `doc`: the text about such targets in the reference pages.
     """
 
     name: str
@@ -95,7 +101,7 @@ class TargetKind(ABC):
 
     @abstractmethod
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Return the error if `argument` can never name anything in `experiment`, else None."""
+        """Return an error if `argument` can never name anything in `experiment`; otherwise None."""
 
     @abstractmethod
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
@@ -103,17 +109,20 @@ class TargetKind(ABC):
 
 
 def check_no_argument(role: str, argument: str) -> Unknown | None:
-    """Return the error for an argument of a role that takes none."""
+    """Return an error if there is an argument, for a role that has no argument."""
     if not argument:
         return None
     return Unknown(message=f"`{role}` takes no argument", expected=f"`{role}`", near_miss=role)
 
 
 def check_group_name(role: str, group_id: str, experiment: Experiment) -> Unknown | None:
-    """Return the error for an undefined group, or None. Its near miss is a target with `role`."""
+    """Return an error if the experiment does not define the group.
+
+    The near miss in this error is a target with `role`.
+    """
     if group_id in experiment.groups:
         return None
-    # If the target names no group, and the file has only one, that one was probably meant.
+    # If the target names no group, and the file has only one group, this group was probably meant.
     only_group = next(iter(experiment.groups)) if len(experiment.groups) == 1 else None
     meant = near_miss(group_id, experiment.groups) if group_id else only_group
     return Unknown(
@@ -124,7 +133,10 @@ def check_group_name(role: str, group_id: str, experiment: Experiment) -> Unknow
 
 
 def check_has_coordinator(role: str, group_id: str, experiment: Experiment) -> Unknown | None:
-    """Return the error for a group that the file does not define, or that is on ZooKeeper."""
+    """Return an error if the file does not define the group, or if the group is on ZooKeeper.
+
+    A group on ZooKeeper has no coordinator.
+    """
     unknown = check_group_name(role, group_id, experiment)
     if unknown is None and experiment.groups[group_id].is_on_zookeeper:
         return Unknown(
@@ -135,9 +147,10 @@ def check_has_coordinator(role: str, group_id: str, experiment: Experiment) -> U
 
 
 def target_text(role: str | None, argument: str | None) -> str | None:
-    """Return `role(argument)`, `role` for an empty argument, or None if one of the two is None.
+    """Return the text of a target: `role(argument)`, or `role` if the argument is empty.
 
-    One of the two is often a result of `near_miss`, which is None if no known word is similar.
+    Return None if `role` or `argument` is None. They often come from `near_miss`, which returns
+    None if no known word is similar.
     """
     if role is None or argument is None:
         return None

@@ -1,8 +1,8 @@
 """Roles of clients from outside, such as `kafka-client(rdkafka)`.
 
-`base` explains what a kind of target does. The clients here are real Kafka clients, which a user
-has connected to a broker of a standing cluster. All connected clients with the same client id count
-as one node.
+`base` explains what a kind of target does. The clients of this module are real Kafka clients that a
+user has connected to a broker of a standing cluster (`coordlab up`). All connected clients with the
+same client id count as one node.
 """
 
 from chaos.experiment.structs import Experiment
@@ -18,8 +18,8 @@ class KafkaClient(TargetKind):
     doc = "the clients with this `client.id` that speak Kafka's wire protocol to a broker"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Return the error for an empty client id. A file does not list these clients."""
-        del experiment
+        """Return an error if the client id is empty."""
+        del experiment  # an experiment file does not list these clients
         if argument:
             return None
         return Unknown(
@@ -27,7 +27,7 @@ class KafkaClient(TargetKind):
         )
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
-        """Return the node that stands for all clients with this id, if any is connected."""
+        """Return the node that stands for all connected clients with this id."""
         connected = situation.status.kafka_clients
         node = client_node(argument)
         if node in connected:
@@ -43,7 +43,7 @@ class KafkaClients(TargetKind):
     doc = "all clients that speak Kafka's wire protocol to a broker and are connected"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Return the error for an argument."""
+        """Return an error if there is an argument."""
         del experiment
         return check_no_argument(self.name, argument)
 

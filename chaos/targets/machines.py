@@ -1,7 +1,8 @@
-"""Targets of machines: all nodes of one machine, found by its number or by a node on it.
+"""Targets that are machines: all nodes of one machine.
 
-An experiment may place its nodes on machines (`cluster.machines`). A fault can then hit all nodes
-of a machine together, as when a real machine dies.
+The target names the machine by its number, or by a node on the machine. An experiment may place its
+nodes on machines (`cluster.machines`). Then a fault can hit all nodes of a machine together, as it
+happens when a real machine dies.
 """
 
 from collections.abc import Callable
@@ -14,23 +15,23 @@ _NO_MACHINES = Unknown(
     expected="`machines` in `cluster`: how many, or the nodes of each",
 )
 _SETS = ("brokers", "members", "clients", "zookeepers", "all-topic-partitions")
-"""Targets of several nodes, which may be on several machines."""
+"""Roles that several nodes have, so that they do not name a single machine."""
 
 
 class MachineTarget(TargetKind):
-    """One machine by its number."""
+    """One machine, named by its number."""
 
     name = "machine"
     syntax = "machine(<number>)"
     doc = "all nodes on the machine with this number; numbers count from 0 (`cluster.machines`)"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Return the error for a file without machines, or for a machine that has no nodes."""
+        """Return an error if the file has no machines, or if the machine has no nodes."""
         layout = machine_layout(experiment)
         if layout is None:
             return _NO_MACHINES
         count = len(layout.machines)
-        # `isdecimal` alone also accepts the digits of other scripts.
+        # `isascii` is needed, because `isdecimal` alone also accepts the digits of other scripts.
         if not (argument.isascii() and argument.isdecimal() and int(argument) < count):
             return Unknown(
                 message=f"there is no machine `{argument}`" if argument else "names no machine",
@@ -46,11 +47,11 @@ class MachineTarget(TargetKind):
 
 
 class MachineOf(TargetKind):
-    """The machine that a node is on.
+    """The machine of a node.
 
-    Its argument is itself a target, the inner target. The registry of all roles imports this
-    module, so this module cannot import the registry. Therefore the registry passes the functions
-    that check and resolve the inner target.
+    The argument is itself a target, the inner target, which names the node. The functions that
+    check and resolve targets are in the registry of all roles. The registry imports this module, so
+    this module cannot import the registry. So the registry passes these functions as arguments.
     """
 
     name = "machine-of"
@@ -70,7 +71,7 @@ class MachineOf(TargetKind):
         self._resolve = resolve
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Return the error for a file without machines, or for a target of several nodes."""
+        """Return an error if the file has no machines, or if the inner target is no single node."""
         if machine_layout(experiment) is None:
             return _NO_MACHINES
         role = argument.partition("(")[0].strip()  # the role of the inner target
@@ -82,7 +83,7 @@ class MachineOf(TargetKind):
         return self._check(argument, experiment)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
-        """Return the nodes, in any state, of the machine that the inner target's node is on."""
+        """Return all nodes of the machine on which the node of the inner target is."""
         hit = self._resolve(argument, situation)
         if isinstance(hit, Miss):
             return hit

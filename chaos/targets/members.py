@@ -1,8 +1,8 @@
-"""Roles of clients: members of a group, by index or as its leader; sets of clients.
+"""Roles of clients: single members of a group, all members of a group, all clients.
 
 `base` explains what a kind of target does. The members of a group have the indices 0, 1, 2 and so
-on. Those that start later in the run come after the others, and last come spare places, in which
-only a fault starts members.
+on. First come the members that start with the cluster, then the members that start later in the run
+(late members). Last come spare places, in which a fault may start further members.
 """
 
 import re
@@ -23,21 +23,21 @@ from chaos.targets.partitions import require_leader
 from protocol.ids import NodeName, offsets_partition
 
 _MEMBER = re.compile(r"(.*?)\s*,\s*([0-9]+)")
-"""A member target's argument: group and index, as in `readers, 0`."""
+"""The argument of a target `member`: a group and an index, as in `readers, 0`."""
 
 
 class MemberTarget(TargetKind):
-    """One member of a group by its index."""
+    """One member of a group, named by its index."""
 
     name = "member"
     syntax = "member(<group>, <index>)"
     doc = "the group's member with this index; indices count from 0, late members come last"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Return the error for an unknown group, or for an index beyond its members."""
+        """Return an error if the file does not define the group, or if the index is too large."""
         match = _MEMBER.fullmatch(argument)
         if match is None:
-            # If the argument is only a group, its first member was probably meant.
+            # If the argument is only the name of a group, its first member was probably meant.
             meant = f"{argument}, 0" if argument in experiment.groups else None
             return Unknown(
                 message=f"`{argument}` is no member" if argument else "names no member",
@@ -47,7 +47,7 @@ class MemberTarget(TargetKind):
         group_id, index = match[1], int(match[2])
         unknown = check_group_name(self.name, group_id, experiment)
         if unknown is not None:
-            # The near miss of a group is `member(readers)`, so the index is added before the
+            # The near miss has the form `member(readers)`. So the index is added before the closing
             # parenthesis.
             meant = None if unknown.near_miss is None else unknown.near_miss[:-1] + f", {index})"
             return Unknown(message=unknown.message, expected=unknown.expected, near_miss=meant)
@@ -76,18 +76,18 @@ class LeaderMemberOf(TargetKind):
     doc = "the member that leads the group: the one that computes its assignment"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Return the error for an unknown group, or for a group on ZooKeeper (no coordinator)."""
+        """Return an error if the file does not define the group, or if it has no coordinator."""
         return check_has_coordinator(self.name, argument, experiment)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
-        """Return the node of the group's leader, as its coordinator knows it."""
+        """Return the node of the member that is the group's leader at its coordinator."""
         status = situation.status
         partition = offsets_partition(group_partition(situation.experiment, argument))
         known = require_leader(partition, situation)
         if isinstance(known, Miss):
             return known
-        # The status has one entry for each broker that has the group in memory. The entry of the
-        # coordinator, which leads the group's partition, counts.
+        # The status has one entry for each broker that has the group in memory. Only the entry of
+        # the coordinator counts, which is the broker that leads the group's partition.
         leaders = [
             group.leader
             for group in status.groups.get(argument, ())
@@ -113,14 +113,14 @@ class Members(TargetKind):
     doc = "all members of the group; those that join late are hit when they do"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Return the error for an unknown group, or for one without members."""
+        """Return an error if the file does not define the group, or if nobody ever joins it."""
         unknown = check_group_name(self.name, argument, experiment)
         if unknown is None and experiment.groups[argument].members_total == 0:
             return Unknown(message=f"nobody ever joins group `{argument}`")
         return unknown
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
-        """Return the nodes of all members, including those that have not started."""
+        """Return the nodes of all members, including members that have not started yet."""
         return Hit(nodes=_members(argument, situation.experiment))
 
 
@@ -132,7 +132,7 @@ class Clients(TargetKind):
     doc = "all members of all groups, and all producers; late members are hit when they join"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Return the error for an argument, or for a file without clients."""
+        """Return an error if there is an argument, or if the file has no clients."""
         unknown = check_no_argument(self.name, argument)
         if unknown is None and not _clients(experiment):
             return Unknown(message="the file has no group with members and no producer")
@@ -152,8 +152,8 @@ def all_members(experiment: Experiment) -> tuple[NodeName, ...]:
 def _members(group_id: str, experiment: Experiment) -> tuple[NodeName, ...]:
     """Return the nodes of all members of a group, including its spare places.
 
-    Spare places are included because a fault of links must also hit a member that another fault
-    starts there later.
+    Spare places are included, because another fault may start a member there later. A fault of
+    links must hit this member, too.
     """
     places_total = experiment.groups[group_id].places_total
     return tuple(consumer_name(group_id, index) for index in range(places_total))

@@ -1,7 +1,8 @@
-"""Partitions in targets: their names (`orders-3`, as Kafka prints them), leaders, followers.
+"""Partitions in targets: their names, leaders and followers.
 
-`base` explains what a kind of target does. The functions here are for all kinds whose argument is a
-partition, such as `leader-of(orders-3)`.
+`base` explains what a kind of target does. A partition is named as Kafka prints it, such as
+`orders-3`. The functions of this module are for all roles whose argument is a partition, such as
+`leader-of(orders-3)`.
 """
 
 from chaos.experiment.problems import near_miss, one_of
@@ -29,12 +30,12 @@ class AllTopicPartitions(TargetKind):
     doc = "every partition of every topic, `__consumer_offsets` included"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Return the error for any argument, because the target takes none."""
+        """Return an error if there is an argument."""
         del experiment
         return check_no_argument(self.name, argument)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
-        """Return every partition that has a leader."""
+        """Return all partitions that have a leader, and the brokers that lead them."""
         led = {
             partition: known
             for partition, known in sorted(situation.status.partitions.items())
@@ -47,9 +48,9 @@ class AllTopicPartitions(TargetKind):
 
 
 def parse_partition(text: str) -> TopicPartition | None:
-    """Return the partition that `text` names in the form `orders-3`, or None."""
-    # A topic's name may contain dashes, so the last dash counts. `isdecimal` alone also accepts the
-    # digits of other scripts.
+    """Return the partition that `text` names, such as `orders-3`; None if it has another form."""
+    # The name of a topic may contain dashes, so the last dash separates the number. `isascii` is
+    # needed, because `isdecimal` alone also accepts the digits of other scripts.
     topic, dash, index = text.rpartition("-")
     if not dash or not topic or not (index.isascii() and index.isdecimal()):
         return None
@@ -57,10 +58,10 @@ def parse_partition(text: str) -> TopicPartition | None:
 
 
 def check_partition_name(role: str, argument: str, experiment: Experiment) -> Unknown | None:
-    """Return the error for an argument that names no partition.
+    """Return an error if `argument` names no partition of the experiment.
 
-    An argument may name a partition of a topic in the experiment file, or of an internal topic.
-    Internal topics are Kafka's own, such as `__consumer_offsets`.
+    The partition may belong to a topic of the experiment file, or to an internal topic of Kafka,
+    such as `__consumer_offsets`.
     """
     sizes = {name: topic.partitions for name, topic in experiment.topics.items()}
     sizes.update((name, size) for name, (size, _) in internal_topics(experiment).items())
@@ -91,7 +92,7 @@ def check_partition_name(role: str, argument: str, experiment: Experiment) -> Un
 
 
 def check_followers(partition: TopicPartition, experiment: Experiment) -> Unknown | None:
-    """Return the error for a partition with a single replica, which never has a follower."""
+    """Return an error if a partition has only one replica, because it never has a follower then."""
     if len(replicas_at_start(partition, experiment)) > 1:
         return None
     return Unknown(
@@ -101,7 +102,7 @@ def check_followers(partition: TopicPartition, experiment: Experiment) -> Unknow
 
 
 def require_leader(partition: TopicPartition, situation: Situation) -> PartitionStatus | Miss:
-    """Return the controller's state of a partition; a Miss if the partition has no leader."""
+    """Return what the controller knows of a partition; a Miss if the partition has no leader."""
     known = situation.status.partitions.get(partition)
     if known is None:
         return Miss(reason=f"no controller that answers knows {partition}")
@@ -111,7 +112,11 @@ def require_leader(partition: TopicPartition, situation: Situation) -> Partition
 
 
 def in_sync_followers(known: PartitionStatus) -> tuple[BrokerId, ...]:
-    """Return the in-sync followers in replica order, starting after the leader."""
+    """Return the in-sync followers of a partition.
+
+    They have the order of the replicas, beginning with the replica after the leader. After the last
+    replica, the order goes on with the first.
+    """
     replicas = known.replicas
     start = replicas.index(known.leader) + 1 if known.leader in replicas else 0
     in_order = (*replicas[start:], *replicas[:start])
@@ -121,12 +126,12 @@ def in_sync_followers(known: PartitionStatus) -> tuple[BrokerId, ...]:
 def replicas_at_start(partition: TopicPartition, experiment: Experiment) -> tuple[int, ...]:
     """Return the brokers to which the controller first assigns a partition's replicas.
 
-    The preferred leader comes first. Replica k of partition p is on broker (p + k) mod n, where n
-    is the number of brokers, whose ids are 0 to n - 1. `cluster.spec.TopicSpec` has the same rule
-    for topics without explicit assignments.
+    The preferred leader comes first. Replica k of partition p is on broker (p + k) mod n. Here n is
+    the number of brokers, whose ids are 0 to n - 1. `cluster.spec.TopicSpec` has the same rule for
+    topics without explicit assignments.
     """
     brokers = experiment.cluster.brokers
-    # (number of partitions, number of replicas) of an internal topic; None for another topic.
+    # For an internal topic this is (number of partitions, number of replicas), otherwise None.
     internal = internal_topics(experiment).get(partition.topic)
     factor = (
         experiment.topics[partition.topic].replication_factor if internal is None else internal[1]

@@ -1,8 +1,8 @@
-"""All roles by name; parsing, checking and resolving of targets.
+"""All roles by name, and functions that parse, check and resolve targets.
 
-A target such as `coordinator-of(readers)` is checked before a run (`check_target`), and resolved to
-nodes when its fault is injected; `base` explains both. A new role is one class and one line in
-`TARGET_KINDS`.
+A target such as `coordinator-of(readers)` is checked before a run (`check_target`). When its fault
+is injected, it is resolved to nodes (`resolve_target`). `base` explains both. A new role needs a
+class, and a line in TARGET_KINDS.
 """
 
 import re
@@ -54,23 +54,24 @@ TARGET_KINDS: dict[str, TargetKind] = {
 }
 
 _TARGET = re.compile(r"\s*([A-Za-z-]+)\s*(?:\(((?:[^()]|\([^()]*\))*)\))?\s*")
-"""A role and its argument, which may itself be a target, as in `machine-of(broker(0))`.
+"""A role and its argument.
 
-So an argument may have brackets, but no brackets inside brackets.
+The argument may itself be a target, as in `machine-of(broker(0))`. So an argument may have
+parentheses, but no parentheses inside parentheses.
 """
 
 
 def split_target(target: str) -> tuple[str, str] | None:
-    """Return role and argument of `role(argument)`, or None if `target` has another form.
+    """Return the role and the argument of a target; None if `target` has another form.
 
-    The argument is empty for a role that takes no argument, such as `controller`.
+    If a role has no argument, such as `controller`, the argument is "".
     """
     match = _TARGET.fullmatch(target)
     return None if match is None else (match[1], (match[2] or "").strip())
 
 
 def check_target(target: str, experiment: Experiment) -> Unknown | None:
-    """Return the error if `target` can never exist in `experiment`, else None."""
+    """Return an error if `target` can never exist in `experiment`; otherwise None."""
     every_syntax = ", ".join(f"`{kind.syntax}`" for kind in TARGET_KINDS.values())
     parts = split_target(target)
     if parts is None:
@@ -85,8 +86,8 @@ def check_target(target: str, experiment: Experiment) -> Unknown | None:
         return Unknown(
             message=f"unknown target `{role}`",
             expected=f"one of {every_syntax}",
-            # A user who wrote only a group's name probably meant its coordinator. If no role is
-            # similar, `target_text` returns None.
+            # If the user wrote only the name of a group, its coordinator was probably meant. If no
+            # role is similar, `near_miss` and `target_text` return None.
             near_miss=target_text(CoordinatorOf.name, role)
             if role in experiment.groups
             else target_text(near_miss(role, TARGET_KINDS), argument),
@@ -95,17 +96,18 @@ def check_target(target: str, experiment: Experiment) -> Unknown | None:
 
 
 def _role_of_node(word: str, experiment: Experiment) -> str | None:
-    """Return the target of the node with this name, or None.
+    """Return the target that means the node with the name `word`; None if there is no such node.
 
-    A user may copy the name from a trace: `broker-0` becomes the near miss `broker(0)`.
+    A user may copy the name of a node from a trace. For example, for `broker-0` the result is
+    `broker(0)`.
     """
-    name = "-".join(word.split())  # `broker 0` becomes `broker-0`
+    name = "-".join(word.split())  # the user may also write `broker 0`
     for broker_id in range(experiment.cluster.brokers):
         if name == broker_name(broker_id):
             return target_text(Broker.name, str(broker_id))
     for index in range(experiment.cluster.controllers):
         if name == controller_name(FIRST_CONTROLLER_ID + index):
-            return Controller.name  # this role is the active controller, and has no argument
+            return Controller.name  # the role means the active controller, and has no argument
     for server_id in zookeeper_ids(experiment):
         if name == zookeeper_name(server_id):
             return target_text(ZooKeeperServer.name, str(server_id))
@@ -117,9 +119,9 @@ def _role_of_node(word: str, experiment: Experiment) -> str | None:
 
 
 def resolve_target(target: str, situation: Situation) -> Hit | Miss:
-    """Return the nodes that have the role of `target` now, in any state.
+    """Return the nodes that have the role of `target` now. They may be in any state.
 
-    Raises: ValueError if `target` has another form, or its role is unknown.
+    Raises: ValueError if `target` is no target, or if its role is unknown.
     """
     parts = split_target(target)
     kind = None if parts is None else TARGET_KINDS.get(parts[0])
@@ -128,5 +130,5 @@ def resolve_target(target: str, situation: Situation) -> Hit | Miss:
     return kind.resolve(parts[1], situation)
 
 
-# MachineOf is added last. Its argument is a target, so it needs the functions above.
+# MachineOf is added last. Its argument is a target, so it needs the two functions above.
 TARGET_KINDS[MachineOf.name] = MachineOf(check=check_target, resolve=resolve_target)

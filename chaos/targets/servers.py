@@ -45,15 +45,16 @@ class CoordinatorOf(TargetKind):
     doc = "the broker that leads the group's partition of `__consumer_offsets`"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Return the error for an unknown group, or for one without a coordinator."""
+        """Return an error if the file does not define the group, or if it has no coordinator."""
         return check_has_coordinator(self.name, argument, experiment)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
-        """Return the broker that leads the group's offsets partition, by the controller's state.
+        """Return the broker that leads the group's offsets partition.
 
-        The offsets partition is the partition of `__consumer_offsets` that stores the group. While
-        the leadership moves, another broker may still have the group in memory. The fault hits the
-        leader, and the detail has the ids of all brokers that have the group in memory.
+        The offsets partition is the partition of `__consumer_offsets` that stores the group. Its
+        leader is the broker that the controller counts as leader. While the leadership moves,
+        another broker may still have the group in memory. `detail` has the ids of all brokers that
+        have the group in memory.
         """
         partition = offsets_partition(group_partition(situation.experiment, argument))
         hit = _leader_of(partition, situation)
@@ -71,7 +72,7 @@ class LeaderOf(TargetKind):
     doc = "the broker that leads the partition, e.g. `leader-of(orders-3)`"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Return the error for an argument that names no partition."""
+        """Return an error if the argument names no partition."""
         return check_partition_name(self.name, argument, experiment)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
@@ -87,7 +88,7 @@ class FollowerOf(TargetKind):
     doc = "the next in-sync follower after the partition's leader, in replica order, that is up"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Return the error for an argument that names no partition, or one without followers."""
+        """Return an error if the argument names no partition, or one that has no followers."""
         unknown = check_partition_name(self.name, argument, experiment)
         if unknown is not None:
             return unknown
@@ -111,16 +112,16 @@ class FollowerOf(TargetKind):
 
 
 class Broker(TargetKind):
-    """One broker by its id."""
+    """One broker, named by its id."""
 
     name = "broker"
     syntax = "broker(<id>)"
     doc = "the broker with this id; ids count from 0"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Return the error for an argument that is no id of a broker."""
+        """Return an error if the argument is not the id of a broker."""
         brokers = experiment.cluster.brokers
-        # `isdecimal` alone also accepts the digits of other scripts.
+        # `isascii` is needed, because `isdecimal` alone also accepts the digits of other scripts.
         if argument.isascii() and argument.isdecimal() and int(argument) < brokers:
             return None
         return Unknown(
@@ -135,21 +136,21 @@ class Broker(TargetKind):
 
 
 class AnyBroker(TargetKind):
-    """One broker that is up, drawn by the seed."""
+    """One of the brokers that are up, drawn at random."""
 
     name = "any-broker"
     syntax = "any-broker"
     doc = "one of the brokers that are up, drawn by the run's seed"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Return the error for an argument."""
+        """Return an error if there is an argument."""
         del experiment
         return check_no_argument(self.name, argument)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
         """Return a broker that is up, drawn at random."""
-        # The draw comes even if no broker is up. The number of draws must not depend on the
-        # cluster's state, because another target of the same fault draws from the same stream.
+        # A number is drawn even if no broker is up. Another target of the same fault draws from the
+        # same random generator. So the number of draws must not depend on the cluster's state.
         drawn = situation.rng.random()
         up = [name for name in _brokers(situation.experiment) if situation.is_up(name)]
         if not up:
@@ -169,7 +170,7 @@ class Controller(TargetKind):
     doc = "the active controller; a cluster's only controller counts as active in any state"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Return the error for an argument."""
+        """Return an error if there is an argument."""
         del experiment
         return check_no_argument(self.name, argument)
 
@@ -179,7 +180,7 @@ class Controller(TargetKind):
         if active is not None:
             return Hit(nodes=(active,))
         count = situation.experiment.cluster.controllers
-        if count == 1:  # no controller answers, but only this one can have the role
+        if count == 1:  # no controller answers, but only this controller can have the role
             return Hit(nodes=(controller_name(FIRST_CONTROLLER_ID),))
         return Miss(reason="no controller is active")
 
@@ -192,31 +193,32 @@ class Brokers(TargetKind):
     doc = "all brokers"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Return the error for an argument."""
+        """Return an error if there is an argument."""
         del experiment
         return check_no_argument(self.name, argument)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
-        """Return every broker, in any state, so that a link fault also hits one that starts later.
+        """Return every broker, in any state.
 
-        A rule about a node is in force for each process of the node.
+        A fault of links must also hit a broker that starts later. Its link rules are in force for
+        every process of a node.
         """
         return Hit(nodes=_brokers(situation.experiment))
 
 
 class ZooKeeperServer(TargetKind):
-    """One server of the ensemble by its number."""
+    """One server of the ensemble, named by its number."""
 
     name = "zookeeper"
     syntax = "zookeeper(<id>)"
     doc = "the ZooKeeper server with this number; numbers count from 1"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Return the error for an argument that is no number of the ensemble's servers."""
+        """Return an error if the argument is not the number of a server."""
         servers = zookeeper_ids(experiment)
         if argument.isascii() and argument.isdecimal() and int(argument) in servers:
             return None
-        # If there is no ensemble, the error says so, because a range of numbers would be no help.
+        # If there is no ensemble, the error says this, because no number would be right.
         return _check_ensemble(experiment) or Unknown(
             message=f"there is no ZooKeeper server `{argument}`" if argument else "names no server",
             expected=f"a number from 1 to {len(servers)}",
@@ -236,13 +238,14 @@ class ZooKeeperLeader(TargetKind):
     doc = "the ZooKeeper server that leads the ensemble"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Return the error for an argument, or for a file without an ensemble."""
+        """Return an error if there is an argument, or if the file has no ensemble."""
         return check_no_argument(self.name, argument) or _check_ensemble(experiment)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
         """Return the server that leads in the newest epoch.
 
-        A former leader that is cut off believes for a while that it still leads.
+        There may be two leaders: if a leader is cut off from the other servers, it believes for a
+        while that it still leads.
         """
         del argument
         leaders = [
@@ -252,7 +255,8 @@ class ZooKeeperLeader(TargetKind):
         ]
         if not leaders:
             return Miss(reason="no ZooKeeper server leads")
-        # The epoch comes first in each pair, so the maximum has the newest epoch.
+        # The first value of each pair is the epoch. So the maximum is the pair with the newest
+        # epoch.
         return Hit(nodes=(max(leaders)[1],), because="leads the ensemble")
 
 
@@ -264,7 +268,7 @@ class ZooKeepers(TargetKind):
     doc = "all ZooKeeper servers"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Return the error for an argument, or for a file without an ensemble."""
+        """Return an error if there is an argument, or if the file has no ensemble."""
         return check_no_argument(self.name, argument) or _check_ensemble(experiment)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
@@ -275,7 +279,7 @@ class ZooKeepers(TargetKind):
 
 
 def _check_ensemble(experiment: Experiment) -> Unknown | None:
-    """Return the error for a file without a group on ZooKeeper."""
+    """Return an error if the file has no group on ZooKeeper, and so no ensemble."""
     if zookeeper_ids(experiment):
         return None
     return Unknown(
@@ -289,7 +293,7 @@ def _brokers(experiment: Experiment) -> tuple[NodeName, ...]:
 
 
 def _leader_of(partition: TopicPartition, situation: Situation) -> Hit | Miss:
-    """Return the partition's leader according to the controller; the broker may be down."""
+    """Return the broker that the controller counts as leader of a partition. It may be down."""
     known = require_leader(partition, situation)
     if isinstance(known, Miss):
         return known
