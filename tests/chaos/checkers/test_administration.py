@@ -1,16 +1,16 @@
 """The administration checker judges whether the cluster carries out an administrator's orders.
 
 There are four kinds of orders: the controlled shutdown of a broker, the election of another leader,
-orders about a group, and the creation or deletion of a topic. In the trace an order looks like a
-fault. If it is refused or gets no answer, a row FAULT_MISSED follows.
+orders about a group, and the creation or deletion of a topic. In a trace an order is the injection
+of a fault. If the order is refused or gets no answer, a row FAULT_MISSED follows.
 
-The cluster may fail to carry out an order while something else is broken. That is as long as a
-fault lasts, and for SETTLING_S after its end. At any other time the failure is a finding. The
-outcome NOTHING_SEEN means that the trace has no order that can be judged.
+The cluster may fail to carry out an order while something else is broken. Something counts as
+broken as long as a fault lasts, and for SETTLING_S after its end. At any other time the failure is
+a finding. The outcome NOTHING_SEEN means that the trace has no order that can be judged.
 
-Each test writes a trace by hand. It begins with `steady_cluster()`: three brokers, of which
-broker-0 leads OFFSETS_0. Where a docstring says "Planted bug", it describes a bug that would leave
-such a trace.
+Each test writes a trace by hand. Most traces begin with `steady_cluster()`: three brokers, of which
+broker-0 leads OFFSETS_0, and so is the coordinator of the group g. Where a docstring says "Planted
+bug", it describes a bug that would leave such a trace.
 """
 
 from collections.abc import Sequence
@@ -26,13 +26,13 @@ from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows, steady_cluster
 
 SETTLING_S = 60
-"""How long a fault excuses the failure of an order after its end."""
+"""After its end a fault excuses the failure of an order for this time."""
 CONSUMER = "consumer-g-0"
 MEMBERS = GroupExpectation(consumers=(CONSUMER,), offsets_partition=OFFSETS_0, commits=True)
 
 
 def check(rows: Rows, *, in_virtual_time: bool = True) -> CheckReport:
-    """Return the report of a trace, whose rows the checker observes in the order of time."""
+    """Let the checker observe the rows in the order of time, and return its report."""
     checker = Administration(
         CheckContext(
             groups={"g": MEMBERS},
@@ -57,7 +57,7 @@ def end_shutdown(rows: Rows, time_s: float) -> None:
 
 
 def order_election(rows: Rows, time_s: float, fault: str = "leadership_move") -> None:
-    """Order an election in OFFSETS_0 that is to make broker-1 the leader."""
+    """Order an election that makes broker-1 the leader of OFFSETS_0."""
     rows.fault(
         time_s,
         "broker-0",
@@ -69,7 +69,7 @@ def order_election(rows: Rows, time_s: float, fault: str = "leadership_move") ->
 
 
 def refuse(rows: Rows, time_s: float, fault: str = "leadership_move") -> None:
-    """Let the cluster refuse the order."""
+    """Let the cluster refuse the order `fault`."""
     rows.add(
         time_s,
         "driver",
@@ -88,7 +88,7 @@ def break_something(rows: Rows, time_s: float) -> None:
 
 
 def test_broker_without_leaderships_and_isrs_may_stop() -> None:
-    """Before broker-0 stops, broker-1 leads its partition, and broker-0 is not in the ISR."""
+    """Before broker-0 stops, broker-1 becomes the leader, and broker-0 leaves the ISR."""
     rows = steady_cluster()
     order_shutdown(rows, 20)
     rows.elected(21, "broker-1", isr=[1, 2])
@@ -115,7 +115,8 @@ def test_broker_that_stops_as_leader_or_in_an_isr_is_found(
 ) -> None:
     """Planted bug: the controller lets a broker stop too early.
 
-    Before, it must move the broker's leaderships away, and remove the broker from each ISR.
+    Before the broker may stop, the controller must move its leaderships to other brokers, and
+    remove the broker from each ISR.
     """
     rows = steady_cluster()
     order_shutdown(rows, 20)
@@ -127,8 +128,8 @@ def test_broker_that_stops_as_leader_or_in_an_isr_is_found(
 def test_last_replica_in_sync_may_stop_once_its_partition_has_no_leader() -> None:
     """broker-0 has the last replica in the ISR.
 
-    It cannot be removed from there, because then no broker could ever lead the partition again. So
-    the controller only takes the leadership from it.
+    broker-0 cannot be removed from the ISR, because then no broker could ever lead the partition
+    again. So the controller only takes the leadership from broker-0.
     """
     rows = steady_cluster()
     order_shutdown(rows, 20)
@@ -141,8 +142,8 @@ def test_last_replica_in_sync_may_stop_once_its_partition_has_no_leader() -> Non
 def test_broker_without_an_answer_of_the_controller_is_not_judged(stopped_s: float) -> None:
     """Two kinds of brokers stop without the controller's permission, and may still lead.
 
-    - A broker that is still starting stops at once, here at 20 s.
-    - A broker that gets no answer waits for CONTROLLED_SHUTDOWN_TIMEOUT_US, and then stops.
+    - A broker that is still starting stops at once, here at 20 s, when the order comes.
+    - A broker that gets no answer of the controller stops after CONTROLLED_SHUTDOWN_TIMEOUT_US.
     """
     rows = steady_cluster()
     order_shutdown(rows, 20)
@@ -172,9 +173,9 @@ def test_broker_may_be_killed_in_a_shutdown_that_another_fault_disturbs() -> Non
 
 
 def test_consumer_that_is_killed_at_the_end_of_its_grace_period_is_not_judged() -> None:
-    """A rollout stops consumers, and kills one that takes longer than its grace period.
+    """A rollout stops consumers, and kills a consumer that takes longer than its grace period.
 
-    This is no finding, because the checker judges only the shutdowns of brokers.
+    The kill is no finding, because the checker judges only the shutdowns of brokers.
     """
     rows = steady_cluster()
     rows.add(20, "driver", TraceKind.NODE_STOPPING, peer=CONSUMER)
@@ -197,7 +198,7 @@ def test_requested_leader_that_leads_passes() -> None:
 
 
 def test_requested_leader_that_is_never_elected_is_found() -> None:
-    """broker-2 is elected instead of broker-1, although the order was not refused."""
+    """The order was not refused. But broker-2 is elected instead of broker-1."""
     rows = steady_cluster()
     order_election(rows, 20)
     rows.elected(20.1, "broker-2", isr=[0, 1, 2])
@@ -256,7 +257,7 @@ def test_no_order_is_judged_in_real_time() -> None:
 def group_in(state: str | None) -> Rows:
     """Return a steady cluster whose coordinator, broker-0, has the group `g` in `state`.
 
-    With None there is no such group.
+    If `state` is None, there is no such group.
     """
     rows = steady_cluster()
     if state is not None:
@@ -270,7 +271,7 @@ def order_group(rows: Rows, time_s: float, fault: str) -> None:
 
 
 def refuse_group_order(rows: Rows, time_s: float, fault: str, error: str) -> None:
-    """Let the order about the group fail with an error of Kafka or of the client."""
+    """Let the order about the group fail with this error."""
     detail: dict[str, object] = {"fault": fault, "reason": "for people", "errors": [error]}
     rows.add(time_s, "driver", TraceKind.FAULT_MISSED, cause=f"{fault}-0", detail=detail)
 
@@ -279,7 +280,7 @@ def refuse_group_order(rows: Rows, time_s: float, fault: str, error: str) -> Non
     ("fault", "error", "right_state", "wrong_state"),
     [
         ("delete_group", "NON_EMPTY_GROUP", "Stable", "Empty"),
-        ("delete_group", "GROUP_ID_NOT_FOUND", None, "Empty"),
+        ("delete_group", "GROUP_ID_NOT_FOUND", None, "Empty"),  # None: there is no group
         ("delete_offsets", "GROUP_SUBSCRIBED_TO_TOPIC", "Stable", "Empty"),
         ("delete_offsets", "GROUP_ID_NOT_FOUND", "Dead", "Stable"),
         ("reset_offsets", "UNKNOWN_MEMBER_ID", "PreparingRebalance", "Empty"),
@@ -289,9 +290,10 @@ def refuse_group_order(rows: Rows, time_s: float, fault: str, error: str) -> Non
 def test_error_of_an_order_must_fit_the_group(
     fault: str, error: str, right_state: str | None, wrong_state: str
 ) -> None:
-    """Each error is right if the group is in one state, and wrong if it is in another.
+    """Whether an error is right depends on the state of the group.
 
-    For example, NON_EMPTY_GROUP is right for a Stable group, and wrong for an Empty one.
+    For example, the error NON_EMPTY_GROUP is right for a Stable group, and wrong for an Empty
+    group.
     """
     for state, is_found in ((right_state, False), (wrong_state, True)):
         rows = group_in(state)
@@ -306,7 +308,7 @@ def test_error_of_an_order_must_fit_the_group(
 
 @pytest.mark.parametrize("error", ["REQUEST_TIMED_OUT", "UNKNOWN_SERVER_ERROR"])
 def test_order_about_a_group_gets_an_answer_while_nothing_is_broken(error: str) -> None:
-    """While nothing is broken, these errors are right in no state of the group."""
+    """While nothing is broken, these errors are wrong in every state of the group."""
     rows = group_in("Stable")
     order_group(rows, 20, "delete_group")
     refuse_group_order(rows, 22, "delete_group", error)
@@ -321,7 +323,7 @@ def test_order_about_a_group_gets_an_answer_while_nothing_is_broken(error: str) 
 def test_member_may_leave_before_its_removal_is_carried_out() -> None:
     """The order asks for the members of the group, and then removes them.
 
-    A member may leave in between. Then UNKNOWN_MEMBER_ID is the right answer.
+    A member may leave in between. Then UNKNOWN_MEMBER_ID is a right error.
     """
     rows = group_in("Empty")
     order_group(rows, 20, "remove_members")
@@ -351,9 +353,10 @@ def test_order_about_a_group_that_loads_or_is_in_a_fault_is_not_judged() -> None
 
 @pytest.mark.parametrize("error", ["NONE", "UNKNOWN_SERVER_ERROR"])
 def test_error_that_is_never_right_is_found_in_a_broken_cluster(error: str) -> None:
-    """These errors are right in no state of the group, and no fault explains them.
+    """These errors are wrong in every state of the group, and no fault explains them.
 
-    NONE is the code of a good answer. Planted bug: the administrator takes it for an error.
+    NONE is the code of an answer without an error. Planted bug: the administrator's client takes
+    NONE for an error.
     """
     rows = group_in("Empty")
     break_something(rows, 15)
@@ -367,7 +370,10 @@ def test_error_that_is_never_right_is_found_in_a_broken_cluster(error: str) -> N
 
 @pytest.mark.parametrize("is_healed", [False, True])
 def test_order_that_is_carried_out_without_an_effect_is_found(*, is_healed: bool) -> None:
-    """The group must be deleted before the next fault begins, or before all faults are healed."""
+    """The order was not refused, so the group must have been deleted soon after it.
+
+    The checker looks for this when the next fault begins, or when all faults are healed.
+    """
     rows = group_in("Empty")
     order_group(rows, 20, "delete_group")
     if is_healed:
@@ -394,9 +400,10 @@ def test_order_that_is_carried_out_passes_with_its_effect() -> None:
 
 
 def test_order_that_is_refused_or_has_no_end_needs_no_effect() -> None:
-    """The first order is rightly refused, because the group has members.
+    """The trace has two orders.
 
-    The run ends 0.1 s after the second order, which may still be on its way.
+    - The first order is rightly refused, because the group has members.
+    - The run ends 0.1 s after the second order, which may still be on its way.
     """
     rows = group_in("Stable")
     order_group(rows, 20, "delete_group")
@@ -408,10 +415,10 @@ def test_order_that_is_refused_or_has_no_end_needs_no_effect() -> None:
 
 
 def test_members_of_a_disturbed_coordinator_need_not_be_removed() -> None:
-    """The member m-0 must be removed before the next fault begins, at 25 s.
+    """The member m-0 must have been removed when the next fault begins, at 25 s.
 
-    This is not so if another coordinator is elected meanwhile. The order may reach it before it has
-    loaded the group with its members.
+    There is an exception if another coordinator is elected in between. The order may reach the new
+    coordinator before it has loaded the group with its members.
     """
     for is_another_elected in (False, True):
         rows = group_in(state=None)
@@ -445,7 +452,7 @@ def topic_deleted(rows: Rows, time_s: float) -> None:
 
 
 def test_deletion_of_a_topic_that_is_refused_while_nothing_is_broken_is_found() -> None:
-    """Planted bug: the controller says of an existing topic that it does not know it."""
+    """Planted bug: the controller refuses the deletion, as if the topic did not exist."""
     rows = steady_cluster()
     delete_topic(rows, 20)
     refuse(rows, 21, "delete_topic")
@@ -470,7 +477,7 @@ def test_deletion_of_a_topic_that_is_deleted_may_be_refused(deleted_s: float) ->
 
 
 def test_deletion_of_a_topic_may_fail_while_something_is_broken() -> None:
-    """The fault may be why the controller did not get the order."""
+    """Perhaps the controller did not get the order, because of the fault."""
     rows = steady_cluster()
     break_something(rows, 15)
     delete_topic(rows, 20)
@@ -522,7 +529,7 @@ def topic_created(
 
 
 def refuse_creation(rows: Rows, time_s: float, *errors: str) -> None:
-    """Let the creation fail with these errors of Kafka; without any, it got no answer."""
+    """Let the creation be refused with these errors of Kafka, or get no answer (no errors)."""
     detail: dict[str, object] = {"fault": "create_topic", "reason": "for people"}
     if errors:
         detail["errors"] = list(errors)
@@ -531,7 +538,10 @@ def refuse_creation(rows: Rows, time_s: float, *errors: str) -> None:
 
 @pytest.mark.parametrize("is_healed", [False, True])
 def test_creation_of_a_topic_has_its_effect(*, is_healed: bool) -> None:
-    """The topic must exist before the next fault begins, or before all faults are healed."""
+    """The order was not refused, so the topic must have been created soon after it.
+
+    The checker looks for this when the next fault begins, or when all faults are healed.
+    """
     missing = "create_topic-0: the topic t was created, but its partitions are none instead of t-0"
     for is_created, summaries in ((True, []), (False, [missing])):
         rows = steady_cluster()
@@ -559,9 +569,9 @@ def test_run_that_ends_before_the_answer_judges_no_creation() -> None:
 
 @pytest.mark.parametrize("error", ["TOPIC_ALREADY_EXISTS", "INVALID_PARTITIONS"])
 def test_creation_that_is_refused_without_a_reason_is_found(error: str) -> None:
-    """Planted bug: the controller refuses a right order of a topic that does not exist yet.
+    """Planted bug: the controller refuses the order, although the topic can be created.
 
-    No fault explains these errors, so they are found also while something is broken.
+    No fault explains these errors. So they are findings also while something is broken.
     """
     for is_broken, ending in ((False, ", although nothing was broken"), (True, "")):
         rows = steady_cluster()
@@ -600,7 +610,7 @@ def test_creation_of_a_topic_that_was_deleted_must_not_be_refused() -> None:
 
 
 def test_creation_without_an_answer_is_found_unless_something_is_broken() -> None:
-    """A fault may be why the creation got no answer. Without a fault this is a finding."""
+    """Without a fault, a creation that gets no answer is a finding."""
     for is_broken in (False, True):
         rows = steady_cluster()
         if is_broken:

@@ -1,17 +1,19 @@
 """`make soak PART=sight` measures how many small mistakes in our code a search would find.
 
-It works with mutants. A mutant is a small change of the code at one place, such as `<` for `<=`. A
-sample is a fixed list of drawn mutants. The measurement goes like this:
+The measurement works with mutants. A mutant is a small change of the code at one place, such as `<`
+for `<=`. A sample is a fixed list of mutants that were drawn at random. The measurement goes like
+this:
 
 1. `build_tree` copies our sources, with all mutants of a sample in them. Each mutant is behind a
-   switch, and all are off at first: such a run is called "sound". `probes.switch_on(number)` turns
-   one on.
+   switch. At first all switches are off. A run without a mutant is called "sound".
+   `probes.switch_on(number)` turns one mutant on.
 2. A player is a process that runs this copy. It takes orders: "play seed 0 sound, and then with
-   each of these mutants". A sitting gives it one seed after the other, and writes the results into
-   a journal.
-3. The sound run of a seed reaches a mutant if it evaluates the place of the change. The mutant
-   differs if its trace is not that of the sound run. It is found if a checker reports something
-   that the sound run does not have, or if the lab itself does (LAB).
+   each of these mutants". A sitting gives the player an order for one seed after the other, and
+   writes the results into a journal.
+3. The sound run of a seed "reaches" a mutant if it evaluates the place of the change. The mutant
+   "differs" if the trace of the run with the mutant is not that of the sound run. The mutant is
+   "found" if a checker reports something that it does not report in the sound run. It is also found
+   if the lab itself fails (LAB).
 4. `record_of` summarizes a journal: each mutant has a fate, such as FOUND or UNREACHED. A page
    shows all records.
 """
@@ -63,8 +65,8 @@ from tests.support.builders.packaged_spaces import packaged_space
 from tests.support.mutation.draw import every_mutant
 from tests.support.mutation.recorded_mutants import Place
 
-# The source of the made-up package. `outcome` calls everything, so that most mutants change its
-# result.
+# The source of the made-up package. Its function `outcome` calls everything else, so that most
+# mutants change the result of `outcome`.
 MADE_UP = '''
 """Every kind of place that a mutant is drawn at."""
 
@@ -128,18 +130,22 @@ def outcome() -> list[object]:
 SEED = 0
 """Any seed of the standard space."""
 DIES_AT_ONCE, LOSES_SESSION, AT_IMPORT = "1-101", "1-132", "1-013"
-"""Mutants of sample 1: a node that dies, an ineffective heartbeat, an entry of a table."""
+"""Ids of three mutants of sample 1.
+
+With the first mutant a node dies, with the second one a heartbeat has no effect, and the third one
+changes an entry of a table, which is evaluated when its module is imported.
+"""
 
 
 @pytest.fixture(autouse=True)
 def _no_mutant() -> Iterator[None]:
-    """Turn off the mutant that a test turned on."""
+    """After each test, turn off the mutant that the test turned on."""
     yield
     probes.clear()
 
 
 def result_of(source: str) -> object:
-    """Run the made-up package; an error counts as a result."""
+    """Return what `outcome` of the made-up package returns, or the type of its error."""
     namespace: dict[str, object] = {"__name__": __name__}
     try:
         exec(compile(source, "made_up.py", "exec", dont_inherit=True), namespace)
@@ -159,9 +165,10 @@ def made_up(tmp_path: Path) -> Path:
 
 
 def test_each_mutant_behind_the_switch_has_its_own_effect(made_up: Path) -> None:
-    """With a mutant turned on, the switched source has the result of the mutant's own source.
+    """The switched source has all mutants of the made-up package behind switches.
 
-    The places are expressions, statements, patterns, defaults and constants.
+    With one mutant turned on, it must have the same result as the source that has only this mutant.
+    The mutated places are expressions, statements, patterns, defaults and constants.
     """
     path = made_up / "made_up" / "one.py"
     mutants = [mutant.source for mutant in every_mutant(path.parent, path)]
@@ -180,15 +187,16 @@ def test_each_mutant_behind_the_switch_has_its_own_effect(made_up: Path) -> None
     # The comparisons above mean something: there are many mutants, and most change the result.
     assert len(mutants) > 50
     assert sum(result == sound_result for result in results) < len(mutants) / 2
-    # The sound run has recorded the places that it reached, those of the first mutants and others.
+    # `reached` has the numbers of the mutants whose places were evaluated, the first ones and
+    # others.
     assert set(probes.reached) > set(range(3))
 
 
 def test_only_an_expression_that_keeps_its_value_is_skipped(made_up: Path) -> None:
     """A mutant is skipped if it cannot make a difference in this run.
 
-    The sound run evaluates a mutated expression beside the original one. If both have the same
-    value each time, the mutant need not be played.
+    The sound run evaluates a mutated expression in addition to the original one. If both have the
+    same value each time, the mutant need not be played.
     """
     path = made_up / "made_up" / "one.py"
     mutants = [mutant.source for mutant in every_mutant(path.parent, path)]
@@ -198,6 +206,7 @@ def test_only_an_expression_that_keeps_its_value_is_skipped(made_up: Path) -> No
 
     assert skipped
     assert probes.differing()
+    # Each skipped mutant has the result of the sound run.
     assert {repr(result_of(mutants[number])) for number in skipped} == {repr(sound_result)}
 
 
@@ -207,7 +216,7 @@ def made_up_sample(root: Path) -> list[SampledMutant]:
 
 
 def test_sample_is_read_as_it_was_drawn_and_is_drawn_once(made_up: Path) -> None:
-    """The seed decides the draw, and the file is never overwritten."""
+    """The seed decides which mutants are drawn. The file of a sample is never overwritten."""
     head, mutants = draw_sample(number=1, seed=3, root=made_up, packages=("made_up",))
     path = made_up / "samples" / "sample_1.jsonl"
     write_sample_file(path, head, mutants)
@@ -222,8 +231,9 @@ def test_sample_is_read_as_it_was_drawn_and_is_drawn_once(made_up: Path) -> None
 def test_mutants_are_found_at_the_new_place_of_their_code(made_up: Path) -> None:
     """The code has moved to another file, with another line above it.
 
-    In addition, a call of `counter.add` is now spread over lines, and the line of `Box.fits` is
-    split into two statements, so some of the mutants of `Box.fits` have no place any more.
+    - A call of `counter.add` is now spread over two lines. Its mutants are still found.
+    - The line of `Box.fits` is split into two statements. So some of its mutants have no place any
+      more.
     """
     mutants = made_up_sample(made_up)
     before, _ = find_mutants(mutants, root=made_up)
@@ -244,7 +254,7 @@ def test_mutants_are_found_at_the_new_place_of_their_code(made_up: Path) -> None
 
 
 def test_mutant_of_removed_code_is_listed_as_removed(made_up: Path) -> None:
-    """`gone` has the mutants of the two statements that were replaced by `pass`."""
+    """Two statements are replaced by `pass`. So exactly their mutants are in `gone`."""
     mutants = made_up_sample(made_up)
     path = made_up / "made_up" / "one.py"
     shortened = MADE_UP.replace("self.note(name)", "pass").replace("self.last = name", "pass")
@@ -266,7 +276,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> SwitchedTree:
 def play_orders(
     tree: SwitchedTree, *orders: Order, spaces: Sequence[str] = ("standard",)
 ) -> list[PlayedOrder]:
-    """Play orders in a player with one worker."""
+    """Let a player with one worker carry out the orders, and return the results."""
     with start_player(tree, spaces, 1) as player:
         output, _ = player.communicate(
             b"".join(msgspec.json.encode(order) + b"\n" for order in orders)
@@ -275,7 +285,10 @@ def play_orders(
 
 
 def numbers(tree: SwitchedTree, *ids: str) -> tuple[int, ...]:
-    """Return the numbers of these mutants. Each must have a place in the present code."""
+    """Return the numbers in the tree of the mutants with these ids.
+
+    Each of them must have a place in the present code.
+    """
     number_of = {mutant.id: number for number, mutant in enumerate(tree.mutants)}
     gone_ids = {mutant.id for mutant in tree.gone}
     assert not gone_ids & set(ids), "choose others: their code has gone"
@@ -283,7 +296,7 @@ def numbers(tree: SwitchedTree, *ids: str) -> tuple[int, ...]:
 
 
 def without_times(order: PlayedOrder) -> PlayedOrder:
-    """Return the result without CPU times, which differ from play to play."""
+    """Return the result without its CPU times, which differ each time."""
     return replace(
         order,
         sound=replace(order.sound, cpu_s=0.0),
@@ -293,7 +306,10 @@ def without_times(order: PlayedOrder) -> PlayedOrder:
 
 @pytest.mark.slow
 def test_tree_without_a_mutant_gives_the_digests_of_the_product(tree: SwitchedTree) -> None:
-    """The switches alone change nothing: equal digests mean equal runs."""
+    """If no mutant is on, the copy plays the same runs as the original code.
+
+    Equal digests mean equal runs.
+    """
     seeds = (SEED, SEED + 2)
     orders = play_orders(tree, *(Order(seed=seed, mutants=()) for seed in seeds))
     space = packaged_space("standard")
@@ -306,7 +322,10 @@ def test_tree_without_a_mutant_gives_the_digests_of_the_product(tree: SwitchedTr
 
 @pytest.mark.slow
 def test_every_tenth_seed_is_one_of_the_second_space(tree: SwitchedTree) -> None:
-    """Only runs of the second space have consumers on ZooKeeper, whose code has mutants, too."""
+    """The seeds 9, 19 and so on are played with the second space, `zookeeper`.
+
+    Only runs of this space have consumers on ZooKeeper, whose code has mutants, too.
+    """
     spaces = ("standard", "zookeeper")
     assert [space_of(seed, spaces) for seed in (8, 9, 10, 19)] == [
         "standard",
@@ -323,9 +342,12 @@ def test_every_tenth_seed_is_one_of_the_second_space(tree: SwitchedTree) -> None
 def test_mutants_are_found_and_leave_no_effect(tree: SwitchedTree) -> None:
     """A repeated order gives equal results, because each run has its own process.
 
-    There are three mutants. With the first a node dies, so the lab itself finds it. With the second
-    the trace differs; a finding is not required. The third is a constant that is evaluated only
-    when its module is imported, and changes nothing.
+    The order has three mutants:
+
+    - With the first mutant a node dies, so the lab itself finds this mutant.
+    - With the second mutant the trace differs, which need not be a finding.
+    - The third mutant is a constant that is evaluated only when its module is imported. It changes
+      nothing.
     """
     order = Order(seed=SEED, mutants=numbers(tree, DIES_AT_ONCE, LOSES_SESSION, AT_IMPORT))
     first, second = play_orders(tree, order, order)
@@ -341,7 +363,10 @@ def test_mutants_are_found_and_leave_no_effect(tree: SwitchedTree) -> None:
 
 @pytest.mark.slow
 def test_skipped_mutants_would_have_changed_nothing(tree: SwitchedTree) -> None:
-    """With `also_unchanged` the skipped mutants are played too: their traces never differ."""
+    """With `also_unchanged=True` also the mutants are played that are usually skipped.
+
+    Their traces never differ, so it is right to skip them.
+    """
     (without_mutants,) = play_orders(tree, Order(seed=SEED, mutants=()))
     skipped = without_mutants.sound.unchanged
     (order,) = play_orders(tree, Order(seed=SEED, mutants=skipped, also_unchanged=True))
@@ -353,9 +378,10 @@ def test_skipped_mutants_would_have_changed_nothing(tree: SwitchedTree) -> None:
 
 @pytest.mark.slow
 def test_sitting_continues_after_the_last_finished_seed(tmp_path: Path) -> None:
-    """Each finished seed is kept; a found mutant is not played again.
+    """The first of two sittings stops after the first seed, because of `until`.
 
-    The first sitting must stop after one seed (`until`). The second sitting plays the other seed.
+    The second sitting keeps the result of this seed, and plays the other one. The only mutant was
+    found by the first seed, so it is not played again.
     """
     mutants = [mutant for mutant in read_sample(sample_path(1))[1] if mutant.id == DIES_AT_ONCE]
     journal = Journal(tmp_path / "journal.jsonl")
@@ -367,7 +393,7 @@ def test_sitting_continues_after_the_last_finished_seed(tmp_path: Path) -> None:
 
     assert first is not None
     assert second is not None
-    # A journal is its head and its orders.
+    # A journal consists of its head and its orders.
     assert [order.seed for order in second[1]] == [0, 1]
     assert second[1][0] == first[1][0]
     assert [len(order.mutants) for order in second[1]] == [1, 0]
@@ -378,7 +404,7 @@ def test_sitting_continues_after_the_last_finished_seed(tmp_path: Path) -> None:
 
 
 def played(result: str, *checks: str) -> PlayedChild:
-    """Return a run with one finding of each of these checkers."""
+    """Return the result of a run with one finding of each of these checkers."""
     return PlayedChild(
         result=result,
         digest=f"of {result}",
@@ -409,8 +435,8 @@ def test_mutant_is_found_by_checkers_without_a_finding_in_the_original_run(
 ) -> None:
     """A checker finds the mutant if it has a finding, and had none in the sound run.
 
-    The result UNKNOWN finds nothing, and a different trace alone finds nothing. LAB stands for a
-    broken run, in which the lab itself reports something.
+    A run with the result "unknown" finds nothing. A different trace alone is no finding either. LAB
+    stands for a broken run, in which the lab itself fails.
     """
     play = mutant_play(7, sound_run, mutated_run, child_cpu_s=1.0)
 
@@ -464,13 +490,17 @@ def sound(*reached: int) -> SoundPlay:
 
 
 def mutated(number: int, *found_by: str, differs: bool = True, cpu_s: float = 2.0) -> MutantPlay:
+    """Return a run with the mutant of this number, which was found by these checkers."""
     return MutantPlay(
         mutant=number, differs=differs, result="?", found_by=found_by, what="w", cpu_s=cpu_s
     )
 
 
 def test_journal_of_other_code_is_put_aside_with_a_message(tmp_path: Path) -> None:
-    """A journal belongs to its code. Another commit or machine keeps the finished work."""
+    """A journal belongs to the code whose mutants were played.
+
+    With another commit or machine, but the same code, the journal is continued.
+    """
     journal = Journal(tmp_path / "journal.jsonl")
     lines: list[str] = []
     assert journal.begin(HEAD, lines.append) == (HEAD, [])
@@ -488,12 +518,13 @@ def test_journal_of_other_code_is_put_aside_with_a_message(tmp_path: Path) -> No
     assert len(lines) == 1
     assert "1 played" in lines[0]
     assert "the code" in lines[0]
+    # There are two files now: the old journal, which was put aside, and the new one.
     assert len(list(tmp_path.iterdir())) == 2
     assert journal.read() == (other_code, [])
 
 
 def made_up_record(root: Path, name: str, *, finds_third: bool) -> None:
-    """Write a record of six mutants, by number.
+    """Write a record of six mutants, whose fates are these, by number.
 
     - 0 is found.
     - 1 has the same trace.
@@ -518,9 +549,9 @@ def made_up_record(root: Path, name: str, *, finds_third: bool) -> None:
         ),
         *(PlayedOrder(seed=seed, sound=sound(3), mutants=(stopped,)) for seed in (2, 3)),
     ]
-    # A mutant that is found, or was stopped in three seeds, is settled: it is not played again.
+    # A mutant that is found, or was stopped in three seeds, is settled. It is not played again.
     assert settled(orders) == ({0, 2, 3} if finds_third else {0, 3})
-    assert 3 not in settled(orders[:-1])
+    assert 3 not in settled(orders[:-1])  # stopped in two seeds only
     head = replace(HEAD, gone=(mutants[5].id,))
     write_record(record_of(name, 1, mutants, head, orders), root / "records")
 
@@ -528,8 +559,8 @@ def made_up_record(root: Path, name: str, *, finds_third: bool) -> None:
 def test_record_has_the_outcome_of_each_mutant(made_up: Path) -> None:
     """The `cpu_s` of a found mutant is the CPU time of its runs up to the finding.
 
-    Mutant 0 was found by the first seed, in 2 s. Mutant 2 was found by the second seed: 2 s + 5 s.
-    The score has the mean of both: 4.5 s.
+    Mutant 0 was found by the first seed, after 2 s. Mutant 2 was found by the second seed, after
+    2 s + 5 s. The score has the mean of these two times, 4.5 s.
     """
     made_up_record(made_up, "after", finds_third=True)
     (record,) = read_records(made_up / "records")
@@ -550,10 +581,10 @@ def test_record_has_the_outcome_of_each_mutant(made_up: Path) -> None:
 
 
 def test_record_in_two_parts_is_the_record_of_all_seeds(made_up: Path) -> None:
-    """A sitting can continue from a record alone, because the journal may be gone.
+    """If its journal is gone, a sitting can continue from a record.
 
-    Four seeds are played in two parts: 0 and 4 seeds, 1 and 3, and so on. Each time the result must
-    be the same as that of all seeds together.
+    Four seeds are played in two parts: 0 and 4 seeds, 1 and 3 seeds, and so on. The record of the
+    second part, which continues that of the first part, must be the same as that of all seeds.
     """
     mutants = made_up_sample(made_up)[:6]
     stopped = replace(mutated(3), is_stopped=True)
@@ -579,7 +610,8 @@ def test_record_in_two_parts_is_the_record_of_all_seeds(made_up: Path) -> None:
 def test_page_shows_before_and_after_side_by_side(made_up: Path) -> None:
     """The record "before" is of earlier code, which does not find the third mutant.
 
-    The sentence of a mutant is a person's judgement: here that the mutant is equivalent.
+    The page also shows a person's sentence about a mutant, here about the second one: the mutant is
+    equivalent, which means that it changes nothing that anybody could notice.
     """
     made_up_record(made_up, "after", finds_third=True)
     made_up_record(made_up, "before", finds_third=False)
@@ -603,7 +635,7 @@ def test_page_shows_before_and_after_side_by_side(made_up: Path) -> None:
     (third,) = (row for row in rows if row.startswith(f"| {mutants[2].id} |"))
     assert "fencing" in third
     assert "7.0 s" in third
-    assert str(Sight.DIFFERS) in third  # before
+    assert str(Sight.DIFFERS) in third  # its fate in the record "before"
     (second,) = (row for row in rows if row.startswith(f"| {same} |"))
     assert "| lives |" in second
     assert "Equivalent: Nobody asks." in second
@@ -618,7 +650,8 @@ def test_page_shows_before_and_after_side_by_side(made_up: Path) -> None:
 def test_unit_tests_are_run_once_for_each_mutant(made_up: Path, tmp_path: Path) -> None:
     """The results are kept in a file, so that no mutant is tried twice.
 
-    The first call has one mutant, the second one more, and the third no new one.
+    `try_unit_tests` is called three times: with one mutant, with this and another one, and with the
+    same two.
     """
     mutants = read_sample(sample_path(1))[1][:2]
     asked: list[tuple[str, str]] = []
@@ -636,7 +669,7 @@ def test_unit_tests_are_run_once_for_each_mutant(made_up: Path, tmp_path: Path) 
 
 
 def test_page_equals_the_records() -> None:
-    """`python -m benchmarks.sight page` writes the page."""
+    """The page must be written anew when the records change: `python -m benchmarks.sight page`."""
     assert SIGHT_PAGE.read_text(encoding="utf-8") == sight_page()
 
 

@@ -1,13 +1,13 @@
 """The Shrinker makes a failing experiment as small as possible, so that a person can understand it.
 
-A search may find a bug with twenty faults, of which two are enough to show it. The Shrinker removes
-faults, nodes, topics and settings, and plays each smaller experiment. It keeps the smaller one if
-its run fails in the same way, which means that it has a finding with the same signature: the same
-check, and the same sentence without names and numbers.
+A search may find a bug with twenty faults, although two of them are enough to show the bug. The
+Shrinker removes faults, nodes, topics and settings, and plays each smaller experiment. It keeps the
+smaller experiment if its run fails in the same way. This means that the run has a finding with the
+same signature: the same check, and the same sentence without names and numbers.
 
-The tests need no cluster. In each of them a function `fails` takes an experiment and a network seed
-(which decides the latencies of a run), and says whether this run would fail. So it determines how
-small the experiment can become.
+The tests need no cluster. Most tests have a function `fails`, which takes an experiment and a
+network seed (which decides the latencies of a run), and says whether this run would fail. So
+`fails` determines how small the experiment can become.
 """
 
 from collections.abc import Callable
@@ -44,9 +44,9 @@ from chaos.run.plan import ends_of
 from protocol.config import BrokerConfig, ConsumerConfig, Guards
 
 LOST = Signature(check="fencing", claim="N append is missing")
-"""Every test shrinks an experiment that fails in this way."""
+"""The signature of the finding. Every test shrinks an experiment that fails in this way."""
 OTHER = Signature(check="fencing", claim="PARTITION has two leaders in epoch N")
-"""The other runs fail in this way, which is another one."""
+"""A run for which `fails` returns False has a finding, too, but with this signature."""
 STEADY_US = 5_000_000
 """Time of the steady state, from which the times of faults count."""
 
@@ -54,7 +54,9 @@ Fails = Callable[[Experiment, int], bool]
 
 
 class FakePlay:
-    """Plays no cluster: a run has the wanted signature if `fails` returns True, and OTHER if not.
+    """Makes up runs without a cluster. A run has the wanted signature if `fails` returns True.
+
+    If `fails` returns False, the run has the signature OTHER.
 
     `played` has the experiment and the seed of each run. `at_us` is the time of the violation.
     """
@@ -91,12 +93,15 @@ class FakeClock:
 
 
 def fault(at: str, name: str = "crash", target: str | None = "broker(0)") -> FaultDefinition:
-    """Return a fault of a plan."""
+    """Return a fault that begins at `at` and lasts 20 s."""
     return FaultDefinition(at=at, fault=name, target=target, duration="20s")
 
 
 def experiment_of(*faults: FaultDefinition, **fields: object) -> Experiment:
-    """Return an experiment: five brokers, two topics, two groups (of 3 and 2), one producer."""
+    """Return an experiment of five brokers, two topics, two groups and one producer.
+
+    `fields` replace fields of the experiment.
+    """
     config = ConsumerConfig(session_timeout_ms=20_000, enable_auto_commit=False)
     whole = Experiment(
         version=1,
@@ -157,7 +162,10 @@ def horizon_us(experiment: Experiment) -> int:
 
 
 class SlowPlay(FakePlay):
-    """Makes up runs in which no group ever recovers, so that each lasts until liveness_timeout."""
+    """Makes up runs in which a group never recovers.
+
+    So each run lasts until its liveness_timeout.
+    """
 
     def __call__(self, experiment: Experiment, seed: int, signature: Signature) -> PlayedRun:
         """Return the made-up run, with its duration."""
@@ -177,12 +185,12 @@ def faults_named(experiment: Experiment, name: str) -> list[FaultDefinition]:
 
 
 MANY = tuple(fault(f"{2_137 + 3_000 * index}ms", "pause", "broker(1)") for index in range(20))
-"""Twenty pauses, one every 3 s, which no test needs to fail."""
+"""Twenty pauses, one every 3 s. A plan has them in addition to the faults that matter."""
 
 
 @pytest.mark.parametrize("needed", [(0,), (19,), (3, 17), (2, 9, 10)])
 def test_only_the_needed_faults_are_left(needed: tuple[int, ...]) -> None:
-    """The needed faults may be anywhere in a plan of twenty."""
+    """The needed faults, which are crashes here, may be anywhere in a plan of twenty faults."""
     marked = tuple(
         replace(pause, fault="crash") if index in needed else pause
         for index, pause in enumerate(MANY)
@@ -198,9 +206,10 @@ def test_only_the_needed_faults_are_left(needed: tuple[int, ...]) -> None:
 
 
 def test_large_parts_of_the_plan_are_removed_first() -> None:
-    """One of 21 faults is needed. Since large parts are removed first, it is soon alone.
+    """One of 21 faults is needed. Large parts of the plan are removed first.
 
-    If faults were removed one by one, this would need 20 runs. Fewer than 14 are enough.
+    If faults were removed one by one, 20 runs would be needed until only this fault is left. Fewer
+    than 14 runs are enough.
     """
     play = FakePlay(lambda tried, _: bool(faults_named(tried, "crash")))
     sizes: list[int] = []
@@ -218,8 +227,8 @@ def test_large_parts_of_the_plan_are_removed_first() -> None:
 def test_group_without_effect_is_removed_before_the_single_faults_of_a_long_plan() -> None:
     """Runs of a large cluster are slow, so groups are removed before single faults.
 
-    The order is: large parts of the plan, then groups, then single faults. Here two crashes are
-    needed. The group `writers` is also needed, but only as long as the plan has 20 faults or more.
+    Large parts of the plan are removed first, then groups, then single faults. Here two crashes are
+    needed. The group `writers` is needed, too, but only as long as the plan has 20 faults or more.
     """
     plan = tuple(
         fault(f"{index + 2}s", "pause", "broker(1)" if index % 4 else "broker(0)")
@@ -248,7 +257,7 @@ def test_group_without_effect_is_removed_before_the_single_faults_of_a_long_plan
 
 
 def test_fault_that_is_not_needed_under_one_of_a_few_seeds_is_removed_in_the_first_round() -> None:
-    """Under some other network seed one fault is enough, where the original seed needs two.
+    """With the original network seed two faults are needed, but with another seed one is enough.
 
     The Shrinker tries a few other seeds early, before it simplifies times and settings. So the plan
     is short even if there is no time for the rest.
@@ -264,15 +273,15 @@ def test_fault_that_is_not_needed_under_one_of_a_few_seeds_is_removed_in_the_fir
         progress=lambda progress: passes.append((progress.does, progress.after.faults)),
     )
 
-    # When this pass of the rounds runs, only one fault is left.
+    # This pass simplifies times. When it runs, only one fault is left.
     moving = "moving the plan to its beginning"
     assert {faults for name, faults in passes if name == moving} == {1}
 
 
 def test_faults_injected_after_the_violation_are_removed_first() -> None:
-    """The violation is 9 s after the steady state, so later faults cannot have caused it.
+    """The violation comes 9 s after the steady state, so later faults cannot have caused it.
 
-    The first run plays the whole plan. The second run has only the faults before 9 s.
+    The first run has the whole plan. The second run has only the faults before 9 s.
     """
     play = FakePlay(lambda tried, _: len(tried.faults) >= 2, at_us=STEADY_US + 9_000_000)
 
@@ -283,7 +292,10 @@ def test_faults_injected_after_the_violation_are_removed_first() -> None:
 
 
 def test_unneeded_nodes_are_removed_with_the_faults_that_name_them() -> None:
-    """Two members and four brokers are needed; `writers`, `payments` and the producer are not."""
+    """The run fails if the group readers has two members, and the cluster has four brokers.
+
+    So the group writers, the topic payments, the producer and all faults are removed.
+    """
 
     def fails(tried: Experiment, _seed: int) -> bool:
         readers = tried.groups.get("readers")
@@ -303,15 +315,17 @@ def test_unneeded_nodes_are_removed_with_the_faults_that_name_them() -> None:
     assert left.cluster.brokers == 4
     assert len(left.topics) == 1
     assert left.groups["readers"].topics == tuple(left.topics)
-    assert [topic.partitions for topic in left.topics.values()] == [2]  # one for each member
+    # One partition is left for each of the two members.
+    assert [topic.partitions for topic in left.topics.values()] == [2]
     assert left.producers == ()
     assert left.faults == ()
 
 
 def test_faults_of_removed_nodes_are_dropped_and_lists_of_ends_lose_them() -> None:
-    """broker-4 is removed, so its pause is dropped.
+    """broker-4 is removed, so the fault that pauses broker-4 is dropped.
 
-    The cut separates the controller from broker-0 and broker-4. It stays, but only for broker-0.
+    The cut separates the controller from broker-0 and broker-4. The cut stays, but without
+    broker-4.
     """
     cut = FaultDefinition(
         at="2s", fault="cut", from_="controller", to=("broker(0)", "broker(4)"), duration="20s"
@@ -328,7 +342,7 @@ def test_faults_of_removed_nodes_are_dropped_and_lists_of_ends_lose_them() -> No
 
 @pytest.mark.parametrize("kind", ["create_topic", "delete_topic"])
 def test_topic_that_a_fault_names_stays_although_no_client_uses_it(kind: str) -> None:
-    """The Shrinker removes topics that nobody uses, but not one that a fault creates or deletes.
+    """The Shrinker removes topics that no client uses, unless a fault creates or deletes the topic.
 
     Without the topic, a deletion would be invalid, and a creation would do something else.
     """
@@ -346,12 +360,15 @@ def test_topic_that_a_fault_names_stays_although_no_client_uses_it(kind: str) ->
 
     assert [planned.fault for planned in left.faults] == [kind]
     assert "archive" in left.topics
-    assert not left.groups  # the run fails without them
+    assert not left.groups  # the run fails without groups, too
     assert "payments" not in left.topics  # no fault names it
 
 
 def test_result_can_be_written_and_read_back(tmp_path: Path) -> None:
-    """Every experiment with the group `readers` fails, so all other parts are removed."""
+    """The shrunk experiment can be written as a file, and is equal when it is read again.
+
+    Here every experiment with the group `readers` fails, so all other parts are removed.
+    """
 
     def fails(tried: Experiment, _seed: int) -> bool:
         return "readers" in tried.groups
@@ -364,10 +381,10 @@ def test_result_can_be_written_and_read_back(tmp_path: Path) -> None:
 
 
 def test_promises_are_never_weakened() -> None:
-    """Every experiment fails here, but the Shrinker must not weaken some settings.
+    """There are settings that the Shrinker must not weaken, although every experiment fails here.
 
     With one replica, or with min.insync.replicas of 1, the loss of an acknowledged commit is
-    expected. The finding would not be a bug any more.
+    expected. The finding would not show a bug any more.
     """
     left = shrunk(FakePlay(lambda *_: True), experiment_of(*MANY)).experiment
 
@@ -400,7 +417,7 @@ def test_a_setting_whose_default_does_not_fail_gets_the_value_of_its_space() -> 
     """A setting was drawn as 4.321 s, which looks strange in a report. The Shrinker replaces it.
 
     First it tries Kafka's default of 9 s, but with this value the run does not fail. Then it tries
-    the value of `base`, 5 s. This is the experiment that all draws of a space have in common.
+    5 s, the value of `base`. The base is the experiment that all draws of a space have in common.
     """
 
     def fails(tried: Experiment, _seed: int) -> bool:
@@ -417,9 +434,10 @@ def test_a_setting_whose_default_does_not_fail_gets_the_value_of_its_space() -> 
 
 
 def test_times_are_moved_to_the_beginning_shortened_and_rounded() -> None:
-    """The run fails if the faults are at least 4 s apart and the pause lasts at least 9 s.
+    """The run fails if the faults are at least 4 s apart, and the pause lasts at least 9 s.
 
-    Both times become round numbers, which leave some room: 5 s between the faults, a pause of 15 s.
+    The first fault moves to 1 s. The other two times become round numbers, which leave some room:
+    5 s between the faults, and a pause of 15 s.
     """
 
     def fails(tried: Experiment, _seed: int) -> bool:
@@ -444,7 +462,10 @@ def test_times_are_moved_to_the_beginning_shortened_and_rounded() -> None:
 
 
 def test_the_shrunk_plan_is_in_order_of_time() -> None:
-    """In the experiment the fault at 30 s comes before the fault at 2 s."""
+    """The file lists the fault at 30 s before the fault at 2 s.
+
+    The shrunk plan has them in order.
+    """
 
     def fails(tried: Experiment, _seed: int) -> bool:
         return len(tried.faults) == 2
@@ -457,7 +478,7 @@ def test_the_shrunk_plan_is_in_order_of_time() -> None:
 def test_room_of_a_duration_is_kept_in_every_round() -> None:
     """The pause must last 4 s. It is shortened to 8 s, which leaves some room.
 
-    If the result is shrunk again, it must not become longer or shorter each time.
+    If the result is shrunk again, the duration must not change once more.
     """
 
     def fails(tried: Experiment, _seed: int) -> bool:
@@ -471,7 +492,10 @@ def test_room_of_a_duration_is_kept_in_every_round() -> None:
 
 
 def test_broker_numbers_become_roles_if_that_fails_as_well() -> None:
-    """`coordinator-of(readers)` says what matters about the broker, under any seed."""
+    """A role such as `coordinator-of(readers)` says what matters about the broker.
+
+    A number such as broker(3) does not.
+    """
     play = FakePlay(lambda tried, _: bool(tried.faults) and "readers" in tried.groups)
 
     left = shrunk(play, experiment_of(fault("2s", "crash", "broker(3)"))).experiment
@@ -480,9 +504,10 @@ def test_broker_numbers_become_roles_if_that_fails_as_well() -> None:
 
 
 def test_a_cut_of_all_nodes_becomes_a_cut_of_one_link() -> None:
-    """The cut separates broker-0 from the controller and all brokers, for Fetch in one direction.
+    """The cut separates broker-0 from the controller and all brokers. It is limited by arguments.
 
-    What is left is a plain cut between broker-0 and another broker.
+    The run fails if some fault has a broker at its end `to`. So a plain cut between broker-0 and
+    one other broker is left.
     """
     cut = FaultDefinition(
         at="2s",
@@ -503,7 +528,7 @@ def test_a_cut_of_all_nodes_becomes_a_cut_of_one_link() -> None:
 
 
 def test_late_members_are_removed_or_become_fewer_and_earlier() -> None:
-    """Each experiment fails in which the group readers has a late member."""
+    """The run fails if the group readers has a late member. One late member is left."""
     whole = experiment_of(fault("2s"))
     late = (
         LateMembersDefinition(at="4300ms", members=3),
@@ -521,7 +546,7 @@ def test_late_members_are_removed_or_become_fewer_and_earlier() -> None:
 
 
 def test_a_race_is_shrunk_further_with_the_network_seed_that_fails() -> None:
-    """With one fault the run fails only under the network seed 7, which the result names."""
+    """With one fault the run fails only with the network seed 7. The result names this seed."""
 
     def fails(tried: Experiment, seed: int) -> bool:
         return len(tried.faults) == 2 or (len(tried.faults) == 1 and seed == 7)
@@ -530,13 +555,13 @@ def test_a_race_is_shrunk_further_with_the_network_seed_that_fails() -> None:
 
     assert len(result.experiment.faults) == 1
     assert result.seed == 7
-    assert NETWORK_SEEDS > 7
+    assert NETWORK_SEEDS > 7  # seed 7 is among the seeds that the Shrinker tries
 
 
 def test_a_simpler_plan_that_fails_less_often_is_refused() -> None:
-    """A pause of 3 s fails under the first seed only, a pause of 10 s under all seeds.
+    """A pause of 3 s fails only with the original seed, and a pause of 10 s with all seeds.
 
-    So the pause must not become shorter than 10 s; with some room it becomes 15 s.
+    So the pause must not become shorter than 10 s. With some room it becomes 15 s.
     """
 
     def fails(tried: Experiment, seed: int) -> bool:
@@ -551,7 +576,10 @@ def test_a_simpler_plan_that_fails_less_often_is_refused() -> None:
 
 
 def test_another_claim_of_the_same_check_is_another_violation() -> None:
-    """All smaller experiments show OTHER, so no part may be removed."""
+    """Only the whole experiment fails in the wanted way. Smaller experiments show OTHER.
+
+    So no part may be removed.
+    """
     whole = experiment_of(fault("2s"))
     play = FakePlay(lambda tried, _: tried == whole)
 
@@ -561,14 +589,14 @@ def test_another_claim_of_the_same_check_is_another_violation() -> None:
 
 
 def test_a_schedule_that_does_not_fail_is_reported() -> None:
-    """The first run shows another violation, so nothing is shrunk."""
+    """The first run of the whole experiment shows another violation, so nothing can be shrunk."""
     with pytest.raises(DoesNotFail, match="1 append is missing"):
         shrunk(FakePlay(lambda *_: False), experiment_of(fault("2s")))
 
 
 @pytest.mark.parametrize("limit", [5, 20])
 def test_runs_are_limited_and_the_best_schedule_so_far_is_the_result(limit: int) -> None:
-    """The result still fails, and no run beyond the limit was played."""
+    """At the limit of runs the Shrinker stops. Its result so far still fails."""
     play = FakePlay(lambda tried, _: bool(faults_named(tried, "crash")))
 
     result = shrunk(play, experiment_of(*MANY, fault("1s")), max_runs=limit)
@@ -579,7 +607,7 @@ def test_runs_are_limited_and_the_best_schedule_so_far_is_the_result(limit: int)
 
 
 def test_time_is_limited_by_the_given_clock() -> None:
-    """The fake clock advances a second with each call, so about a second passes with each run."""
+    """The clock advances a second each time that it is read, once for each run."""
     play = FakePlay(lambda tried, _: bool(faults_named(tried, "crash")))
 
     result = shrunk(play, experiment_of(*MANY, fault("1s")), deadline_s=6.0)
@@ -591,8 +619,8 @@ def test_time_is_limited_by_the_given_clock() -> None:
 def test_a_group_that_never_recovers_is_awaited_for_a_shorter_time() -> None:
     """If the finding is that a group never recovers, each run must wait for it, here up to 60 s.
 
-    This would be slow. So most runs wait only 20 s, and each pass confirms its result with a run
-    that waits for the whole 60 s.
+    If every run waited for 60 s, the Shrinker would be slow. So most runs wait only 20 s, and each
+    pass confirms its result with a run that waits for the whole 60 s.
     """
     whole = experiment_of(fault("2s"), fault("9s", "pause"), fault("15s"))
     play = SlowPlay(lambda candidate, _: bool(faults_named(candidate, "pause")))
@@ -603,7 +631,7 @@ def test_a_group_that_never_recovers_is_awaited_for_a_shorter_time() -> None:
     assert left.experiment.run.liveness_timeout == "60s"
     timeouts = liveness_timeouts(play)
     assert timeouts[:3] == ["60s", "20s", "20s"]
-    # After the first run, a few runs wait for the whole time, and many more for the short one.
+    # After the first run, a few runs wait for the whole time, and many more for the short time.
     assert 0 < timeouts[1:].count("60s") < 20
     assert timeouts.count("20s") > 20
     assert timeouts[-1] in ("20s", "60s")
@@ -612,8 +640,8 @@ def test_a_group_that_never_recovers_is_awaited_for_a_shorter_time() -> None:
 def test_a_slow_recovery_is_awaited_longer_and_is_no_failure() -> None:
     """With one fault the group does recover, but after 30 s.
 
-    A wait of 20 s looks as if it never recovered. The confirmation, which waits longer, shows that
-    one fault is not enough to fail.
+    To a run that waits 20 s, it looks as if the group never recovered. A run that confirms the
+    result waits longer, and shows that one fault is not enough.
     """
 
     def fails(candidate: Experiment, _: int) -> bool:
@@ -630,7 +658,7 @@ def test_a_slow_recovery_is_awaited_longer_and_is_no_failure() -> None:
 
 
 def test_result_is_confirmed_even_when_the_runs_are_used_up() -> None:
-    """One run beyond the limit may be played, to confirm the result with the whole wait."""
+    """The result must fail with the whole wait. To confirm this, one run too many may be played."""
 
     def fails(candidate: Experiment, _: int) -> bool:
         return len(candidate.faults) >= 2 or microseconds(candidate.run.liveness_timeout) < 60e6
@@ -648,15 +676,13 @@ def test_a_short_bound_of_the_experiment_is_not_shortened() -> None:
     whole = replace(whole, run=replace(whole.run, liveness_timeout="20s"))
     play = SlowPlay(lambda candidate, _: bool(faults_named(candidate, "pause")))
     shrunk(play, whole)
-    assert set(liveness_timeouts(play)) <= {
-        "20s",
-        "60s",
-    }  # the default of that setting is tried, too
+    # Besides, the Shrinker tries the default of this setting, 60 s.
+    assert set(liveness_timeouts(play)) <= {"20s", "60s"}
     assert liveness_timeouts(play)[:4] == ["20s"] * 4
 
 
 def test_an_interrupt_returns_the_best_schedule_so_far() -> None:
-    """Ctrl-C arrives in the sixth run."""
+    """The user presses Ctrl-C in the sixth run, and gets the result so far."""
     inner = FakePlay(lambda tried, _: bool(faults_named(tried, "crash")))
 
     def play(tried: Experiment, seed: int, signature: Signature) -> PlayedRun:
@@ -683,9 +709,9 @@ def test_shrinking_is_deterministic() -> None:
 
 
 def test_robustness_counts_only_other_seeds_and_stops_at_the_time_limit() -> None:
-    """Robustness is the number of other seeds under which the shrunk schedule fails.
+    """Robustness is the number of other seeds with which the shrunk experiment fails.
 
-    Here every third seed fails. Seed 1, with which the schedule was shrunk, is not played again.
+    Here it fails with every third seed. Seed 1, with which it was shrunk, is not played again.
     """
     play = FakePlay(lambda tried, seed: bool(tried.faults) and (seed == 1 or seed % 3 == 0))
     whole = experiment_of(fault("2s"))
