@@ -5,7 +5,8 @@ the ends of appends, and the loss and return of the groups' partition. The coord
 CoordinatorHarness, which has its log and its timers. After every input the harness checks the
 invariants, and that no request is answered twice. The tests check in addition:
 
-- A request that is refused as a whole changes no state.
+- A request whose answer is an error changes no state. (ERRORS_OF_REQUESTS_WITH_EFFECTS has the
+  exceptions.)
 - At the end another coordinator loads the log, and must have the same groups and offsets.
 
 Kafka has an older coordinator, in Scala, and a newer coordinator, in Java. Our coordinator behaves
@@ -41,9 +42,9 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 GROUPS = ("a", "b")
 # A request that gets one of these errors may change the state nevertheless.
 ERRORS_OF_REQUESTS_WITH_EFFECTS = {
-    "MEMBER_ID_REQUIRED",  # the request has got a member id
+    "MEMBER_ID_REQUIRED",  # the group now has the new member id as a pending id
     "GROUP_MAX_SIZE_REACHED",  # the member that found no place was removed
-    "REBALANCE_IN_PROGRESS",  # a heartbeat with this answer extends the session
+    "REBALANCE_IN_PROGRESS",  # a heartbeat extends the session, although this is its answer
     "UNKNOWN_SERVER_ERROR",  # Kafka's handler fails half way through and keeps its changes
 }
 
@@ -113,10 +114,10 @@ def snapshot(h: CoordinatorHarness) -> object:
 
 
 def committed_values(group: Group) -> dict[TopicPartition, OffsetCommitValue]:
-    """Return the committed offsets, without the places of their records in the log.
+    """Return the committed offsets, without the log offsets of their records.
 
-    The places may differ after a load. If two equal commits were in flight, Kafka keeps the place
-    of the first commit in memory. A load finds the place of the second commit.
+    The log offsets may differ after a load. If two equal commits were in flight, Kafka keeps the
+    log offset of the first commit in memory. A load finds the log offset of the second commit.
     """
     return {partition: commit.value for partition, commit in group.offsets.committed().items()}
 
@@ -157,7 +158,8 @@ def refused(response: AnyResponse | None) -> bool:
     """Return True if a whole request got an error. Such a request must not change any state."""
     if response is None:
         return False
-    # A LeaveGroup can name several members, and its answer has an error for each of them.
+    # A LeaveGroup can name several members, and its answer has an error for each of them. The
+    # whole request was refused if no member could leave.
     if isinstance(response, LeaveGroupResponse) and response.error_code is ErrorCode.NONE:
         return all(member.error_code is not ErrorCode.NONE for member in response.members)
     return error_of(response) not in {"NONE", *ERRORS_OF_REQUESTS_WITH_EFFECTS}
@@ -428,8 +430,8 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self.submit(offset_fetch(group_id=group_id, require_stable=require_stable))
         assert snapshot(self.h) == before
 
-    # These are the timeouts above: 3 s of an initial delay, 6 s and 10 s of sessions, and 30 s of
-    # rebalances.
+    # These are the times after which timers fire: 3 s of an initial delay, 6 s and 10 s of
+    # sessions, and 30 s of rebalances. After 300 s all timers have fired.
     @rule(delay_ms=st.sampled_from([0, 1, 3_000, 6_000, 10_000, 30_000, 300_000]))
     def advance(self, delay_ms: int) -> None:
         self.h.advance(delay_ms)
@@ -525,8 +527,8 @@ class JavaCoordinatorMachine(CoordinatorMachine):
         self.log_diverged = True
 
 
-# pytest runs the machines by these classes. With `derandomize` each run of the tests draws the same
-# inputs.
+# pytest finds these two classes, and runs the machines. With `derandomize` each run of the tests
+# draws the same inputs.
 TestJavaCoordinator = JavaCoordinatorMachine.TestCase
 TestJavaCoordinator.settings = settings(
     max_examples=40,

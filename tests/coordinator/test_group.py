@@ -63,7 +63,7 @@ def member(
     metadata: bytes | None = None,
     rebalance_timeout_ms: int = 60_000,
 ) -> Member:
-    """Return a member that supports these protocols (default: range, roundrobin)."""
+    """Return a member that supports the protocols `names`, by default range and roundrobin."""
     return Member(
         member_id=member_id,
         group_instance_id=instance,
@@ -98,8 +98,9 @@ def test_select_protocol_follows_the_majority_of_first_choices() -> None:
 def test_select_protocol_breaks_a_tie_in_scalas_hash_order() -> None:
     """With equal votes, Kafka takes the protocol that comes first in a Scala hash map.
 
-    So our coordinator computes the order of that map, to make the same choice. What it should be
-    is known from recordings of a real Kafka: `vote-tie` shows "a" before "b", and `fuzz-0088` shows
+    So our coordinator computes the order of that map, to make the same choice. `scala_order` puts
+    names into the order which they have in a map of the keys `among`. The orders here are known
+    from recordings of a real Kafka: `vote-tie` shows "a" before "b", and `fuzz-0088` shows
     roundrobin before range.
     """
     assert scala_order(["b", "a"], among=["b", "a"]) == ["a", "b"]
@@ -170,7 +171,8 @@ def test_member_that_lists_a_protocol_twice_fails_the_join_phase() -> None:
 def test_group_supports_a_join_that_lists_a_protocol_of_every_member() -> None:
     """A client may join with the group's protocol type, and a protocol that all members support.
 
-    An Empty group accepts any protocol type and any protocols, but not an empty type or list.
+    An Empty group accepts any protocol type and any protocols. Only an empty protocol type and an
+    empty list of protocols are refused.
 
     GM-25: which protocols a group supports
     """
@@ -255,7 +257,7 @@ def test_subscribed_topics_are_known_from_the_next_generation_on() -> None:
 
 
 def test_subscribed_topics_of_truncated_bytes_are_unknown() -> None:
-    """The coordinator accepts the bytes, and treats the group as subscribed to every topic.
+    """If the bytes end too early, the group counts as subscribed to every topic, as in Kafka.
 
     GM-27: subscribed topics of a consumer group
     MM-28: load: subscription that cannot be read
@@ -276,10 +278,10 @@ def test_subscribed_topics_of_another_protocol_type_are_unknown() -> None:
 
 
 def test_next_generation_with_unreadable_bytes_fails_after_its_increment() -> None:
-    """The subscription of the member has bytes that make the parser raise.
+    """The bytes of the subscription say that billions of topics follow, and Kafka refuses that.
 
-    So the end of the join phase fails half way: the generation has changed, but not the state.
-    Kafka fails in the same way (BEHAVIOUR 0.1).
+    So the end of the join phase fails half way: the generation has changed, but not the state
+    (BEHAVIOUR 0.1).
     """
     group = preparing(member("a", metadata=b"meta-c1"))
     with pytest.raises(UnknownServerError):
@@ -366,7 +368,7 @@ def test_elect_joined_leader_prefers_the_leader_then_any_joined_member() -> None
     assert group.elect_joined_leader()
     assert group.leader_id == "b"
 
-    # No member has rejoined, so none can be elected.
+    # No member has rejoined, so no member can be elected.
     group.unpark_join(group.members["b"])
     assert not group.elect_joined_leader()
 
@@ -374,8 +376,8 @@ def test_elect_joined_leader_prefers_the_leader_then_any_joined_member() -> None
 def test_replaced_static_member_keeps_leadership_instance_and_assignment() -> None:
     """A static member that restarts gets a new member id, here b instead of a.
 
-    If the old member had parked requests, they are answered, too; a scenario in
-    scenarios/static.txt covers this.
+    If requests of a are parked, they must be answered, too. A story in scenarios/static.txt shows
+    this.
 
     GM-41: replacing a static member: leader, instance, parked requests
     """
@@ -390,7 +392,7 @@ def test_replaced_static_member_keeps_leadership_instance_and_assignment() -> No
 
 
 def test_replace_unknown_static_member_raises() -> None:
-    """The instance id `i` has no member, so only a bug can ask for its replacement.
+    """No member has the instance id `i`, so only a bug can ask for a replacement.
 
     GM-40: replacing a static member that is none
     """

@@ -1,11 +1,13 @@
 """The invariant checks of the group coordinator find damage in its state.
 
 The checks look for states that no correct coordinator can be in. They raise an InvariantViolation
-with the name of the invariant that is broken. A test takes a sound state, damages it, and expects
-the violation. Each function `_stray_...` or `_no_...` does one kind of damage to a group.
+with the name of the invariant that is broken. A test takes a sound state, damages this state, and
+expects the violation. Each function `_stray_...` or `_no_...` does one kind of damage to a group:
+it adds something that does not belong there, or removes something.
 
-`h` is a CoordinatorHarness: a coordinator with its log and timers. Its groups are in shards, one
-for each partition that it owns. A request is parked while its answer waits for other members.
+`h` is a CoordinatorHarness: a coordinator with its log and timers. For each partition that the
+coordinator owns, it has a shard with the groups of the partition. A request is parked while its
+answer waits for other members.
 """
 
 from collections.abc import Callable
@@ -106,8 +108,8 @@ def test_check_group_names_the_invariant_that_the_damage_breaks(
 def test_check_group_finds_a_join_phase_that_waits_for_no_member() -> None:
     """A join phase must end when all members have joined.
 
-    Here the phase waits for the second member, and the test removes this member from the group
-    directly. So the coordinator does not notice that it has nothing to wait for any more.
+    Here the phase waits for the second member. The test removes this member from the group without
+    a request. So the coordinator does not notice that it has nothing to wait for any more.
     """
     h = CoordinatorHarness()
     first, second = h.stable_group()
@@ -163,8 +165,8 @@ def test_check_appends_finds_a_transaction_without_append() -> None:
     h = CoordinatorHarness()
     h.stable_group()
     group = h.group()
-    # A group must be known under the producers of its pending offsets. Otherwise another check
-    # would fail first.
+    # The shard must list the group under each producer with a pending offset in the group.
+    # Otherwise another check would fail first.
     h.coordinator._shards.owned[group.partition].add_producer(7, group)
     group.offsets.prepare_transactional(7, TopicPartition("orders", 0), VALUE)
     with pytest.raises(InvariantViolation, match="by producer 7 waits"):

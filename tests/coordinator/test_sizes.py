@@ -10,12 +10,12 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
 def groups_by_state(harness: CoordinatorHarness) -> dict[GroupState, int]:
-    """Return the number of groups in each state, without states in which there are none."""
+    """Return the number of groups in each state. A state without groups is left out."""
     return harness.coordinator.sizes().groups
 
 
 def test_groups_are_counted_by_state() -> None:
-    """Four groups are Empty at first. Then a becomes Stable, and b goes through a rebalance.
+    """Four groups are Empty at first. Group "a" becomes Stable, and group "b" rebalances.
 
     MM-66: gauges of groups by state
     JC-38: gauges of groups by state, computed anew

@@ -1,8 +1,8 @@
 """The states of a group, and the transitions between them.
 
 `transition_to` is the only method that changes the state of a group. It allows the transitions that
-Kafka allows, and raises an error at any other. `Group("g", 0, GroupState.EMPTY, 1_000)` is a group
-"g" of offsets partition 0 that is Empty, created at 1,000 us.
+Kafka allows, and raises an error at any other transition. `Group("g", 0, GroupState.EMPTY, 1_000)`
+is an Empty group "g" of offsets partition 0. It was created at 1,000 us.
 
 A line such as "GM-05: ..." says which case of Kafka's GroupMetadataTest a test repeats
 (docs/kafka/BEHAVIOUR.md 10.2).

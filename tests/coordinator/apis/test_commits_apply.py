@@ -10,10 +10,11 @@ This switch is about the time at which a commit of offsets counts:
   stable offsets (`require_stable`), the answer waits for the high watermark.
 
 `h` is a CoordinatorHarness: a coordinator with a log. While `h.holds_appends` is True, the high
-watermark does not pass the records of new commits. `h.commit_everything` moves it past all records.
+watermark does not pass the records of new commits. `h.commit_everything` moves the high watermark
+past all records.
 
 Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.7, 2.8 and 5.3. RT-3 is a case of Kafka's tests,
-which is listed there. More stories are in scenarios/commits_apply.txt.
+which that page lists. More stories are in scenarios/commits_apply.txt.
 """
 
 from protocol.config import JavaSwitches
@@ -32,7 +33,7 @@ FOO = ("foo", 0)
 
 
 def test_stable_fetch_of_several_groups_waits_for_each() -> None:
-    """A fetch of three groups is answered when the last of them can be answered.
+    """A fetch of three groups is answered when all three groups can be answered.
 
     1. The first group is refused, because this coordinator does not own its partition.
     2. The second group has a commit of offset 6 that is not replicated yet.

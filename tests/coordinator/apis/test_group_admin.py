@@ -64,7 +64,7 @@ def listed(
 
 
 def delete(h: CoordinatorHarness, *group_ids: str) -> list[tuple[str, ErrorCode]]:
-    """Delete groups, and return the error of each one."""
+    """Delete groups, and return the error of each group."""
     response = ask(h, DeleteGroupsRequest(groups_names=group_ids))
     assert isinstance(response, DeleteGroupsResponse)
     return [(result.group_id, result.error_code) for result in response.results]
@@ -117,7 +117,7 @@ def make_empty_group(h: CoordinatorHarness) -> None:
 
 
 def test_describe_of_a_group_of_another_coordinator_has_the_error_and_no_state() -> None:
-    """Only the coordinator of the group knows whether it exists."""
+    """Only the coordinator of the group knows whether the group exists."""
     h = CoordinatorHarness(owned=())
     assert describe(h) == DescribedGroup(group_id=GROUP, error_code=ErrorCode.NOT_COORDINATOR)
 
@@ -171,7 +171,7 @@ def test_list_filters_by_state_and_type_whatever_the_letter_case(
 
 
 def test_delete_distinguishes_a_missing_group_from_a_group_of_another_coordinator() -> None:
-    """Only the coordinator of the group can know that it is missing: GROUP_ID_NOT_FOUND.
+    """GROUP_ID_NOT_FOUND comes from the coordinator of the group, which knows that it is missing.
 
     Any other broker answers NOT_COORDINATOR.
     """

@@ -4,8 +4,8 @@ A JoinGroup is refused at once, or else it is parked: its answer waits until all
 group have joined. A new member first gets a member id as an answer, and then joins with it. In
 between, the id is pending.
 
-In these tests `h` is a CoordinatorHarness: a coordinator with its log and timers. It owns the only
-partition of `__consumer_offsets`, and with `owned=()` none.
+In these tests `h` is a CoordinatorHarness: a coordinator with its log and timers. The coordinator
+owns the only partition of `__consumer_offsets`. With `owned=()` it owns no partition.
 
 - `h.join` sends a JoinGroup that must be answered at once, and returns the answer.
 - `h.submit` sends any request, and returns its id. `h.response` returns the answer, or None while
@@ -83,7 +83,10 @@ def test_join_after_shut_down_is_refused() -> None:
 
 @pytest.mark.parametrize("session_timeout_ms", [5_999, 1_800_001])
 def test_join_with_session_timeout_out_of_bounds_is_refused(session_timeout_ms: int) -> None:
-    """Kafka allows 6 s to 30 min, and both values are 1 ms outside. No group is created."""
+    """Kafka allows 6 s to 30 min. Both values here are out of these bounds by 1 ms.
+
+    No group is created.
+    """
     h = harness()
     response = h.join(join_group(session_timeout_ms=session_timeout_ms))
     assert refused(response, ErrorCode.INVALID_SESSION_TIMEOUT, "")
@@ -107,7 +110,7 @@ def test_join_with_member_id_to_a_missing_group_is_refused(instance: str | None)
 
 
 def test_refused_join_below_version_7_has_an_empty_protocol_name() -> None:
-    """The field cannot be null before version 7, so the older versions have an empty name."""
+    """The protocol name cannot be null before version 7, so it is empty in the older versions."""
     h = harness()
     assert h.join(join_group("m"), version=6).protocol_name == ""
     assert h.join(join_group("m"), version=7).protocol_name is None

@@ -66,7 +66,7 @@ def test_commit_with_a_topic_that_names_no_partition_stores_the_others() -> None
 def test_commit_without_generation_to_an_empty_group_ignores_ids(
     member_id: str, instance: str | None
 ) -> None:
-    """Admin tools and simple consumers commit like this, often more than once. No id is checked.
+    """Admin tools and simple consumers commit without a generation. No id is checked then.
 
     GC-114: commit without generation to an Empty group: ids are not looked at
     """
@@ -97,7 +97,7 @@ def test_commit_whose_append_fails_is_answered_with_the_mapped_error(
 ) -> None:
     """The client gets an error that it understands, which is not always the error of the log.
 
-    No offset is stored, and none remains pending: a pending offset waits for its append.
+    No offset is stored. The offset was pending while its append was in flight. This ends, too.
     """
     h = CoordinatorHarness()
     h.holds_appends = True
@@ -110,7 +110,10 @@ def test_commit_whose_append_fails_is_answered_with_the_mapped_error(
 
 
 def metadata_harness() -> CoordinatorHarness:
-    """Return a harness with a limit of four characters of metadata."""
+    """Return a harness with a limit of four characters of metadata.
+
+    Kafka counts characters, although its setting is called offset.metadata.max.bytes.
+    """
     return CoordinatorHarness(config=BrokerConfig(offset_metadata_max_bytes=4))
 
 
@@ -196,11 +199,11 @@ def test_commit_with_a_partition_twice_stores_the_last_and_answers_once() -> Non
 def test_commit_with_retention_expires_where_the_version_has_the_field(
     version: int, retention_ms: int, is_stored: bool
 ) -> None:
-    """An offset expires a while after its commit if the request says so.
+    """A commit can say after how long its offset expires.
 
-    The field `retention_time_ms` exists only in versions 2 to 4 of the request. There, -1 means
-    that the offset does not expire. The stored record has the time at which the offset expires, or
-    -1.
+    Only versions 2 to 4 of OffsetCommit have the field for this, `retention_time_ms`. There, -1
+    means that the commit does not say it. The stored record has the time at which the offset
+    expires, or -1.
 
     MM-55: commit with retention, current version: expiry is loaded
     """

@@ -1,12 +1,13 @@
 """The files in folders called `scenarios/` are read, played and rewritten correctly.
 
-Such a file is a transcript: a test in the form of a dialog. TEXT below is an example. After a
-comment it has the scene: here a coordinator, and its settings could follow in the same line. Then
-there are stories. A story consists of steps. A step consists of commands, the line `----`, and the
-output that the commands must have.
+Such a file is a transcript: a test in the form of a dialog. TEXT below is an example. It begins
+with a comment. The next line is the scene, here a coordinator. (Settings of the coordinator could
+follow in the same line.) The rest of the file consists of stories, and a story consists of steps. A
+step consists of commands, the line `----`, and the output that the commands must have.
 
-A player executes the commands. Pytest compares their output with that in the file. With the option
-`--rewrite` it writes the new output into the file, for a person to look at the difference.
+A player executes the commands. Pytest compares their output with the output in the file. With the
+option `--rewrite`, pytest writes the new output into the file instead. A person then looks at what
+has changed.
 """
 
 from pathlib import Path
@@ -63,7 +64,8 @@ def test_story_with_another_result_fails_and_its_text_is_rewritten(
 ) -> None:
     """The story that was played has the right output, so it differs from the story in the file.
 
-    In the rewritten text only the wrong output is missing. Comments and the other story are kept.
+    The rewritten text has all lines of the old text except the wrong output. So the comments and
+    the other story are kept.
     """
     first_story, second_story = differing_file.stories
     player = new_player(differing_file)
@@ -109,7 +111,7 @@ def test_two_stories_of_one_name_are_refused(tmp_path: Path) -> None:
     ],
 )
 def test_unknown_word_in_a_command_is_refused(differing_file: StoryFile, line: str) -> None:
-    """If unknown words were ignored, a misspelt command would play another story than it says."""
+    """If unknown words were ignored, a misspelt setting would have no effect, unnoticed."""
     with pytest.raises(UnknownWord):
         new_player(differing_file).play((line,))
 
@@ -126,5 +128,5 @@ def test_bytes_are_read_as_they_are_written(data: bytes) -> None:
 
 
 def test_subscription_is_written_as_its_topics() -> None:
-    """`bar+foo` is a member's subscription to two topics. Its encoded bytes would say nothing."""
+    """`bar+foo` is a member's subscription to two topics. Its bytes would tell a reader nothing."""
     assert bytes_text(read_bytes("bar+foo")) == "bar+foo"

@@ -45,7 +45,7 @@ def test_next_block_is_requested_once_when_nine_tenths_are_assigned() -> None:
 
 
 def test_refused_block_is_requested_again() -> None:
-    """If the block still counted as requested, the broker would never request one again."""
+    """If the block still counted as requested, the broker would never request another block."""
     ids = ProducerIds()
     assert [ids.wants_block(), ids.wants_block()] == [True, False]
     ids.refused()
@@ -53,7 +53,7 @@ def test_refused_block_is_requested_again() -> None:
 
 
 def test_each_block_has_its_own_threshold_for_the_next_request() -> None:
-    """The second block has 100 ids, so the next block is requested after its 90th."""
+    """The second block has 100 ids, so the third block is requested after the 90th of them."""
     ids = with_block()
     for _ in range(9):
         ids.take()

@@ -1,17 +1,18 @@
 """The transaction coordinator: ids, epochs, and ends of transactions with their markers.
 
 A transaction ends in two steps. First the coordinator writes its decision to its log; the state is
-then PrepareCommit or PrepareAbort. Then it sends a marker to each partition of the transaction. A
-marker is a record that ends the transaction in that partition. When all markers are written, the
-state becomes CompleteCommit or CompleteAbort.
+then PrepareCommit or PrepareAbort. The coordinator then sends a marker to each partition of the
+transaction. A marker is a record that ends the transaction in that partition. When all markers are
+written, the state becomes CompleteCommit or CompleteAbort.
 
 In these tests `h` is a TransactionHarness: a transaction coordinator together with its log and its
 timers. The methods of `h` send the requests of producers. Most tests have one producer. Its
 transactional id is TX, and its producer id is 0.
 
-- `h.init()` sends InitProducerId for TX. `h.init(None)` sends it without a transactional id.
+- `h.init()` sends the request InitProducerId for TX. `h.init(None)` sends this request without a
+  transactional id.
 - `h.add_offsets(0)` begins a transaction of producer 0 with the partition OFFSETS. `h.end(0)`
-  commits the transaction. `h.verify(0)` asks whether it is open.
+  commits the transaction. `h.verify(0)` asks whether the transaction is open.
 - If a test sets `h.holds_appends`, appends to the log wait until the test calls `h.complete`. With
   `h.holds_markers` the markers wait until the test calls `h.answer_markers`.
 - `h.failover()` returns another coordinator, which has loaded a copy of the log.
@@ -85,7 +86,7 @@ def test_init_producer_id_without_free_ids_gets_a_retriable_error() -> None:
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
 def test_transaction_timeout_out_of_bounds_is_refused(timeout_ms: int) -> None:
-    """The largest timeout is transaction.max.timeout.ms, by default 900,000 ms; the least is 1."""
+    """A timeout must be at least 1 ms, and at most transaction.max.timeout.ms, 900,000 ms here."""
     h = TransactionHarness()
     assert h.init(timeout_ms=timeout_ms).error_code is ErrorCode.INVALID_TRANSACTION_TIMEOUT
     assert h.coordinator.metadata(TX) is None
@@ -103,7 +104,7 @@ def test_producer_whose_epochs_are_exhausted_gets_another_id() -> None:
     """An epoch has 16 bits. A producer with the largest epoch gets a new id, with epoch 0."""
     h = TransactionHarness()
     h.init()
-    h.metadata().producer_epoch = EPOCH_MAX  # reaching it by requests would take 32,766 of them
+    h.metadata().producer_epoch = EPOCH_MAX  # by requests this would take 32,766 of them
     rotated = h.init(producer_id=0, epoch=EPOCH_MAX)
     assert rotated.producer_id == 1
     assert rotated.producer_epoch == 0
@@ -125,7 +126,10 @@ def test_request_without_transactions_gets_an_empty_answer() -> None:
 
 
 def test_append_of_a_step_has_the_timeout_of_the_transaction() -> None:
-    """Kafka uses the producer's transaction timeout also for the write to the transaction log."""
+    """A step is a change of a transaction's state, which the coordinator appends to its log.
+
+    Kafka uses the timeout of the transaction as the timeout of this append, too.
+    """
     h = TransactionHarness()
     h.holds_appends = True
     h.submit(InitProducerIdRequest(transactional_id=TX, transaction_timeout_ms=33_000))
@@ -182,7 +186,7 @@ def test_outcome_of_markers_of_another_tenure_is_ignored() -> None:
     # After an unload the tenure is over, so the outcome of its own markers is ignored, too.
     h.coordinator.unload(0)
     h.answer_markers()
-    assert h.markers == []
+    assert h.markers == []  # no new markers are sent
 
 
 # -- leadership --
