@@ -164,7 +164,7 @@ class Bindings:
         return dict(self._ours), dict(self._symbols)
 
     def restore(self, bound: tuple[dict[str, PlainValue], dict[str | int, str]]) -> None:
-        """Replace the bindings by the ones in a snapshot."""
+        """Replace the bindings by the bindings in a snapshot."""
         self._ours, self._symbols = bound
 
     def to_ours(self, value: PlainValue) -> PlainValue:
@@ -217,6 +217,7 @@ class AnswerComparison:
     def _compare_message(
         self, expected: PlainMessage, came: PlainMessage, path: str, list_path: str
     ) -> Difference | None:
+        # First come the fields of Kafka's message, then the fields that only our message has.
         for name in (*expected, *(name for name in came if name not in expected)):
             if name in self._rules.ignore:
                 continue
@@ -274,8 +275,8 @@ class AnswerComparison:
 
         `key` is the name of the field that identifies an item.
         """
-        # Each of Kafka's items (`expected`) takes an equal item away from ours. `unmatched` has
-        # those of Kafka's items for which there is no equal item.
+        # Each of Kafka's items (`expected`) takes an equal item away from ours. If there is no
+        # equal item, Kafka's item is added to `unmatched`.
         unmatched_ours = list(came)
         unmatched: list[tuple[int, PlainValue]] = []  # with their indexes
         has_unbound = self._bindings.has_unbound

@@ -92,7 +92,7 @@ class _Replay:
             build=self._build,
         )
         self._start_us = 0
-        """Time on the run's clock that is the scenario's time 0."""
+        """Time on the run's clock at which the scenario begins."""
         self._played = PlayedTranscript(
             steps=[PlayedStep(step=step) for step in transcript.requests],
             # If `first` is None, no answer gives the id of the symbol to a client, because the id
@@ -132,7 +132,7 @@ class _Replay:
         return self._played
 
     async def _play(self, clients: ClientMachine) -> None:
-        """Wait until the cluster is as the recorded one was, then play each step at its time."""
+        """Wait until the cluster is like the recorded cluster. Then play each step at its time."""
         transcript = self._transcript
         first = first_coordinator(transcript)
         actions = Actions(

@@ -94,7 +94,7 @@ class RequestStep(msgspec.Struct, frozen=True, kw_only=True):
 class ActionStep(msgspec.Struct, frozen=True, kw_only=True):
     """One action on the cluster or on a client.
 
-    `at_ms` and `done_ms` are its begin and its end, in milliseconds since the scenario's start.
+    It began at `at_ms` and ended at `done_ms`, in milliseconds since the scenario's start.
     """
 
     n: int

@@ -275,8 +275,8 @@ def placed(
 def _line_of(path: str, root: Item, shape: type[msgspec.Struct]) -> tuple[int | None, bool]:
     """Return the line of the value at `path`, and True if the value was set by `--var`.
 
-    If the document has no value at the path, such as for a missing key, the line is that of the
-    deepest mapping or list on the way to it.
+    If the document has no value at the path (for example, a key is missing), return the line of the
+    innermost mapping or list that the path enters.
     """
     steps = resolve_path(path, root, shape)
     item, line = root, root.line

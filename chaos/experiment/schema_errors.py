@@ -199,8 +199,8 @@ def _check_keys(
         for key, value in mapping.items():
             yield from validator.descend(value, others, path=key)
         return
-    # If an error lacks the attributes `instance` and `schema`, jsonschema adds them: the mapping
-    # and its schema.
+    # The errors below do not say to which mapping they belong. jsonschema adds this: it sets the
+    # attributes `instance` and `schema` of an error, if they are missing.
     known: Mapping[str, _Schema] = schema["properties"]
     misspelt = set()
     for key in mapping:
@@ -312,7 +312,7 @@ def _near_value(value: object, schema: _Schema) -> str | None:
     """
     if "enum" in schema:
         return near_miss(str(value), [str(choice) for choice in schema["enum"]])
-    if "5s" not in schema.get("examples", ()):  # the schema is not that of a duration
+    if "5s" not in schema.get("examples", ()):  # it is not the schema of a duration
         return None
     if not _is_number(value) or value < 0:
         return None

@@ -93,7 +93,7 @@ def _candidates(document: object, error: ShapeError) -> Iterator[_Document]:
     """Yield copies of a document in which the place of an error is changed.
 
     If the place is a key, the key is renamed or removed. Otherwise, or if this does not help, the
-    place gets another value.
+    place gets another value: one of the allowed values, or one of _STAND_INS.
     """
     # `holder` is the mapping or list around the wrong value, within the copy.
     *path, last = error.steps
@@ -122,7 +122,11 @@ def _copy_with_part(document: object, path: _Steps) -> tuple[_Document, _Documen
 
 
 def _depends_on(path: str, steps: _Steps) -> bool:
-    """Return True if a problem at `path` may be caused by the replacement at `steps`."""
+    """Return True if a problem at `path` may be caused by the replacement at `steps`.
+
+    This is so if the problem is at the place of the replacement or inside of it. It is also so if
+    both are settings of the same section, or times of the same fault.
+    """
     *parents, last = steps
     parent, place = path_text(parents), path_text(steps)
     if path == place or path.startswith((f"{place}.", f"{place}[")):  # at the place or below it

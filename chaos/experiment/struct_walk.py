@@ -108,7 +108,7 @@ def struct_types(*annotations: object) -> Iterator[type[msgspec.Struct]]:
 def structs_in(value: object, place: Place = ()) -> Iterator[tuple[Place, msgspec.Struct]]:
     """Yield each struct in `value`, together with its place.
 
-    A struct comes before the structs in its fields. Apart from this the order is that of the file.
+    The structs come in the order of the file. Each struct comes before the structs in its fields.
     """
     children: Iterable[tuple[str | int, object]] = ()
     if isinstance(value, msgspec.Struct):
@@ -159,8 +159,8 @@ def resolve_path(dotted: str, root: Item, expected: object) -> list[str | int] |
     # valid path that ends with `dotted`.
     for prefix, names in _named_places("", root, expected):
         longer = f"{prefix}.{dotted}"
-        # In most places there is no key with which `dotted` begins. This is tested first, because a
-        # walk takes longer.
+        # `dotted` must begin with a key of the struct at this place. Mostly it does not. This is
+        # tested first, because a walk takes longer.
         if _longest_prefix(dotted, names) and not isinstance(
             _walk_path(longer, root, expected), Problem
         ):
@@ -193,7 +193,7 @@ def _walk_path(dotted: str, root: Item, expected: object) -> list[str | int] | P
                 return _lost(walked, rest, by_name)
             kind = by_name[step].annotation
             item = children.get(step) if isinstance(children, dict) else None
-        elif get_origin(kind) is dict:  # the step is a name, such as that of a group
+        elif get_origin(kind) is dict:  # the step is a name, such as the name of a group
             named = children if isinstance(children, dict) else {}
             step = _longest_prefix(rest, named)
             if step is None:

@@ -39,7 +39,7 @@ this time.
 
 
 class OtherCode(Exception):
-    """A worker's code differs from its search's; the message names both versions."""
+    """A worker does not have the same code as its search. The message names both versions."""
 
 
 def check_code(expected: str) -> None:

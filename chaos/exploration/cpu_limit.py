@@ -18,7 +18,7 @@ from types import FrameType
 CPU_LIMIT_S = 300.0
 """Limit of the CPU seconds of one run. A run of the standard space needs hundreds of times less."""
 _REPEAT_S = 1.0
-"""When the limit is exceeded, the exception is raised again each time this many seconds later."""
+"""Interval, in CPU seconds, at which the exception is raised again after the limit."""
 
 
 class RunNeverEnds(BaseException):
@@ -32,8 +32,10 @@ class RunNeverEnds(BaseException):
 def limited_cpu(limit_s: float = CPU_LIMIT_S) -> Iterator[None]:
     """Raise RunNeverEnds in the enclosed code after `limit_s` of CPU time.
 
-    The exception is then raised again after every further CPU second, because the first one may be
-    raised inside an asyncio task, which stores it instead of passing it on to the enclosed code.
+    The exception is raised again after every further CPU second. The first exception may be raised
+    inside an asyncio task, which stores the exception instead of passing it on to the enclosed
+    code.
+
     Outside the main thread there is no limit, because Python runs signal handlers only in the main
     thread.
     """

@@ -5,7 +5,7 @@ Findings of the same kind are put together into one group.
 
 The verdict says whether the cluster kept Kafka's promises in the runs of the search. It does not
 change if coordlab itself failed in some runs, or if a seed that was played twice gave two different
-results. In these cases the exit code is that of an internal error.
+results. In these two cases the exit code says that there was an internal error.
 """
 
 from collections import Counter
@@ -289,7 +289,7 @@ def _verdict(tally: Tally, unknown: tuple[ReasonGroup, ...]) -> Verdict:
 
 
 def _outcome(tally: Tally, stop: Stop) -> RunOutcome:
-    """Return the outcome: completed, interrupted, or a failure of the lab itself."""
+    """Return the outcome: completed, interrupted, or a failure of coordlab itself."""
     if stop is Stop.INTERRUPTED:
         return RunOutcome.INTERRUPTED
     return RunOutcome.INTERNAL_ERROR if tally.broken_runs else RunOutcome.COMPLETED

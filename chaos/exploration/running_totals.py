@@ -207,7 +207,7 @@ class Tally:
         return changed
 
     def _played_again(self, again: PlayedRun, worker: str) -> None:
-        """Compare the second run of a seed with the first one."""
+        """Compare the second run of a seed with its first run."""
         chosen = self._chosen.pop(again.seed, None)
         self.to_recheck.pop(again.seed, None)
         if chosen is None:

@@ -60,7 +60,7 @@ class Limits:
     """Limits of a search.
 
     - `first_seed`, `count`: the search plays `count` seeds, the first of which is `first_seed`. If
-      `count` is None, the seeds have no end.
+      `count` is None, the search plays seeds until another limit is reached.
     - `time_limit_s`: the time after which the search ends. If a search is resumed in a new process,
       the time counts from its beginning in this process.
     - `stop_after`: the number of different findings at which the search ends.
@@ -126,7 +126,8 @@ class Search:
         - `write`: stores a record.
         - `stop_requested`: called between two steps. If it returns True, the search ends.
         - `observer`: called with the state of the search in each round.
-        - `on_group`: called with each kind of finding that is new or has a better example.
+        - `on_group`: called with each kind of finding (FindingGroup) that is new or has a better
+          example.
         - `guidance`: decides which seeds mutate an earlier plan. If it is None, every seed draws
           its plan. The guidance must have taken the same records as `tally`.
         """

@@ -354,7 +354,7 @@ def _now() -> datetime:
 def timestamp(moment: datetime) -> str:
     """Return a moment in UTC as the name of a directory.
 
-    Names of later moments sort behind those of earlier moments, and the names have no colons.
+    The order of such names is the order of time, and the names have no colons.
     """
     # [:-3] cuts off the last three digits, so that milliseconds are left.
     return moment.strftime("%Y-%m-%dT%H-%M-%S.%f")[:-3] + "Z"

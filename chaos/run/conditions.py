@@ -71,7 +71,7 @@ def missing_for_liveness(
     - `commits_before`: the number of acknowledged commits that each member had at the healing. Each
       member needs one more.
     - `lost`: members that never come back.
-    - `joined`: members that a fault has started in addition to those of the experiment.
+    - `joined`: members that a fault has started in addition to the experiment's own members.
     - `deleted_topics`: topics that a fault has deleted. Their partitions need no leader.
     - `guests`: if True, a group may have further members, which are clients from outside.
     """
@@ -248,7 +248,7 @@ def _expected(
 ) -> list[NodeName]:
     """Return the names of the members that the group should have now.
 
-    These are its first `total` members, and its members in `joined`, but none of those in `lost`.
+    These are its first `total` members and its members in `joined`. Members in `lost` are left out.
     """
     members = [consumer_name(group_id, index) for index in range(total)]
     # The name of a member is `consumer-<group>-<index>`.

@@ -33,9 +33,10 @@ class PresenceRequest(msgspec.Struct, frozen=True, kw_only=True, tag="presence")
 class InjectRequest(
     msgspec.Struct, frozen=True, kw_only=True, tag="inject", rename={"from_": "from"}
 ):
-    """Orders a fault. The fields have the same meaning as those of a fault in an experiment file.
+    """Orders a fault.
 
-    The only other field is `waits`. If it is True, the answer comes only when the fault is over.
+    The fields have the same meaning as the keys of a fault in an experiment file. The only other
+    field is `waits`. If it is True, the answer comes only when the fault is over.
     """
 
     fault: str

@@ -122,7 +122,7 @@ class StandingRun(ExperimentRun):
         """Moments that are still to come, in the order of time.
 
         These are the acts of the plan, the ends of ordered faults, and the steps of gradual faults.
-        Their times are those of the run's clock.
+        Unlike in a plan, the times are times on the run's clock.
         """
         self._not_arrived = {arrival.node: None for arrival in arrivals_of(experiment)}
         """Late members of the experiment that have not started yet. No condition waits for them."""

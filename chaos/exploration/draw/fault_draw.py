@@ -49,7 +49,7 @@ _ROLES = {
 }
 """Weight of each role in the draw of a target. A fault accepts only some of the roles.
 
-The names of the roles are those of an experiment file.
+An experiment file uses the same names of roles.
 """
 
 
@@ -57,7 +57,7 @@ The names of the roles are those of an experiment file.
 class FaultDraw:
     """Draws the values of one fault, or of all faults of one pattern (a combination of faults).
 
-    - `index`: the number of this fault or pattern among those of the seed.
+    - `index`: the number of this fault or pattern in the plan of the seed, counted from 0.
     - `at_ms`: the time of this fault or pattern, counted from the steady state. In the methods,
       `after_ms` counts from `at_ms`.
 

@@ -128,6 +128,8 @@ def _swizzle_clog(draw: FaultDraw) -> Faults:
 
 
 def _paused_past_a_timeout(draw: FaultDraw) -> Faults:
+    # A pause past `session.timeout.ms` hits a member in half of the draws, and otherwise a
+    # coordinator. A pause past the broker's timeout always hits a coordinator.
     rng = draw.rng("timeout")
     timeout = rng.choice(("broker.session.timeout.ms", "session.timeout.ms"))
     lasts_ms = draw.around_ms(timeout, rng.choice((1.02, 1.1, 1.3)))
@@ -239,8 +241,8 @@ def _expired_group(draw: FaultDraw) -> Faults:
     session_ms = draw.experiment.groups[group].config.session_timeout_ms
     check_ms = config.offsets_retention_check_interval_ms
     # The members stay down for a session, and then for the retention time of one minute (60_000
-    # ms). In one of three draws they return at about the time of the expiry. In the others they
-    # return later, after one or two of the coordinator's checks for expired offsets.
+    # ms). In one of three draws they return at about the time of the expiry. In all other draws
+    # they return later, after one or two of the coordinator's checks for expired offsets.
     late_ms = draw.rng("expiry").choice((0, check_ms, 2 * check_ms + 1_000))
     return tuple(
         draw.fault("crash", f"member({group}, {index})", lasts_ms=session_ms + 60_000 + late_ms)
@@ -259,8 +261,8 @@ def _asleep_in_a_rebalance(draw: FaultDraw) -> Faults:
        as `max.poll.interval.ms`, and the pause is a little longer.
 
     Groups with at least three members are preferred, because the rebalance can complete with the
-    third member alone during the pause. Among these groups, those with static members are
-    preferred. Among the groups with static members, those that commit in transactions are
+    third member alone during the pause. Among these groups, groups with static members are
+    preferred. Among the groups with static members, groups that commit in transactions are
     preferred.
     """
     rng = draw.rng("sleeper")
@@ -293,7 +295,12 @@ def _asleep_in_a_rebalance(draw: FaultDraw) -> Faults:
 
 
 def _two_halves(draw: FaultDraw) -> Faults:
-    """Split the network: some brokers on one side, all others and the controller on the other."""
+    """Split the network into two sides.
+
+    At most half of the brokers are on one side. The controller and all other brokers are on the
+    other side, and in half of the draws the members of a group, too. If the cut is one-way, only
+    the messages of the smaller side are lost.
+    """
     rng = draw.rng("halves")
     brokers = [f"broker({broker})" for broker in draw.broker_ids]
     minority = rng.sample(brokers, rng.randint(1, max(1, len(brokers) // 2)))

@@ -7,7 +7,7 @@ bugs show only near this border.
 from chaos.experiment.structs import Experiment
 from protocol.config import BrokerConfig, ConsumerConfig, ZooKeeperConsumerConfig
 
-# The names of the fields of BrokerConfig that have a timeout, and then those of ConsumerConfig.
+# Names of the fields that have a timeout, first in BrokerConfig and then in ConsumerConfig.
 _BROKER = (
     "broker_session_timeout_ms",
     "broker_heartbeat_interval_ms",

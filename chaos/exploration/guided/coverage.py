@@ -40,7 +40,7 @@ class Coverage:
 
     def take(self, marks: tuple[str, ...], *, mutated: bool) -> None:
         """Count a run. `marks` are sorted."""
-        pairs = tuple(combinations(marks, 2))  # the marks are sorted, and so are those of each pair
+        pairs = tuple(combinations(marks, 2))  # the marks are sorted, also within each pair
         self.runs += 1
         self.marks.update(marks)
         self.pairs.update(pairs)

@@ -1,9 +1,10 @@
-"""Guidance: decides which seeds of a search mutate (change) an earlier plan of faults, and which.
+"""Guidance: decides which seeds of a search mutate (change) an earlier plan of faults.
 
-The earlier plan is called the parent. It must have reached something rare, so the choice of parents
-depends on the results of earlier runs. But the choice must not depend on the speed of workers,
-because then a search could not be repeated. So seeds are divided into blocks of 100, and the
-parents for a block are chosen only after whole earlier blocks are finished.
+It also chooses this earlier plan, which is called the parent. A parent must have reached something
+rare, so the choice of parents depends on the results of earlier runs. But the choice must not
+depend on the speed of workers, because then a search could not be repeated. So seeds are divided
+into blocks of 100, and the parents for a block are chosen only after whole earlier blocks are
+finished.
 
 The parents for block N are chosen from the blocks up to N - 2. So some workers can begin block N
 while other workers still play block N - 1.
@@ -57,7 +58,7 @@ class Guidance:
                 for seed in record.seeds:
                     self._finish_seed(seed, None)
             case _:
-                pass  # a second play of a seed adds no run
+                pass  # the runs of a recheck, whose seeds were taken before
 
     def is_ready(self, seed: int) -> bool:
         """Return True if all results are known that determine the plan of `seed`."""

@@ -85,7 +85,7 @@ _Change = Callable[[_Step, Genome], Genome]
 
 
 def mutate(space: Space, parent: Genome, seed: int) -> Genome:
-    """Return the genome that `seed` makes of its parent. The genome's experiment is valid."""
+    """Return the genome that `seed` makes of `parent`. The experiment of this genome is valid."""
     mutant_rng = stream(seed, "mutant")
     network_seed = parent.network_seed if mutant_rng.random() < SAME_NETWORK else seed
     for attempt in range(ATTEMPTS):
@@ -135,7 +135,7 @@ def _meet(step: _Step, genome: Genome) -> Genome:
 
 
 def _lengthen(step: _Step, genome: Genome) -> Genome:
-    """Change the duration of one fault, among those that have a duration."""
+    """Change the duration of one fault that has a duration."""
     faults = list(genome.faults)
     lasting = [place for place, fault in enumerate(faults) if fault.duration is not None]
     if not lasting:

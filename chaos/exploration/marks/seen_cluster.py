@@ -141,7 +141,7 @@ class SeenCluster:
         self.killed: dict[str, int] = {}
         # Paused node -> time at which its pause began.
         self.paused: dict[str, int] = {}
-        # Node -> begin and end of its last pause that is over.
+        # Node -> (begin, end) of its last pause that is over.
         self.pauses: dict[str, tuple[int, int]] = {}
         # The keys are the fenced brokers.
         self.fenced: dict[str, None] = {}
@@ -164,15 +164,15 @@ class SeenCluster:
         self.loaded_to: dict[tuple[str, str], int] = {}
         # Place -> the high watermark that the node knows.
         self.high_watermarks: dict[tuple[str, str], int] = {}
-        # Group -> number of a generation -> (node, incarnation) that first began it.
+        # Group -> number of a generation -> (node, incarnation) that began this generation first.
         self.generations: dict[str, dict[int, tuple[str, int]]] = {}
         # Group -> member id of the leader of its newest generation.
         self.leaders: dict[str, str] = {}
-        # Member id -> node of the consumer that has it.
+        # Member id -> node of the consumer with this member id.
         self.nodes: dict[str, str] = {}
         # The keys (group, partition, offset) are commits of which nobody knows the outcome.
         self.indefinite: dict[tuple[str, str, int], None] = {}
-        # Transactional id -> coordinator that decided the outcome of its transaction.
+        # Transactional id -> coordinator that decided the outcome of the open transaction.
         self.decided: dict[str, str] = {}
         # (group, producer id) of an open transaction -> coordinator that last took its offsets.
         self.transactions: dict[tuple[str, int], str] = {}
@@ -212,7 +212,7 @@ class SeenCluster:
             TraceKind.FAULT_INJECTED: self._injected,
             TraceKind.FAULT_HEALED: self._healed,
         }
-        """Handler of each kind of row."""
+        """The method to call with a row, by the row's kind."""
 
     # -- questions ----------------------------------------------------------------------------
 

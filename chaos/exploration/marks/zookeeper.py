@@ -150,6 +150,7 @@ def _set_back(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.ZOOKEEPER_CLIENT_STATE,
 )
 def _at_another_server(seen: SeenCluster, row: TraceRow) -> bool:
+    # `peer` is the server to which the client is connected.
     detail, before = detail_of(row), seen.on_zookeeper.connected.get(row.node)
     return (
         detail["state"] == "SyncConnected"
@@ -203,6 +204,7 @@ def _change_within_a_rebalance(seen: SeenCluster, row: TraceRow) -> bool:
 def _position_behind_a_commit(seen: SeenCluster, row: TraceRow) -> bool:
     if row.group not in seen.context.zookeeper_groups:
         return False
+    # Compare the offset at which the consumer began with the offset that is in ZooKeeper now.
     for partition in detail_of(row)["partitions"]:
         topic, _, index = partition.rpartition("-")
         stored = seen.zookeeper_tree.now(f"/consumers/{row.group}/offsets/{topic}/{index}")

@@ -44,8 +44,7 @@ NEVER = frozenset(
     }
 )
 """Settings that are never reset to their defaults."""
-# The structs whose fields are settings. The structs in the first line have settings of Kafka, and
-# those in the second line have settings of coordlab.
+# The structs whose fields are settings: in the first line of Kafka, in the second line of coordlab.
 _WITH_SETTINGS = (
     *(Guards, JavaSwitches, BrokerConfig, TopicConfig, ConsumerConfig, ProducerConfig),
     *(LinkModel, CostModel, StorageModel, GroupDefinition, RunDefinition),
@@ -110,7 +109,7 @@ def at(value: Any, place: Place) -> Any:  # noqa: ANN401 - a setting is of any t
     return value
 
 
-def with_value(value: Any, place: Place, new: object) -> Any:  # noqa: ANN401 - likewise
+def with_value(value: Any, place: Place, new: object) -> Any:  # noqa: ANN401 - a setting is of any type
     """Return a copy of `value` that has `new` at `place`."""
     if not place:
         return new

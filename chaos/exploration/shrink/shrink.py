@@ -6,7 +6,7 @@ experiments (candidates). It plays each candidate, and continues with those that
 
 1. The passes of STRUCTURE leave out parts: faults, groups, members, brokers.
 2. The passes of `wording` make the rest simpler: rounder times, default settings, weaker faults.
-3. Both are repeated until nothing smaller fails.
+3. Both steps are repeated until nothing smaller fails.
 
 A candidate must fail in the same way: the same checker must make the same claim, apart from names
 and numbers. Whether a candidate fails may also depend on the network seed, which determines the
@@ -114,7 +114,7 @@ class ShrinkProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DoesNotFail(Exception):
-    """The schedule does not show the violation; the message has the results of its run."""
+    """The schedule does not show the violation. The message has the results of its run."""
 
 
 class _Enough(Exception):
@@ -165,7 +165,9 @@ class Shrinker:
         """Shorter liveness timeouts. The first is in use. If empty, the full timeout is in use."""
 
     def shrink(self, experiment: Experiment, seed: int, signature: Signature) -> Shrunk:
-        """Return the smallest schedule found that fails as `experiment` does with `seed`.
+        """Return the smallest schedule that was found, and that still fails.
+
+        A schedule fails if its run has a finding with the claim of `signature`.
 
         Raises: DoesNotFail if `experiment` does not fail with `seed`.
         """
@@ -199,7 +201,7 @@ class Shrinker:
         except KeyboardInterrupt:
             end = ShrinkEnd.INTERRUPTED
         # If the shrinking was cut short, perhaps the best schedule has failed only with a shorter
-        # timeout. After a regular end this call changes nothing, because the last pass has
+        # liveness timeout. After a regular end this call changes nothing, because the last pass has
         # confirmed the best schedule.
         self._return_to_confirmed(may_run=end is not ShrinkEnd.INTERRUPTED)
 
@@ -277,7 +279,9 @@ class Shrinker:
         """Play the candidates of a pass, each with at most `seeds` seeds; confirm the result."""
         self._activity = shrink_pass.does
         steps = shrink_pass.steps(self._best)
-        # `next` and `send` raise StopIteration when the pass has no more candidates.
+        # `next` returns the first candidate of the pass. `send` tells the pass whether the
+        # candidate still fails, and returns the next candidate. Both raise StopIteration at the end
+        # of the pass.
         try:
             candidate = next(steps)
             while True:
