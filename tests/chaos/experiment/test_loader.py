@@ -1,13 +1,14 @@
 """The loader reads experiment files, and reports what is wrong in them.
 
-Each thing that is wrong is a Problem. Its text shows its parts:
+Each thing that is wrong is a Problem. The text of a problem shows its parts:
 
     small.yaml:6: cluster.broker: unknown key; expected one of ...; did you mean `brokers`?
 
-Here `cluster.broker` is the path, which leads through the keys of the file to the value. `brokers`
-is the near miss, which the author of the file has probably meant.
+The problem is in line 6 of the file. `cluster.broker` is its path, which leads through the keys of
+the file to the wrong place. `brokers` is its near miss, which the author of the file has probably
+meant.
 
-Most tests make one mistake in the valid file VALID, and compare the problem. Others use an
+Most tests make one mistake in the valid file VALID, and look at the problem. Other tests use an
 override: with `--var path=value` a user of a command replaces one value of the file.
 """
 
@@ -60,6 +61,7 @@ faults:
 """
 
 Write = Callable[[str], str]
+"""A function that writes a file with this content, and returns the file's name."""
 
 
 @pytest.fixture
@@ -82,12 +84,16 @@ def problems(file: str, *overrides: str) -> tuple[Problem, ...]:
 
 
 def only_problem(file: str, *overrides: str) -> Problem:
+    """Load a file that is refused for a single problem, and return the problem."""
     (problem,) = problems(file, *overrides)
     return problem
 
 
 def test_valid_file_is_read_under_kafkas_names_without_warning(write: Write) -> None:
-    """The settings have Kafka's names. The heartbeat interval is not in the file, so it is 3 s."""
+    """In the file the settings have Kafka's names.
+
+    The heartbeat interval is not in the file, so it has Kafka's default, 3 s.
+    """
     loaded = load_experiment(write(VALID))
 
     group = loaded.experiment.groups["readers"]
@@ -127,7 +133,10 @@ def test_missing_key_is_named_with_its_expected_value(write: Write) -> None:
 
 
 def test_misspelt_required_key_is_one_problem_not_two(write: Write) -> None:
-    """The file has `member` instead of `members`. This must not count as a missing key, too."""
+    """The file has `member` instead of `members`.
+
+    That `members` is missing is no second problem.
+    """
     problem = only_problem(write(VALID.replace("    members: 2", "    member: 2")))
 
     assert (problem.path, problem.near_miss) == ("groups.readers.member", "members")
@@ -162,7 +171,8 @@ def test_invalid_value_is_reported_with_the_expected_and_the_given_one(
 ) -> None:
     """In VALID the text `before` is replaced by `after`.
 
-    `path` is the end of the problem's path. `expected` and `found` are contained in its texts.
+    The problem's path ends with `path`. Its text of what is expected contains `expected`, and its
+    text of what was found contains `found`.
     """
     problem = only_problem(write(VALID.replace(before, after)))
 
@@ -178,7 +188,10 @@ def test_invalid_value_is_reported_with_the_expected_and_the_given_one(
 def test_duration_without_unit_is_a_near_miss_in_seconds(
     write: Write, written: str, near_miss: str | None
 ) -> None:
-    """A number alone is taken for seconds. The suggestion for 2.5 is 2500ms, a whole number."""
+    """A number without a unit is taken for seconds.
+
+    A duration must be a whole number, as 2500ms is.
+    """
     assert only_problem(write(VALID.replace("at: 5s", f"at: {written}"))).near_miss == near_miss
 
 
@@ -213,7 +226,7 @@ def test_wrong_element_in_a_list_of_ends_is_reported_at_its_place(write: Write) 
 def test_value_that_would_break_the_cluster_is_an_error(
     write: Write, before: str, after: str, path: str, message: str
 ) -> None:
-    """These values have the right type, but no cluster could work with them."""
+    """These values have the right type, but no cluster could work with such a value."""
     problem = only_problem(write(VALID.replace(before, after)))
 
     assert problem.path == path
@@ -221,7 +234,7 @@ def test_value_that_would_break_the_cluster_is_an_error(
 
 
 def test_target_in_a_file_without_groups_names_their_absence(write: Write) -> None:
-    """The fault's target is coordinator-of(readers), but the file has no groups at all."""
+    """The target of the fault is coordinator-of(readers), but the file has no groups at all."""
     before_groups, _ = VALID.split("groups:\n")
     _, after_groups = VALID.split("producers:\n")
     content = f"{before_groups}groups: {{}}\nproducers:\n{after_groups}"
@@ -239,7 +252,10 @@ def test_misspelt_choice_has_a_near_miss(write: Write) -> None:
 
 
 def test_several_problems_are_reported_together_in_the_files_order(write: Write) -> None:
-    """The problems are sorted by line, although different checks of the loader find them."""
+    """Different checks of the loader find the three problems.
+
+    They are sorted by line nevertheless.
+    """
     changed = VALID.replace("brokers: 3", "brokers: x").replace("at: 5s", "att: 5s")
     changed = changed.replace("records_per_second: 10", "records_per_second: 0")
     reported = problems(write(changed))
@@ -361,8 +377,8 @@ def with_late_members() -> str:
 def test_late_members_inherit_the_settings_of_their_group(write: Write) -> None:
     """The group has five members: two from the beginning on, and three late ones.
 
-    All have the group's setting of `enable.auto.commit`. Only the late members of 15 s have their
-    own `bootstrap.servers`.
+    All five have the group's setting of `enable.auto.commit`. Only the late members of 15 s have
+    `bootstrap.servers` of their own.
     """
     loaded = load_experiment(write(with_late_members()))
 
@@ -394,16 +410,17 @@ def test_problem_of_late_members_is_reported_at_their_place(
 
 
 def test_problem_of_the_group_is_not_repeated_for_its_late_members(write: Write) -> None:
-    """The late members inherit a wrong setting of the group. It is one problem, not three."""
+    """The late members inherit a wrong setting of the group. This is one problem, and not three."""
     content = with_late_members().replace("session.timeout.ms: 45000", "session.timeout.ms: 5000")
 
     assert only_problem(write(content)).path == "groups.readers.config.session.timeout.ms"
 
 
 def test_override_reaches_a_setting_of_late_members(write: Write) -> None:
-    """`late_members[1]` is the late member of 20 s, and may also be written `late_members.1`.
+    """The override is about `late_members[1]`, which may also be written `late_members.1`.
 
-    This is the fifth member of the group, and only it gets the new setting.
+    This is the late member of 20 s, the fifth member of the group. Only this member gets the new
+    setting.
     """
     for place in ("late_members[1]", "late_members.1"):
         override = f"groups.readers.{place}.config.session.timeout.ms=9000"
@@ -426,7 +443,7 @@ def test_override_reaches_a_setting_of_late_members(write: Write) -> None:
 def test_static_members_with_one_instance_id_are_an_error_with_a_hint(
     write: Write, instance: str, message: str, near_miss: str | None
 ) -> None:
-    """A `group.instance.id` makes members static, and each must have its own.
+    """A `group.instance.id` makes members static. Each member must have an id of its own.
 
     So the id must contain `{index}`, which the lab replaces by the number of the member. Some of
     these ids also have characters that Kafka does not allow.
@@ -452,7 +469,7 @@ def test_late_members_with_one_instance_id_are_reported_at_their_place(write: Wr
 
 
 def test_static_members_and_late_ones_have_their_own_index(write: Write) -> None:
-    """The late members are counted after the first ones: 0 and 1, and then 2, 3 and 4."""
+    """The first two members have the indices 0 and 1, and the late members 2, 3 and 4."""
     setting = "session.timeout.ms: 45000\n      group.instance.id: reader-{index}"
     content = with_late_members().replace("session.timeout.ms: 45000", setting)
 
@@ -480,7 +497,10 @@ def test_negative_delay_or_zero_interval_is_an_error(
 
 
 def test_storage_model_is_passed_to_the_cluster(write: Write) -> None:
-    """In `cluster.storage` a file describes the disks: here data may take 5 s to be safe on one."""
+    """In `cluster.storage` a file describes the disks of the brokers.
+
+    Here it may take 5 s until data that was written is safe on the disk.
+    """
     loaded = load_experiment(write(VALID), ["cluster.storage.write_back_ms=5000"])
 
     assert to_cluster_spec(loaded.experiment).storage.write_back_ms == 5_000
@@ -505,7 +525,7 @@ def test_bad_override_in_ends_and_arguments_of_a_fault_names_the_override(write:
 
 
 def test_unknown_check_is_an_error(write: Write) -> None:
-    """The check `durable_commits` is written with a hyphen here."""
+    """The name of the check `durable_commits` is written with a hyphen here."""
     problem = only_problem(write(VALID + "checks: [fencing, durable-commits]\n"))
 
     assert (problem.path, problem.near_miss) == ("checks[1]", "durable_commits")
@@ -525,7 +545,7 @@ def test_unknown_check_is_an_error(write: Write) -> None:
     ],
 )
 def test_unwise_settings_are_warnings(write: Write, before: str, after: str, path: str) -> None:
-    """Kafka accepts these settings, but they are probably a mistake. So each gives a warning."""
+    """Kafka accepts each of these settings, but it is probably a mistake. So there is a warning."""
     (warning,) = load_experiment(write(VALID.replace(before, after))).warnings
 
     assert warning.path == path
@@ -533,7 +553,7 @@ def test_unwise_settings_are_warnings(write: Write, before: str, after: str, pat
 
 
 def test_key_that_is_given_twice_is_an_error(write: Write) -> None:
-    """Most readers of YAML silently take the last value. The loader refuses the file."""
+    """Most readers of YAML silently take the last of two values. The loader refuses the file."""
     problem = only_problem(write(VALID.replace("  brokers: 3\n", "  brokers: 3\n  brokers: 5\n")))
 
     assert problem.path == "cluster.brokers"
@@ -554,7 +574,10 @@ def test_key_that_is_given_twice_is_an_error(write: Write) -> None:
 def test_file_that_is_no_experiment_is_reported_as_such(
     write: Write, content: str, message: str
 ) -> None:
-    """Such a file gives an ordinary problem, not an exception of the YAML library."""
+    """The loader reports an ordinary problem.
+
+    The YAML library would raise exceptions of its own.
+    """
     assert message in problems(write(content))[0].message
 
 
@@ -620,7 +643,7 @@ def test_override_of_an_unknown_path_is_an_error(
 def test_override_that_is_no_yaml_is_reported_as_text(write: Write, value: str) -> None:
     """The problem shows the value as the loader got it.
 
-    The user may have written another one, because a shell removes quotes and splits at spaces.
+    The user may have written another value, because a shell removes quotes and splits at spaces.
     """
     problem = only_problem(write(VALID), f"cluster.brokers={value}")
 
@@ -647,9 +670,9 @@ def test_override_beyond_a_list_names_the_valid_indices(write: Write) -> None:
 
 
 def test_override_with_a_wrong_value_is_reported_as_an_override(write: Write) -> None:
-    """The first value has a wrong type. The second one does not fit the file: it has three brokers.
+    """The first value has a wrong type.
 
-    Both problems name the override.
+    The second value does not fit the three brokers of the file. Both problems name the override.
     """
     wrong_type = only_problem(write(VALID), "cluster.brokers=many")
     contradiction = only_problem(write(VALID), "topics.orders.replication.factor=7")
@@ -665,8 +688,9 @@ def test_name_of_a_file_in_this_folder_suggests_the_file(
 ) -> None:
     """A user gives the name graceful_mov, and there is a file graceful_mov.yaml in this folder.
 
-    The command takes a name only for experiments that the lab ships, so it suggests the file. It
-    must not suggest the shipped experiment graceful_move instead.
+    A name without `.yaml` stands for an experiment that the lab ships, and there is none of this
+    name. The problem must suggest the file in this folder. It must not suggest the shipped
+    experiment graceful_move instead.
     """
     (tmp_path / "graceful_mov.yaml").write_text(VALID)
     monkeypatch.chdir(tmp_path)
@@ -676,7 +700,7 @@ def test_name_of_a_file_in_this_folder_suggests_the_file(
 
 
 def test_unknown_name_suggests_the_one_that_was_meant() -> None:
-    """The lab ships an experiment coordinator_crash, which is misspelt here."""
+    """The lab ships an experiment coordinator_crash, whose name is misspelt here."""
     problem = only_problem("coordinater_crash")
 
     assert problem.near_miss == "coordinator_crash"
@@ -742,11 +766,11 @@ def test_suggested_commands_of_an_experiment_can_be_pasted_and_run(
 
 
 UNWISE_ON_PURPOSE = {"machine_crash": ["cluster.config.unclean.leader.election.enable"]}
-"""Experiments that show the effect of an unwise setting, each with the paths of these settings."""
+"""Experiments that show the effect of unwise settings, with the paths of these settings."""
 
 
 def test_every_shipped_experiment_is_valid_and_without_warning() -> None:
-    """Users read the shipped experiments as examples, so these must not have warnings."""
+    """Users read the shipped experiments as examples. So an experiment must not have a warning."""
     listed = list_experiments()
 
     assert [experiment.name for experiment in listed] == [
@@ -779,9 +803,9 @@ def test_every_shipped_experiment_is_valid_and_without_warning() -> None:
 
 
 def test_override_by_the_end_of_a_path_suggests_the_path(write: Write) -> None:
-    """A user may give only the name of a setting, as Kafka's documentation does.
+    """A user may give only the name of a setting, as in Kafka's documentation.
 
-    The problem suggests its whole path.
+    The problem suggests the whole path of the setting.
     """
     problem = only_problem(write(VALID), "broker.session.timeout.ms=9000")
     assert problem.near_miss == "cluster.config.broker.session.timeout.ms"
@@ -811,7 +835,8 @@ def test_bad_value_hides_no_problem_of_another_place(write: Write) -> None:
     ("old", "new", "path"),
     [
         ("  - at: 5s", "  - at: 5", "faults[0].at"),
-        # Without a stand-in for `topics`, each group would have unknown topics.
+        # The missing `topics` is replaced, too. If it were not, each group would have unknown
+        # topics.
         ("topics:\n", "topcs:\n", "topcs"),
         (
             "session.timeout.ms: 45000",
@@ -826,15 +851,18 @@ def test_stand_in_for_a_bad_value_has_no_problem_of_its_own(
 ) -> None:
     """To check the rest of the file, the loader replaces a bad value by a valid stand-in.
 
-    The rest of the file may not fit this stand-in. This is no problem of the file, because the user
-    did not write the stand-in. So the only problem is the bad value.
+    The rest of the file may not fit the stand-in. This is no problem of the file, because the user
+    has not written the stand-in. So the only problem is the bad value.
     """
     assert old in VALID
     assert only_problem(write(VALID.replace(old, new))).path == path
 
 
 def test_existing_file_of_a_known_name_is_suggested(write: Write) -> None:
-    """There is no file coordinator_crash.yaml here, but a shipped experiment coordinator_crash."""
+    """The user gives the file coordinator_crash.yaml, which does not exist.
+
+    But the lab ships an experiment with the name coordinator_crash.
+    """
     write(VALID)
     assert only_problem("coordinator_crash.yaml").near_miss == "coordinator_crash"
 
@@ -843,8 +871,8 @@ def test_existing_file_of_a_known_name_is_suggested(write: Write) -> None:
 def test_override_without_a_value_is_refused(write: Write, value: str) -> None:
     """YAML reads an empty value as null.
 
-    Here this would mean that the members never commit, which the user has hardly meant. A user who
-    means it writes `null`.
+    For this setting, null means that the members never commit. A user who leaves out the value has
+    hardly meant this. A user who means it writes `null`.
     """
     key = "groups.readers.commit_interval_ms"
     problem = only_problem(write(VALID), f"{key}={value}")

@@ -2,18 +2,18 @@
 
 A run has these stages, one after the other:
 
-1. starting: it waits until the cluster is steady;
-2. faults: it injects the faults of the plan, and undoes ("heals") those whose duration ends;
+1. starting: the run waits until the cluster is steady;
+2. faults: it injects the faults of the plan, and undoes ("heals") each fault whose duration ends;
 3. healing: it undoes the other faults;
 4. liveness: it waits until the groups work again;
 5. recovery, if the experiment has a `recovery_timeout`: it waits until each promise is kept again;
 6. verifying: it reads the committed offsets, to compare them with the acknowledged commits;
 7. stopping: it stops all nodes.
 
-The tests run on a FakeRuntime, which has no nodes and reports a healthy cluster, steady at 0 s. A
-test can change this report during the run: `run.runtime.at[8 * SECOND_US] = function`. The default
-experiment has one fault: broker-0, which is the coordinator, crashes at 5 s and is restarted at
-30 s.
+The tests run on a FakeRuntime, which has no nodes and reports a healthy cluster that is steady at
+0 s. A test can change this report during the run: with `run.runtime.at[8 * SECOND_US] = function`
+the function is called at 8 s. The default experiment has one fault: broker-0, which is the
+coordinator of the group, crashes at 5 s and is restarted at 30 s.
 
 Exit codes: 1 violated, 2 unknown, 130 interrupted, 255 failure of the tool.
 """
@@ -42,11 +42,14 @@ from tests.support.harness.fake_runtime import FakeRuntime
 
 SECOND_US = 1_000_000
 SAFETY = ("fencing", "durable_commits")
-"""Checks that find nothing on the fake runtime, since it has no nodes that write rows."""
+"""The checks of these runs.
+
+They find nothing, because a FakeRuntime has no nodes that write rows.
+"""
 
 
 class Run:
-    """One run of an experiment on a FakeRuntime, with the observed rows and progress."""
+    """One run of an experiment on a FakeRuntime, with the rows of its trace and its progress."""
 
     def __init__(
         self, own_experiment: Experiment | None = None, *, time_limit_us: int | None = None
@@ -75,7 +78,7 @@ class Run:
         ).execute()
 
     def execute_unobserved(self) -> Results:
-        """Execute without an observer of the progress ("unobserved"), and without a directory."""
+        """Execute the run while nobody observes its progress, and without a directory."""
         return ExperimentRun(
             self.experiment,
             plan_of(self.experiment),
@@ -89,7 +92,7 @@ class Run:
 
 
 def press_ctrl_c(runtime: FakeRuntime) -> NoReturn:
-    """Interrupt the run, as the user does."""
+    """Interrupt the run, as a user does with Ctrl-C."""
     raise KeyboardInterrupt
 
 
@@ -99,7 +102,7 @@ def explode(runtime: FakeRuntime) -> NoReturn:
 
 
 def test_run_passes_its_stages_and_heals_by_plan() -> None:
-    """The stages are in order; the fault is injected 5 s after the steady state."""
+    """The stages come in their order, and the fault is injected 5 s after the steady state."""
     run = Run()
 
     results = run.execute()
@@ -127,22 +130,24 @@ def test_run_passes_its_stages_and_heals_by_plan() -> None:
     assert (entry.node, entry.incarnation, entry.pid) == ("broker-0", 0, 4711)
     assert results.outcome is RunOutcome.COMPLETED
     assert results.verdict is Verdict.UNKNOWN
-    assert results.reasons == ("no check saw anything to judge",)  # the fake cluster traces no rows
+    # The nodes of the fake cluster write no rows that a check could judge.
+    assert results.reasons == ("no check saw anything to judge",)
     assert results.exit_code == 2
 
 
 def test_run_continues_after_liveness_until_no_promise_waits() -> None:
     """In the stage "recovery" the run waits until the checks have no unsettled promise.
 
-    `unsettled` returns sentences about such promises. The test replaces it, so that there is one
-    until a given time. The wait ends at that time, or at the latest after the `recovery_timeout`.
+    The method `unsettled` returns a sentence about each such promise. The test replaces this
+    method, so that there is a sentence for 3 s, or for 100 s. The wait ends when there is none any
+    more, or at the latest after the `recovery_timeout` of 20 s.
     """
     timeout_s = 20
     for settles_s, ends_s in ((3, 3), (100, timeout_s)):
         run = Run(experiment(run={"recovery_timeout": f"{timeout_s}s"}))
         original_unsettled = run.suite.unsettled
 
-        # `run` and `settles_s` are defaults, because they change with the next pass of the loop.
+        # The defaults keep this pass's values of the loop's variables `run` and `settles_s`.
         def unsettled(now_us: int, run: Run = run, settles_s: int = settles_s) -> list[str]:
             (stage,) = [
                 row
@@ -176,9 +181,9 @@ def test_run_continues_after_liveness_until_no_promise_waits() -> None:
 def test_unanswered_requests_are_listed_where_a_group_does_not_recover() -> None:
     """If a group does not recover, the run traces the requests that still wait for an answer.
 
-    A finding can then name such a request, and the broker that does not answer it. The group of the
-    first run recovers immediately, so nothing is traced. In the second run the group does not
-    recover, because no commit is acknowledged.
+    A finding can then name such a request, and the broker that does not answer the request. The
+    group of the first run recovers immediately, so nothing is traced. In the second run the group
+    does not recover, because no commit is acknowledged.
     """
     run = Run()
     run.runtime.waiting = (WaitingRequest(NodeName("broker-1"), "JoinGroup", 5 * SECOND_US),)
@@ -215,7 +220,7 @@ def test_fault_is_traced_with_its_hit_and_its_blast_radius() -> None:
 
 
 def test_fault_without_duration_is_healed_at_the_end() -> None:
-    """broker-2 restarts in the stage `healing`, and `healed_by` is `end`, not `plan`."""
+    """broker-2 restarts in the stage `healing`. So `healed_by` is "end", and not "plan"."""
     run = Run(experiment(faults=[{"at": "1s", "fault": "crash", "target": "broker(2)"}]))
 
     results = run.execute()
@@ -228,12 +233,12 @@ def test_fault_without_duration_is_healed_at_the_end() -> None:
 def test_run_goes_on_for_some_time_after_a_slow_undoing() -> None:
     """After the last fault the run goes on for 10 s (`after_faults`), before it begins to end.
 
-    This time begins when the fault is really undone, not when it should have been. Here the broker
+    The 10 s begin when the fault is really undone, which may be later than planned. Here the broker
     cannot be restarted at 6 s, because it is still stopping. It is killed 30 s later.
     """
     shutdown = {"fault": "controlled_shutdown", "target": "broker(1)", "duration": "5s"}
     run = Run(experiment(faults=[{"at": "1s", **shutdown}]))
-    run.runtime.stopping_takes_us = None
+    run.runtime.stopping_takes_us = None  # the broker never stops by itself
 
     results = run.execute()
 
@@ -249,7 +254,7 @@ def test_waiting_undoing_delays_no_other_part_of_the_plan() -> None:
     shutdown = {"fault": "controlled_shutdown", "target": "broker(1)", "duration": "5s"}
     crash = {"fault": "crash", "target": "broker(2)", "duration": "4s"}
     run = Run(experiment(faults=[{"at": "1s", **shutdown}, {"at": "8s", **crash}]))
-    run.runtime.stopping_takes_us = None
+    run.runtime.stopping_takes_us = None  # broker-1 never stops by itself
 
     results = run.execute()
 
@@ -293,7 +298,7 @@ def test_fault_finds_its_target_while_no_controller_answers() -> None:
 
 
 def test_fault_that_hits_nothing_makes_the_verdict_unknown() -> None:
-    """A run whose faults hit nothing proves nothing (exit 2)."""
+    """A run whose faults hit nothing proves nothing. Here broker-0 is down when it should crash."""
     run = Run()
 
     def lose_the_broker(runtime: FakeRuntime) -> None:
@@ -314,11 +319,11 @@ def test_fault_that_hits_nothing_makes_the_verdict_unknown() -> None:
 def test_missed_steady_state_names_the_groups_whose_applications_may_miss_polls() -> None:
     """A group never becomes steady if its application is too slow for `max.poll.interval.ms`.
 
-    Here a poll returns up to 500 records. The application needs 10 ms for each of them, and 50 ms
-    for the poll: 5.05 s, where 5 s are allowed.
+    Here a poll returns up to 500 records. The application needs 10 ms for each record, and 50 ms
+    for the poll. Together this is 5.05 s, but only 5 s are allowed.
 
-    A search with `explore` can accept this one reason why a run proves nothing, and recognizes it
-    by its words.
+    A search with `explore` may accept that runs prove nothing for this one reason. The search
+    recognizes the reason by its words.
     """
     slow = {
         "members": 2,
@@ -338,7 +343,7 @@ def test_missed_steady_state_names_the_groups_whose_applications_may_miss_polls(
 
 
 def test_group_without_members_makes_the_verdict_unknown() -> None:
-    """The group is never steady. The reason names it, and no fault is injected."""
+    """The group is never steady, so no fault is injected. The reason names the group."""
     run = Run()
     run.runtime.nobody_joined = True
 
@@ -352,7 +357,7 @@ def test_group_without_members_makes_the_verdict_unknown() -> None:
     assert nonconformity(missed) is None
     assert detail_of(missed)["waited_us"] == 60 * SECOND_US
     assert results.steady_at_us is None
-    assert results.faults[0].outcome is FaultOutcome.PLANNED
+    assert results.faults[0].outcome is FaultOutcome.PLANNED  # never injected
     assert run.runtime.stopped
 
 
@@ -394,7 +399,10 @@ def test_vanished_offset_is_a_violation() -> None:
 
 
 def test_failed_tool_is_never_a_verdict_about_kafka() -> None:
-    """A failed task of a node is our bug (exit 255), whatever the checkers find."""
+    """If a task of a node fails, this is our bug.
+
+    Whatever the checkers find, the verdict is unknown.
+    """
     run = Run()
 
     def break_the_tool(runtime: FakeRuntime) -> None:
@@ -429,7 +437,7 @@ def test_fault_that_cannot_be_injected_is_a_failure_of_the_tool() -> None:
 
 
 def test_interrupted_run_is_healed_stopped_and_marked(tmp_path: Path) -> None:
-    """Ctrl-C comes while broker-0 is down. The run restarts it and stops all nodes (exit 130)."""
+    """Ctrl-C comes while broker-0 is down. The run restarts broker-0, and stops all nodes."""
     run = Run()
     directory = create_run_directory(
         tmp_path, run.experiment, plan_of(run.experiment), seed=7, runtime="fake", replay="again"
@@ -460,7 +468,7 @@ class InterruptedInjection(FakeRuntime):
 
 
 def test_fault_half_injected_when_interrupted_is_undone() -> None:
-    """The runner does not know whether the fault hit, so it undoes the fault as if it had hit."""
+    """The runner does not know whether broker-0 was killed. So it undoes the fault in any case."""
     run = Run()
     run.runtime = InterruptedInjection(run.experiment)
 
@@ -480,7 +488,7 @@ class StubbornBroker(FakeRuntime):
 
 
 def test_fault_that_cannot_be_undone_prevents_no_other_undoing() -> None:
-    """broker-2 cannot be restarted, but the crash of broker-1 is healed."""
+    """broker-2 cannot be restarted. The crash of broker-1 is healed nevertheless."""
     run = Run(
         experiment(
             faults=[
@@ -499,7 +507,7 @@ def test_fault_that_cannot_be_undone_prevents_no_other_undoing() -> None:
 
 
 def test_interrupted_run_names_the_faults_that_it_could_not_undo() -> None:
-    """broker-2 is crashed at 1 s and cannot be restarted."""
+    """broker-2 crashes at 1 s, and the run is interrupted at 2 s. broker-2 cannot be restarted."""
     run = Run(experiment(faults=[{"at": "1s", "fault": "crash", "target": "broker(2)"}]))
     run.runtime = StubbornBroker(run.experiment)
 
@@ -535,9 +543,10 @@ class SlowAnswers(FakeRuntime):
 def test_commit_before_the_stage_liveness_does_not_end_it() -> None:
     """The wait for liveness counts only commits after the beginning of the stage.
 
-    A row of the trace marks the beginning, and the check `liveness` counts from this row on. The
-    run must do the same. If it read the members' counters before it writes the row, then a commit
-    between the two would end the wait immediately, although no commit follows the row.
+    A row of the trace marks the beginning of the stage, and the check `liveness` counts commits
+    from this row on. The run must do the same. Suppose that the run read the members' counters of
+    commits before it writes the row. Then a commit between the reading and the row would end the
+    wait immediately, although no commit follows the row.
     """
     run = Run()
     run.runtime = runtime = SlowAnswers(run.experiment, run.observe)
@@ -571,9 +580,9 @@ class SilentAtHealing(FakeRuntime):
 def test_old_commit_of_a_member_that_was_silent_at_healing_does_not_count() -> None:
     """The only commit of the member came before the healing, so it must not end the wait.
 
-    The member does not answer the first query of the stage "liveness", so the run does not learn
-    how many commits it had. If the run assumed 0, the old commit would look like a new one in the
-    next query, and would end the wait. But the wait must last its whole 60 s.
+    The member does not answer the first query of the stage "liveness". So the run does not learn
+    how many commits the member had. If the run assumed 0, the old commit would look like a new
+    commit in the next query, and would end the wait. But the wait must last its whole 60 s.
     """
     own_experiment = experiment(groups={"readers": {"members": 1, "topics": ["orders"]}})
     run = Run(own_experiment)
@@ -590,7 +599,8 @@ def test_old_commit_of_a_member_that_was_silent_at_healing_does_not_count() -> N
 def test_late_members_are_started_between_the_faults_and_awaited_at_the_end() -> None:
     """Late members start after the steady state, so only the stage "liveness" waits for them.
 
-    The late member starts at 7 s, in the middle of the fault. At 20 s it is lost.
+    The late member starts at 7 s, in the middle of the fault. At 20 s it is lost, so the run waits
+    for it in vain.
     """
     own_experiment = experiment(
         groups={
@@ -664,7 +674,7 @@ def test_finding_during_a_run_is_traced_and_shown_at_the_next_status_query() -> 
 
 
 def test_time_limit_makes_the_verdict_unknown_and_heals_the_run() -> None:
-    """A run that was cut off proves nothing, and leaves no fault."""
+    """A run that ends at its time limit proves nothing. Its faults are undone all the same."""
     run = Run(time_limit_us=12 * SECOND_US)
 
     results = run.execute()
@@ -675,7 +685,10 @@ def test_time_limit_makes_the_verdict_unknown_and_heals_the_run() -> None:
 
 
 def test_progress_names_what_a_stage_waits_for() -> None:
-    """The group becomes Stable only at 3 s."""
+    """The group becomes Stable only at 3 s.
+
+    Until then the progress says that the run waits for it.
+    """
     run = Run()
     run.runtime.group_state = "PreparingRebalance"
 
@@ -711,8 +724,8 @@ def test_unobserved_run_queries_seldom_and_counts_the_same(time_limit_us: int | 
     """An unobserved run need not show its progress, so it queries the status less often.
 
     Its totals must be correct all the same. A member loses its counters in a crash, so the run must
-    query them just before each crash. In the second case the time limit, at 8.9 s, ends the run
-    while the member is down.
+    query the counters just before each crash. In the second case the time limit, at 8.9 s, ends the
+    run while the member is down.
     """
     crashes = experiment(
         faults=[
@@ -733,6 +746,7 @@ def test_unobserved_run_queries_seldom_and_counts_the_same(time_limit_us: int | 
 
     assert unobserved.execute_unobserved() == results
     assert results.records_consumed > 0
+    # It queries the status less than half as often.
     assert unobserved.runtime.statuses_asked < observed.runtime.statuses_asked / 2
 
 
@@ -745,14 +759,14 @@ def test_interrupted_unobserved_run_has_the_figures_of_that_moment() -> None:
     results = unobserved.execute_unobserved()
 
     assert results.outcome is RunOutcome.INTERRUPTED
-    # Two members, each with a record every 100 ms, for 12 s.
+    # Two members have each consumed a record every 100 ms, for 12 s.
     assert results.records_consumed == 2 * 12 * SECOND_US // 100_000
 
 
 def test_trace_read_after_the_stop_is_judged() -> None:
     """On Ray the nodes write their rows to files, which are read after all nodes have stopped.
 
-    So `read_trace` is called at the end of the run, and the checks judge what it returns.
+    So `read_trace` is called at the end of the run, and the checks judge the rows that it returns.
     """
     run = Run()
     runtime = FakeRuntime(run.experiment, run.rows.append)
@@ -774,9 +788,11 @@ def test_trace_read_after_the_stop_is_judged() -> None:
 def test_exception_at_any_stage_stops_the_cluster(when_s: float) -> None:
     """The times are in the stages `starting`, `faults` and `liveness`."""
     run = Run()
-    run.runtime.commits_stand_still = True  # so that the run is still in `liveness` at 41 s
+    # Without new commits the run is still in the stage `liveness` at 41 s.
+    run.runtime.commits_stand_still = True
     if when_s < 1:
-        run.runtime.group_state = "Empty"  # so that the run is still `starting` at 0.1 s
+        # With an empty group the run is still in the stage `starting` at 0.1 s.
+        run.runtime.group_state = "Empty"
 
     run.runtime.at[round(when_s * SECOND_US)] = explode
 

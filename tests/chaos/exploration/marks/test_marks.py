@@ -1,8 +1,8 @@
 """Coverage marks: has a run reached a given rare situation?
 
 A search wants to know which rare situations its runs have reached. Each situation has a name, its
-mark, such as `two_coordinators`; `chaos/exploration/marks` describes each mark. While a run is
-played, CoverageMarks observes the rows of its trace and notes the marks.
+mark, such as `two_coordinators`. The modules of chaos/exploration/marks describe each mark. While a
+run is played, CoverageMarks observes the rows of its trace, and notes the marks.
 
 Each mark has a "story" here: a short list of trace rows, a second apart, whose last row reaches the
 mark. For example, the story of `elected_in_join_phase`:
@@ -11,11 +11,13 @@ mark. For example, the story of `elected_in_join_phase`:
 2. the group begins a rebalance (state PreparingRebalance, which we call the join phase);
 3. broker-1 is elected.
 
-Each function below makes one row; its docstring is what this row reports. The stories are about the
-group `g`, whose members are the consumers C0 and C1. Its offsets partition (its partition of
-`__consumer_offsets`) is on the brokers 0 to 2, and the leader of this partition coordinates the
-group. The state CompletingRebalance is called the sync phase. A "zombie" is a coordinator that was
-replaced and does not know it yet.
+Each of the functions below, down to the stories, makes one row. The docstring of such a function is
+what the row reports.
+
+The stories are about the group `g`, whose members are the consumers C0 and C1. Its offsets
+partition (its partition of `__consumer_offsets`) is on the brokers 0 to 2, and the leader of this
+partition coordinates the group. The state CompletingRebalance is called the sync phase. A "zombie"
+is a coordinator that was replaced and does not know it yet.
 """
 
 import pytest
@@ -61,7 +63,7 @@ def lost_response(api: str, error: str) -> StoryRow:
 
 
 def operation(fault: str) -> StoryRow:
-    """A fault hits the group `g`. `rollout` and `scale` are called operations."""
+    """A fault hits the group `g`. The faults `rollout` and `scale` are called operations."""
     detail: dict[str, object] = {"fault": fault, "groups": ["g"], "to": ["broker-0"]}
     return (DRIVER, TraceKind.FAULT_INJECTED, {"cause": f"{fault}-0", "detail": detail})
 
@@ -89,7 +91,7 @@ def static_member_returns(member: str) -> StoryRow:
 
 
 def elected(leader: str, epoch: int, isr: tuple[int, ...] = (0, 1, 2)) -> StoryRow:
-    """The controller elects a leader of the offsets partition; "" means none."""
+    """The controller elects a leader of the offsets partition. "": there is no leader."""
     detail: dict[str, object] = {"isr": list(isr), "reason": "any"}
     return (
         CONTROLLER,
@@ -99,7 +101,7 @@ def elected(leader: str, epoch: int, isr: tuple[int, ...] = (0, 1, 2)) -> StoryR
 
 
 def leads(node: str, epoch: int, end: int = 0) -> StoryRow:
-    """`node` leads the offsets partition; its log ends at `end`."""
+    """`node` becomes the leader of the offsets partition. Its log ends at `end`."""
     return (
         node,
         TraceKind.BECAME_LEADER,
@@ -126,7 +128,7 @@ def loaded(node: str, epoch: int, end: int = 0) -> StoryRow:
 
 
 def order_ignored(kind: TraceKind, node: str, epoch: int, cause: str) -> StoryRow:
-    """`node` ignores an order to load or unload the offsets partition in this epoch."""
+    """`node` ignores an order to load or unload the offsets partition in `epoch`."""
     return (node, kind, {"partition": OFFSETS_0, "leader_epoch": epoch, "cause": cause})
 
 
@@ -191,13 +193,13 @@ def admin_deletes_group(node: str) -> StoryRow:
 
 
 def admin_commit(error: str) -> StoryRow:
-    """An administrator commits an offset; `error` is the answer, "NONE" for success."""
+    """An administrator commits an offset. `error` is the answer, or "NONE" for success."""
     columns: Columns = {"group": "g", "partition": "t-0", "offset": 0, "error": error}
     return ("admin-0", TraceKind.ADMIN_COMMIT, columns)
 
 
 def marker_written(node: str, *, committed: bool = True) -> StoryRow:
-    """The coordinator of the group wrote the marker that ends a transaction."""
+    """`node`, the coordinator of the group, has written the marker that ends a transaction."""
     detail: dict[str, object] = {"producer_id": 0, "committed": committed, "offsets": 1}
     return (node, TraceKind.TRANSACTION_COMPLETED, {"group": "g", "detail": detail})
 
@@ -217,7 +219,7 @@ def append(node: str, epoch: int, base: int) -> StoryRow:
 
 
 def append_completed(node: str, epoch: int, base: int, error: str) -> StoryRow:
-    """The append at `base` ends; "NONE" means that it is acknowledged."""
+    """The append at `base` ends. The error "NONE" means that the append is acknowledged."""
     return (
         node,
         TraceKind.APPEND_COMPLETED,
@@ -298,18 +300,18 @@ def partitions_assigned(node: str, peer: str = B0, *partitions: str) -> StoryRow
 def commit(
     kind: TraceKind, node: str, offset: int, error: str | None = None, member: str | None = None
 ) -> StoryRow:
-    """`node` reports a committed offset of partition t-0; `kind` says what happened with it."""
+    """`node` reports a commit of an offset of t-0. `kind` says what happened with the commit."""
     columns: Columns = {"group": "g", "partition": "t-0", "offset": offset, "error": error}
     return (node, kind, {**columns, "member": member, "peer": B0})
 
 
 def driver(kind: TraceKind, peer: str) -> StoryRow:
-    """The driver, the process that plays the run, does something to `peer`: it kills it, say."""
+    """The driver, which plays the run, does something to a node, for example kills it."""
     return (DRIVER, kind, {"peer": peer})
 
 
 def controller(kind: TraceKind, peer: str) -> StoryRow:
-    """The controller does something to the broker `peer`: it fences it, for example."""
+    """The controller does something to a broker, for example fences it."""
     return (CONTROLLER, kind, {"peer": peer, "detail": {"reason": "session ended", "silent_ms": 1}})
 
 
@@ -319,7 +321,7 @@ def found_coordinator(node: str, peer: str) -> StoryRow:
 
 
 def gave_up_coordinator(node: str, cause: CoordinatorUnknownCause) -> StoryRow:
-    """The consumer `node` gives its coordinator up."""
+    """The consumer `node` gives up its coordinator."""
     return (node, TraceKind.COORDINATOR_UNKNOWN, {"group": "g", "cause": cause})
 
 
@@ -334,11 +336,11 @@ B0_COORDINATES: tuple[StoryRow, ...] = (
 )
 """broker-0 leads and coordinates in epoch 0."""
 B1_ELECTED: tuple[StoryRow, ...] = (*B0_COORDINATES, elected(B1, epoch=1))
-"""Then the controller elects broker-1 in epoch 1. broker-0 does not know this yet."""
+"""As B0_COORDINATES. Then the controller elects broker-1, which broker-0 does not know yet."""
 A_SESSION_PASSES: tuple[StoryRow, ...] = tuple(
     high_watermark(B2, offset=end) for end in range(SESSION_TIMEOUT_S)
 )
-"""Ten rows of any kind, a second apart, so that the session timeout passes."""
+"""Ten rows, which mean nothing here. They take ten seconds, so that the session timeout passes."""
 
 STORIES: dict[str, tuple[StoryRow, ...]] = {
     "elected_in_join_phase": (
@@ -585,7 +587,7 @@ def reached(story: tuple[StoryRow, ...]) -> tuple[str, ...]:
 
 
 def test_every_mark_has_a_story_and_a_description() -> None:
-    """Marks of groups on ZooKeeper are tested in test_zookeeper_marks."""
+    """Only marks of groups on ZooKeeper are left out. They are tested in test_zookeeper_marks."""
     assert sorted(STORIES) == sorted(set(MARKS) - set(ZOOKEEPER_MARKS))
     assert len(MARKS) == len(ALL_MARKS)
     assert all(MARKS.values())
@@ -607,9 +609,9 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
     ),
     # A crash is no operation.
     "coordinator_moved_in_an_operation": (operation("crash"), group_loaded(B1, generation=1)),
-    # The last election elects the same leader again.
+    # The last election elects the leader that leads already.
     "moved_three_times_in_a_session": (*B1_ELECTED, elected(B2, epoch=2), elected(B2, epoch=3)),
-    # The wait is short.
+    # The load waits for 0.5 s only.
     "load_waited_long": (*B0_COORDINATES, loading(B1, epoch=1, wait_us=500_000)),
     # The rebalance is one second later than in the story.
     "rebalance_soon_after_load": (
@@ -624,7 +626,7 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
         *B1_ELECTED,
         found_coordinator(C0, peer=B0),
     ),
-    # Another member is dead.
+    # The dead member is another one than the committer.
     "commit_of_the_dead_stored": (
         member_state(C0, "m0", "STABLE"),
         driver(KILLED, C1),
@@ -657,7 +659,7 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
         (B0, TraceKind.UNLOAD_COMPLETED, {"partition": OFFSETS_0, "leader_epoch": 1}),
         loaded(B1, epoch=1),
     ),
-    # The old leader's append is early; the late append is the new leader's.
+    # The append of the old leader comes early. The late append is that of the new leader.
     "zombie_appended_late": (
         *B1_ELECTED,
         append(B0, epoch=0, base=3),
@@ -671,7 +673,7 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
         elected(B1, epoch=1),
         append_completed(B0, epoch=0, base=3, error="NOT_LEADER_OR_FOLLOWER"),
     ),
-    # B1 is not the coordinator, and B0 is paused when it is fenced.
+    # B1 is fenced, but does not coordinate. B0 coordinates, but is paused when it is fenced.
     "coordinator_fenced_while_running": (
         *B0_COORDINATES,
         controller(TraceKind.BROKER_FENCED, B1),
@@ -691,7 +693,7 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
     ),
     # Only a consumer is dead.
     "first_generation_among_faults": (driver(KILLED, C1), generation_started(B0, number=1)),
-    # B2 is dead, and B1 is fenced, when it leaves.
+    # B2 is dead when it leaves the ISR. B1 is fenced when it leaves the ISR.
     "living_follower_left_the_isr": (
         *B0_COORDINATES,
         driver(KILLED, B2),
@@ -736,7 +738,7 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
         marker_written(B0),
         loaded(B1, epoch=1),
     ),
-    # The marker is another producer's.
+    # The offset and the marker are of different producers.
     "marker_after_the_group_moved": (offset_in_transaction(B0, producer_id=7), marker_written(B1)),
     # The transaction is committed.
     "offsets_of_a_transaction_aborted": (marker_written(B0),),
@@ -758,15 +760,18 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
 
 @pytest.mark.parametrize("name", sorted(NEAR_MISSES))
 def test_mark_is_not_reached_by_a_similar_situation(name: str) -> None:
-    """Each story of NEAR_MISSES differs from that of its mark in one point.
+    """Each story of NEAR_MISSES is similar to that of its mark, but something important differs.
 
-    The comment above the story says in which.
+    The comment above the story says what.
     """
     assert name not in reached(NEAR_MISSES[name])
 
 
 def test_row_of_another_partition_or_group_reaches_no_mark() -> None:
-    """The leader of t-0 moves; t-0 is a partition of records, not an offsets partition."""
+    """The leader of t-0 moves.
+
+    But t-0 is a partition of an ordinary topic, in which no group is.
+    """
     first_election: Columns = {
         "partition": "t-0",
         "leader_epoch": 0,
