@@ -252,7 +252,7 @@ def test_first_batch_of_each_leader_epoch_is_kept_without_records() -> None:
 
 
 def test_aborted_transaction_is_removed_and_replaces_no_record() -> None:
-    """An aborted record does not replace an earlier one, so a=1 stays.
+    """An aborted record does not replace an earlier record, so a=1 stays.
 
     The marker of the aborted transaction stays for some time.
     """
@@ -457,7 +457,8 @@ def test_replicas_that_were_cleaned_at_different_times_agree() -> None:
 def test_batches_of_real_clients_are_cleaned_record_by_record(compression: int) -> None:
     """A real client's batch is in Kafka's own format, and may be compressed.
 
-    Beside it, the log has batches in our format. A record that stays keeps its bytes.
+    Here the log has such a batch between batches in our format. A record that stays keeps its
+    bytes.
     """
     cleaned = CleanedLog()
     cleaned.write("a=1", "k0=old")

@@ -167,8 +167,8 @@ def test_markers_for_no_partition_and_for_a_repeated_partition_are_answered() ->
 def test_abandoned_transaction_is_aborted_and_its_producer_fenced_in_the_log() -> None:
     """After transaction.timeout.ms, here 1 s, the coordinator aborts the transaction.
 
-    It also gives the producer's id a newer epoch, so that later requests of the producer are
-    refused. The group then has neither a committed offset (-1) nor a pending offset.
+    The coordinator also gives the producer's id a newer epoch. So later requests of the producer
+    are refused. The group then has neither a committed offset (-1) nor a pending offset.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -210,7 +210,7 @@ def test_commit_whose_transaction_ended_after_its_verification_is_refused_by_the
 
         lab.client.host.spawn(commit(), name="commit")
         await lab.seconds(0.5)  # the commit waits for its verification
-        # A second client object, because the first one still waits.
+        # A second client object for the same producer, because the first object still waits.
         same_producer = TransactionalClient(lab, TX)
         same_producer.id, same_producer.epoch = tx.id, tx.epoch
         assert await same_producer.end(TC, is_commit=False) is NONE

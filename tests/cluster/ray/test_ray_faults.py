@@ -1,8 +1,8 @@
 """Every fault that an experiment can contain, in one run on Ray, ten times as fast as real time.
 
 Such a run takes long, so the fixture `story` plays it once for all tests, in chapters. Each chapter
-is a function, such as `paused_broker`. It carries out some acts (faults and their ends), and stores
-in the `Story` what it has observed. The tests, at the end of this file, read the story and the
+is a function, such as `paused_broker`. A chapter carries out some acts, that is, begins and ends
+faults, and stores in the `Story` what it has observed. The tests, at the end of this file, read the story and the
 trace, that is, all recorded events of the run.
 """
 

@@ -2,7 +2,7 @@
 
 `run_ensemble(scenario, 3)` plays a scenario with three servers in virtual time, and
 `run_ensemble(scenario)` with one. `lab.client(0, [server])` is a client on the host `client-0` with
-a session of its own. It knows only this server; without a list it knows all servers.
+a session of its own. The client knows only this server; without a list it knows all servers.
 `client.call(request)` waits for the answer. `lab.cut` holds messages back, and
 `lab.rule(Slow(...), sources, destinations)` delays them, until `lab.heal()`.
 

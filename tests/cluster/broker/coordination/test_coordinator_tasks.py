@@ -56,9 +56,8 @@ class TaskLab:
     """The task queue of broker 0. A test says which offsets partitions the broker leads.
 
     With `late_notices_us`, each task is added three more times, within this time after its first
-    addition.
-    `java` are switches for the behaviour of the Java coordinator. `check_interval_ms` is the time
-    between two expiries of offsets.
+    addition. `java` are switches for the behaviour of the Java coordinator. `check_interval_ms` is
+    the time between two expiries of offsets.
 
     A test that waits until all loads have ended calls `run_for(1_000_000)`, a second of virtual
     time.

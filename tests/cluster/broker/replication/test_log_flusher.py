@@ -6,7 +6,7 @@ data are called dirty until they are on the disk. A power loss destroys dirty da
 - Kafka flushes a log after a number of messages or after a time; by default it never does. The
   `recovery_point` of a log is the offset up to which Kafka itself has flushed it.
 - The operating system writes dirty data to the disk by itself after some time (write-back). The
-  `flushed_length` of a log is the number of its batches on the disk, in either way.
+  `flushed_length` of a log is the number of its batches on the disk, whoever has written them.
 """
 
 import pytest
