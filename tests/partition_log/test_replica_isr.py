@@ -249,7 +249,7 @@ def test_expansion_in_flight_counts_for_the_high_watermark_at_once() -> None:
     """The controller may have applied the expansion already, and may elect the new member."""
     leading, _ = leader_that_expands()
     assert (leading.isr, leading.maximal_isr) == ((A, B), REPLICAS)
-    # C fetched at time 0, so it does not count as caught up any more. The append waits for it only
+    # C fetched at time 0, so C does not count as caught up any more. The append waits for C only
     # because of the proposal.
     info = leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=LAG_MAX_US * 2)
     fetch_as(leading, B, offset=2, last_fetched_epoch=1, now_us=LAG_MAX_US * 2)
@@ -290,7 +290,7 @@ def test_high_watermark_waits_for_a_caught_up_follower_outside_the_isr() -> None
     # B has both records. The high watermark waits at offset 1, the end of C's log.
     assert fetch_as(leading, B, offset=2, last_fetched_epoch=1, now_us=1).new_high_watermark == 1
 
-    # Now C is fenced, that is, counts as dead, so the high watermark no longer waits for it.
+    # Now C is fenced, that is, counts as dead, so the high watermark no longer waits for C.
     leading.update_eligible_brokers({A: BrokerEpoch(100), B: BrokerEpoch(101)})
     info = leading.append_records(records("y"), required_acks=ACKS_ALL, now_us=2)
     assert info.new_high_watermark == 2

@@ -2,8 +2,8 @@
 
 Such a run takes long, so the fixture `story` plays it once for all tests, in chapters. Each chapter
 is a function, such as `paused_broker`. A chapter carries out some acts, that is, begins and ends
-faults, and stores in the `Story` what it has observed. The tests, at the end of this file, read the story and the
-trace, that is, all recorded events of the run.
+faults, and stores in the `Story` what it has observed. The tests, at the end of this file, read the
+story and the trace, that is, all recorded events of the run.
 """
 
 import time
