@@ -14,8 +14,8 @@ def main() -> None:
     try:
         code = run_cli(sys.argv[1:])
     except KeyboardInterrupt:
-        # `run_cli` handles a Ctrl-C itself, unless it was just printing an error. That may happen
-        # if the reader of the output is gone, because Output then interrupts this process.
+        # Usually `run_cli` handles a Ctrl-C itself. But a Ctrl-C can come while `run_cli` prints an
+        # error. If the reader of the output is gone, Output itself interrupts this process then.
         code = EXIT_INTERRUPTED
     sys.exit(output.conclude(code))
 

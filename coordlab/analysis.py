@@ -1,13 +1,13 @@
-"""What several commands do with a run that is over: sum it up, analyse it, write its pages.
+"""Functions that several commands call for a run that is over.
 
-- `sum_up` computes the summary, the figures of the run, in this process. It needs nothing else, but
-  is meant for runs of a usual size.
-- `analyze_runs` has Spark compute tables and the summary. Spark needs Java; without it,
-  `java_notice` tells the user what to install. The run can be analysed later.
+- `sum_up` computes the summary of a run (its figures) in this process, for runs of a usual size.
+- `analyze_runs` has Spark compute the tables and the summary of runs. Spark needs Java. If there is
+  no Java, `java_notice` tells the user what to install. The run can be analysed later.
 - `write_run_report` and `write_comparison` make web pages from the tables.
 
-PySpark and Altair are imported only in the functions that need them, because that takes a second or
-two. `master` always is the address of a Spark master; None for Spark on this machine.
+PySpark and Altair are imported only in the functions that need them, because each import takes a
+second or two. The parameter `master` always is the address of a Spark master; None means Spark on
+this machine.
 """
 
 from collections.abc import Sequence
@@ -50,11 +50,11 @@ def java_notice(run: Path) -> str | None:
 
 
 def salvage(past: PastRun, console: Console) -> None:
-    """Make the file of events of a run whose driver was killed, and print what it has.
+    """Make the file of events of a run whose driver was killed, and print how much was saved.
 
-    During a run each node writes its events into files of its own. At the end the driver, the
-    process that started the run, merges them into one file, which Spark reads. For a run that is
-    complete, or was salvaged before, nothing is to be done.
+    During a run, each node writes its events into files of its own. At the end the driver (the
+    process that started the run) merges these files into a single file of events, which Spark
+    reads. If the run is complete, or was salvaged before, this function does nothing.
     """
     if not past.incomplete:
         return
@@ -81,11 +81,11 @@ def sum_up(
 ) -> RunSummary | None:
     """Compute the summary of a run without Spark, and return it.
 
-    Return None if the run was not completed. Return None, too, and print why, if the trace of the
-    run has too many rows, or the user presses Ctrl-C.
+    Return None if the run was not completed. If the trace of the run has too many rows, or if the
+    user presses Ctrl-C, print the reason and return None.
 
-    `max_rows`: how many rows are too many; None for the default. A caller that has Spark compute
-    the summary later can set a lower limit.
+    `max_rows`: the largest number of rows; None for the default. A caller can set a lower limit if
+    Spark computes the summary later.
     """
     if results.outcome is not RunOutcome.COMPLETED:
         return None
@@ -119,7 +119,7 @@ def analyze_runs(
         TextColumn("{task.description}"),
     )
     with Progress(*columns, console=console, transient=True) as bar:
-        # While Spark starts there is no progress to show. Without a total the bar only pulses.
+        # While Spark starts, there is no progress to show. Without a total, the bar only pulses.
         task = bar.add_task("", total=None)
 
         def show(progress: AnalysisProgress) -> None:
@@ -133,16 +133,17 @@ def analyze_runs(
 def analyse_if_needed(
     console: Console, past: Sequence[PastRun], *, master: str | None
 ) -> tuple[RunSummary, ...]:
-    """Return the summaries of runs, and analyse those runs before whose tables are missing or old.
+    """Analyse the runs whose tables are missing or old, and return the summaries of all runs.
 
-    Raises: NoJava if that is needed but impossible; the exceptions of pipeline.run.analyze.
+    Raises: NoJava if a run has to be analysed but Java is missing; the exceptions of
+        pipeline.run.analyze.
     """
-    # The tables are old if the file of events is newer, so `salvage` must write it first.
+    # Tables are old if the file of events is newer. So `salvage` must write this file first.
     for run in past:
         salvage(run, console)
     to_analyse = [run for run in past if current_summary(run.path) is None]
     if to_analyse:
-        # Without Java no run can be analysed. The notice names the first one as an example.
+        # Without Java no run can be analysed. The notice names the first run as an example.
         notice = java_notice(to_analyse[0].path)
         if notice is not None:
             raise NoJava(notice)
@@ -153,7 +154,10 @@ def analyse_if_needed(
 
 
 def _summary_of_analysed(run: Path) -> RunSummary:
-    """Return the summary of a run that was analysed. Raises: NotAnalysed if it has none."""
+    """Return the summary of a run that was analysed.
+
+    Raises: NotAnalysed if the run has no summary.
+    """
     summary = read_summary(run)
     if summary is None:
         raise NotAnalysed(f"{run} has no summary of its tables, though it was analysed")

@@ -1,8 +1,9 @@
 """The command line: it finds the command that the user calls, and handles its errors.
 
-Some commands import large libraries. So that `coordlab list` need not wait for PySpark, the module
-of a command is imported only when this command is called. The list of all commands in the help
-needs a sentence on each. These sentences are repeated here, in SUMMARIES, for the same reason.
+Some commands import large libraries, such as PySpark. Other commands should not wait for these
+libraries. So the module of a command is imported only when this command is called. The help has a
+list of all commands, with a sentence about each. Because the help should not import the commands
+either, these sentences are repeated here, in SUMMARIES.
 """
 
 from collections.abc import Sequence
@@ -79,7 +80,10 @@ SUMMARIES = {
 }
 """Command -> the first sentence of its help. A test compares these with the commands."""
 _WIDTH_OF_MARGINS = 6
-"""So much of a line in the list of commands is neither name nor summary, as in click."""
+"""Number of blanks beside the name and the summary in a line of the list of commands.
+
+Click has the same number in its lists.
+"""
 
 
 class Commands(click.Group):
@@ -90,7 +94,7 @@ class Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of this name; None if there is none."""
+        """Return the command with this name; None if there is no such command."""
         return load_command(cmd_name) if cmd_name in COMMANDS else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -98,7 +102,7 @@ class Commands(click.Group):
         width = formatter.width - _WIDTH_OF_MARGINS - max(map(len, COMMANDS))
         rows = []
         for name in COMMANDS:
-            # Only to have click shorten the summary as it would shorten that of the real command.
+            # Click shortens a long summary. It needs a command for this, so a stand-in is made.
             stand_in = click.Command(name, help=SUMMARIES[name])
             rows.append((name, stand_in.get_short_help_str(width)))
         with formatter.section("Commands"):
@@ -124,7 +128,7 @@ def run_cli(arguments: Sequence[str]) -> int:
         click.echo("interrupted", err=True)
         return EXIT_INTERRUPTED
     except Exception as error:
-        # Imported only after an error, because it imports every package of coordlab.
+        # This module is imported only after an error, because it imports every package of coordlab.
         exit_code: int = import_module("coordlab.errors").print_error(error)
         return exit_code
     # With --help for instance, no command has run, and there is no exit code.

@@ -1,7 +1,7 @@
-"""How commands print lines, tables, paths, JSON documents, and rows of a trace.
+"""Functions with which commands print lines, tables, paths, JSON documents, and rows of a trace.
 
-The output is made for terminals of any width. What a user wants to copy, such as a path or a
-command, is never wrapped.
+The output is made for terminals of any width. Texts that a user wants to copy, such as a path or a
+command, are never wrapped.
 """
 
 import re
@@ -17,41 +17,41 @@ from rich.text import Text
 from protocol.trace import TraceRow
 
 _NUMBER_AND_UNIT = re.compile(r"(\d) (s|ms|us)\b")
-"""A number with its unit, such as the last two words of `after 31.500 s`."""
+"""Matches a digit and a unit, such as `0 s` in `after 31.500 s`."""
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _MIN_WIDTH_OF_WRAPPED_LINE = 20
-"""Lines are not wrapped to less than this. A narrower terminal breaks them somewhere."""
+"""The smallest width to which lines are wrapped. A narrower terminal itself breaks the lines."""
 NODE_WIDTH = 20
 """Width of the node's name in `row_line`."""
 KIND_WIDTH = 22
 """Width of the kind of event in `row_line`."""
 _COLUMNS = ("peer", "group", "member", "partition", "generation", "leader_epoch", "offset", "api")
-"""These columns of a row are printed after its kind, as far as they have a value."""
+"""Columns of a row that are printed after its kind, unless their value is None."""
 _WORD_BEFORE_VALUE = {"generation": "generation ", "leader_epoch": "epoch ", "offset": "offset "}
-"""A number alone would say nothing, so `generation 4` is printed, and `epoch 2`."""
+"""Column -> the word before its value, as in `epoch 2`. A number alone would say nothing."""
 
 
 def clock_seconds(time_us: int | None) -> str:
-    """Return a time of the run's clock for people: `31.500 s`; "-" for None."""
+    """Return a time of the run's clock for people, such as `31.500 s`; "-" for None."""
     return "-" if time_us is None else f"{time_us / 1e6:.3f} s"
 
 
 def print_lines(console: Console, lines: Iterable[str], *, style: str = "") -> None:
-    """Print lines, and wrap those that are too long.
+    """Print lines, and wrap lines that are too long.
 
-    What does not fit into the first line is indented by two more blanks. A number is not separated
-    from its unit.
+    The second and later parts of a wrapped line are indented by two more blanks. A number is not
+    separated from its unit.
     """
     for line in lines:
         text = line.lstrip()
         indent = " " * (len(line) - len(text))
-        # `wrap` breaks no line at a no-break space. So one is put between a number and its unit,
-        # and replaced by a normal space below.
+        # `wrap` breaks no line at a no-break space. So put a no-break space between a number and
+        # its unit. Below it is replaced by a normal space.
         parts = textwrap.wrap(
             _NUMBER_AND_UNIT.sub(rf"\1{_NO_BREAK}\2", text),
             max(_MIN_WIDTH_OF_WRAPPED_LINE, console.width - len(indent)),
             subsequent_indent="  ",
-            # A path or a name could not be copied if it was broken.
+            # A user could not copy a path or a name that is broken in two.
             break_long_words=False,
             break_on_hyphens=False,
         )
@@ -73,8 +73,8 @@ def print_path(console: Console, label: str, path: Path) -> None:
 
 def print_table(console: Console, table: RenderableType) -> None:
     """Print a table, or several side by side, without the blanks that rich adds to each line."""
-    # A line is a list of segments. Blank segments at its end are dropped, and then the blanks at
-    # the end of the last segment that is left.
+    # A line is a list of segments. Drop the blank segments at its end. Then drop the blanks at the
+    # end of the last segment that is left.
     for line in console.render_lines(table, pad=False):
         while line and not line[-1].text.strip():
             line.pop()
@@ -93,7 +93,7 @@ def print_document(console: Console, document: object, *, indented: bool = False
 
 
 def clock(time_us: int) -> str:
-    """Return a time of the run's clock, `31.402118s`, as `replay --until` takes it."""
+    """Return a time of the run's clock in the form that `replay --until` reads: `31.402118s`."""
     return f"{time_us / 1e6:.6f}s"
 
 
@@ -105,7 +105,7 @@ def row_words(row: TraceRow) -> str:
 
 
 def row_line(row: TraceRow) -> str:
-    """Return a row of a trace as a line whose columns stand below those of other rows."""
+    """Return a row of a trace as a line. The columns of several such lines are aligned."""
     time = clock(row.time_us).rjust(13)
     node = _node_with_incarnation(row).ljust(NODE_WIDTH)
     kind = row.kind.ljust(KIND_WIDTH)
@@ -113,7 +113,7 @@ def row_line(row: TraceRow) -> str:
 
 
 def _node_with_incarnation(row: TraceRow) -> str:
-    """Return `broker-1`, or after two restarts `broker-1/2`."""
+    """Return the node of a row, such as `broker-1`, or `broker-1/2` after two restarts."""
     if row.incarnation == 0:
         return row.node
     return f"{row.node}/{row.incarnation}"

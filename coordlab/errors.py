@@ -1,7 +1,7 @@
 """Prints the error that has ended a command, and decides on the exit code.
 
-It knows the errors of every package. To import all of them takes time, so this module is imported
-only after a command has failed.
+This module knows the errors of every package. To import all packages takes time. So this module is
+imported only after a command has failed.
 """
 
 import traceback
@@ -28,11 +28,11 @@ from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERNAL_ERROR
 def print_error(error: Exception) -> int:
     """Print an error on standard error, and return the exit code.
 
-    A mistake of the user gives EXIT_BAD_ARGUMENTS, anything else EXIT_INTERNAL_ERROR. An error that
-    is not expected here is a failure of coordlab, and is printed with its traceback.
+    A mistake of the user gives EXIT_BAD_ARGUMENTS, and any other error gives EXIT_INTERNAL_ERROR.
+    An error that is not listed here is a failure of coordlab, and is printed with its traceback.
 
-    It must be called in the `except` block, because the traceback is that of the exception that is
-    being handled.
+    This function must be called in the `except` block of the error. Only there can Python tell the
+    traceback of the exception that is being handled.
     """
     errors = Console(stderr=True)
     match error:

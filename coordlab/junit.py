@@ -10,12 +10,12 @@ A run becomes a test suite with a test case for each check, and one for the run 
       </testcase>
     </testsuite>
 
-A violated check is a failure, a check that could not judge is an error, and one that had nothing to
-judge is skipped. The case of the run is an error if the verdict is unknown, the run was interrupted
-or coordlab itself failed. So the suite is green only if the verdict is pass.
+A check becomes a failure if it found a violation, an error if it could not judge, and skipped if it
+had nothing to judge. The case of the run itself is an error if the verdict is unknown, if the run
+was interrupted, or if coordlab itself failed. So the suite is green only if the verdict is pass.
 
 The document follows the schema that Jenkins publishes (junit-10.xsd). Some tools have stricter
-schemas, so the elements are in the order that the stricter ones demand.
+schemas, which demand a certain order of the elements. The document has this order.
 """
 
 import re
@@ -30,7 +30,7 @@ from results_schema.manifest import Manifest
 from results_schema.results import CheckOutcome, CheckReport, Results, RunOutcome, Verdict
 
 RUN_CASE = "run"
-"""The test case of the run itself."""
+"""The name of the test case of the run itself."""
 _DOCUMENT_NAME = "coordlab"
 """The name of the whole document, and the first part of the names of suites."""
 _CHARACTERS_NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -42,8 +42,8 @@ class Case:
     """One test case.
 
     - `kind`: "failure", "error" or "skipped"; None if the case has passed.
-    - `message`: what has happened, in one line.
-    - `story`: the same with all details.
+    - `message`: one line about what has happened.
+    - `story`: a longer text about what has happened, with all details.
     - `type`: the type of a failure or error, a word such as "violated".
     """
 
@@ -79,7 +79,7 @@ class JunitNotWritable(Exception):
 def begin_junit(path: Path) -> None:
     """Prepare the JUnit file before a run: make its folder, and remove the file of an earlier run.
 
-    Otherwise, if this run breaks off, CI would take the earlier file for its result.
+    If the run breaks off, there is no file. CI must not take an earlier file for the result.
 
     Raises: JunitNotWritable.
     """
@@ -113,7 +113,7 @@ def suite_of_run(
 ) -> Suite:
     """Return the suite of a run that has results.
 
-    `name`: the name of the suite; None for that of the experiment.
+    `name`: the name of the suite; None for the name of the experiment.
     """
     properties = {
         "experiment": manifest.experiment,
@@ -130,7 +130,7 @@ def suite_of_run(
     return Suite(
         name=manifest.experiment if name is None else name,
         cases=[_case_of_run(results), *map(_case_of_check, results.checks)],
-        # A run in real time has no digest, for instance. What has no value is left out.
+        # Leave out properties without a value. A run in real time has no digest, for instance.
         properties={key: value for key, value in properties.items() if value},
         started_at=manifest.started_at,
         ended_at=manifest.ended_at,
@@ -146,7 +146,7 @@ def junit_of_failure(experiment: str, error: BaseException) -> bytes:
 
 
 def suite_of_failure(name: str, message: str, *, kind: str) -> Suite:
-    """Return the suite of a run without results. `kind`: what has failed, in a word."""
+    """Return the suite of a run without results. `kind`: a word for the kind of failure."""
     first_line, _, _ = message.partition("\n")
     case = Case(name=RUN_CASE, kind="error", type=kind, message=first_line, story=message)
     return Suite(name=name, cases=[case], properties={"experiment": name})
@@ -197,7 +197,7 @@ def _case_of_check(check: CheckReport) -> Case:
 
 def _violation_message(check: CheckReport) -> str:
     """Return the first violation that a check has found: `orders-0 has two owners (and 3 more)`."""
-    # `findings_total` counts all violations. Only the first ones are kept, and perhaps none.
+    # `findings_total` counts all violations. `findings` has only the first ones, perhaps none.
     if not check.findings:
         return f"violated {check.findings_total} times"
     first = check.findings[0].summary
@@ -206,10 +206,11 @@ def _violation_message(check: CheckReport) -> str:
 
 
 def _story_lines(check: CheckReport) -> Iterable[str]:
-    """Yield each violation with the events that have caused it, and those that prove it."""
+    """Yield each violation with the events that have caused it and the events that prove it."""
     for finding in check.findings:
         yield finding.summary
-        if finding.led_to:  # without a cause, there is one list, which needs no heading
+        # The two lists of events need headings. Without a cause there is only one list.
+        if finding.led_to:
             yield "  what led to it:"
             yield from (f"  {describe_row(row)}" for row in finding.led_to)
             yield "  what proves it:"
@@ -244,7 +245,7 @@ def _add_suite_element(root: ET.Element, suite: Suite) -> None:
     name = f"{_DOCUMENT_NAME}.{_without_forbidden_characters(suite.name)}"
     element = ET.SubElement(root, "testsuite", {"name": name, **_count_attributes([suite])})
     if suite.started_at is not None:
-        # The schema wants a time without fraction and zone, as many characters as this example.
+        # The schema demands a time without fraction and zone, which is as long as this example.
         element.set("timestamp", suite.started_at[: len("2026-01-31T12:00:00")])
         element.set("hostname", suite.host)
     properties = ET.SubElement(element, "properties")
@@ -260,8 +261,8 @@ def _add_suite_element(root: ET.Element, suite: Suite) -> None:
 def _add_case_element(suite: ET.Element, case: Case, *, classname: str, run_duration: str) -> None:
     """Add the element of a case.
 
-    `run_duration`: the seconds of the whole run, as text. Only the case of the run gets them. How
-    long a single check has taken is not known, so each has 0.
+    `run_duration`: the seconds of the whole run, as text. Only the case of the run has this time.
+    The cases of the checks have the time 0, because the time of a single check is not known.
     """
     element = ET.SubElement(
         suite,
@@ -283,7 +284,7 @@ def _add_case_element(suite: ET.Element, case: Case, *, classname: str, run_dura
 
 
 def _run_seconds(suite: Suite) -> float:
-    """Return how many seconds of real time a run has taken; 0 if that is not known."""
+    """Return the seconds of real time that a run has taken; 0 if they are not known."""
     if suite.started_at is None or suite.ended_at is None:
         return 0.0
     began, ended = map(datetime.fromisoformat, (suite.started_at, suite.ended_at))

@@ -1,9 +1,10 @@
 """Options that several commands share, and the search for the runs that a user names.
 
-- Options such as `runs_option` are decorators, which a command puts above its function. Those whose
-  help text differs from command to command are functions, such as `json_option("runs, figures")`.
-- `gather_into` passes all options to a command as one dataclass.
-- `find_runs` and `named_runs` find the run directories for what the user has typed.
+- Options such as `runs_option` are decorators, which a command puts above its function. If the help
+  text of an option differs from command to command, a function returns the decorator:
+  `json_option("runs, figures")`.
+- `gather_into` passes many options to a command as one object.
+- `find_runs` and `named_runs` find the run directories that the user means.
 """
 
 import dataclasses
@@ -27,7 +28,10 @@ from coordlab.program import called_as
 from coordlab.seed_names import seed_directories
 
 DEFAULT_SPACE = "standard"
-"""The space that comes with coordlab. From a space, a file, each seed draws an experiment."""
+"""The name of the space that is used by default.
+
+A space is a file from which an experiment can be drawn: each seed draws another experiment.
+"""
 Command = TypeVar("Command", bound=Callable[..., Any])
 """The type of a function that an option decorates."""
 
@@ -79,7 +83,10 @@ def with_examples(*examples: str) -> type[click.Command]:
 
 
 def group_with_examples(*examples: str) -> type[click.Group]:
-    """Return a class of click groups whose help ends with these examples, as `with_examples`."""
+    """Return a class of click groups whose help ends with these examples.
+
+    `with_examples` does the same for single commands.
+    """
 
     class GroupWithExamples(click.Group):
         """A group of commands whose help ends with examples."""
@@ -93,7 +100,7 @@ def group_with_examples(*examples: str) -> type[click.Group]:
 
 
 def _write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> None:
-    """Write the section of examples, each on one line, so that the user can paste it."""
+    """Write the section of examples. Each example is on one line, so that the user can paste it."""
     with formatter.section("Examples"):
         indent = " " * formatter.current_indent
         for example in examples:
@@ -136,11 +143,11 @@ def gather_into(
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Decorate a command, so that it gets many options as one argument.
 
-    Click calls a command with one argument for each option. With `@gather_into(RunOptions)`, those
-    that are fields of the dataclass RunOptions become one object, which the command gets as its
-    argument `options`. It gets all others as before.
+    Click calls a command with one argument for each option. With `@gather_into(RunOptions)`, the
+    arguments that are fields of the dataclass RunOptions become one object. The command gets this
+    object as its argument `options`, and all other arguments as before.
 
-    `name`: another name for this argument.
+    `name`: another name of the argument `options`.
     """
     fields = [field.name for field in dataclasses.fields(options)]
 
@@ -156,7 +163,7 @@ def gather_into(
 
 
 def named_runs(names: Sequence[Path], root: Path) -> tuple[PastRun, ...]:
-    """Return the runs that the user has named, in that order; without names, the latest run.
+    """Return the runs that the user has named, in this order. Without names, return the latest run.
 
     `root`: the folder of run directories.
     Raises: NotARun if there is no such run.
@@ -169,19 +176,19 @@ def named_runs(names: Sequence[Path], root: Path) -> tuple[PastRun, ...]:
 
 
 def find_runs(name: Path, root: Path) -> tuple[PastRun, ...]:
-    """Return the runs that a user means with `name`, mostly one.
+    """Return the runs that a user means with `name`. Mostly this is a single run.
 
-    - `runs/fencing/2026-01-31T12-00-00.000Z` is a path, that of a run directory.
-    - `fencing/2026-01-31T12-00-00.000Z` is how `list` names it, its path below `root`. For a
-      `run --seeds` this is the beginning of several names, and means the runs of all seeds.
-    - `fencing`, the folder of an experiment, means the latest run in it.
+    - `runs/fencing/2026-01-31T12-00-00.000Z` is the path of a run directory.
+    - `fencing/2026-01-31T12-00-00.000Z` is its path below `root`, as `list` prints it. If this is
+      the common beginning of the names of a `run --seeds`, it means the runs of all its seeds.
+    - `fencing` is the folder of an experiment, and means the latest run in this folder.
 
     Raises: NotARun if there is no such run; the message suggests a similar name.
     """
     for path in (name, root / name):
         if path.is_dir():
             return (open_run(path),)
-        # Those of a `run --seeds` are PATH-seed-1, PATH-seed-2 and so on.
+        # The directories of a `run --seeds` are PATH-seed-1, PATH-seed-2 and so on.
         directories = seed_directories(path)
         if directories:
             return tuple(open_run(directory) for directory in directories)

@@ -2,8 +2,8 @@
 
 In `coordlab run fencing | head -2`, the program `head` closes the pipe after two lines. The next
 `print` of the command, perhaps in another thread, would raise BrokenPipeError. The run would fail
-at this place, and leave the processes of its cluster behind. A closed terminal window has the same
-effect. With this module, the following happens instead:
+at this `print`, and leave the processes of its cluster behind. A closed terminal window has the
+same effect. With this module, the following happens instead:
 
 1. Whatever the command prints from now on is dropped.
 2. The command is interrupted as by a Ctrl-C. A run then heals its faults and stops its cluster.
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 EXIT_OUTPUT_CLOSED = 141
-"""128 + 13, as a shell reports it for a program that signal 13 (SIGPIPE) has ended."""
+"""128 + 13: the exit code that a shell reports if signal 13 (SIGPIPE) has ended a program."""
 _ERRORS_OF_A_CLOSED_STREAM = frozenset(
     {errno.EPIPE, errno.EIO, errno.EBADF, errno.ENXIO, errno.ECONNRESET}
 )
-"""What a write raises if the pipe, the socket or the terminal (EIO) is closed."""
+"""The errors of a write if the pipe, the socket or the terminal (EIO) is closed."""
 _STREAM_NAMES = {1: "standard output", 2: "standard error"}
-"""File descriptor -> what a message calls it."""
+"""File descriptor -> the name of the stream in messages."""
 
 
 class Output:
@@ -41,9 +41,9 @@ class Output:
 
     def __init__(self) -> None:
         self._error: OSError | None = None
-        """The error of the first write that has failed, if any."""
+        """The error of the first write that has failed; None if no write has failed."""
         self._failed_descriptor = 1
-        """The file descriptor of this write."""
+        """The file descriptor of the first write that has failed."""
         self._real_stderr = 2
         """Leads to standard error, even after descriptor 2 has been redirected."""
 
@@ -61,8 +61,8 @@ class Output:
     def stop_printing(self, failed_descriptor: int, error: OSError) -> None:
         """Drop what is printed from now on, and interrupt the command.
 
-        This is called for each write that fails. Only the first call has an effect, because a
-        second signal would interrupt the healing.
+        This method is called for each write that fails. Only the first call has an effect, because
+        a second signal would interrupt the healing of the run.
 
         `failed_descriptor`: 1 or 2, the file descriptor whose write failed with `error`.
         """
@@ -71,24 +71,24 @@ class Output:
         self._error = error
         self._failed_descriptor = failed_descriptor
         self._real_stderr = os.dup(2)
-        # Both descriptors lead to /dev/null from now on, although only one has failed. In
-        # `run | head` standard error is still the terminal, and the command would print there that
-        # it was interrupted.
+        # Both descriptors lead to /dev/null from now on, although only one has failed. In `run |
+        # head`, standard error is still the terminal. The command would print there that it was
+        # interrupted.
         null = os.open(os.devnull, os.O_WRONLY)
         for descriptor in _STREAM_NAMES:
             os.dup2(null, descriptor)
         os.close(null)
         main = threading.main_thread().ident
         if main is not None:
-            # Another thread may have printed. But the command waits in the main thread, and only a
-            # signal to this thread ends its waiting.
+            # The failed `print` may have been in another thread. But the command waits in the main
+            # thread, and only a signal to the main thread ends this wait.
             signal.pthread_kill(main, signal.SIGINT)
 
     def conclude(self, code: int) -> int:
         """Write what is still buffered, and return the exit code: `code` unless a write has failed.
 
-        If a write has failed for another reason than a closed stream, for instance because of a
-        full disk, print that.
+        If a write has failed for another reason than a closed stream, print the error. The disk may
+        be full, for instance.
         """
         for stream in (sys.stdout, sys.stderr):
             try:
@@ -102,7 +102,7 @@ class Output:
             return code
         if self._error.errno in _ERRORS_OF_A_CLOSED_STREAM:
             return EXIT_OUTPUT_CLOSED
-        if self._failed_descriptor == 1:  # if it was standard error, there is no place to say so
+        if self._failed_descriptor == 1:  # if standard error failed, it cannot show a message
             message = f"{_STREAM_NAMES[1]} cannot be written: {self._error.strerror}\n"
             with suppress(OSError):
                 os.write(self._real_stderr, message.encode())

@@ -1,7 +1,8 @@
 """Checks that Python imports coordlab's packages, and not packages of other projects.
 
 The packages have common names, such as `protocol` and `pipeline`. If another project has installed
-a package of this name, Python may find that one first. Then the process ends with a message.
+a package with such a name, Python may find this foreign package first. Then the process ends with a
+message.
 """
 
 import importlib.util
@@ -18,8 +19,8 @@ OWN_PACKAGES = (
     "pipeline",
     "coordlab",
 )
-# The same as results_schema.results.EXIT_BAD_ARGUMENTS, which cannot be imported before the check:
-# `results_schema` might be the package of another project.
+# The same number as results_schema.results.EXIT_BAD_ARGUMENTS. It cannot be imported before the
+# check, because `results_schema` might be the package of another project.
 _EXIT_BAD_ARGUMENTS = 254
 
 
@@ -34,7 +35,7 @@ def foreign_packages() -> tuple[str, ...]:
     problems = []
     for name in OWN_PACKAGES:
         spec = importlib.util.find_spec(name)
-        # `origin` is the path of the package's __init__.py, None for a folder without this file.
+        # `origin` is the path of the package's __init__.py. It is None for a folder without one.
         if spec is None or spec.origin is None:
             problems.append(f"package `{name}` was not found; expected in {root}")
         elif Path(spec.origin).resolve().parent.parent != root:

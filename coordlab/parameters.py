@@ -1,8 +1,8 @@
 """Types of options for click, such as DurationParam, which turns `90s` into 90,000,000.
 
-Click calls `convert` with the text that the user has typed. It also calls it with the default of an
-option, which may be converted already. `fail` raises an error that names the option and ends the
-command.
+Click calls the method `convert` of such a type with the text that the user has typed. Click also
+calls it with the default of the option, which may already have the right type. The method `fail`
+raises an error that names the option. This error ends the command.
 """
 
 import re
@@ -15,26 +15,26 @@ from chaos.experiment.problems import near_miss, one_of
 from chaos.experiment.structs import microseconds
 
 MAX_TIME_SCALE = 100
-"""The run's clock may be at most so many times as fast as a real one.
+"""The largest speed of a run's clock: 100 times as fast as a real clock.
 
-At a higher speed Kafka's shortest timeouts would be so short in real time that an ordinary delay of
-a process by the operating system would exceed them.
+At a higher speed, Kafka's shortest timeouts would be very short in real time. The operating system
+may delay a process for longer than that.
 """
 
 MAX_SEEDS = 10_000
-"""One `run` plays at most so many seeds, because it keeps the trace of each.
+"""The largest number of seeds that one `run` plays. It has a limit because it keeps all traces.
 
 `explore` keeps no traces, and has no such limit.
 """
 
 _SEED_OR_RANGE = re.compile(r"([0-9]{1,18})(?:\.\.([0-9]{1,18}))?")
-"""`7`, or `1..20`. Numbers have at most 18 digits, so that they fit into 64 bits."""
+"""Matches `7` and `1..20`. Numbers have at most 18 digits, so that they fit into 64 bits."""
 _SECONDS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?s")
-"""`12.5s` or `12.5 s`, because commands print times in both ways, and users paste them."""
+"""Matches `12.5s` and `12.5 s`. Commands print times in both ways, and users paste them."""
 
 
 class DurationParam(click.ParamType[int]):
-    """A length of time as people write it, `90s` or `5m`. It becomes a number of microseconds."""
+    """A length of time, such as `90s` or `5m`. It becomes a number of microseconds."""
 
     name = "duration"
 
@@ -51,7 +51,10 @@ class DurationParam(click.ParamType[int]):
 
 
 class RunTimeParam(click.ParamType[int]):
-    """A time of the run's clock as it is printed, `12.345678s`. It becomes microseconds."""
+    """A time of the run's clock, such as `12.345678s`. It becomes a number of microseconds.
+
+    Commands print such times, and the user can paste them.
+    """
 
     name = "time"
 
@@ -62,7 +65,7 @@ class RunTimeParam(click.ParamType[int]):
         if isinstance(value, int):
             return value
         text = str(value)
-        # A Decimal is exact, so that a printed time leads to the same microsecond again.
+        # A Decimal is exact. So a printed time becomes the same microsecond again.
         if match := _SECONDS.fullmatch(text):
             return round(Decimal(match[1]) * 1_000_000)
         try:
@@ -76,7 +79,7 @@ class RunTimeParam(click.ParamType[int]):
 
 
 class OneOf(click.ParamType[str]):
-    """One of a few words. If the user mistypes it, the error suggests the most similar word."""
+    """One of a few words. The error about a mistyped word suggests the most similar word."""
 
     name = "word"
 
@@ -153,8 +156,8 @@ class Seeds(click.ParamType[tuple[int, ...]]):
                     param,
                     ctx,
                 )
-            # Checked before the seeds of the range are collected, because these could be billions.
-            # (A seed that was given before counts twice here.)
+            # Check the number before the seeds of the range are collected, because these could be
+            # billions. (A seed that was given before is counted twice here.)
             if len(seeds) + last - first + 1 > MAX_SEEDS:
                 self.fail(
                     f"expected at most {MAX_SEEDS:,} seeds, got more in `{value}`", param, ctx
@@ -164,7 +167,7 @@ class Seeds(click.ParamType[tuple[int, ...]]):
 
 
 class TimeScale(click.ParamType[float]):
-    """The speed of the run's clock. With 2 it goes twice as fast as a real one."""
+    """The speed of the run's clock. With 2 it goes twice as fast as a real clock."""
 
     name = "number"
 
@@ -175,7 +178,7 @@ class TimeScale(click.ParamType[float]):
         try:
             scale = float(str(value))
         except ValueError:
-            scale = 0.0  # not allowed, so that it gets the same message as 0 would get
+            scale = 0.0  # any number that is not allowed, because it gets the same error message
         if 1.0 <= scale <= MAX_TIME_SCALE:
             return scale
         self.fail(f"expected a number from 1 to {MAX_TIME_SCALE}, got `{value}`", param, ctx)

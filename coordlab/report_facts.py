@@ -1,9 +1,9 @@
 """Collects the facts of a run that its report needs, and that are not in Spark's tables.
 
-They come from the JSON files in the run directory: the manifest (what was run, with the whole
-experiment as `manifest.config`), the results, and the journal of faults. A run that has failed is
-the one whose report is needed most, and it often lacks one of these files, or has a damaged one. So
-a missing file is no error: the report is written without the facts in it.
+The facts come from the JSON files in the run directory: the manifest (what was run, with the whole
+experiment as `manifest.config`), the results, and the journal of faults. The report of a failed run
+is needed most, and just such a run often lacks one of these files, or has a damaged one. So a
+missing file is no error: the report is written without the facts of this file.
 """
 
 from collections.abc import Mapping
@@ -31,14 +31,14 @@ _COORDINATOR_BY_SWITCH = {
     False: f"the Scala coordinator of Apache Kafka {KAFKA_VERSION}, {_COORDINATOR_SWITCH}=false",
     True: f"Kafka's Java coordinator, {_COORDINATOR_SWITCH}=true",
 }
-"""Value of the brokers' setting _COORDINATOR_SWITCH -> what kind of group coordinator they have."""
+"""Value of the brokers' setting _COORDINATOR_SWITCH -> the kind of group coordinator they have."""
 
 
 def facts_of(past: PastRun) -> RunFacts:
     """Return the facts about a run.
 
-    Its `losses` are sentences on what the report lacks, because a file is damaged, or because a
-    part of the trace was lost. `promises` has the promise that each check watches over.
+    The field `losses` has sentences about gaps in the report: a file is damaged, or a part of the
+    trace was lost. The field `promises` has the promise that each check watches over.
     """
     manifest = past.manifest
     results, results_problems = _results_or_problem(past)
@@ -58,9 +58,9 @@ def facts_of(past: PastRun) -> RunFacts:
 
 
 def status_of(past: PastRun) -> Status:
-    """Return how a run has ended, or that it is running.
+    """Return how a run has ended, or "running".
 
-    A run is "killed" if its process is gone, but has recorded no end.
+    A run is "killed" if its process is gone without having recorded an end of the run.
     """
     match past.manifest.status:
         case RunStatus.RUNNING:
@@ -74,10 +74,10 @@ def status_of(past: PastRun) -> Status:
 
 
 def experiment_yaml(config: Mapping[str, Any]) -> str:
-    """Return an experiment file with the settings of a run, without those that are the defaults.
+    """Return an experiment file with the settings of a run that are not the defaults.
 
-    If `config` is of another version and has a setting that this one does not know, defaults are
-    not known either. Then the file has all settings.
+    `config` may be of another version of coordlab, and have a setting that this version does not
+    know. Then the defaults are not known either, and the file has all settings.
     """
     try:
         return experiment_text(msgspec.convert(config, Experiment))
@@ -87,9 +87,9 @@ def experiment_yaml(config: Mapping[str, Any]) -> str:
 
 
 def _results_or_problem(past: PastRun) -> tuple[Results | None, tuple[str, ...]]:
-    """Return the results, or None and a sentence on why they cannot be read.
+    """Return the results, or None and a sentence that says why they cannot be read.
 
-    For a run that has no results this is None without a sentence.
+    If the run simply has no results, return None without a sentence.
     """
     try:
         return past.results(), ()
@@ -100,10 +100,10 @@ def _results_or_problem(past: PastRun) -> tuple[Results | None, tuple[str, ...]]
 def _journal_entries(
     past: PastRun, results: Results | None
 ) -> tuple[tuple[JournalEntry, ...], tuple[str, ...]]:
-    """Return what became of each fault, and a sentence if the journal is damaged.
+    """Return an entry about the fate of each fault, and a sentence if the journal is damaged.
 
-    A run records that in its journal, and again in its results. If both are missing, the faults are
-    those of the plan, and none was injected.
+    A run records these entries in its journal, and again in its results. If both are missing, no
+    fault was injected. Then the entries are made from the plan.
     """
     problems: tuple[str, ...] = ()
     entries: tuple[JournalEntry, ...] = ()
@@ -120,7 +120,7 @@ def _journal_entries(
 
 def _entry_of_planned_fault(fault: PlannedFault) -> JournalEntry:
     """Return the journal entry of a fault that was not injected."""
-    # None if the plan is of another version, and this one does not know the fault.
+    # The kind is None if the plan is of another version with a fault that this one does not know.
     kind = FAULT_KINDS.get(fault.fault)
     return JournalEntry.of(fault, momentary=kind is not None and kind.momentary)
 
@@ -128,23 +128,23 @@ def _entry_of_planned_fault(fault: PlannedFault) -> JournalEntry:
 def _portable_path(manifest: Manifest) -> str | None:
     """Return the path of the experiment's file, without the folders of one machine.
 
-    For example `experiments/coordinator_crash.yaml` for
-    `<checkout>/experiments/coordinator_crash.yaml`, but `mine.yaml` for
-    `/tmp/mine.yaml`. A relative path stays as it is.
+    `<checkout>/experiments/coordinator_crash.yaml` becomes `experiments/coordinator_crash.yaml`.
+    `/tmp/mine.yaml` becomes `mine.yaml`. A relative path stays as it is.
     """
     if manifest.experiment_file is None:
         return None
     path = PurePath(manifest.experiment_file)
     if not path.is_absolute():
         return path.as_posix()
-    # The path is absolute if the user has given only a name, and it was found in an installation.
+    # The path is absolute if the user has given only the name of an experiment that comes with
+    # coordlab, or has given an absolute path.
     is_in_experiments = path.parent.name == EXPERIMENTS
     return f"{EXPERIMENTS}/{path.name}" if is_in_experiments else path.name
 
 
 def _coordinator(config: Mapping[str, Any]) -> str | None:
-    """Return which of Kafka's coordinators a run has simulated; None if that is not known."""
-    # Each of these keys may be missing, if the run is of another version.
+    """Return which of Kafka's coordinators a run has simulated; None if this is not known."""
+    # Each of these keys may be missing if the run is of another version of coordlab.
     value: object = config
     for key in ("cluster", "config", _COORDINATOR_SWITCH):
         value = value.get(key) if isinstance(value, Mapping) else None

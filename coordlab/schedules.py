@@ -1,13 +1,14 @@
 """Finds the schedule that a word of the command line names, for `replay`, `diff` and `shrink`.
 
-A schedule is an experiment with a seed, which together determine a run in virtual time. The user
-names it in one of these ways:
+A schedule is an experiment with a seed. The two together determine a run in virtual time (a
+simulated clock). The user names a schedule in one of these ways:
 
-- `fencing-1.yaml`: an experiment file. If `explore` or `shrink` wrote it, its key `replay` has the
-  seed, and describes the run for which it was written. This is its stamp.
-- `4711`: a seed, with which an experiment and its faults are drawn from a space file.
-- `12-400-4711`: a seed that changes the faults of an earlier seed, instead of drawing new ones.
-  Here 4711 changes the faults of 400, which has changed those of 12.
+- `fencing-1.yaml`: an experiment file. If `explore` or `shrink` wrote the file, its key `replay` is
+  the stamp of the file: it has the seed, and describes the run for which the file was written.
+- `4711`: a seed. It draws an experiment and its faults from a space, which is a file that says what
+  may be drawn.
+- `12-400-4711`: a lineage, which is several seeds. The seed 12 draws faults, 400 changes these
+  faults, and 4711 changes the result once more.
 """
 
 import shlex
@@ -30,7 +31,8 @@ from coordlab.program import PROGRAM
 class Schedule:
     """An experiment with its seed.
 
-    - `words`: what names it on a command line, such as `("4711", "--space", "reference")`.
+    - `words`: the words that name the schedule on a command line, such as
+      `("4711", "--space", "reference")`.
     - `stamp`: the code, Python version and digest of the run for which the file was written; None
       if the file has no stamp, or there is no file.
     - `path`: the file; None if the schedule was drawn from a space.
@@ -44,7 +46,7 @@ class Schedule:
 
     @property
     def name(self) -> str:
-        """What names the schedule on a command line, quoted for a shell."""
+        """The words that name the schedule on a command line, quoted for a shell."""
         return shlex.join(self.words)
 
     @property
@@ -53,12 +55,12 @@ class Schedule:
         return f"{PROGRAM} replay {self.name}"
 
     def changes_since_stamp(self, verb: str, *, force: bool) -> tuple[str, ...]:
-        """Return what has changed in the code and in Python since the file was written.
+        """Return the changes of the code and of Python since the file was written.
 
-        Such changes matter, because the run may then differ from the one in the stamp. Without a
-        stamp nothing can have changed.
+        Such changes matter, because the run may then differ from the run in the stamp. Without a
+        stamp there is no earlier run, so nothing is returned.
 
-        `verb`: what the command does with the schedule, such as "play", for the error message.
+        `verb`: what the command does with the schedule, such as "play". The error message has it.
         Raises: click.UsageError if something has changed, unless `force` is True.
         """
         changed = () if self.stamp is None else differences(self.stamp)
@@ -71,9 +73,9 @@ class Schedule:
 
 
 def named_schedule(word: str, space: str) -> Schedule:
-    """Return the schedule that `word` names, a seed of `space` or an experiment file.
+    """Return the schedule that `word` names: seeds of `space`, or an experiment file.
 
-    A file without a stamp gets the seed 0, as `run` would play it.
+    A file without a stamp gets the seed 0, which is also the default seed of `run`.
 
     Raises: ExperimentError if there is no such file or space, or if it has a mistake.
     """
@@ -82,8 +84,8 @@ def named_schedule(word: str, space: str) -> Schedule:
         grown = grow(load_space(space), lineage)
         return Schedule(
             experiment=grown.experiment,
-            # This seed decides the latencies of the network. A seed that changes the faults of an
-            # earlier one may keep the earlier network, so it is not always the last number.
+            # This seed decides the latencies of the network. It is not always the last number of
+            # the lineage: a seed that changes earlier faults may keep the earlier latencies.
             seed=grown.network_seed,
             # The default space need not be named.
             words=(word,) if space == DEFAULT_SPACE else (word, "--space", space),

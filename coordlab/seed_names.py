@@ -1,8 +1,8 @@
 """Names of the run directories of `run --seeds`, such as `2026-01-31T12-00-00.000Z-seed-07`.
 
-All seeds of one command are a batch. The names of their directories begin with the name of the
-batch, the time at which the command began. At the end of the module are functions for texts that
-name several seeds, such as `seeds 1..5,9`.
+All seeds of one command are a batch. The name of a batch is the time at which the command began.
+The names of the seeds' directories begin with the name of the batch. At the end of this module are
+functions for texts that name several seeds, such as `seeds 1..5,9`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,8 +14,8 @@ _SEPARATOR = "-seed-"
 def seed_run_name(batch: str, seed: int, digits: int) -> str:
     """Return the name of a seed's directory.
 
-    The seed is padded with zeros to `digits` digits: then sorted names are in the order of the
-    seeds, -seed-07 before -seed-10.
+    The seed is padded with zeros to `digits` digits. So sorted names are in the order of the seeds:
+    -seed-07 comes before -seed-10.
     """
     return f"{batch}{_SEPARATOR}{seed:0{digits}}"
 
@@ -26,7 +26,7 @@ def seeds_pattern(batch: str) -> str:
 
 
 def batch_of_seeds(name: str) -> str | None:
-    """Return the batch to which a directory of this name belongs; None if it belongs to none.
+    """Return the batch to which a directory with this name belongs; None if there is no batch.
 
     `2026-01-31T12-00-00.000Z-seed-07` belongs to the batch `2026-01-31T12-00-00.000Z`.
     """
@@ -38,7 +38,7 @@ def batch_of_seeds(name: str) -> str | None:
 def seed_directories(batch: Path) -> list[Path]:
     """Return the directories of all seeds of a batch, sorted.
 
-    `batch`: the path that they have in common, such as `runs/fencing/2026-01-31T12-00-00.000Z`.
+    `batch`: the common beginning of their paths, such as `runs/fencing/2026-01-31T12-00-00.000Z`.
     """
     if not batch.parent.is_dir():
         return []
@@ -58,7 +58,7 @@ def seeds_words(ranges: str) -> str:
 
 
 def seed_ranges(seeds: Iterable[int]) -> str:
-    """Return seeds as the option `--seeds` takes them: `1..3,9` for [3, 1, 2, 9]."""
+    """Return seeds in the form of the option `--seeds`: `1..3,9` for [3, 1, 2, 9]."""
     ranges: list[list[int]] = []  # [[1, 2, 3], [9]] in the example
     for seed in sorted(seeds):
         if ranges and seed == ranges[-1][-1] + 1:

@@ -6,12 +6,12 @@ The report shows the settings in sections, for example:
     groups.readers.config    session.timeout.ms     10000  default 45000
     lab.cluster.links        latency_ms             2      default 1
 
-The sections are those of the experiment file. If a section ends in `.config`, it has settings of
-Kafka. If it begins with `lab`, it has settings that Kafka does not have.
+The sections are those of the experiment file. A section whose name ends in `.config` has settings
+of Kafka. A section whose name begins with `lab` has settings that Kafka does not have.
 
-The manifest of a run has its settings as dicts and lists. The run may be of another version of
-coordlab, so these need not fit the classes of this one. A setting that this version does not know
-is listed without a default.
+The manifest of a run has the settings of the run as dicts and lists. The run may have been made by
+another version of coordlab. So these dicts and lists need not fit the classes of the present
+version. A setting that the present version does not know is listed without a default.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,33 +24,36 @@ from chaos.experiment.structs import Experiment, LateMembersDefinition
 from pipeline.report.facts import SettingFact
 
 KAFKA = ".config"
-"""Sections with Kafka's settings end like this."""
+"""The ending of the names of sections with Kafka's settings."""
 LAB = "lab"
-"""Sections with settings that Kafka does not have begin like this."""
+"""The beginning of the names of sections with settings that Kafka does not have."""
 TOP_SECTION = "experiment"
-"""What the report calls the section with the settings at the top level of the file."""
+"""The report's name of the section with the settings at the top level of the file."""
 FROM_STEADY = "after the steady state"
-"""Is appended to the time at which late members join, those that join while the run goes on.
+"""These words are appended to the time at which late members join a group.
 
-This time counts from the moment at which the cluster is up and its groups are Stable.
+(Late members join while the run goes on.) The time counts from the steady state: the moment at
+which the cluster is up and its groups are Stable.
 """
 NOT_SET = "not set"
+"""The text of a setting that has no value."""
 _KEYS_SHOWN_ELSEWHERE = frozenset({"version", "name", "question", "expect", "faults", "links"})
 """Keys at the top level that are not listed, because the report shows them in other places."""
 _NO_VALUE = object()
-"""Stands for the value of a setting that is not there. It is not None, because settings may be."""
+"""Stands for the value of a missing setting. None cannot, because a setting may have this value."""
 _LAB_SECTIONS = frozenset({"cluster.links", "cluster.storage", "run"})
-"""Kafka has none of the settings in these sections."""
+"""Sections with settings that Kafka does not have."""
 _LAB_SETTINGS = frozenset({"isolate", "checks"})
-"""Kafka does not have these settings of other sections either."""
+"""Settings of other sections that Kafka does not have either."""
 
 
 class _Section(NamedTuple):
     """A section of the experiment, as it is in a run's manifest.
 
     - `values`: the section as plain data.
-    - `struct`: the class of the section, which knows the defaults; None if this version has none.
-    - `path`: such as `groups.readers`; "" for the whole file.
+    - `struct`: the class of the section, which knows the defaults; None if this version of coordlab
+      has no such class.
+    - `path`: the place of the section in the file, such as `groups.readers`; "" for the whole file.
     """
 
     values: Mapping[str, Any]
@@ -71,9 +74,9 @@ def settings_of(config: Mapping[str, Any]) -> tuple[SettingFact, ...]:
 def _without_unused_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return `config` without settings that have no effect in this experiment.
 
-    Members of a group agree by means of a coordinator, or in old versions of Kafka by means of
-    ZooKeeper. A group with a coordinator has no use for settings of ZooKeeper, and a group on
-    ZooKeeper has none for those of a coordinator.
+    The members of a group agree by means of a coordinator, or by means of ZooKeeper, as in old
+    versions of Kafka. Settings of ZooKeeper have no effect on a group with a coordinator. Settings
+    of consumers with a coordinator have no effect on a group on ZooKeeper.
     """
     groups = config.get("groups")
     if not isinstance(groups, Mapping):
@@ -98,24 +101,27 @@ def _is_on_zookeeper(group: object) -> bool:
 
 
 def _without_key(section: object, name: str) -> object:
-    """Return a section of the file without one of its keys. What is no section stays as it is."""
+    """Return a section of the file without one of its keys.
+
+    A value that is no section is returned as it is.
+    """
     if not isinstance(section, Mapping):
         return section
     return {key: value for key, value in section.items() if key != name}
 
 
 def _settings_in_section(section: _Section) -> Iterator[SettingFact]:
-    """Yield the settings of one section, and then those of the sections inside it."""
+    """Yield the settings of one section, and then the settings of the sections inside it."""
     struct = section.struct
     fields = {} if struct is None else {field.key: field for field in fields_of(struct)}
-    # The inner sections come last, so that the settings of this one stand together in the report.
+    # The inner sections come last, so that this section's own settings stand together.
     inner_sections: list[_Section] = []
     for name, value in section.values.items():
         field = fields.get(name)
         inner_struct = None if field is None else field.struct
         path = f"{section.path}.{name}" if section.path else name
         if isinstance(value, Mapping):
-            # This is a section, or a dict of sections: `groups` has a section for each group.
+            # `value` is a section, or a dict of sections: `groups` has a section for each group.
             if field is not None and get_origin(field.annotation) is dict:
                 inner_sections += [
                     _Section(values, inner_struct, f"{path}.{key}") for key, values in value.items()
@@ -123,14 +129,14 @@ def _settings_in_section(section: _Section) -> Iterator[SettingFact]:
             else:
                 inner_sections.append(_Section(value, inner_struct, path))
         elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
-            # This is a list of sections, which get the paths `name[0]`, `name[1]` and so on.
+            # `value` is a list of sections, which get the paths `name[0]`, `name[1]` and so on.
             inner_sections += [
                 _Section(values, inner_struct, f"{path}[{index}]")
                 for index, values in enumerate(value)
             ]
         elif inner_struct is None or value not in ((), [], None):
-            # This is the value of a setting. (If the key is for sections, but there are none, the
-            # value is None or an empty list, and is left out.)
+            # `value` is the value of a setting. (The condition leaves out keys for sections that
+            # have no sections: their value is None or an empty list.)
             default = None
             if field is not None and not field.required:
                 default = setting_text(msgspec.to_builtins(field.default))
@@ -143,7 +149,7 @@ def _settings_in_section(section: _Section) -> Iterator[SettingFact]:
     for inner_section in inner_sections:
         shown = inner_section
         if inner_section.struct is LateMembersDefinition:
-            # This section is inside that of the group which the members join.
+            # The late members' section is inside the section of the group that they join.
             group_config = section.values.get("config")
             shown = shown._replace(values=_without_repeats(shown.values, group_config))
         yield from _settings_in_section(shown)
@@ -160,15 +166,15 @@ def _section_in_report(path: str, name: str) -> str:
 
 
 def _with_from_steady(struct: type[msgspec.Struct] | None, name: str, value: str) -> str:
-    """Return the text of a value; for the time at which late members join, with FROM_STEADY."""
+    """Return the text of a value. If it is the time of late members, append FROM_STEADY."""
     is_time_of_joining = struct is LateMembersDefinition and name == "at"
     return f"{value} {FROM_STEADY}" if is_time_of_joining else value
 
 
 def _without_repeats(late: Mapping[str, Any], group_config: object) -> Mapping[str, Any]:
-    """Return the section of late members without the settings that are those of their group.
+    """Return the section of late members without settings that have the same value in the group.
 
-    `group_config`: the settings of the group; None if there are none.
+    `group_config`: the settings of the group that the late members join; None if there are none.
     """
     config = late.get("config")
     if not isinstance(config, Mapping) or not isinstance(group_config, Mapping):

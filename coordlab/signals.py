@@ -1,7 +1,7 @@
-"""What a command does when a Ctrl-C (SIGINT) or a SIGTERM comes, in three context managers.
+"""Three context managers that decide what a command does at a Ctrl-C (SIGINT) or a SIGTERM.
 
 A Ctrl-C comes from the user. A SIGTERM comes from service managers, or from the program `timeout`.
-Both should end a command in order: a run heals its faults, and stops its cluster.
+Both signals should end a command in order: a run heals its faults, and stops its cluster.
 """
 
 import signal
@@ -15,15 +15,16 @@ def terminate_as_ctrl_c() -> Iterator[None]:
     """Treat a SIGTERM like a Ctrl-C within this context.
 
     The handler of SIGTERM raises no exception, but sends a SIGINT to this process. While a cluster
-    runs, the runtime handles that: it cancels the main task between two of its steps. An exception
-    would leave the main task alive, and it would inject faults while the cluster is being healed.
+    runs, its runtime handles the SIGINT: it cancels the main task between two steps of this task.
+    An exception would leave the main task alive. Then this task would go on to inject faults while
+    the cluster is being healed.
 
-    The background processes of a shell script start with SIGINT ignored, and the runtime would
-    leave it so. That is why SIGINT first gets Python's own handler here.
+    The background processes of a shell script start with SIGINT ignored, and the runtime would not
+    change this. That is why an ignored SIGINT first gets Python's own handler here.
     """
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        # Despite its name this raises no exception. It sends the signal.
+        # Despite its name, `raise_signal` raises no exception. It sends the signal.
         signal.raise_signal(signal.SIGINT)
 
     old_handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -39,15 +40,16 @@ def terminate_as_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def ask_on_first_ctrl_c(ask: Callable[[], object]) -> Iterator[None]:
-    """Call `ask` at the first Ctrl-C within this context. A second one goes to the old handler.
+    """Call `ask` at the first Ctrl-C within this context. A second Ctrl-C calls the old handler.
 
-    It is meant for a coroutine of an asyncio.Runner, whose handler cancels the main task. `ask`
-    must raise nothing, because an exception would leave the main task alive.
+    This context is meant for a coroutine of an asyncio.Runner. There the old handler is that of the
+    Runner, which cancels the main task. `ask` must raise nothing, because an exception would leave
+    the main task alive.
     """
     old_handler = signal.getsignal(signal.SIGINT)
 
     def on_first_ctrl_c(_signal: int, _frame: FrameType | None) -> None:
-        # Even a Ctrl-C that comes during `ask` is the second one.
+        # A Ctrl-C that comes while `ask` runs already counts as the second one.
         signal.signal(signal.SIGINT, old_handler)
         ask()
 
@@ -55,7 +57,7 @@ def ask_on_first_ctrl_c(ask: Callable[[], object]) -> Iterator[None]:
     try:
         yield
     finally:
-        # After a Ctrl-C the old handler is there already.
+        # After a first Ctrl-C, the old handler has already been restored.
         if signal.getsignal(signal.SIGINT) is on_first_ctrl_c:
             signal.signal(signal.SIGINT, old_handler)
 
@@ -64,8 +66,9 @@ def ask_on_first_ctrl_c(ask: Callable[[], object]) -> Iterator[None]:
 def stop_on_ctrl_c() -> Iterator[Callable[[], bool]]:
     """Yield a function that tells whether a Ctrl-C or a SIGTERM has come.
 
-    A command calls it after each of its steps, such as a run, and ends when it returns True. A
-    second signal does not wait for the end of a step: it raises KeyboardInterrupt at once.
+    A command calls this function after each of its steps, such as a run. If the function returns
+    True, the command ends. A second signal does not wait for the end of a step: it raises
+    KeyboardInterrupt at once.
     """
     was_signalled = False
 

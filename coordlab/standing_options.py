@@ -1,8 +1,8 @@
-"""What `inject`, `heal`, `status` and `down` have in common.
+"""Options and functions that the commands `inject`, `heal`, `status` and `down` share.
 
-They send a request to a cluster that `up` has started, which answers it, or refuses it if it cannot
-be carried out. A user types these commands while watching the cluster, so they must start fast.
-That is why they and this module import little.
+Each of these commands sends a request to a cluster that `up` has started. The cluster answers the
+request, or refuses it if it cannot be carried out. A user types these commands while watching the
+cluster, so they must start fast. That is why the commands and this module import little.
 """
 
 import functools
@@ -18,7 +18,10 @@ from chaos.standing.registry import FOLDER, NoCluster, find_cluster
 from coordlab.program import called_as
 
 DEFAULT_RUNS = "runs"
-"""The same default as in `coordlab.options`, which imports too much."""
+"""The default folder of run directories.
+
+It is the same as in `coordlab.options`, but that module would import too much.
+"""
 AnswerT = TypeVar("AnswerT")
 Command = TypeVar("Command", bound=Callable[..., int])
 
@@ -52,19 +55,19 @@ class Refused(Exception):
 def ask_cluster(runs: Path, name: str | None, request: Request, expected: type[AnswerT]) -> AnswerT:
     """Send a request to a cluster, and return its answer.
 
-    If other clusters have died without going down, print that.
+    If other clusters have died without going down, print a line about each of them.
 
     - `runs`: the folder in which clusters note their names and ports.
-    - `name`: the cluster; None for the only one that is up, or the one with the default name.
+    - `name`: the cluster; None for the only cluster that is up, or for the default name.
     - `expected`: the type of the answer.
 
-    Raises: NoCluster if it is not up, SilentCluster if it does not answer, Refused if it refuses
-    the request.
+    Raises: NoCluster if the cluster is not up, SilentCluster if it does not answer, Refused if it
+    refuses the request.
     """
     try:
         cluster, dead_clusters = find_cluster(runs, name)
     except NoCluster as error:
-        # If some cluster is up, the user should name it, and not start another one.
+        # If some cluster is up, the user should name it, and not start another cluster.
         if not error.none_is_up:
             raise
         raise NoCluster(f"{error}: `{called_as()} up` starts one") from error
@@ -73,7 +76,7 @@ def ask_cluster(runs: Path, name: str | None, request: Request, expected: type[A
     answer: Answer = cluster.ask(request)
     if isinstance(answer, OrderRefusal):
         raise Refused(answer)
-    # Another type is a bug in `up`, or comes from another version of it.
+    # An answer of another type is a bug in `up`, or comes from another version of `up`.
     if not isinstance(answer, expected):
         raise TypeError(f"expected {expected.__name__} of {cluster.name}, got {answer!r}")
     return answer
@@ -82,7 +85,7 @@ def ask_cluster(runs: Path, name: str | None, request: Request, expected: type[A
 def handles_refusal(command: Command) -> Callable[..., int]:
     """Decorate a command: if the cluster refuses its request, print why, and end the command.
 
-    The refusal has the exit code.
+    The command then ends with the exit code of the refusal.
     """
 
     @functools.wraps(command)

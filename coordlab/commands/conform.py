@@ -1,9 +1,9 @@
 """`conform`: compares this cluster with real Kafka, request by request.
 
-A transcript is a recording of real Kafka: the requests that a cluster has got and the answers that
-it has given, with their times. The command sends the same requests to a cluster of this project,
-and compares the answers. A request with its answer is called a step. The output has the number of
-equal steps of each transcript:
+A transcript is a recording of real Kafka: it has requests to a cluster, and the answers of the
+cluster, with their times. The command sends the same requests to a cluster of this project, and
+compares the answers. A request with its answer is called a step. The output has the number of equal
+steps of each transcript:
 
       31/31   3.9/join/first_member.json
       12/14   3.9/failover/loading.json
@@ -39,7 +39,7 @@ from coordlab.options import json_option, with_examples
 from results_schema.results import EXIT_PASS, EXIT_VIOLATED
 
 _MAX_DIFFERENCE_LENGTH = 320
-"""The text of a difference is cut after so many characters; `--json` has the whole text."""
+"""Number of characters after which the text of a difference is cut. `--json` has the whole text."""
 
 
 @click.command(
@@ -61,10 +61,10 @@ def conform_command(directory: Path, show_all: bool, json: bool) -> int:
     steps are equal; 1: a step differs; 254: a file is no transcript.
     """
     console = Console()
-    # Some differences do not count, such as another order of a list whose order Kafka does not
-    # define. The index file of the transcripts says which.
+    # Some differences do not count: for example, Kafka does not define the order of some lists. The
+    # index file of the transcripts says which differences these are.
     rules = read_rules(directory)
-    # Playing all files takes a while. A mistake in one of them should be found before that, so all
+    # Playing all files takes a while. A mistake in a file should be found before that. So all files
     # are read first.
     transcripts = _read_all(find_transcripts(directory))
     files: list[FileConformity] = []
@@ -97,7 +97,7 @@ def _read_all(paths: Sequence[Path]) -> list[Transcript]:
 
 
 def _print_file(console: Console, file: FileConformity, *, show_all: bool) -> None:
-    """Print how many of a file's steps are equal, and its first difference or all of them."""
+    """Print the number of equal steps of a file, and its first difference or all differences."""
     style = "red" if file.differences else "green"
     _print(console, f"[{style}]{file.equal:4}/{file.steps:<4}[/] {escape(file.file)}")
     differences = file.differences if show_all else file.differences[:1]
@@ -112,7 +112,7 @@ def _print_file(console: Console, file: FileConformity, *, show_all: bool) -> No
 
 
 def _print_totals(console: Console, files: Sequence[FileConformity]) -> None:
-    """Print how many steps are equal for each API, in each folder, and in all."""
+    """Print the number of equal steps for each API, for each folder, and in total."""
     for title, shares in (
         ("by API", shares_by_api(files)),
         ("by folder", shares_by_folder(files)),

@@ -1,16 +1,17 @@
 """`diff`: shows the first event in which two runs differ.
 
-It is used to find out why one run violates a promise and a similar run does not. The user sees what
-both runs had in common shortly before, and then the rows of both traces beside each other:
+The command helps to find out why one run violates a promise and a similar run does not. The user
+sees the last events that both runs have in common, and then the rows of both traces beside each
+other:
 
     They part at 31.402118s, after 5,210 rows alike.
     how they go on:
     A: 31.402118s broker-1 leader_elected ...     B: 31.402118s broker-2 leader_elected ...
 
-This works for two runs of the same seed. Under another seed every message takes another time, so
-the traces differ from the first row on, and that says nothing. The command then compares the
-stories of the runs. The story of a node is the sequence of its decisive events, such as elections
-and rebalances, without times, offsets and ids. `chaos.results.trace_diff` does both comparisons.
+This works for two runs of the same seed. With another seed, every message takes another time. So
+the traces differ from the first row on, which shows no cause. Then the command compares the stories
+of the runs. The story of a node is the sequence of its decisive events, such as elections and
+rebalances, without times, offsets and ids. `chaos.results.trace_diff` does both comparisons.
 
 The two runs are called `one` and `other` in the code and in JSON, and A and B in the output.
 """
@@ -55,15 +56,18 @@ from results_schema.manifest import Plan
 from results_schema.results import EXIT_PASS, EXIT_UNKNOWN, EXIT_VIOLATED, Results
 
 _MAX_NODES = 10
-"""The first difference is printed for at most so many nodes."""
+"""The largest number of nodes for which the first difference is printed."""
 _NO_MORE = "(no more)"
-"""Stands in the column of the trace that has fewer rows."""
+"""This text stands in the column of the trace that has fewer rows."""
 _ROW_COUNT = click.IntRange(min=0, max=10_000)
 """The type of --before and --after."""
 
 
 class _TimedFinding(NamedTuple):
-    """A violation that a run shows. The time comes first, so that the smallest is the earliest."""
+    """A violation that a run shows.
+
+    The time is the first field. So `min` finds the earliest violation.
+    """
 
     time_us: int
     check: str
@@ -74,10 +78,11 @@ class _TimedFinding(NamedTuple):
 class DiffOptions:
     """The arguments and options of `diff`.
 
-    - `one`, `other`: how the user names the runs. With `against_passing`, `other` is None: the
-      command searches for a second run itself.
+    - `one`, `other`: the words with which the user names the runs. With `against_passing`, `other`
+      is None, because the command itself searches for the second run.
     - `messages`: True to compare the rows about messages, too.
-    - `before`, `after`: how many rows to show before the first difference, and from it on.
+    - `before`, `after`: the numbers of rows to show before the first difference, and from the first
+      difference on.
     """
 
     one: str
@@ -108,12 +113,13 @@ class ComparedTrace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceDifference:
-    """Where two traces begin to differ.
+    """The point at which two traces begin to differ.
 
     - `first_difference`: the first rows that differ; None if the traces are equal.
-    - `shows_no_cause`: True if any two seeds would differ in these rows: the same event comes at
-      another time, for instance.
-    - `story_difference`: if so, where the stories of the nodes begin to differ; otherwise None.
+    - `shows_no_cause`: True if such a difference comes with any two seeds. For instance, the same
+      event may come at another time.
+    - `story_difference`: the point at which the stories of the nodes begin to differ; None if
+      `shows_no_cause` is False, because then it is not needed.
     """
 
     one: ComparedTrace
@@ -168,8 +174,8 @@ def diff_command(options: DiffOptions) -> int:
         else:
             console.print("no run that passes was found near it: nothing to hold it against")
         return EXIT_UNKNOWN
-    # The first row that differs is needed even with `--after 0`. The output has its time, and it
-    # decides whether the stories must be compared.
+    # The first row that differs is needed even with `--after 0`: the output has the time of this
+    # row, and the row decides whether the stories must be compared.
     difference = compare_sides(one, other, before=options.before, after=max(options.after, 1))
     if options.json:
         print_document(console, _document(difference), indented=True)
@@ -182,7 +188,7 @@ def diff_command(options: DiffOptions) -> int:
 def compare_sides(
     one: ComparedTrace, other: ComparedTrace, *, before: int, after: int
 ) -> TraceDifference:
-    """Compare two traces row by row. If that shows no cause, compare their stories."""
+    """Compare two traces row by row. If this shows no cause, compare the stories of the runs."""
     first_difference = parting(one.rows, other.rows, before=before, after=after)
     shows_no_cause = first_difference is not None and parts_by_itself(one.rows, first_difference)
     story_difference = (
@@ -232,7 +238,8 @@ def _traces_to_compare(options: DiffOptions) -> tuple[ComparedTrace, ComparedTra
 def _trace_named(name: str, options: DiffOptions) -> ComparedTrace:
     """Return the trace of the run that the user has named.
 
-    That of a run directory is read from there. A schedule, a file or a seed, is played now.
+    If the name is that of a run directory, its trace is read. If it is a schedule (a file or a
+    seed), the schedule is played now.
     """
     if not _names_a_run(name):
         # A schedule is played without messages in its trace.
@@ -257,9 +264,9 @@ def _trace_named(name: str, options: DiffOptions) -> ComparedTrace:
 
 
 def _names_a_run(name: str) -> bool:
-    """Return whether a name is that of a run, and not of a schedule.
+    """Return True if a name is that of a run, and False if it is that of a schedule.
 
-    A run is named by its directory, or as `list` names it: `fencing/2026-01-31T12-00-00.000Z`.
+    A run is named by its directory, or in the form of `list`: `fencing/2026-01-31T12-00-00.000Z`.
     """
     is_path_of_schedule = name.endswith((".yaml", ".yml"))
     return Path(name).is_dir() or ("/" in name and not is_path_of_schedule)
@@ -272,7 +279,7 @@ def _findings_in(results: Results) -> Iterable[_TimedFinding]:
 
 
 def _rows_to_compare(rows: Iterable[TraceRow], *, messages: bool) -> Iterable[TraceRow]:
-    """Return all rows, or without `messages` only those that are not about messages."""
+    """Return the rows to compare. If `messages` is False, leave out the rows about messages."""
     if messages:
         return rows
     return (row for row in rows if row.kind not in MESSAGE_KINDS)
@@ -283,14 +290,14 @@ def _play_and_trace(
 ) -> tuple[PlayedRun, ComparedTrace]:
     """Play a schedule in virtual time, and return the run and its trace.
 
-    `seed`, `plan`: to replace those of the schedule; None to keep them.
+    `seed` and `plan` replace the seed and the plan of the schedule, unless they are None.
     """
     if seed is None:
         seed = schedule.seed
     rows: list[TraceRow] = []
     played = play(schedule.experiment, seed, observers=(rows.append,), plan=plan)
     if played.result is PlayResult.INTERRUPTED:
-        # `play` does not raise a Ctrl-C, but returns it as this result. It should end the command.
+        # After a Ctrl-C, `play` raises nothing, but returns this result. End the command now.
         raise KeyboardInterrupt
     claim = _earliest_finding(
         _TimedFinding(finding.time_us, finding.signature.check, finding.summary)
@@ -311,7 +318,7 @@ def _earliest_finding(findings: Iterable[_TimedFinding]) -> str:
 def _document(difference: TraceDifference) -> dict[str, object]:
     """Return the document of `--json`."""
     first_difference, story_difference = difference.first_difference, difference.story_difference
-    rows_alike = len(difference.one.rows)  # all, if the traces are equal
+    rows_alike = len(difference.one.rows)  # if the traces are equal, all rows are alike
     parts_document: dict[str, object] | None = None
     if first_difference is not None:
         rows_alike = first_difference.rows_alike
@@ -341,7 +348,7 @@ def _document(difference: TraceDifference) -> dict[str, object]:
 def _document_without_second(one: ComparedTrace) -> dict[str, object]:
     """Return the document of `--json` if no passing run was found.
 
-    It has the same keys as `_document`, but knows only the first run.
+    The document has the same keys as that of `_document`, but only the first run has a value.
     """
     keys = ("other", "equal", "rows_alike", "parts", "by_itself", "story")
     return {"one": _trace_document(one), **dict.fromkeys(keys, None)}
@@ -396,7 +403,7 @@ def print_difference(console: Console, difference: TraceDifference) -> None:
 
 
 def _print_story(console: Console, story_difference: StoryParting) -> None:
-    """Print what happened before the stories part, then how each node goes on in both runs."""
+    """Print the events before the stories part, and then each node's next step in both runs."""
     if not story_difference.nodes:
         print_lines(
             console,
@@ -430,7 +437,7 @@ def _lines_about(letter: str, trace: ComparedTrace) -> Iterable[str]:
 
 
 def _print_first_rows_that_differ(console: Console, first_difference: Parting) -> None:
-    """Print the rows before the first difference, and then those of both traces in columns."""
+    """Print the rows before the first difference, and then the rows of both traces in columns."""
     time, rows_alike = _first_time(first_difference), first_difference.rows_alike
     print_lines(
         console, [f"They part at {time}, after {rows_alike:,} rows alike."], style="bold red"
@@ -446,7 +453,7 @@ def _print_first_rows_that_differ(console: Console, first_difference: Parting) -
 
 def _first_time(first_difference: Parting) -> str:
     """Return the time at which the traces begin to differ."""
-    # A trace that has ended has no rows here. The other one has some.
+    # If one trace has ended before, it has no rows here. But the other trace has some.
     first_rows = [rows[0] for rows in (first_difference.one, first_difference.other) if rows]
     return clock(min(row.time_us for row in first_rows))
 
@@ -460,7 +467,7 @@ def _print_nodes(console: Console, heading: str, nodes: Sequence[NodeParting]) -
 
 
 def _side_by_side(pairs: Iterable[tuple[TraceRow | None, TraceRow | None]]) -> Table:
-    """Return a table with the rows of A and B beside each other; rows that differ are bold."""
+    """Return a table with the rows of A and B beside each other. Rows that differ are bold."""
     table = Table(expand=True, pad_edge=False)
     table.add_column("A", ratio=1, overflow="fold")
     table.add_column("B", ratio=1, overflow="fold")

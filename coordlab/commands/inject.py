@@ -95,14 +95,14 @@ def inject_command(
 
 
 def injected_line(fault: JournalEntry) -> str:
-    """Return a line on an injected fault: what it has hit, and how long it lasts.
+    """Return a line about an injected fault, with the nodes that it has hit, and its duration.
 
-    For example `crash-0: crash of broker(0) hit broker-0; in force for 20 s`.
+    An example is `crash-0: crash of broker(0) hit broker-0; in force for 20 s`.
     """
     line = f"{fault.fault_id}: {fault.fault} of {fault.target} hit {fault.hit}"
     if fault.momentary:  # such as a moved leadership: nothing is left that could be healed
         return f"{line}; done"
-    if fault.healed_at_us is not None:  # the command has waited for that, because of --wait
+    if fault.healed_at_us is not None:  # with --wait, the command has waited for the healing
         return f"{line}; over"
     if fault.duration_us is not None:
         return f"{line}; in force for {fault.duration_us / 1e6:g} s"
@@ -110,7 +110,7 @@ def injected_line(fault: JournalEntry) -> str:
 
 
 def _key_and_value(text: str) -> tuple[str, object]:
-    """Return the key and the value of `disk=empty`, the value as YAML reads it."""
+    """Return the key and the value of a text such as `disk=empty`. The value is read as YAML."""
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise click.BadParameter(f"expected `key=value`, got `{text}`", param_hint="`--arg`")

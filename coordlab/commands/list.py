@@ -3,9 +3,9 @@
     run                               runtime  seed   status     verdict             commit gap
     fencing/2026-01-31T12-00-00.000Z  virtual  1..20  completed  18 pass, 2 violated 3 s to 9 s
 
-An entry is a single run, or all runs of one `run --seeds`, as here. The commit gap tells how hard
-the faults hit the consumers: the longest time for which a member had no acknowledged commit. It is
-known only of runs that were analysed, because it comes from their summary.
+An entry is a single run, or all runs of one `run --seeds`, as in this example. The commit gap is
+the longest time for which a member had no acknowledged commit. It tells how hard the faults hit the
+consumers. It comes from the summary of a run, so it is known only for runs that were analysed.
 """
 
 from collections import Counter
@@ -32,12 +32,12 @@ from results_schema.results import EXIT_PASS, Verdict
 
 DEFAULT_LIMIT = 20
 COMMIT_GAP = "commit gap"
-"""The heading of a column, and the name of this measure in a summary."""
+"""The heading of a column, and the name of the measure in a summary that the column shows."""
 _COLUMNS = ("runtime", "seed", "status", "verdict", COMMIT_GAP)
 _MORE_THAN_ANY_WIDTH = 10_000
 """A table is measured at this width, to see how wide it is without wrapping."""
 _CAVEAT_SIGN = "*"
-"""Stands after the verdict of a run that passed with a caveat."""
+"""The sign after the verdict of a run that passed with a caveat."""
 _VERDICT_STYLES = {"pass": "green", "violated": "red", "unknown": "yellow"}
 _STATUS_STYLES = {"completed": "", "running": "cyan"}
 
@@ -76,13 +76,13 @@ class ListedRun:
     """One past run, as JSON shows it.
 
     - `run`: its name, such as `fencing/2026-01-31T12-00-00.000Z`.
-    - `started_at`, `ended_at`: in ISO 8601.
+    - `started_at`, `ended_at`: times in the form of ISO 8601.
     - `verdict`, `exit_code`: None if the run has no results.
-    - `commit_gap_us`: the longest commit gap of any member after any fault; None if no member had
-      one, or the run was not analysed.
-    - `problem`: why the results of the run cannot be read; None if they can, or if there are none.
-    - `caveats`: what users of a group noticed although the run passed, for instance that records
-      were processed again; () also if the run was not analysed.
+    - `commit_gap_us`: the longest commit gap of any member after any fault; None if no member had a
+      gap, or if the run was not analysed.
+    - `problem`: why the results of the run cannot be read; None if there is no such problem.
+    - `caveats`: effects that users of a group noticed although the run passed, for instance that
+      records were processed again. If the run was not analysed, this is ().
     """
 
     run: str
@@ -104,7 +104,7 @@ class ListedRun:
 class PastRuns:
     """The past runs that are shown, the newest last.
 
-    - `total`: the number of all readable runs, also those that are not shown.
+    - `total`: the number of all readable runs, including runs that are not shown.
     - `unreadable`: a sentence for each directory that should have a run but cannot be read.
     """
 
@@ -116,8 +116,8 @@ class PastRuns:
 def find_past_runs(root: Path, *, limit: int | None = None) -> PastRuns:
     """Return the past runs in the folder `root`.
 
-    `limit`: return only the newest so many entries, in which the runs of one `run --seeds` count as
-    one; None for all.
+    `limit`: the number of entries to return, the newest ones; None for all. The runs of one
+    `run --seeds` count as a single entry.
     """
     past_runs: list[PastRun] = []
     unreadable: list[str] = []
@@ -126,7 +126,7 @@ def find_past_runs(root: Path, *, limit: int | None = None) -> PastRuns:
             past_runs.append(run_or_error)
         else:
             unreadable.append(str(run_or_error))
-    # `scan_runs` yields the runs of one experiment after those of the other.
+    # `scan_runs` yields first all runs of one experiment, then all runs of the next experiment.
     past_runs.sort(key=lambda past: past.manifest.started_at)
     shown = past_runs if limit is None else _newest_entries(past_runs, limit)
     return PastRuns(
@@ -138,7 +138,7 @@ def find_past_runs(root: Path, *, limit: int | None = None) -> PastRuns:
 
 def _newest_entries(past_runs: Sequence[PastRun], limit: int) -> Sequence[PastRun]:
     """Return the runs of the newest `limit` entries; `past_runs` has the newest last."""
-    # `dict.fromkeys` keeps each entry once, in this order.
+    # `dict.fromkeys` keeps each entry once, the newest entry first.
     newest_first = dict.fromkeys(_entry_name(past.manifest.run) for past in reversed(past_runs))
     newest = set(list(newest_first)[:limit])
     return [past for past in past_runs if _entry_name(past.manifest.run) in newest]
@@ -154,7 +154,7 @@ def _entry_name(run: str) -> str:
 
 
 def _listed_run(past: PastRun) -> ListedRun:
-    """Read what a run directory tells about its run."""
+    """Return the facts about a run, read from its directory."""
     manifest = past.manifest
     problem = None
     try:
@@ -187,7 +187,7 @@ def longest_commit_gap_us(summary: RunSummary | None) -> int | None:
 
 
 def _commit_gaps_us(summary: RunSummary | None) -> Iterator[int]:
-    """Yield the longest commit gap after each fault that has one."""
+    """Yield the longest commit gap after each fault that was followed by a commit gap."""
     if summary is None:
         return
     for fault in summary.faults:
@@ -199,7 +199,7 @@ def _commit_gaps_us(summary: RunSummary | None) -> Iterator[int]:
 def print_listing(
     console: Console, experiments: Sequence[ListedExperiment], past: PastRuns, root: Path
 ) -> None:
-    """Print the experiments, then the runs below `root`, the newest last."""
+    """Print the experiments, and then the runs below `root`, the newest last."""
     print_table(console, _experiments_table(experiments))
     console.print()
     if not past.total:
@@ -227,7 +227,7 @@ def print_listing(
         note = f"{COMMIT_GAP}: the longest of any member, of runs that were analysed"
         print_lines(console, [note], style="dim")
     problems = [run.problem for run in past.runs if run.problem is not None]
-    # Files that cannot be read are left out of the list, but not silently.
+    # Runs that cannot be read are not in the list. Tell the user about them.
     print_lines(console, (f"set aside: {why}" for why in (*problems, *past.unreadable)))
 
 
@@ -250,9 +250,9 @@ def _document(experiments: Sequence[ListedExperiment], past: PastRuns) -> dict[s
 
 
 def _experiments_table(experiments: Sequence[ListedExperiment]) -> Table:
-    """Return a table of the experiments with the question that each answers.
+    """Return a table of the experiments, each with the question that it answers.
 
-    An experiment whose file has a mistake is shown with this mistake instead.
+    If the file of an experiment has a mistake, the mistake stands in the place of the question.
     """
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("experiment", style="bold", no_wrap=True)
@@ -299,7 +299,7 @@ def _entry_cells(runs: Sequence[ListedRun]) -> tuple[Text, ...]:
     if any(run.caveats for run in runs):
         verdicts.append(f" {_CAVEAT_SIGN}")
     return (
-        Text(runs[0].runtime),  # the same for all seeds
+        Text(runs[0].runtime),  # all runs of an entry have the same runtime
         Text(seed_ranges(run.seed for run in runs)),
         _words_with_counts([run.status for run in runs], _STATUS_STYLES, "yellow"),
         verdicts,
@@ -308,7 +308,10 @@ def _entry_cells(runs: Sequence[ListedRun]) -> tuple[Text, ...]:
 
 
 def _words_with_counts(words: Sequence[str], styles: Mapping[str, str], default_style: str) -> Text:
-    """Return `18 pass, 2 violated` for 20 words; without a count, `pass`, if all are the same."""
+    """Return the words with their counts: `18 pass, 2 violated` for 20 words.
+
+    If all words are the same, return the word without a count.
+    """
     counts = Counter(words)
     if len(counts) == 1:
         return Text(words[0], style=styles.get(words[0], default_style))

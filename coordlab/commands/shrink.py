@@ -1,14 +1,16 @@
 """`shrink`: makes a failing schedule small, so that a person can see why it fails.
 
-A schedule, an experiment with its faults and a seed, may need 12 faults and 5 brokers to violate a
-promise. Most of them usually do not matter. The command leaves out one part after the other, plays
-the rest, and keeps what still shows the same violation: 2 faults and 3 brokers perhaps. "The same"
-means that the same check reports it in the same words, apart from names and numbers.
+A schedule is an experiment with its faults and a seed. A failing schedule may have 12 faults and 5
+brokers, of which most do not matter for the violation. The command leaves out one part after the
+other, plays the rest, and keeps a smaller schedule if it still shows the same violation. The result
+may have 2 faults and 3 brokers. A violation is the same if the same check reports it in the same
+words, apart from names and numbers.
 
 1. The schedule is played once. One of its violations is chosen (`finding_to_keep`).
-2. `chaos.exploration.shrink` searches for a smaller schedule, while a live view shows its size.
-3. The result is played with other seeds of the network, which change the latencies. How many of
-   these runs fail, too, is called its robustness.
+2. `chaos.exploration.shrink` searches for a smaller schedule. Meanwhile a live view shows how small
+   the schedule is.
+3. The result is played with other seeds of the network, which change the latencies. The number of
+   these runs that fail, too, is called the robustness of the result.
 4. The result is written as an experiment file, with the events that lead to the violation.
 """
 
@@ -53,7 +55,7 @@ from coordlab.views.live import LiveView
 from results_schema.results import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNKNOWN
 
 SEARCH_SHARE = 0.75
-"""The search for a smaller schedule gets this share of the time limit, the robustness the rest."""
+"""The share of the time limit for the search. The rest of the time is for the robustness."""
 EXIT_CODES_OF_SHRINKING = (
     "Exit codes: 0 shrunk, 2 it does not fail (any more), 130 interrupted (the best so far is "
     "written), 254 bad arguments or file, 255 internal error."
@@ -66,10 +68,10 @@ class ShrinkOptions:
 
     - `schedule`: an experiment file, or a seed.
     - `space`: if `schedule` is a seed, the space file from which it draws its experiment.
-    - `seed`: the seed of the network; None for that of the schedule.
+    - `seed`: the seed of the network; None for the seed of the schedule.
     - `check`: the check whose violation the result must show; None for any check.
-    - `time_limit_us`: in real time.
-    - `robustness`: with how many other seeds of the network to play the result.
+    - `time_limit_us`: the limit of the command's time, in real time.
+    - `robustness`: the number of other seeds of the network with which the result is played.
     """
 
     schedule: str
@@ -85,11 +87,13 @@ class ShrinkOptions:
 class _Document(msgspec.Struct, frozen=True, kw_only=True):
     """The document of `--json`.
 
-    - `origin`: where the schedule comes from, such as `fencing-1.yaml with seed 7`.
+    - `origin`: the source of the schedule, such as `fencing-1.yaml with seed 7`.
     - `said`: the sizes before and after as a sentence, or why the schedule was not shrunk.
-    - `file`: the written file. It and the fields after it are None or () if the schedule was not
-      shrunk: it shows no violation, or a Ctrl-C came before the search.
-    - `story`: the events that lead to the violation, one a line.
+    - `file`: the written file.
+    - `story`: lines about the events that lead to the violation.
+
+    If the schedule was not shrunk, `file` and all later fields are None or (). The reason is that
+    the schedule shows no violation, or that a Ctrl-C came before the search.
     """
 
     origin: str
@@ -159,9 +163,9 @@ def shrink_command(options: ShrinkOptions) -> int:
     console = Console()
     began_s = time.monotonic()
     schedule = _schedule_to_shrink(options)
-    # The search also sets settings back to plainer values, to see whether they matter. For a seed
-    # these are the values of the space's base experiment, to which the seed has added its faults.
-    # For a file (None) they are the defaults.
+    # The search also replaces settings by plainer values, to see whether the settings matter. For a
+    # seed, the plainer values are those of the space's base experiment, to which the seed has added
+    # its faults. For a file (None), they are the defaults.
     base = base_experiment(load_space(options.space)) if schedule.path is None else None
     origin, output = _origin(schedule), _output_path(options, schedule)
     with stop_on_ctrl_c() as stop_requested:
@@ -172,8 +176,8 @@ def shrink_command(options: ShrinkOptions) -> int:
         limit_s = options.time_limit_us / 1e6
         view = shrink_view(console, origin, shown=not options.json)
         shrinker = Shrinker(
-            # How to play a smaller schedule. The run ends soon after the violation (`stop_at`),
-            # because what comes later does not matter.
+            # This function plays a smaller schedule. The run ends soon after the violation
+            # (`stop_at`), because later events do not matter.
             lambda experiment, seed, signature: play(experiment, seed, stop_at=signature),
             now_s=time.monotonic,
             deadline_s=began_s + limit_s * SEARCH_SHARE,  # for the search
@@ -191,7 +195,7 @@ def shrink_command(options: ShrinkOptions) -> int:
         shrunk,
         origin=origin,
         path=str(output),
-        # If there was no time to play any other seed, nothing is known of the robustness.
+        # If there was no time to play any other seed, the robustness is not known.
         robustness=robustness if robustness.tried else None,
     )
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -214,9 +218,9 @@ def shrink_command(options: ShrinkOptions) -> int:
 def _schedule_to_shrink(options: ShrinkOptions) -> Schedule:
     """Return the schedule that the command line names.
 
-    A file that `explore` wrote has a key `replay`, the stamp, which describes the run of exactly
-    this experiment. It would be wrong in the file of a smaller one, so the returned experiment has
-    none. The field `stamp` of the schedule still has it.
+    A file that `explore` wrote has a key `replay`, which is its stamp. The stamp describes the run
+    of exactly this experiment, so it would be wrong in the file of a smaller experiment. Therefore
+    the returned experiment has no stamp. But the field `stamp` of the schedule still has it.
 
     Raises: ExperimentError if there is no such file, and the text is no seed either.
     """
@@ -238,7 +242,7 @@ def _output_path(options: ShrinkOptions, schedule: Schedule) -> Path:
 
 
 def _origin(schedule: Schedule) -> str:
-    """Return where the schedule comes from: `seed 4711`, or `fencing-1.yaml with seed 7`."""
+    """Return the source of the schedule: `seed 4711`, or `fencing-1.yaml with seed 7`."""
     if schedule.path is None:
         return f"seed {schedule.name}"
     return f"{schedule.path} with seed {schedule.seed}"
@@ -249,11 +253,12 @@ def finding_to_keep(
 ) -> PlayedFinding | None:
     """Return the finding that the smaller schedule must show; None if there is none.
 
-    The user probably means the finding for which the file was written; the file's stamp names it.
-    Another version of coordlab may word it differently, so the second choice is a finding of the
-    same check. The third choice is any finding. Of equally good ones, the earliest is returned.
+    The user probably means the finding for which the file was written, which the file's stamp
+    names. Another version of coordlab may have other words for this finding. So the second choice
+    is any finding of the same check, and the third choice is any finding. Of several equally good
+    findings, the earliest is returned.
 
-    `check`: the check that the user named with --check, and no other counts; None for all.
+    `check`: if the user named a check with --check, only its findings count. None: all count.
     """
     # A stamp names a finding as `one_owner: orders-0 has two owners`. A stamp may name none.
     stamped_line = ""
@@ -265,7 +270,7 @@ def finding_to_keep(
     ]
 
     def best_first(finding: PlayedFinding) -> tuple[bool, bool, int]:
-        # False sorts before True: a finding that does not differ from the stamp comes first.
+        # False sorts before True. So a finding that does not differ from the stamp comes first.
         differs_from_stamp = finding_line(finding) != stamped_line
         is_of_another_check = finding.signature.check != stamped_check
         return differs_from_stamp, is_of_another_check, finding.time_us
@@ -315,9 +320,10 @@ def _print_shrunk(
 
 
 def shrink_view(console: Console, origin: str, *, shown: bool = True) -> LiveView[ShrinkProgress]:
-    """Return the view of the search: how small the schedule is so far, and what is tried next.
+    """Return the view of the search: the size of the schedule so far, and the next step.
 
-    A terminal shows it in place. Elsewhere a line is printed each time the schedule gets smaller.
+    On a terminal the view is drawn again and again in the same place. Elsewhere a line is printed
+    each time the schedule gets smaller.
     """
     printed_sizes: Sizes | None = None
 

@@ -22,13 +22,13 @@ from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_PASS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ValidatedFile:
-    """What was found out about one file. `--json` prints this.
+    """The result of the check of one file. `--json` prints such results.
 
     - `ok`: True if the file has no errors; it may have warnings.
     - `name`: the experiment's name; None if the file has errors.
     - `problems`: the errors.
-    - `warnings`: what Kafka accepts, but is unwise.
-    - `notes`: what matters for the figures of a run.
+    - `warnings`: settings that Kafka accepts, but that are unwise.
+    - `notes`: facts that matter for the figures of a run.
     """
 
     file: str
@@ -87,7 +87,10 @@ def _validate(name: str, var: tuple[str, ...]) -> _ValidatedFile:
 
 
 def _print(console: Console, file: _ValidatedFile) -> None:
-    """Print the warnings and notes about a file, and `ok`; the errors come after all files."""
+    """Print the warnings and notes about a file, and `ok` if it has no errors.
+
+    The errors of all files are printed later.
+    """
     for warning in file.warnings:
         console.print(f"[yellow]unwise:[/] {escape(str(warning))}", highlight=False, soft_wrap=True)
     for note in file.notes:

@@ -1,4 +1,4 @@
-"""Prints the checks of a run: the outcome of each, what it has seen, and the violations.
+"""Prints the checks of a run: the outcome of each, what the check has seen, and the violations.
 
     check          outcome   seen
     one owner      violated  1,204 ownerships of 6 partitions
@@ -26,11 +26,11 @@ _CHECK_STYLES = {
     CheckOutcome.NOTHING_SEEN: "dim",
 }
 _MAX_STORY_LINES = 12
-"""At most so many events are printed to prove a violation."""
+"""The largest number of events that are printed to prove a violation."""
 _MAX_FINDINGS = 5
-"""At most so many findings of each check are printed."""
+"""The largest number of findings that are printed for a check."""
 _MIN_WIDTH_FOR_TABLE = 70
-"""On a narrower terminal, lines are printed instead of a table, whose cells would be too narrow."""
+"""On a narrower terminal, the cells of a table would be too narrow. So lines are printed."""
 
 
 def print_checks(console: Console, checks: tuple[CheckReport, ...]) -> None:
@@ -67,7 +67,7 @@ def _lines_about(check: CheckReport) -> Iterator[str]:
 
 
 def _what_was_seen(check: CheckReport) -> Iterator[str]:
-    """Yield how many things a check has seen, such as records, and then its note."""
+    """Yield the numbers of things that a check has seen, such as records, and then its note."""
     figures = "; ".join(check_figures(check))
     if figures:
         yield figures
@@ -78,8 +78,8 @@ def _what_was_seen(check: CheckReport) -> Iterator[str]:
 def _print_findings(console: Console, check: CheckReport) -> None:
     """Print the first findings of a check.
 
-    All findings of a check are of the same kind. So only the first one is printed with the events
-    that have caused it (`led_to`), and with those that prove it (`story`).
+    All findings of a check are of the same kind. So only the first finding is printed with its
+    events: those that have caused the violation (`led_to`), and those that prove it (`story`).
     """
     for index, finding in enumerate(check.findings[:_MAX_FINDINGS]):
         print_lines(console, [f"{check.check}: {finding.summary}"], style="red")
@@ -95,7 +95,7 @@ def _print_findings(console: Console, check: CheckReport) -> None:
         if more > 0:
             print_lines(console, [f"  and {more} more events: results.json"])
     printed = min(len(check.findings), _MAX_FINDINGS)
-    # The results keep only the first findings of a check, but count all.
+    # The results keep only the first findings of a check, but count all findings.
     hidden = check.findings_total - printed
     if hidden > 0:
         print_lines(console, [f"{check.check}: {hidden:,} more findings of the same kind"])

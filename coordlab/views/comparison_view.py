@@ -8,8 +8,9 @@
                        A       B
     *  commit gap max  9.42 s  5.10 s
 
-A column is one run, or several runs with the same settings. Its heading is only a letter, so that
-many columns fit into the terminal. Those that do not fit follow in another table below.
+A column is one run, or several runs with the same settings. The heading of a column is only a
+letter, so that many columns fit into the terminal. Columns that do not fit follow in another table
+below.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,18 +27,19 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.story import GROUP_HEADINGS
 
 _MARK = "*"
-"""Stands before a figure that differs between columns."""
+"""This mark stands before a figure that differs between columns."""
 _MISSING = "-"
-"""Stands in a column that does not have the figure."""
+"""This text stands in a column that does not have the figure."""
 _GAP_WIDTH = 2
 """Number of blanks after each column."""
 _MAX_FAULTS_IN_FULL = 2
-"""If there are more faults, figures after a fault that are equal in all columns are left out.
+"""The largest number of faults for which all figures are printed.
 
-The comparison page has all figures.
+If there are more faults, figures after a fault are left out if they are equal in all columns. The
+comparison page has all figures.
 """
 _MAX_RUNS_NAMED = 3
-"""At most so many runs of a column are named in the list above the tables."""
+"""The largest number of runs of a column that the list above the tables names."""
 
 
 def print_comparison(
@@ -51,7 +53,7 @@ def print_comparison(
     console.print()
     print_lines(console, ["compared:"], style="bold")
     for letter, column in zip(letters, comparison.columns, strict=True):
-        # If the title of a column is the name of its run, it is not repeated.
+        # The title of a column may be the name of its run. Then the name is not repeated.
         runs = ", ".join(run for run in column.runs[:_MAX_RUNS_NAMED] if run != column.title)
         left_out = len(column.runs) - _MAX_RUNS_NAMED
         if left_out > 0:
@@ -109,8 +111,8 @@ def _print_block(
 def _with_headings(rows: Sequence[ComparisonRow]) -> Iterator[tuple[ComparisonRow, str | None]]:
     """Yield each row with the heading to print above it, or with None.
 
-    The figures are in groups, such as the phases and the gaps (these are no consumer groups). Only
-    the first row of a group has a heading.
+    The figures are divided into groups, such as the phases and the gaps. (These are no consumer
+    groups.) Only the first row of each group has a heading.
     """
     previous_group = None
     for row in rows:
@@ -122,11 +124,12 @@ def _with_headings(rows: Sequence[ComparisonRow]) -> Iterator[tuple[ComparisonRo
 def _columns_of_each_table(
     rows: Sequence[ComparisonRow], letters: Sequence[str], width: int
 ) -> Iterator[list[int]]:
-    """Yield for each table which columns it has: [0, 1, 2], then [3, 4] for example.
+    """Yield the columns of each table: first [0, 1, 2], then [3, 4], for example.
 
     A table has as many columns as fit into `width`, but at least one.
     """
-    # Each table begins with a column of marks and one of labels, which has the headings, too.
+    # Each table begins with a column of marks and a column of labels. The headings of groups are in
+    # the column of labels, too.
     labels = [row.label for row in rows] + list(GROUP_HEADINGS.values())
     first_columns_width = len(_MARK) + _GAP_WIDTH + max(map(cell_len, labels)) + _GAP_WIDTH
     columns: list[int] = []
@@ -149,5 +152,6 @@ def _column_letters(index: int) -> str:
     letter = chr(ord("A") + last)
     if rest == 0:
         return letter
-    # The rest counts from 1 here, because A to Z came before: column 26 has the rest 1, and is AA.
+    # A to Z came before the two-letter headings, so the rest begins with 1: column 26 (AA) has the
+    # rest 1 and the last letter A.
     return _column_letters(rest - 1) + letter

@@ -1,9 +1,10 @@
 """Shows the progress of work that takes a while: a run, a search, or a standing cluster.
 
-On a terminal this is a panel, which is drawn again in the same place. If the output goes to a file,
-or the terminal cannot move its cursor, lines are printed instead. The work reports a progress from
-time to time, an object that describes its whole state. The command has a function for the panel,
-and one that yields the lines about what has changed since the last progress.
+On a terminal the view is a panel, which is drawn again and again in the same place. If the output
+goes to a file, or the terminal cannot move its cursor, lines are printed instead. From time to time
+the work reports a progress, which is an object that describes the whole state of the work. The
+command passes two functions to the view: one returns the panel for a progress, and the other yields
+the lines about the changes since the last progress.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,8 +23,8 @@ ProgressT = TypeVar("ProgressT")
 class LiveView(Generic[ProgressT]):
     """Shows progress on a console.
 
-    Use it as a context manager, and call it each time there is a new progress. At the end the panel
-    disappears, because a closing summary follows.
+    Use the view as a context manager, and call it whenever there is a new progress. At the end the
+    panel disappears, because the command then prints a closing summary.
     """
 
     def __init__(
@@ -71,9 +72,9 @@ class LiveView(Generic[ProgressT]):
             self._live.stop()
 
     def __call__(self, progress: ProgressT) -> None:
-        """Show a progress. Lines are printed at once, the panel when it is drawn the next time."""
+        """Show a progress. Lines are printed at once. The panel shows it when it is drawn next."""
         self._last = progress
         if self._shown and self._live is None:
             for line in self._lines(progress):
-                # In a plain string, rich would take something like `[red]` for markup.
+                # A Text, and no plain string, in which rich would take `[red]` for markup.
                 self._console.print(Text(line), highlight=False, soft_wrap=True)

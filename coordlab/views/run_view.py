@@ -1,6 +1,6 @@
 """Shows a run while it goes on: its stage, brokers, groups and faults.
 
-On a terminal this is a panel. An example, for a broker that was just killed:
+On a terminal the view is a panel. This is the panel of a run in which a broker was just killed:
 
     fencing on virtual  31.5 s
      starting  steady [faults] healing  liveness  recovery  verifying  stopping
@@ -8,11 +8,11 @@ On a terminal this is a panel. An example, for a broker that was just killed:
     group    state               generation  members  coordinator  members see
     readers  PreparingRebalance           4        2  broker 2     2 x broker 1
 
-The panel stays small even if the cluster is large: it then names the brokers, groups and faults
-that a user should look at, and only counts the others. If the output is no terminal, a line is
+The panel stays small even if the cluster is large. Then it names only the brokers, groups and
+faults that a user should look at, and counts the others. If the output is no terminal, a line is
 printed for each new stage, for each fault that begins or ends, and for each violation.
 
-The run calls the view from time to time with a Progress, which describes the whole run so far.
+From time to time the run calls the view with a Progress, which describes the whole run so far.
 """
 
 from collections import Counter
@@ -40,23 +40,26 @@ _STATE_STYLES = {
 }
 _FAULT_STYLES = {"planned": "dim", "healed": "green", "done": "green"}
 _MIN_WIDTH_FOR_WIDE_GAPS = 100
-"""On a narrower terminal, columns stand one space apart, not two."""
+"""On a narrower terminal, columns are one space apart instead of two."""
 _MIN_WIDTH_FOR_TABLES = 70
 """On a narrower terminal, each group and each fault is a line, and not a row of a table."""
 _MAX_BROKERS = 8
-"""If there are more brokers, those in the same state are named together."""
+"""If there are more brokers, the brokers in the same state are named together."""
 _MAX_GROUPS = 12
-"""At most so many groups are shown. The others are counted."""
+"""The largest number of groups that are shown. The others are counted."""
 _MAX_FAULTS = 8
-"""At most so many faults are shown. The others are counted."""
+"""The largest number of faults that are shown. The others are counted."""
 _MAX_PLANNED = 3
-"""Of these, at most so many are still to come, so that there is room for the present ones."""
+"""The largest number of faults among them that are still to come.
+
+This leaves room for the faults that are in force.
+"""
 _MAX_FINDINGS = 3
-"""At most so many violations are shown, the latest ones."""
+"""The largest number of violations that are shown, the latest ones."""
 _MAX_NODES_NOT_UP = 6
-"""At most so many of the controllers and clients that are not up are named."""
+"""The largest number of controllers and clients that are named because they are not up."""
 _MAX_CONDITIONS = 3
-"""At most so many of the conditions for which a stage waits are named."""
+"""The largest number of conditions that are named if a stage waits for more of them."""
 
 
 def run_view(
@@ -73,23 +76,24 @@ def run_view(
 
 
 class RunLines:
-    """Yields the lines about what is new in each progress: changed faults, violations, a new stage.
+    """Yields the lines about the news in each progress: changed faults, violations, a new stage.
 
-    A progress describes the whole run so far, and not what has changed. So this object remembers
-    what it has yielded.
+    A progress describes the whole run so far, and does not say what has changed. So this object
+    remembers the lines that it has yielded.
     """
 
     def __init__(self) -> None:
         self._yielded_fates: dict[str, str] = {}
-        """Fault id -> what was last said about the fault, such as `in force`."""
+        """Fault id -> the fate in the last line about the fault, such as `in force`."""
         self._yielded_findings = 0
+        """The number of findings that have had a line."""
         self._stage = ""
 
     def __call__(self, progress: Progress) -> Iterator[str]:
-        """Yield the lines about what is new."""
+        """Yield the lines about the news in this progress."""
         for fault in progress.faults:
-            # An accident is not of the plan: a machine was lost or silent. Its note says so, and
-            # changes when the machine answers again.
+            # Some entries are accidents, which are not in the plan: a machine was lost or silent.
+            # The note of an accident says so, and changes when the machine answers again.
             new_fate = (fault.note or "") if fault.is_by_accident else fate(fault)
             is_printed_already = self._yielded_fates.get(fault.fault_id) == new_fate
             if fault.outcome is FaultOutcome.PLANNED or is_printed_already:
@@ -98,8 +102,8 @@ class RunLines:
             if fault.is_by_accident:
                 change = f"{fault.note}, with {nodes_shown(fault.nodes)} on it"
             else:
-                # The line on the beginning of a fault names the nodes that it hit. That on its end
-                # need not repeat them.
+                # The line about the beginning of a fault names the nodes that the fault hit. The
+                # line about its end need not repeat them.
                 begins = fault.outcome is FaultOutcome.HIT and fault.healed_at_us is None
                 hit = f"hit {fault.hit}; " if begins else ""
                 change = f"{fault.fault} {fault.target}: {hit}{new_fate}"
@@ -144,7 +148,7 @@ def run_panel(name: str, runtime: str, progress: Progress, width: int) -> Group:
     for finding in progress.findings[-_MAX_FINDINGS:]:
         parts.append(Text(f"{finding.check} is violated: {finding.summary}", style="bold red"))
     if progress.waiting_for:
-        # What must happen before the next stage begins.
+        # These conditions must be met before the next stage begins.
         waiting = "; ".join(progress.waiting_for[:_MAX_CONDITIONS])
         more = len(progress.waiting_for) - _MAX_CONDITIONS
         if more > 0:
@@ -154,7 +158,7 @@ def run_panel(name: str, runtime: str, progress: Progress, width: int) -> Group:
 
 
 def fate(fault: JournalEntry) -> str:
-    """Return what has become of a fault so far: `planned`, `in force`, `healed` and so on."""
+    """Return the present state of a fault in words: `planned`, `in force`, `healed` and so on."""
     match fault.outcome:
         case FaultOutcome.PLANNED:
             return "planned"
@@ -171,7 +175,8 @@ def fate(fault: JournalEntry) -> str:
 def _stage_line(stage: str, width: int) -> Text:
     """Return the names of all stages, with brackets around the present one.
 
-    The brackets are for terminals without colours. A narrow terminal gets `faults (stage 3 of 8)`.
+    The brackets are for terminals without colours. On a narrow terminal, the line is
+    `faults (stage 3 of 8)`.
     """
     if width < _MIN_WIDTH_FOR_TABLES:
         number = STAGES.index(stage) + 1 if stage in STAGES else 0  # 0 before the first stage
@@ -185,7 +190,10 @@ def _stage_line(stage: str, width: int) -> Text:
 
 
 def brokers_line(status: ClusterStatus) -> Text:
-    """Return the brokers with their states: `0 up  1 down  2 up`; of many, `3 down: 4, 7 and 9`."""
+    """Return the brokers with their states: `0 up  1 down  2 up`.
+
+    If there are many brokers, they are named together by their states: `3 down: 4, 7 and 9`.
+    """
     words = broker_words(status)
     line = Text("brokers ")
     if len(words) <= _MAX_BROKERS:
@@ -195,7 +203,7 @@ def brokers_line(status: ClusterStatus) -> Text:
     # "up" comes first, then the other states in alphabetical order.
     for word in sorted(set(words.values()), key=lambda word: (word != "up", word)):
         names = [f"broker-{broker_id}" for broker_id, state in words.items() if state == word]
-        # `listed` writes `broker-1 to 3` for three brokers. There is room only for `1 to 3`.
+        # `listed` writes `broker-1 to 3` for three brokers. Shorten this to `1 to 3`.
         shown = listed(names).replace("broker-", "")
         line.append(f" {len(names)} {word}: {shown} ", style=_broker_style(word))
     return line
@@ -205,7 +213,7 @@ def broker_words(status: ClusterStatus) -> dict[int, str]:
     """Return a word for the state of each broker: `up`, `down`, `paused`, `fenced` and so on.
 
     A paused broker is soon fenced, too, because the controller hears nothing from it. Its word
-    stays `paused`, which tells the user more.
+    stays `paused`, because this tells the user more than `fenced`.
     """
     words = {}
     for broker_id in sorted({*status.brokers_fenced, *status.brokers_alive}):
@@ -254,14 +262,15 @@ def absent_line(status: ClusterStatus) -> Text | None:
 
 
 def groups_view(status: ClusterStatus, width: int) -> RenderableType:
-    """Return the groups as a table; on a narrow terminal, a line for each.
+    """Return the groups as a table, or on a narrow terminal as a line for each group.
 
-    Of many groups, those that rebalance or have no single coordinator come first.
+    If there are many groups, the groups that rebalance or do not have exactly one coordinator come
+    first.
     """
     members: dict[str, list[MemberStatus]] = {}
     for member in status.members.values():
         members.setdefault(member.group_id, []).append(member)
-    # A group that no broker coordinates is known only from its members.
+    # A group that no broker coordinates is not in `status.groups`, but its members name it.
     group_ids = list(dict.fromkeys((*status.groups, *members)))
     if len(group_ids) > _MAX_GROUPS:
         # False sorts before True, so the groups that are not stable come first.
@@ -295,8 +304,9 @@ def groups_view(status: ClusterStatus, width: int) -> RenderableType:
 class _GroupRow(NamedTuple):
     """A row of the table of groups.
 
-    - `at_broker`: the group as one coordinator knows it; None if no broker coordinates it.
-    - `members_see`: `2 x broker 1` for two members that take broker 1 for the coordinator.
+    - `at_broker`: the group as one coordinator knows it; None if no broker coordinates the group.
+    - `members_see`: the brokers that members take for their coordinator. `2 x broker 1` means that
+      two members take broker 1 for it.
     """
 
     group_id: str
@@ -305,7 +315,7 @@ class _GroupRow(NamedTuple):
 
 
 def _is_stable_at_one_broker(coordinators: Sequence[GroupStatus]) -> bool:
-    """Return whether a group is as it should be: one broker coordinates it, and it is Stable.
+    """Return True if exactly one broker coordinates the group, and the group is Stable.
 
     `coordinators`: the group as each of its coordinators knows it.
     """
@@ -313,7 +323,7 @@ def _is_stable_at_one_broker(coordinators: Sequence[GroupStatus]) -> bool:
 
 
 def _coordinators_seen_by(members: Sequence[MemberStatus]) -> tuple[str, ...]:
-    """Return which brokers the members take for their coordinator, such as `2 x broker 1`."""
+    """Return the brokers that members take for their coordinator, such as `2 x broker 1`."""
     seen = Counter(
         "unknown" if member.coordinator is None else f"broker {member.coordinator}"
         for member in members
@@ -346,7 +356,7 @@ def _group_table(rows: Sequence[_GroupRow], width: int) -> Table:
 
 
 def _empty_table(width: int) -> Table:
-    """Return a table, still without columns, in the style of all tables of the panel."""
+    """Return a table without columns, in the style of all tables of the panel."""
     space = 2 if width >= _MIN_WIDTH_FOR_WIDE_GAPS else 1
     return Table(box=None, pad_edge=False, header_style="dim", padding=(0, space, 0, 0))
 
@@ -374,7 +384,7 @@ def _state_text(group: GroupStatus) -> Text:
 
 
 def faults_view(faults: Sequence[JournalEntry], now_us: int, width: int) -> RenderableType:
-    """Return the faults as a table; on a narrow terminal, a line for each."""
+    """Return the faults as a table, or on a narrow terminal as a line for each fault."""
     shown = _faults_to_show(faults)
     shown_ids = {fault.fault_id for fault in shown}
     hidden = [fault for fault in faults if fault.fault_id not in shown_ids]
@@ -384,8 +394,8 @@ def faults_view(faults: Sequence[JournalEntry], now_us: int, width: int) -> Rend
     else:
         parts = [_fault_line(fault, now_us) for fault in shown]
     if hidden:
-        # Faults that failed for different reasons are counted together: the reason comes after a
-        # colon.
+        # A text such as `failed: no such node` has a reason after the colon. Drop the reason, so
+        # that all failed faults are counted together.
         fates = Counter(fate(fault).partition(":")[0] for fault in hidden)
         counts = ", ".join(f"{count:,} {what}" for what, count in fates.items())
         parts.append(Text(f"and {len(hidden):,} more faults: {counts}", style="dim"))
@@ -395,7 +405,8 @@ def faults_view(faults: Sequence[JournalEntry], now_us: int, width: int) -> Rend
 def _faults_to_show(faults: Sequence[JournalEntry]) -> list[JournalEntry]:
     """Return the faults that a user wants to see at this moment, in the order of the plan.
 
-    Of many faults, these are the ones in force, then the next ones, then the last that are over.
+    If there are many faults, the faults in force are chosen first. If there is still room, the next
+    planned faults are chosen, and then the latest faults that are over.
     """
     if len(faults) <= _MAX_FAULTS:
         return list(faults)
@@ -446,14 +457,14 @@ def _fault_line(fault: JournalEntry, now_us: int) -> Text:
 
 
 def _time_to_injection(fault: JournalEntry, now_us: int) -> str:
-    """Return when a fault was or will be injected: `1.500 s ago`, `in 10.000 s`.
+    """Return when a fault was or will be injected: `1.500 s ago` or `in 10.000 s`.
 
-    "" if it never will be, or if the time is not known yet: the times of a plan count from the
-    moment at which the cluster is steady.
+    Return "" if the fault will never be injected, or if the time is not known yet. (The times of a
+    plan count from the moment at which the cluster is steady.)
     """
     if fault.fired_at_us is not None:
         return f"{clock_seconds(now_us - fault.fired_at_us)} ago"
     if fault.planned_at_us is None or fault.outcome is not FaultOutcome.PLANNED:
         return ""
-    # The planned time may have passed already, because an injection can begin a moment late.
+    # The injection may begin a moment late. Then the planned time has already passed.
     return f"in {clock_seconds(max(fault.planned_at_us - now_us, 0))}"

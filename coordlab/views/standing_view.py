@@ -1,8 +1,8 @@
 """Shows a standing cluster while it runs: its brokers, groups and faults.
 
-`up` starts such a cluster for real clients. The view is like that of a run (`run_view`), but the
-groups and clients are those of the user. On a terminal it is a panel. Elsewhere a line is printed
-for each change of a broker, a group or a fault, and for each violation.
+The command `up` starts such a cluster for real clients. The view is like the view of a run
+(`run_view`), but the groups and clients are those of the user. On a terminal the view is a panel.
+Elsewhere a line is printed for each change of a broker, a group or a fault, and for each violation.
 """
 
 from collections.abc import Iterator
@@ -26,11 +26,11 @@ from coordlab.views.run_view import (
 from results_schema.journal import FaultOutcome, JournalEntry
 
 _MAX_FINDINGS = 3
-"""At most so many violations are shown, the latest ones."""
+"""The largest number of violations that are shown, the latest ones."""
 _MAX_REFUSED_CLIENTS = 3
-"""At most so many refused clients are shown, the latest ones."""
+"""The largest number of refused clients that are shown, the latest ones."""
 _MAX_PAST_FAULTS = 3
-"""At most so many faults that are over are shown, the latest ones."""
+"""The largest number of past faults that are shown, the latest ones."""
 
 
 def standing_view(console: Console, name: str, runtime: str) -> LiveView[Progress]:
@@ -78,9 +78,9 @@ def standing_panel(name: str, runtime: str, progress: Progress, width: int) -> G
 
 
 def _faults_to_show(faults: tuple[JournalEntry, ...]) -> list[JournalEntry]:
-    """Return all faults, in their order, but only the latest of those that are over.
+    """Return the faults to show, in their order: all of them, except older faults that are over.
 
-    Faults that missed or failed do not count as over: the user should see them.
+    A fault that missed or failed does not count as over, because the user should see it.
     """
     over = [fault for fault in faults if not fault.in_force and fault.outcome is FaultOutcome.HIT]
     shown_ids = {fault.fault_id for fault in over[-_MAX_PAST_FAULTS:]}
@@ -89,11 +89,11 @@ def _faults_to_show(faults: tuple[JournalEntry, ...]) -> list[JournalEntry]:
 
 
 class StandingLines:
-    """Yields the lines about what is new in each progress.
+    """Yields the lines about the news in each progress.
 
-    These are the lines of `RunLines`, and lines on changes of brokers and groups. A progress
-    describes the present state, and not what has changed. So this object remembers what it was
-    before.
+    These are the lines of `RunLines`, and lines about changes of brokers and groups. A progress
+    describes the present state, and does not say what has changed. So this object remembers the
+    state of the progress before.
     """
 
     def __init__(self) -> None:
@@ -104,15 +104,15 @@ class StandingLines:
         A broker that is not here counts as up. So brokers that are up get no line at the beginning.
         """
         self._group_texts: dict[str, str] = {}
-        """Group id -> what was last said about the group."""
+        """Group id -> the text of the last line about the group."""
         self._printed_refusals: set[str] = set()
-        """What was said about clients whose connections a broker has closed."""
+        """The texts of all lines about clients whose connections a broker has closed."""
 
     def __call__(self, progress: Progress) -> Iterator[str]:
-        """Yield the lines about what is new."""
+        """Yield the lines about the news in this progress."""
         yield from self._run_lines(progress)
         if progress.status is None or progress.stage == "starting":
-            # Every broker is still down, and every group unknown. The user need not be told.
+            # All brokers are still down, and no group is known. This is no news for the user.
             return
         for broker_id, word in broker_words(progress.status).items():
             if self._broker_words.get(broker_id, "up") != word:
@@ -127,7 +127,7 @@ class StandingLines:
             group_id: "; ".join(map(_group_text, coordinators))
             for group_id, coordinators in progress.status.groups.items()
         }
-        # A group that was there in the last progress may have no coordinator now.
+        # A group of the last progress may have no coordinator now. So look at those groups, too.
         for group_id in sorted({*self._group_texts, *group_texts}):
             text = group_texts.get(group_id, "no coordinator has it")
             if self._group_texts.get(group_id) != text:

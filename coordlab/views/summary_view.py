@@ -61,16 +61,16 @@ _VERDICT_STYLES = {
     Verdict.UNKNOWN: "bold yellow",
 }
 _MAX_FAULTS_IN_FULL = 2
-"""If a run has more faults than this, each gets one line instead of tables of its own."""
+"""If a run has more faults than this, each fault gets one line instead of tables of its own."""
 _MAX_FAULTS_LISTED = 20
-"""At most so many faults get a line."""
+"""The largest number of faults that get a line."""
 _MAX_OVERLAPS = 6
-"""At most so many overlaps of two coordinators, or of two owners, are printed.
+"""The largest number of overlaps of two coordinators, or of two owners, that are printed.
 
-Spark's tables have all of them.
+Spark's tables have all overlaps.
 """
 _MAX_GROUPS = 6
-"""At most so many groups get a line on what their clients felt."""
+"""The largest number of groups that get a line about the effects on their clients."""
 _MIN_WIDTH_FOR_ALL_PHASES = 60
 """On a narrower terminal, a table of phases has only the columns _COLUMNS_IF_NARROW."""
 _MIN_WIDTH_FOR_FAULT_TABLE = 75
@@ -84,9 +84,9 @@ _FAULT_COLUMNS = {
 }
 """The columns with times in the table of many faults: heading -> name of the measure."""
 _GAP_MEASURES = ("commit gap", "processing gap")
-"""The gaps that can last so long that two faults share one."""
+"""The kinds of gaps that can last so long that two faults share a gap."""
 _PER_SUBJECT = {"member": "per member", "partition": "per partition", "group": "per group"}
-"""What was measured -> how the name of the measure says that there is a value for each of them."""
+"""The kind of subject that was measured -> the words that say that each subject has a value."""
 
 
 def print_summary(
@@ -103,10 +103,10 @@ def print_summary(
 def print_verdict(
     console: Console, manifest: Manifest, results: Results, summary: RunSummary | None
 ) -> None:
-    """Print the verdict of the run, and what became of its faults.
+    """Print the verdict of the run, and the fate of each fault.
 
-    If the run passed, its caveats follow: what clients felt although no promise was violated. They
-    come from the summary.
+    If the run passed, its caveats follow: effects that clients felt although no promise was
+    violated. The caveats come from the summary.
     """
     console.print()
     _print_verdict(console, manifest, results, caveats_of(summary))
@@ -119,7 +119,7 @@ def print_figures(
     """Print all figures of the run, as far as they are known, and then its checks."""
     if summary is not None:
         print_phases(console, summary)
-        # Deploys: all members of a group were replaced, one after the other.
+        # A deploy is a fault in which all members of a group are replaced, one after the other.
         deploys = deploys_of(results.faults, summary.felt)
         print_lines(console, map(deploy_text, deploys))
         print_notes(console, _notes_on_experiment(manifest))
@@ -127,7 +127,7 @@ def print_figures(
 
 
 def print_notes(console: Console, notes: Sequence[str]) -> None:
-    """Print what a reader must know about the experiment to understand the figures."""
+    """Print notes on the experiment that a reader needs to understand the figures."""
     print_lines(console, (f"note: {note}" for note in notes), style="cyan")
 
 
@@ -135,18 +135,18 @@ def _notes_on_experiment(manifest: Manifest) -> tuple[str, ...]:
     try:
         return notes_of(experiment_of(manifest))
     except msgspec.ValidationError:
-        # The run is of another version of coordlab, whose experiments this one cannot read.
+        # The run is of another version of coordlab. This version cannot read its experiment.
         return ()
 
 
 def print_phases(console: Console, summary: RunSummary) -> None:
-    """Print the figures after each fault, then those of the whole run."""
+    """Print the figures after each fault, and then the figures of the whole run."""
     if len(summary.faults) <= _MAX_FAULTS_IN_FULL:
         for fault in summary.faults:
             _print_phases_after(console, fault)
     else:
         _print_fault_table(console, summary.faults)
-        # The table has no room for the reasons of the rebalances, so they follow.
+        # The table has no room for the reasons of the rebalances. So the reasons follow it.
         for fault in summary.faults[:_MAX_FAULTS_LISTED]:
             if fault.rebalances:
                 print_lines(console, [f"{fault.fault}: {fault.node or 'no node'}"], style="bold")
@@ -159,7 +159,7 @@ def print_phases(console: Console, summary: RunSummary) -> None:
     print_lines(console, disturbance_texts(summary), style="yellow")
     if not summary.completed:
         console.print(Text("the trace ends early: this run is incomplete", style="yellow"))
-    # Rows and files of the trace that could not be read.
+    # The following lines are about rows and files of the trace that could not be read.
     for reason, count in summary.bad_rows:
         console.print(Text(f"{count} rows were set aside: {reason}", style="yellow"))
     for file in summary.unreadable:
@@ -167,7 +167,7 @@ def print_phases(console: Console, summary: RunSummary) -> None:
 
 
 def _print_phases_after(console: Console, fault: FaultSummary) -> None:
-    """Print the phases after a fault, and what members and groups did then."""
+    """Print the phases after a fault, and the reactions of members and groups."""
     console.print()
     hit = f"{fault.node or 'no node'} at {clock_seconds(fault.injected_us)}"
     console.print(Text(f"{fault.fault}  {hit}", style="bold"))
@@ -208,9 +208,9 @@ def _print_fault_table(console: Console, faults: Sequence[FaultSummary]) -> None
 def _same_gap_lines(faults: Sequence[FaultSummary]) -> Iterator[str]:
     """Yield a sentence for each gap that several faults share.
 
-    A long gap may still last when the next fault comes, and is then the longest gap of both. The
-    sentence tells the reader not to add them up:
-    `the commit gap after cut-1 and cut-2 is the one after crash-0`.
+    A long gap may still last when the next fault comes. Then it is the longest gap after both
+    faults. A sentence such as `the commit gap after cut-1 and cut-2 is the one after crash-0` tells
+    the reader not to add the gaps up.
     """
     for measure in _GAP_MEASURES:
         later_by_first: dict[str, list[str]] = {}  # {"crash-0": ["cut-1", "cut-2"]}
@@ -255,10 +255,10 @@ def _fault_table(faults: Sequence[FaultSummary]) -> Table:
 
 
 def _phase_table(fault: FaultSummary, chain: Chain, heading: str, *, narrow: bool) -> Group:
-    """Return the times of one chain as a table under a heading, without empty columns.
+    """Return the times of one chain of phases as a table under a heading, without empty columns.
 
-    The first cell of a row is the name of a measure, such as `commit gap, per member`. It ends with
-    MARK if the times were disturbed, because a machine was away and no fault had planned that.
+    The first cell of a row is the name of a measure, such as `commit gap, per member`. The name
+    ends with MARK if the times were disturbed: a machine was away, without a fault of the plan.
     """
     rows = fault.rows(chain)
     per_subject = {
@@ -266,7 +266,7 @@ def _phase_table(fault: FaultSummary, chain: Chain, heading: str, *, narrow: boo
         for measure, _ in fault.measures
         if measure.subject_kind is not None
     }
-    # The cells of a row come in the order of HEADER, after the name.
+    # A row has a name, and then cells in the order of HEADER.
     shown_columns = [
         index
         for index, column in enumerate(HEADER)
@@ -287,7 +287,7 @@ def _phase_table(fault: FaultSummary, chain: Chain, heading: str, *, narrow: boo
 
 
 def _print_felt(console: Console, summary: RunSummary) -> None:
-    """Print what clients felt: the gaps after each fault, then the effects over the whole run."""
+    """Print the effects on clients: the gaps after each fault, then figures of the whole run."""
     faults_with_gaps: list[FaultSummary] = []
     if len(summary.faults) <= _MAX_FAULTS_IN_FULL:  # the table of many faults has their gaps
         faults_with_gaps = [fault for fault in summary.faults if fault.rows("gap")]
@@ -304,7 +304,7 @@ def _print_felt(console: Console, summary: RunSummary) -> None:
 
 
 def _print_felt_in_all(console: Console, felt: Felt) -> None:
-    """Print what the clients of all groups felt as a table, then a line for each group."""
+    """Print the effects on the clients of all groups as a table, then a line for each group."""
     narrow = console.width < _MIN_WIDTH_FOR_ALL_PHASES
     rows = felt_rows(felt.in_all)
     columns = ("max", "sum") if narrow else ("partitions", "p50", "p90", "max", "sum")
@@ -322,7 +322,8 @@ def _print_felt_in_all(console: Console, felt: Felt) -> None:
     else:
         print_lines(console, [NOTHING_FELT])
     lag = felt.in_all.spreads.get(LAG_OVER)
-    # The lag of a partition is measured until it is usual again. Without such an end it is missing.
+    # LAG_OVER is the time until the lag of a partition is as usual again. It is missing if the run
+    # ended before.
     if lag is not None and lag.missing:
         still_behind = counted(lag.missing, "partition")
         print_lines(
@@ -336,7 +337,7 @@ def _print_felt_in_all(console: Console, felt: Felt) -> None:
 
 
 def verdict_text(results: Results) -> Text:
-    """Return how a run ended: `PASS` or another verdict, `INTERRUPTED` or `INTERNAL ERROR`."""
+    """Return the end of a run in words: its verdict, or `INTERRUPTED`, or `INTERNAL ERROR`."""
     match results.outcome:
         case RunOutcome.COMPLETED:
             return Text(results.verdict.upper(), style=_VERDICT_STYLES[results.verdict])
@@ -349,7 +350,7 @@ def verdict_text(results: Results) -> Text:
 def _print_verdict(
     console: Console, manifest: Manifest, results: Results, caveats: Sequence[str]
 ) -> None:
-    """Print the verdict with its reasons, then how many records and commits the run had."""
+    """Print the verdict with its reasons, and then the numbers of records and commits."""
     verdict = verdict_text(results)
     run_text = (
         f"{manifest.experiment} on {manifest.runtime}, seed {manifest.seed}, "
@@ -357,7 +358,7 @@ def _print_verdict(
     )
     passed = results.outcome is RunOutcome.COMPLETED and results.verdict is Verdict.PASS
     if passed and caveats:
-        # One sentence, because PASS alone would say too much.
+        # Print the verdict and the caveats as one sentence, because PASS alone would say too much.
         print_lines(console, [pass_text(verdict.plain, caveats)], style=str(verdict.style))
         print_lines(console, [run_text])
     else:
@@ -374,10 +375,10 @@ def _print_verdict(
 
 
 def _print_faults(console: Console, faults: Sequence[JournalEntry]) -> None:
-    """Print what became of each fault.
+    """Print the fate of each fault.
 
-    Of many faults, only the first ones are printed, and later ones that failed. The others are
-    counted.
+    If there are many faults, only the first faults are printed, and later faults that failed. The
+    others are counted.
     """
     first, later = faults[:_MAX_FAULTS_LISTED], faults[_MAX_FAULTS_LISTED:]
     later_failures = [fault for fault in later if fault.outcome is FaultOutcome.FAILED]
@@ -393,7 +394,7 @@ def _print_faults(console: Console, faults: Sequence[JournalEntry]) -> None:
 
 
 def _print_fault(console: Console, fault: JournalEntry) -> None:
-    """Print what became of a fault, and which groups and partitions it affected."""
+    """Print the fate of a fault, and the groups and partitions that it affected."""
     print_lines(console, [f"{fault.fault} {fault.target}: {_what_became_of(fault)}"])
     radius = fault.blast_radius
     if radius.groups or radius.partitions:
@@ -404,7 +405,7 @@ def _print_fault(console: Console, fault: JournalEntry) -> None:
 
 
 def _what_became_of(fault: JournalEntry) -> str:
-    """Return what became of a fault, such as `hit broker-1 at 30.000 s, healed at 50.000 s`."""
+    """Return the fate of a fault, such as `hit broker-1 at 30.000 s, healed at 50.000 s`."""
     match fault.outcome:
         case FaultOutcome.PLANNED:
             return "never injected"
@@ -425,9 +426,9 @@ def _what_became_of(fault: JournalEntry) -> str:
 
 
 def fault_rebalance_lines(fault: FaultSummary) -> Iterator[str]:
-    """Yield lines on the rebalances after a fault, then one on members that took part in none.
+    """Yield lines about the rebalances after a fault, and a line about members without a rebalance.
 
-    Such a member has kept its id and its generation.
+    A member without a rebalance has kept its id and its generation.
     """
     if not fault.rebalances:
         yield "no rebalance"
@@ -439,17 +440,18 @@ def fault_rebalance_lines(fault: FaultSummary) -> Iterator[str]:
 
 
 def outcome_lines(summary: RunSummary) -> Iterator[str]:
-    """Yield lines on what clients can notice over the whole run.
+    """Yield lines about effects that clients can notice, over the whole run.
 
-    These are times in which a group had two coordinators, or a partition two owners; then records
-    that were processed again, and commits that failed.
+    First come the times in which a group had two coordinators or a partition had two owners. Then
+    come records that were processed again, and commits that failed.
     """
     for coordinators in summary.coordinators[:_MAX_OVERLAPS]:
         yield from _statement_lines(coordinators_statement(coordinators))
     yield from _line_on_overlaps_left_out(
         len(summary.coordinators), "coordinators", "tenure_overlaps"
     )
-    # The clocks of two machines differ a little. An overlap shorter than this may be no overlap.
+    # The clocks of two machines differ a little. An overlap that is shorter than this difference
+    # may be no overlap at all.
     long_enough = [
         owners for owners in summary.owners if owners.longest_us >= summary.clock_error_us
     ]
@@ -464,10 +466,10 @@ def outcome_lines(summary: RunSummary) -> Iterator[str]:
 
 
 def _line_on_overlaps_left_out(number: int, what: str, table: str) -> Iterator[str]:
-    """Yield a line on the overlaps that were not printed, if there are any.
+    """Yield a line about the overlaps that were not printed, if there are any.
 
-    - `number`: how many overlaps there are in all.
-    - `table`: the table that has all of them.
+    - `number`: the number of all overlaps.
+    - `table`: the table that has all overlaps.
     """
     if number > _MAX_OVERLAPS:
         yield f"and {number - _MAX_OVERLAPS} more times with two {what} at once: table {table}"

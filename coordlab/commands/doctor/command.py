@@ -9,7 +9,8 @@ For each thing that is missing, the command prints how to get it, and what works
       install Java 17 or newer
       Without it: `run` works, and its run can be analysed later; ...
 
-It changes nothing on the machine. A check is a function here, and an entry of CHECKS.
+The command changes nothing on the machine. Each check is a function in this module and an entry of
+CHECKS.
 """
 
 import platform
@@ -29,14 +30,14 @@ from coordlab.parameters import OneOf
 from pipeline.engine.java import JavaProblem, find_java
 from results_schema.results import EXIT_PASS
 
-# With less than this a check fails. (Fewer cores only give a remark.)
+# The smallest values with which the checks pass. (With fewer cores, there is only a remark.)
 MIN_PYTHON = (3, 11)
 MIN_MEMORY_BYTES = 4 * 1024**3
 MIN_DISK_BYTES = 2 * 1024**3
 MIN_OPEN_FILES = 1024
 MIN_CORES = 2
 ENOUGH_OPEN_FILES = 65_536
-"""The limit that the user is told to set, if there are fewer than MIN_OPEN_FILES."""
+"""The limit that the user is advised to set if the present limit is below MIN_OPEN_FILES."""
 REQUIRED_DISTRIBUTIONS = (
     "ray",
     "pyspark",
@@ -56,7 +57,7 @@ REQUIRED_DISTRIBUTIONS = (
 """The dependencies in pyproject.toml. A test compares the two lists."""
 _RUN_IN_VIRTUAL_TIME = "`run --runtime virtual`"
 _UNLIMITED = 2**62
-"""Stands for a limit of open files that does not exist, because it is larger than any real one."""
+"""The number that stands for no limit of open files. It is larger than any real limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +66,10 @@ class HealthCheck:
 
     - `name`: what was checked, such as "java".
     - `found`: what this machine has, such as `Java 17 (/usr/bin/java)`.
-    - `needed_for`: what does not work if the check fails.
+    - `needed_for`: the parts of coordlab that do not work if the check fails.
     - `ok`: False if the check fails.
-    - `advice`: how to get what is missing; if the check passes, a remark, or "".
-    - `without`: what works although the check fails, or "".
+    - `advice`: how to get what is missing. If the check passes, this is a remark, or "".
+    - `without`: the parts of coordlab that work although the check fails, or "".
     """
 
     name: str
@@ -148,8 +149,9 @@ def check_memory(machine: ThisMachine) -> HealthCheck:
     available, granted = machine.memory_available(), machine.memory_granted()
     ok = available is None or available >= MIN_MEMORY_BYTES
     found = "not known" if available is None else f"{_gib(available)} available"
-    # In a container, the process may use only what its control group still grants. `available`
-    # takes that into account: if it is no more than `granted`, the container is the limit.
+    # In a container, the process may use only the memory that its control group still grants.
+    # `available` is the smaller one of this memory and the machine's free memory. So the container
+    # is the limit if `granted` is not larger.
     control_group_is_the_limit = (
         granted is not None and available is not None and granted <= available
     )
@@ -210,7 +212,7 @@ def check_open_files(machine: ThisMachine) -> HealthCheck:
     """
     limits = machine.open_files()
     if limits is None:
-        # A limit that is not known may be high enough, so the check passes.
+        # A limit that is not known may be high enough. So let the check pass.
         soft, hard = ENOUGH_OPEN_FILES, ENOUGH_OPEN_FILES
         found = "not known"
     else:
@@ -241,7 +243,7 @@ def check_open_files(machine: ThisMachine) -> HealthCheck:
 
 
 def check_loopback(machine: ThisMachine) -> HealthCheck:
-    """Check that a process can listen at 127.0.0.1, as nodes of a run on Ray do."""
+    """Check that a process can listen at 127.0.0.1. Nodes of a run on Ray do this."""
     found = "processes can listen on 127.0.0.1"
     advice = without = ""
     problem = machine.loopback()
@@ -260,7 +262,7 @@ def check_loopback(machine: ThisMachine) -> HealthCheck:
 
 
 def check_other_ray(machine: ThisMachine) -> HealthCheck:
-    """Remark on another Ray on this machine, with which a run would share the cores.
+    """Remark on another Ray on this machine, because a run would share the cores with it.
 
     The check never fails.
     """
@@ -284,7 +286,7 @@ def check_other_ray(machine: ThisMachine) -> HealthCheck:
 def check_ray_token(machine: ThisMachine) -> HealthCheck:
     """Remark on a token that an earlier Ray has left in the home folder.
 
-    A Ray that is started on this machine later demands this token from everyone who joins it. The
+    If a Ray is started on this machine later, it demands this token from everyone who joins it. The
     check never fails, because most runs join no Ray.
     Source: `cluster.ray.environment`.
     """
@@ -311,9 +313,10 @@ def check_ray_token(machine: ThisMachine) -> HealthCheck:
 
 
 def check_compiled(machine: ThisMachine) -> HealthCheck:
-    """Remark on the modules in which a run spends most of its time, which `make fast` compiles.
+    """Remark on the hot modules, in which a run spends most of its time.
 
-    The check never fails, because Python runs them without that, only slower.
+    `make fast` compiles these modules. The check never fails, because Python also runs the modules
+    when they are not compiled, only slower.
     """
     del machine  # unused; all checks have one signature
     state = compiled_state()
@@ -387,7 +390,7 @@ def doctor_command(only: tuple[str, ...], json: bool) -> int:
 
 
 def print_examination(console: Console, checks: Sequence[HealthCheck]) -> None:
-    """Print a row for each check, then advice on what is missing, then remarks on the rest."""
+    """Print a row for each check, then advice on failed checks, then remarks on other checks."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column("", no_wrap=True)
     table.add_column("check", no_wrap=True)

@@ -1,8 +1,8 @@
 """Finds out what this machine has, for `doctor`: its memory, cores, limits and so on.
 
 Most values come from Linux's folder /proc, and from control groups (version 2), with which a
-container limits the resources of its processes. A value that is not to be found there is None.
-Nothing on the machine is changed.
+container limits the resources of its processes. A value that cannot be found is None. This module
+changes nothing on the machine.
 """
 
 import importlib.metadata
@@ -65,9 +65,9 @@ def loopback_problem() -> str | None:
 
 
 def usable_cores() -> int:
-    """Return on how many cores the system lets this process run.
+    """Return the number of cores on which the system lets this process run.
 
-    A container may grant less of their time, see `ThisMachine.cores`.
+    A container may grant less than the whole time of these cores; see `ThisMachine.cores`.
     """
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
@@ -76,9 +76,9 @@ def usable_cores() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThisMachine:
-    """This machine, as the checks see it. Memory and disk space are in bytes.
+    """The values of this machine that the checks need. Memory and disk space are in bytes.
 
-    The fields are the places and functions from which the values come. Tests replace them.
+    The fields are the places and functions from which the values come. Tests replace these fields.
     """
 
     system: str = field(default_factory=platform.system)
@@ -97,8 +97,8 @@ class ThisMachine:
     def java_command(self) -> str | None:
         """Return the command that installs Java on this system; None if it is not known.
 
-        Ubuntu has the ID `ubuntu`, which is known here. A distribution that is not may name those
-        that it is like: `ID_LIKE=rhel fedora`.
+        The file os-release of a Linux distribution has an ID, such as `ubuntu`. If this ID is not
+        known here, the file may also name similar distributions: `ID_LIKE=rhel fedora`.
         """
         if self.system == "Darwin":
             return _JAVA_COMMANDS["macos"]
@@ -121,7 +121,7 @@ class ThisMachine:
         return os.access(self.folder, os.W_OK | os.X_OK)
 
     def memory_available(self) -> int | None:
-        """Return how much memory this process can still get from machine and container.
+        """Return the memory that machine and container can still give to this process.
 
         Source: /proc/meminfo's MemAvailable.
         """
@@ -139,9 +139,9 @@ class ThisMachine:
     def memory_granted(self) -> int | None:
         """Return the memory that this process's control groups still grant; None without a limit.
 
-        Control groups are nested, and each may have a limit. What a group still grants is its limit
-        minus the memory in use. The kernel counts copies of files (`inactive_file`) as in use, but
-        drops them when memory is short, so they are added again.
+        Control groups are nested, and each group may have a limit. A group still grants its limit
+        minus the memory in use. The kernel counts cached copies of files (`inactive_file`) as
+        memory in use, but drops them when memory is short. So their size is added again.
         Source: the kernel's cgroup-v2.rst (memory.max, memory.current).
         """
         left_by_group = []
@@ -170,7 +170,7 @@ class ThisMachine:
         return min(granted)
 
     def _control_groups(self) -> Iterator[Path]:
-        """Yield the folder of this process's control group, and those of the groups around it."""
+        """Yield the folder of this process's control group, and then those of the outer groups."""
         with suppress(OSError, UnicodeDecodeError):
             for line in (self.proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines():
                 # In version 2 the line is `0::/system.slice/docker.service` for instance.
@@ -182,7 +182,7 @@ class ThisMachine:
     def ray_servers(self) -> tuple[str, ...] | None:
         """Return a text such as `Ray at 10.0.0.1:6379 (pid 4711)` for every Ray on this machine.
 
-        None if /proc does not show the processes.
+        Return None if /proc does not show the processes.
         """
         try:
             entries = sorted(entry for entry in self.proc.iterdir() if entry.name.isdigit())
@@ -190,9 +190,9 @@ class ThisMachine:
             return None
         servers = []
         for entry in entries:
-            # An error: the process has just ended, or belongs to another user.
+            # An error means that the process has just ended, or belongs to another user.
             with suppress(OSError, UnicodeDecodeError):
-                # Each Ray has exactly one process of this name.
+                # Each Ray has exactly one process with this name.
                 if (entry / "comm").read_text(encoding="utf-8").strip() == "gcs_server":
                     words = (entry / "cmdline").read_text(encoding="utf-8").split("\0")
                     servers.append(_describe_ray(entry.name, words))
@@ -200,7 +200,7 @@ class ThisMachine:
 
 
 def _describe_ray(pid: str, command: Sequence[str]) -> str:
-    """Return the address and pid of a Ray, as far as the command line of its server has them."""
+    """Return a text with the pid of a Ray, and its address if the server's command line has it."""
     options = {}
     for word in command:  # such as --node-ip-address=10.0.0.1
         name, _, value = word.lstrip("-").partition("=")

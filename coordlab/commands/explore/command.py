@@ -1,13 +1,14 @@
 """`explore`: plays thousands of random schedules, and keeps those that violate a promise.
 
-A space is a file that says what is random: how many brokers, which faults, and so on. Each seed
-draws one schedule from it. Worker processes play the seeds in virtual time, and the search collects
-the results. Several seeds that violate a promise in the same way are one finding. The simplest of
-them is written as a file, which `replay` and `shrink` accept.
+A space is a file that says what is random: the number of brokers, the faults, and so on. Each seed
+draws one schedule from the space. Worker processes play the seeds in virtual time (a simulated
+clock), and the search collects the results. Several seeds that violate a promise in the same way
+are one finding. The schedule of the simplest of these seeds is written as a file, which `replay`
+and `shrink` accept.
 
-A search can run for hours, and can be interrupted and resumed. Everything it needs for that is in
-the exploration's directory, the store: the manifest has the settings of the search, and there is a
-record of each run.
+A search can run for hours, and can be interrupted and resumed. The directory of an exploration,
+which is called its store, has everything that is needed to resume it: the manifest has the settings
+of the search, and there is a record of each run.
 """
 
 import os
@@ -54,7 +55,7 @@ from coordlab.program import called_as
 from coordlab.signals import stop_on_ctrl_c
 
 DEFAULT_COUNT = 1_000
-"""How many seeds a search plays if the user sets no limit, neither --count nor --time-limit."""
+"""The number of seeds that a search plays if the user sets neither --count nor --time-limit."""
 DEFAULT_RECHECK_PERCENT = 5.0
 MAX_WORKERS = 10_000
 LOCAL_RAY = "local"
@@ -71,13 +72,13 @@ EXIT_CODES_OF_A_SEARCH = (
 class ExploreOptions:
     """The argument and options of `explore`.
 
-    Most are None if the user did not give them. A new search then takes the default, and a resumed
-    one the value with which it was begun.
+    Most options are None if the user did not give them. Then a new search takes the default, and a
+    resumed search takes the value with which it was begun.
 
-    - `workers`: the processes that play seeds; None for one on each processor.
+    - `workers`: the number of processes that play seeds; None for one on each processor.
     - `recheck`: the percentage of seeds that are played twice, to see that both traces are equal.
-    - `mutated`: the percentage of seeds that change an earlier plan instead of drawing a new one.
-    - `time_limit_us`: in real time.
+    - `mutated`: the percentage of seeds that change an earlier plan instead of drawing a new plan.
+    - `time_limit_us`: the limit of the search's time, in real time.
     """
 
     space: str | None
@@ -217,9 +218,10 @@ def _play_until_the_end(
 ) -> ExplorationResults:
     """Play seeds until a limit is reached or the user presses Ctrl-C, and return the results.
 
-    The records of the runs are appended to the store at once, so that nothing is lost if the
-    process is killed.
-    Raises: WorkersFailed; the message has the command that resumes the search.
+    The record of each run is appended to the store at once. So nothing is lost if the process is
+    killed.
+
+    Raises: WorkersFailed. The message has the command that resumes the search.
     """
     manifest = store.manifest
     space = store.space()
@@ -278,9 +280,10 @@ def _play_until_the_end(
 
 
 def _learn_from_records(store: ExplorationStore) -> tuple[Tally, Guidance]:
-    """Return what counts the runs, and what decides which seeds change an earlier plan.
+    """Return a Tally, which counts runs, and a Guidance, which chooses the seeds that mutate plans.
 
-    Both learn from each run. So in a resumed search they first see the recorded runs.
+    The Tally and the Guidance learn from each run. So in a resumed search, they first see the
+    recorded runs.
     """
     manifest = store.manifest
     tally = Tally(manifest.recheck_percent)
@@ -292,7 +295,7 @@ def _learn_from_records(store: ExplorationStore) -> tuple[Tally, Guidance]:
 
 
 def _open_store(options: ExploreOptions) -> ExplorationStore:
-    """Create the store of a new exploration, or open that of the one to resume.
+    """Create the store of a new exploration, or open the store of the exploration to resume.
 
     Raises: ExperimentError if the space has a mistake; NotAnExploration if there is nothing to
     resume; CannotResume if the options or the code have changed.
@@ -312,7 +315,8 @@ def _open_store(options: ExploreOptions) -> ExplorationStore:
         )
     store = open_exploration(options.resume)
     manifest = store.manifest
-    # These options decide what the seeds of an exploration do, so they cannot change in between.
+    # These options decide what the seeds of an exploration do. So a resumed search has to keep
+    # their values.
     for option, wanted, recorded in (
         ("space", options.space, manifest.space),
         ("--first-seed", options.first_seed, manifest.first_seed),
@@ -338,17 +342,18 @@ def _option_text(value: object) -> str:
 
 
 def _new_count(options: ExploreOptions) -> int | None:
-    """Return how many seeds a new exploration plays; None if only its time is limited."""
+    """Return the number of seeds of a new exploration; None if only its time is limited."""
     if options.count is not None:
         return options.count
     return DEFAULT_COUNT if options.time_limit_us is None else None
 
 
 def _make_workers(options: ExploreOptions, space: Space, code: str) -> Workers:
-    """Return what plays the seeds: this process, or processes on Ray.
+    """Return the workers that play the seeds: this process, or processes on Ray.
 
-    `code`: the digest of the source code that began the search. Another machine may have other
-    code, which would give other results, so each worker compares its own digest with this one.
+    `code`: the digest of the source code that began the search. The code on another machine may be
+    different, and would give other results. So each worker compares the digest of its own code with
+    `code`.
     """
     work = partial(play_seeds, space)
     size = options.workers  # None: RayWorkers takes the number of processors of the Ray cluster

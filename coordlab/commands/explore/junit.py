@@ -1,9 +1,9 @@
 """`explore --junit`: writes the result of a search as JUnit XML, which build servers read.
 
-There is a test case for each check. It fails if some seed has violated the check, and then lists
-all its findings. One more case, `explore`, is about the search itself. It is an error if the search
-proved nothing, was interrupted, or if coordlab itself failed. So the build is green only if the
-exit code is 0.
+There is a test case for each check. The case fails if some seed has violated the check, and then it
+lists all findings of the check. One more case, `explore`, is about the search itself. This case is
+an error if the search proved nothing or was interrupted, or if coordlab itself failed. So the build
+is green only if the exit code is 0.
 """
 
 from pathlib import Path
@@ -21,9 +21,9 @@ SEARCH_CASE = "explore"
 def junit_of_exploration(
     manifest: ExplorationManifest, results: ExplorationResults, path: Path
 ) -> bytes:
-    """Return the JUnit document of a search that has ended, in whatever way."""
+    """Return the JUnit document of a search that has ended, even if it was broken off."""
     cases = [_case_of_search(results)]
-    # A finding may be of a check that this version does not know.
+    # A finding may be of a check that this version of coordlab does not know.
     checks = dict.fromkeys((*CHECKERS, *(finding.check for finding in results.findings)))
     for check in checks:
         findings = [finding for finding in results.findings if finding.check == check]
@@ -55,8 +55,8 @@ def _case_of_search(results: ExplorationResults) -> Case:
             name=SEARCH_CASE, kind="error", type="interrupted", message="it was interrupted"
         )
     if results.outcome is RunOutcome.INTERNAL_ERROR:
-        # Runs in which coordlab failed, seeds that ended their worker process, and seeds that gave
-        # two results when they were played twice.
+        # List the runs in which coordlab failed, the seeds that ended their worker process, and the
+        # seeds that gave two different results when they were played twice.
         reasons = [broken.reason for broken in results.broken]
         reasons += [f"seed {seed}: {why}" for seed, why in results.lost.items()]
         reasons += [
@@ -71,7 +71,7 @@ def _case_of_search(results: ExplorationResults) -> Case:
             story="\n".join(reasons),
         )
     if results.verdict is Verdict.UNKNOWN:
-        # Some runs proved nothing although the space does not allow that, or all runs did.
+        # No run proved anything, or some proved nothing although the space does not allow this.
         not_allowed = [unknown for unknown in results.unknown if not unknown.allowed]
         reasons = [unknown.reason for unknown in not_allowed]
         runs = sum(unknown.runs for unknown in not_allowed)

@@ -1,6 +1,6 @@
-"""Shows a search while it goes on: how many runs it has played, and what they have found.
+"""Shows a search while it goes on: the number of its runs, and the violations in these runs.
 
-On a terminal this is a panel, for example:
+On a terminal the view is a panel, for example:
 
     exploring standard  4 workers  61 s
     1,204 of 5,000 runs  1,180 runs/min  2 findings in 9 runs  3 min 13 s left
@@ -26,11 +26,11 @@ from coordlab.views.live import LiveView
 from pipeline.summary.story import counted
 
 LINE_EVERY_S = 10.0
-"""How often the progress is printed as a line, if the output is no terminal."""
+"""The time between two lines about the progress, if the output is no terminal."""
 _MAX_GROUPS = 8
-"""At most so many findings are in the panel. The summary at the end has more."""
+"""The largest number of findings in the panel. The summary at the end has more."""
 _MAX_REASONS = 3
-"""At most so many failures of each kind are in the panel."""
+"""The largest number of failures of each kind in the panel."""
 _MINUTE_S = 60
 _HOUR_MIN = 60
 
@@ -49,7 +49,7 @@ def exploration_view(
 
 
 class _SearchLines:
-    """Yields the lines about what is new in each progress of a search."""
+    """Yields the lines about the news in each progress of a search."""
 
     def __init__(self) -> None:
         self._last_progress_line_s: float | None = None
@@ -59,7 +59,8 @@ class _SearchLines:
     def __call__(self, progress: SearchProgress) -> Iterator[str]:
         tally = progress.tally
         for group in list(tally.groups.values())[self._printed_groups :]:
-            # The seed that has found it. Later the search may know a seed that is a better example.
+            # The line names the first seed with this finding. Later the search may choose another
+            # seed as a better example.
             yield _line_with_time(
                 progress, f"{group.name}: {group.finding.summary} (seed {group.seeds[0]})"
             )
@@ -106,7 +107,7 @@ def exploration_panel(space: str, progress: SearchProgress) -> Group:
 
 
 def progress_text(progress: SearchProgress) -> str:
-    """Return how far the search is, how fast, and what it has found, in one line."""
+    """Return one line about the search: its progress, its speed, and its findings."""
     tally = progress.tally
     played = f"{tally.runs:,}"
     if progress.runs_wanted is not None:
@@ -128,26 +129,26 @@ def progress_text(progress: SearchProgress) -> str:
 
 
 def marks_text(tally: Tally) -> str:
-    """Return how many coverage marks, the situations to reach, the search has reached."""
-    # Not every space can reach every mark. There are marks of groups on ZooKeeper, for instance:
-    # they are all expected as soon as the search has reached one of them.
+    """Return the numbers of coverage marks that the search has reached, and should reach."""
+    # Not every space can reach every mark. For instance, some marks are about groups on ZooKeeper.
+    # All of these are expected as soon as the search has reached one of them.
     expected = len(expected_marks(reached_marks(tally)))
     return f"coverage marks {expected - len(unreached(tally))}/{expected}"
 
 
 def rechecks_text(tally: Tally) -> str:
-    """Return how many seeds were played twice, and how many of them gave the same trace."""
+    """Return the numbers of seeds that gave the same trace twice, and that were played twice."""
     return f"played twice, equal {tally.rechecked - len(tally.differences):,}/{tally.rechecked:,}"
 
 
 def _most_frequent(tally: Tally) -> list[FindingGroup]:
-    """Return the findings to show, those with the most runs first."""
+    """Return the findings to show. The findings with the most runs come first."""
     by_runs = sorted(tally.groups.values(), key=lambda group: (-len(group.seeds), group.name))
     return by_runs[:_MAX_GROUPS]
 
 
 def _group_line(group: FindingGroup) -> Text:
-    """Return a line on a finding: `one_owner-1  7 runs, e.g. seed 312: ...`."""
+    """Return a line about a finding: `one_owner-1  7 runs, e.g. seed 312: ...`."""
     return Text.assemble(
         (f"{group.name}", "bold red"),
         f"  {counted(len(group.seeds), 'run')}, e.g. seed {group.example.seed}: "
@@ -156,8 +157,8 @@ def _group_line(group: FindingGroup) -> Text:
 
 
 def _most_serious_failure(tally: Tally) -> str:
-    """Return the most serious failure of coordlab itself so far; of several, the last one."""
-    # The worst is a seed that gave two results: then no result can be trusted.
+    """Return the most serious failure of coordlab itself so far, or the last of several."""
+    # The worst failure is a seed that gave two results, because then no result can be trusted.
     if tally.differences:
         return f"seed {tally.differences[-1].seed} is not deterministic"
     if tally.lost:

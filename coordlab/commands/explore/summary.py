@@ -1,7 +1,7 @@
 """Prints the closing summary of a search: its verdict, its findings, and what it has covered.
 
-A finding stands for all runs that violate a promise in the same way. It is printed with one of
-these runs as the example, and with the commands that play this run again, and that shrink it:
+A finding stands for all runs that violate a promise in the same way. One of these runs is printed
+as the example, with the commands that play this run again and that shrink it:
 
     one_owner-1  7 runs, seeds 312, 340, 12-400-4711
       <partition> has two owners
@@ -9,8 +9,8 @@ these runs as the example, and with the commands that play this run again, and t
       coordlab replay runs/explorations/standard/findings/one_owner-1.yaml
       coordlab shrink runs/explorations/standard/findings/one_owner-1.yaml
 
-The seed 12-400-4711 is one that has changed the faults of an earlier seed (400, which has changed
-those of 12), instead of drawing new ones.
+A seed such as 12-400-4711 has not drawn its faults. The seed 4711 has changed the faults of an
+earlier seed, 400, which has changed the faults of 12.
 """
 
 from collections.abc import Iterator
@@ -33,13 +33,13 @@ _VERDICT_STYLES = {
     Verdict.UNKNOWN: "bold yellow",
 }
 _MAX_FINDINGS = 20
-"""At most so many findings are printed. The file results.json has all of them."""
+"""The largest number of findings that are printed. The file results.json has all findings."""
 _MAX_SEEDS = 12
-"""At most so many seeds are printed in one line."""
+"""The largest number of seeds that are printed in one line."""
 _MAX_REASONS = 8
-"""At most so many reasons are printed for runs that proved nothing, and as many for broken runs."""
+"""The largest number of printed reasons for runs that proved nothing, and for broken runs."""
 _MAX_RARE = 8
-"""At most so many rare marks, and as many rare pairs of marks, are printed."""
+"""The largest number of printed rare marks, and of printed rare pairs of marks."""
 _US_PER_HOUR = 3_600_000_000
 _US_PER_MINUTE = 60_000_000
 
@@ -59,7 +59,7 @@ def print_exploration(
         more = len(results.findings) - _MAX_FINDINGS
         console.print(f"and {counted(more, 'finding')} more: results.json has them all")
     _print_failures(console, results)
-    # What looks like a violation, but is permitted by the promise as an exception.
+    # An excuse is an exception in a promise. It permits something that looks like a violation.
     print_lines(
         console,
         (
@@ -72,7 +72,7 @@ def print_exploration(
     _print_rare_marks(console, results)
     print_path(console, "exploration", path)
     if results.outcome is RunOutcome.INTERRUPTED or _is_unfinished(manifest, results):
-        # Not wrapped, so that the command can be copied.
+        # `soft_wrap` does not wrap the line, so that the command can be copied.
         command = f"to go on: {called_as()} explore --resume {path}"
         console.print(Text(command), soft_wrap=True)
 
@@ -81,7 +81,7 @@ def _print_verdict(
     console: Console, manifest: ExplorationManifest, results: ExplorationResults
 ) -> None:
     """Print the verdict, the number of runs, and why the search ended."""
-    # A search that broke off has a verdict, too: that of the runs it has completed.
+    # A search that broke off has a verdict, too: the verdict of the completed runs.
     verdict = results.verdict.value.upper()
     if results.outcome is RunOutcome.INTERRUPTED:
         verdict = f"INTERRUPTED, {verdict} so far"
@@ -93,7 +93,7 @@ def _print_verdict(
 
 
 def _print_unknown(console: Console, results: ExplorationResults) -> None:
-    """Print how many runs proved nothing, and why. Their result is called unknown.
+    """Print the number of unknown runs, which proved nothing, and the reasons.
 
     These lines come directly after the verdict, because a reader who sees PASS may not read on.
     """
@@ -128,7 +128,7 @@ def _virtual_time(time_us: int) -> str:
 
 
 def _rechecks_line(rechecks: Rechecks) -> str:
-    """Return how many seeds were played twice, to see whether they give the same trace again."""
+    """Return a line about the seeds that were played twice, to compare their two traces."""
     line = (
         f"{counted(rechecks.runs, 'seed')} played twice ({rechecks.in_another_process:,} in "
         f"another process): {rechecks.equal:,} gave the same"
@@ -158,10 +158,10 @@ def _print_finding(console: Console, finding: FoundGroup, results: ExplorationRe
 
 
 def _print_work_of_a_run(console: Console, results: ExplorationResults) -> None:
-    """Print how much happened in a run: how many rebalances, loads, failed commits and so on.
+    """Print the numbers of events in a run: rebalances, loads, failed commits and so on.
 
-    These numbers are only of use beside those of another version of coordlab. If that needs twice
-    as many rebalances for the same seeds, something has changed.
+    These numbers are only of use beside the numbers of another version of coordlab. If the other
+    version has twice as many rebalances for the same seeds, something has changed.
     """
     texts = []
     for name, numbers in results.effort.items():
@@ -173,15 +173,16 @@ def _print_work_of_a_run(console: Console, results: ExplorationResults) -> None:
 
 
 def _print_failures(console: Console, results: ExplorationResults) -> None:
-    """Print where coordlab itself failed.
+    """Print the failures of coordlab itself.
 
-    A run broke, a seed ended its worker process twice, or a seed gave two results.
+    There are three kinds: a run broke, a seed ended its worker process twice, or a seed gave two
+    different results.
     """
     lines = [
         f"in {counted(broken.runs, 'run')} ({_seed_list(broken.seeds, results)}): {broken.reason}"
         for broken in results.broken[:_MAX_REASONS]
     ]
-    # Here the seeds are texts, because they are keys of a JSON object.
+    # The keys of `results.lost` are seeds, but texts, because they are keys of a JSON object.
     lines += [
         f"seed {results.lineages.get(seed, seed)} ended its worker twice: {why}"
         for seed, why in results.lost.items()
@@ -202,7 +203,10 @@ def _print_failures(console: Console, results: ExplorationResults) -> None:
 
 
 def _print_marks(console: Console, results: ExplorationResults) -> None:
-    """Print how many coverage marks, the situations to reach, the search has not reached."""
+    """Print the number of coverage marks that were reached, and each mark that was not.
+
+    A coverage mark is a situation that a good search should reach.
+    """
     console.print()
     reached = len(results.marks) - len(results.marks_unreached)
     print_lines(console, [f"coverage marks reached: {reached} of {len(results.marks)}"])
@@ -215,10 +219,11 @@ def _print_marks(console: Console, results: ExplorationResults) -> None:
 
 
 def _print_rare_marks(console: Console, results: ExplorationResults) -> None:
-    """Print which marks were reached by few runs, and which two marks by few runs together.
+    """Print the marks that few runs reached, and the pairs of marks that few runs reached together.
 
-    A search tries to get there more often: it takes a plan that has reached something rare, and
-    plays changed copies of it, the mutated plans. The lines say how many of the runs were such.
+    A search tries to reach such rare marks and pairs more often. It takes a plan that has reached
+    one, and plays changed copies of this plan, which are called mutated plans. The lines also say
+    how many of the runs had mutated plans.
     """
     guided = results.guided
     if guided is None:
@@ -252,10 +257,10 @@ def _print_rare_marks(console: Console, results: ExplorationResults) -> None:
 
 
 def _worth_of_mutation(guided: GuidedSearch) -> Iterator[str]:
-    """Yield lines on whether it is worth while to mutate plans.
+    """Yield lines that show whether it is worth while to mutate plans.
 
-    They compare how many rare and new marks a run has reached, with a mutated plan and with a newly
-    drawn one. Only plans that were drawn since the first mutation are compared.
+    They compare runs of mutated plans with runs of newly drawn plans, by the number of rare and new
+    marks that a run has reached. Only plans that were drawn since the first mutation are compared.
     """
     mutated = guided.mutated_runs
     drawn = max(1, guided.drawn_runs_since)  # it is a divisor below, so it must not be 0
@@ -272,7 +277,7 @@ def _worth_of_mutation(guided: GuidedSearch) -> Iterator[str]:
 
 
 def _mutated_in_brackets(runs: int) -> str:
-    """Return ` (3 mutated)` if 3 of the runs had mutated plans; "" if none had."""
+    """Return ` (3 mutated)` if 3 runs had mutated plans; "" if no run had one."""
     return f" ({runs:,} mutated)" if runs else ""
 
 
@@ -289,5 +294,5 @@ def _seed_list(seeds: tuple[int, ...], results: ExplorationResults) -> str:
 
 
 def _seed_for_replay(seed: int, results: ExplorationResults) -> str:
-    """Return a seed as `replay` takes it; one with a mutated plan as `12-400-4711`."""
+    """Return a seed in the form that `replay` takes. For a mutated plan, this is `12-400-4711`."""
     return results.lineages.get(str(seed), str(seed))

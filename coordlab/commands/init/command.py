@@ -1,7 +1,8 @@
 """`init`: writes an experiment file with comments, which a user can run and then change.
 
-The text comes from templates/experiment.yaml. Into this the command puts faults of the kind that
-the user wants, from templates/faults.yaml. With --from it copies another experiment instead.
+The text is made from the template templates/experiment.yaml. The command inserts faults of the kind
+that the user wants, which it takes from templates/faults.yaml. With --from it copies another
+experiment instead.
 """
 
 import os
@@ -31,15 +32,15 @@ from results_schema.results import EXIT_PASS
 DEFAULT_NAME = "my_experiment"
 DEFAULT_FAULT = "crash"
 NAME_PATTERN = re.compile(msgspec.json.schema(Name)["pattern"])
-"""What an experiment's name may look like; the type Name checks the same in experiment files."""
+"""The pattern of experiments' names. In experiment files, the type Name checks the same pattern."""
 EXPERIMENTS_FOLDER = Path("experiments")
 """The folder in which `run NAME` looks first for the file NAME.yaml."""
 _PACKAGE = "coordlab.commands.init"
 _FILE_SUFFIXES = (".yaml", ".yml")
 _NAME_LINE = re.compile(r"^name:.*$", re.MULTILINE)
-"""The line of an experiment file with the name, such as `name: fencing`."""
+"""Matches the line of an experiment file with the name, such as `name: fencing`."""
 _SCHEMA_LINE = re.compile(r"^# yaml-language-server: .*\n", re.MULTILINE)
-"""The comment by which an editor finds the JSON Schema of experiment files."""
+"""Matches the comment by which an editor finds the JSON Schema of experiment files."""
 
 
 @click.command(
@@ -116,8 +117,9 @@ def init_command(name: str, fault: str | None, source: str | None, force: bool) 
 class NewFile:
     """The file to write.
 
-    - `name`: the name of the experiment in it.
-    - `run_as`: what the user types after `run` to play it: its name, or its path.
+    - `name`: the name of the experiment in the file.
+    - `run_as`: the word that the user types after `run` to play the experiment: its name, or the
+      path of the file.
     """
 
     path: Path
@@ -128,8 +130,8 @@ class NewFile:
 def new_file(name_or_path: str) -> NewFile:
     """Return the file to write, for the name or path that the user has given.
 
-    The file of a name goes into the folder `experiments`, because `run` finds it there by its name.
-    If there is no such folder, it goes into the current one.
+    If the user has given a name, the file goes into the folder `experiments`, because `run` finds
+    it there by its name. If there is no such folder, the file goes into the current folder.
     """
     if name_or_path.endswith(_FILE_SUFFIXES) or "/" in name_or_path:
         path = Path(name_or_path)
@@ -163,8 +165,9 @@ def text_with_fault(new: NewFile, fault: str) -> str:
 def fault_plans() -> dict[str, dict[str, str]]:
     """Return the texts that the template needs for each kind of fault.
 
-    For example `{"crash": {"question": ..., "expect": ..., "faults": ...}}`. Some kinds also have
-    faults that must come `before`, or need more `topics`. The last three are lines of YAML.
+    An example is `{"crash": {"question": ..., "expect": ..., "faults": ...}}`. Some kinds also have
+    the key `before`, with faults that must come first, or the key `topics`, with more topics. The
+    values of `faults`, `before` and `topics` are lines of YAML.
     """
     text = (files(_PACKAGE) / "templates" / "faults.yaml").read_text("utf-8")
     plans: dict[str, dict[str, str]] = yaml.safe_load(text)["plans"]
@@ -176,7 +179,7 @@ def text_from(new: NewFile, source: str) -> str:
 
     Raises: ExperimentError if there is no such experiment.
     """
-    # The path to the JSON Schema may be relative to the other file, so this comment is replaced.
+    # In the other file, the path to the JSON Schema may be relative. So its comment is replaced.
     text = _SCHEMA_LINE.sub("", find_experiment(source).read_text(encoding="utf-8"))
     text_with_name = _NAME_LINE.sub(f"name: {new.name}", text, count=1)
     schema = schema_as_seen_from(new.path)
@@ -186,14 +189,14 @@ def text_from(new: NewFile, source: str) -> str:
 
 
 def write_new(new: NewFile, text: str, *, force: bool) -> None:
-    """Write the file. An existing one is overwritten only if `force` is True.
+    """Write the file. An existing file is overwritten only if `force` is True.
 
     Raises: FileExistsError if the file exists and `force` is False; OSError if the file cannot be
     written.
     """
     folder = new.path.parent
-    # For a file in the place of the folder, `mkdir` would raise FileExistsError. The caller would
-    # tell the user to overwrite it with --force.
+    # If a file stands in the place of the folder, `mkdir` would raise FileExistsError. Then the
+    # caller would advise the user to overwrite it with --force, which is wrong here.
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"{folder} is no folder")
     folder.mkdir(parents=True, exist_ok=True)
@@ -204,7 +207,7 @@ def write_new(new: NewFile, text: str, *, force: bool) -> None:
 def published_schema() -> Path | None:
     """Return the path of the JSON Schema of experiment files; None if it is not on this machine.
 
-    It is in the checkout, or in the folder of an installation.
+    The schema is in the checkout, or in the folder of an installation.
     """
     for path in (
         package_root() / "docs" / FILE_NAME,
@@ -216,9 +219,10 @@ def published_schema() -> Path | None:
 
 
 def schema_as_seen_from(file: Path) -> str | None:
-    """Return how a comment in `file` names the JSON Schema; None if there is no schema.
+    """Return the path of the JSON Schema for a comment in `file`; None if there is no schema.
 
-    If both are in this checkout, the path is relative, because the file may be committed.
+    If both the file and the schema are in this checkout, the path is relative, because the file may
+    be committed.
     """
     schema = published_schema()
     if schema is None:

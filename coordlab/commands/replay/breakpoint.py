@@ -42,8 +42,8 @@ def debug(moment: Moment, console: Console) -> bool:
 def _stop_with_names_in_scope(moment: Moment, console: Console) -> None:
     """Stop in the debugger.
 
-    It stops in this function, so that its local variables are what the user can type: the parts of
-    the moment, and the functions below.
+    The debugger stops in this function. So the user can type the names of the function's local
+    variables: the parts of the moment, and the functions below.
     """
     runtime, status = moment.runtime, moment.status
     experiment, faults, rows = moment.experiment, moment.faults, moment.rows
@@ -90,10 +90,10 @@ def _stop_with_names_in_scope(moment: Moment, console: Console) -> None:
 
 
 class _Debugger(pdb.Pdb):
-    """Python's debugger, but it raises KeyboardInterrupt when the user quits, which ends the run.
+    """Python's debugger, except that it raises KeyboardInterrupt when the user quits.
 
-    Pdb raises BdbQuit. The node whose code the user was stepping through would seem to have failed
-    with this exception.
+    KeyboardInterrupt ends the run. Pdb itself raises BdbQuit. If the user was stepping through the
+    code of a node, this node would seem to have failed with that exception.
     """
 
     def trace_dispatch(self, frame: FrameType, event: str, arg: Any) -> Any:  # noqa: ANN401

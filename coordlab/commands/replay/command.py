@@ -1,16 +1,16 @@
 """`replay`: plays a schedule again, and checks that it gives the same trace as the first time.
 
-A schedule is an experiment with a seed. In virtual time the same code plays it the same way each
-time. When `explore` finds a violation, it writes the schedule into a file with a stamp. The stamp
-has the digest of the run's trace, a hash over all its events. So `replay` can tell whether it shows
-the user the run in which the violation was found.
+A schedule is an experiment with a seed. In virtual time (a simulated clock) the same code plays a
+schedule the same way each time. When `explore` finds a violation, it writes the schedule into a
+file with a stamp. The stamp has the digest of the run, which is a hash over all events in its
+trace. So `replay` can tell whether it shows the user the run in which the violation was found.
 
 The schedule is played twice:
 
-1. as `explore` played it, without recording messages. The digest of this run is compared with the
-   stamp's;
-2. into a run directory, as `run` would, with messages. This must not change anything else, so apart
-   from the messages both traces must be equal, too.
+1. First it is played as `explore` played it, without recording messages. The digest of this run is
+   compared with the digest in the stamp.
+2. Then it is played into a run directory, as `run` would do it, with messages. Recording messages
+   must not change anything else. So apart from the messages, the two traces must be equal.
 
 With --until or --break-at the schedule is played only once, into a run directory. At the requested
 time the run stops, and shows its state or opens a debugger.
@@ -59,7 +59,10 @@ from results_schema.results import (
 )
 
 REPLAY_FILE = "replay.yaml"
-"""A file in the run directory: the schedule, stamped with this run, for another `replay`."""
+"""The file in the run directory that has the schedule with a stamp of this run.
+
+It is there for another `replay`.
+"""
 _RUNS_DIFFER = (
     "coordlab itself failed: the run with messages in its trace differs from the run without them"
 )
@@ -94,12 +97,12 @@ class ReplayOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Whether a run has the same trace as the run of the stamp. JSON has these fields, too.
+    """The comparison of a run with the run of the stamp. The JSON document has these fields, too.
 
-    - `same`: None if there is no stamp to compare with.
+    - `same`: True if both runs have the same trace; None if there is no stamp to compare with.
     - `said`: the result as a sentence for the user.
-    - `parts_after_us`, `parts_before_us`: if the traces differ, they begin to do so between these
-      times. Each is None if it is not known.
+    - `parts_after_us`, `parts_before_us`: if the traces differ, they begin to differ between these
+      two times. A time is None if it is not known.
     """
 
     same: bool | None
@@ -179,7 +182,8 @@ def replay_command(options: ReplayOptions) -> int:
 def _edits_since_stamp(schedule: Schedule) -> tuple[str, ...]:
     """Return a sentence for the user if the file was edited after it was stamped.
 
-    The edited file is played nevertheless. But its trace will probably differ from the stamp's.
+    The edited file is played nevertheless. But its trace will probably have another digest than the
+    stamp.
     """
     stamp = schedule.stamp
     if stamp is None or not stamp.schedule:  # older stamps have no digest of the schedule
@@ -197,12 +201,13 @@ def _play_whole(
     *,
     changed: tuple[str, ...],
 ) -> int:
-    """Play the schedule twice, print how the traces compare, and return the exit code.
+    """Play the schedule twice, print the result of the comparison, and return the exit code.
 
-    `changed`: sentences on what has changed since the file was stamped.
+    `changed`: sentences about the changes since the file was stamped.
     """
     played = play(schedule.experiment, schedule.seed)
-    # `play` does not raise a Ctrl-C, but returns it as this result. It should end the command.
+    # `play` raises nothing after a Ctrl-C, but returns this result. The Ctrl-C should end the
+    # command.
     if played.result is PlayResult.INTERRUPTED:
         raise KeyboardInterrupt
     recording = Recorder(schedule.experiment, schedule.seed, directory).play()
@@ -211,11 +216,11 @@ def _play_whole(
         encoding="utf-8",
     )
     compared = _compare_with_stamp(schedule, played)
-    # The digest of the recording leaves out messages, so it must equal that of the first run. A
-    # recording that broke off has only a part of the trace, and cannot be compared.
+    # The digest of the recording leaves out messages. So it must be equal to the digest of the
+    # first run. A recording that broke off has only a part of the trace, and cannot be compared.
     broke_off = recording.results.outcome in {RunOutcome.INTERRUPTED, RunOutcome.INTERNAL_ERROR}
     runs_agree = broke_off or recording.digest == played.digest
-    # If the code or the file has changed, another trace than the stamp's is no surprise.
+    # If the code or the file has changed since, the trace may differ from that of the stamp.
     coordlab_failed = not runs_agree or (compared.same is False and not changed)
     if options.json:
         document = {
@@ -231,8 +236,9 @@ def _play_whole(
         summary = sum_up(console, directory.path, recording.results)
         print_summary(console, directory.manifest, recording.results, summary)
         _print_compared(console, compared, changed)
-        # The first run was judged as in a search, the second as by `run`. They differ if a fault of
-        # the plan has hit no node: the verdict of `run` is then unknown, but a search ignores it.
+        # The first run was judged as in a search, and the second run as by the command `run`. The
+        # verdicts differ if a fault of the plan has hit no node. Then the verdict of `run` is
+        # unknown, but a search ignores such a fault.
         if played.result.value != recording.results.verdict.value:
             print_lines(
                 console,
@@ -253,13 +259,13 @@ def _play_and_inspect(
     """Play the schedule into its directory, and stop at the time of --until or --break-at."""
 
     def inspect(moment: Moment) -> bool:
-        """Show the cluster at this moment. Return True if the run goes on afterwards."""
+        """Show the cluster at this moment. Return True if the run shall go on afterwards."""
         if options.break_at_us is not None:
             return debug(moment, console)
         print_state(console, moment)
         return False
 
-    # The user has given one of the two options.
+    # The user has given either --until or --break-at.
     at_us = options.until_us if options.break_at_us is None else options.break_at_us
     recorder = Recorder(schedule.experiment, schedule.seed, directory)
     recording = recorder.play(at_us=at_us, inspect=inspect)
@@ -270,13 +276,14 @@ def _play_and_inspect(
         print_lines(console, [ended], style="bold yellow")
     elif schedule.stamp is not None and schedule.stamp.trail:
         _print_compared_so_far(console, schedule.stamp, recording)
-    # --until ends the run like a Ctrl-C, and so does a user who quits the debugger. Such a run has
-    # no verdict to print.
+    # --until ends the run as a Ctrl-C does. A user who quits the debugger ends it in the same way.
+    # Such a run has no verdict to print.
     if results.outcome is not RunOutcome.INTERRUPTED:
         summary = sum_up(console, directory.path, results)
         print_summary(console, directory.manifest, results, summary)
     _print_directory_and_report(options, directory, console)
-    # With --until the run should end early, so its exit code, that of an interruption, is wrong.
+    # With --until the run was meant to end early. So it must not have the exit code of an
+    # interruption.
     until_reached = recording.reached and options.break_at_us is None
     return EXIT_PASS if until_reached else results.exit_code
 
@@ -294,10 +301,11 @@ def _compare_with_stamp(schedule: Schedule, played: PlayedRun) -> Compared:
         return Compared(
             same=False, said=f"{said}; the stamp does not show when they begin to differ"
         )
-    # A trail has the digests of a trace up to several times. The first one that differs tells when
-    # the traces begin to differ.
+    # A trail has the digests of a trace up to several times. The first digest that differs tells
+    # when the traces begin to differ.
     interval = parted_between(stamp.trail, played.trail)
-    # None: the trails are the same. Then the traces differ somewhere, nobody knows where.
+    # `interval` is None if the trails are equal. The traces differ nevertheless, but it is not
+    # known where.
     after_us, before_us = (0, None) if interval is None else interval
     until = "" if before_us is None else f" and before {before_us / 1e6:g} s"
     return Compared(
@@ -309,7 +317,7 @@ def _compare_with_stamp(schedule: Schedule, played: PlayedRun) -> Compared:
 
 
 def _print_compared(console: Console, compared: Compared, changed: tuple[str, ...]) -> None:
-    """Print the result of the comparison, and what may have caused a difference."""
+    """Print the result of the comparison, and the possible causes of a difference."""
     style = {True: "bold green", False: "bold red", None: ""}[compared.same]
     print_lines(console, [compared.said], style=style)
     if compared.same is not False:
@@ -327,15 +335,15 @@ def _print_compared(console: Console, compared: Compared, changed: tuple[str, ..
 
 
 def _print_compared_so_far(console: Console, stamp: ReplayStamp, recording: Recording) -> None:
-    """Print whether the trace so far is that of the stamp.
+    """Print whether the trace so far is equal to the beginning of the stamp's trace.
 
     The recording ends early, so its digest is of no use. But its trail has the digests up to
-    earlier times, which the stamp's trail has, too.
+    several earlier times. The trail of the stamp has the digests up to the same times.
     """
     interval = parted_between(stamp.trail, recording.trail)
     if interval is None:
         return
-    # The second is None if all digests that both trails have are equal.
+    # `differs_before_us` is None if all digests are equal that both trails have.
     equal_until_us, differs_before_us = interval
     if differs_before_us is not None:
         seconds = f"{differs_before_us / 1e6:g} s"

@@ -1,7 +1,8 @@
 """Plays a schedule into a run directory, and can stop at one moment to inspect the cluster.
 
-`replay` has two inspections: --until prints the state of the cluster, and --break-at opens a
-debugger. Each is a function that gets a Moment, with the cluster and what happened in it so far.
+The command `replay` has two inspections: --until prints the state of the cluster, and --break-at
+opens a debugger. An inspection is a function that gets a Moment, which has the cluster and its
+latest events.
 """
 
 from collections import deque
@@ -22,16 +23,16 @@ from results_schema.journal import JournalEntry
 from results_schema.results import Results
 
 LAST_ROWS = 1_000
-"""A Moment has at most so many rows of the trace, the latest ones."""
+"""The largest number of rows of the trace in a Moment. They are the latest rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """A run that stands still at one time of its clock. Nothing of that time has happened yet.
+    """A run that stands still at one time of its clock, before the events of this time.
 
-    - `stage`: "faults" for instance; "" before the first stage of the run.
-    - `status`: what each live node answers about its own state.
-    - `faults`: an entry for each fault of the plan, with what is known of it so far.
+    - `stage`: the stage of the run, such as "faults"; "" before the first stage.
+    - `status`: the answers of all live nodes about their own states.
+    - `faults`: an entry for each fault of the plan, with its present state.
     - `rows`: the last rows of the trace.
     - `stop_again_at`: takes a later time of the run's clock in microseconds. The run stops there,
       too, and is inspected again.
@@ -53,10 +54,11 @@ Inspection = Callable[[Moment], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """What a recorded run has given.
+    """The results of a recorded run.
 
-    - `digest`: a hash over the trace without messages, to compare with that of another run.
-    - `trail`: the same digest at several earlier times, which shows when two runs begin to differ.
+    - `digest`: a hash over the trace without messages, to compare with the digest of another run.
+    - `trail`: the digests of the trace up to several earlier times. Two trails show when two runs
+      begin to differ.
     - `reached`: True if the run has reached the moment of the inspection.
     """
 
@@ -73,14 +75,15 @@ class Recorder:
         self._experiment = experiment
         self._seed = seed
         self._directory = directory
-        # Two hashes over the trace: one of all rows, for the manifest, and one without messages, to
-        # compare it with that of a run that recorded none. EventsOnly drops the messages.
+        # Two hashes over the trace. The hash over all rows is for the manifest. The hash over rows
+        # without messages can be compared with a run that did not record messages. EventsOnly drops
+        # the messages.
         self._digest_of_all = TraceDigest()
         self._digest_of_events = TraceDigest()
         self._feed_digest_of_events = EventsOnly(self._digest_of_events)
         self._trace = RunTrace(directory)
         self._rows: deque[TraceRow] = deque(maxlen=LAST_ROWS)
-        self._progress: Progress | None = None  # what the run has reported last
+        self._progress: Progress | None = None  # the latest progress that the run has reported
         self._checks = CheckSuite(context_of(experiment, in_virtual_time=True), experiment.checks)
         self._ended_by_inspection = False
         self._reached = False  # True once the run has reached the moment of the inspection
@@ -94,8 +97,8 @@ class Recorder:
     def play(self, *, at_us: int | None = None, inspect: Inspection | None = None) -> Recording:
         """Play the schedule.
 
-        `at_us`, `inspect`: at this time of the run's clock call `inspect`; if it returns False, the
-        run ends there. Both are None if nobody wants to inspect the run.
+        At the time `at_us` of the run's clock, `inspect` is called. If it returns False, the run
+        ends there. Both are None if the run is not inspected.
         """
         if at_us is not None and inspect is not None:
             self._stop_at(at_us, inspect)
@@ -147,14 +150,14 @@ class Recorder:
             raise KeyboardInterrupt
 
     def _remember_progress(self, progress: Progress) -> None:
-        """Keep what the run reports about itself, because a Moment needs it."""
+        """Keep the progress that the run reports, because a Moment needs it."""
         self._progress = progress
 
     def _observe(self, row: TraceRow) -> None:
         """Record a row of the trace."""
         if self._ended_by_inspection:
-            # The run still heals its faults and stops the cluster. The user wants a trace that ends
-            # with the moment of the inspection.
+            # The run still heals its faults and stops the cluster. These rows are dropped, because
+            # the user wants a trace that ends at the moment of the inspection.
             return
         self._rows.append(row)
         self._digest_of_all(row)
@@ -163,7 +166,10 @@ class Recorder:
 
 
 def _goes_on_after(inspect: Inspection, moment: Moment) -> bool:
-    """Return whether the run goes on after the inspection; not if the user quits the debugger."""
+    """Return True if the run goes on after the inspection.
+
+    It does not go on if the user quits the debugger, which raises KeyboardInterrupt.
+    """
     try:
         return inspect(moment)
     except KeyboardInterrupt:

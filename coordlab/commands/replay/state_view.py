@@ -1,6 +1,7 @@
 """Prints the state of a cluster at one moment: its groups, its nodes and the faults.
 
-Part of an example with a split brain, in which two brokers both act as the coordinator of a group:
+The following lines are a part of the output for a split brain, in which two brokers both act as the
+coordinator of a group:
 
     group readers:
       broker-0 coordinates it: Stable, generation 3, 2 members (__consumer_offsets-7)
@@ -25,7 +26,7 @@ from protocol.ids import NodeName, TopicPartition, broker_name
 from results_schema.journal import JournalEntry
 
 ROWS_SHOWN = 12
-"""So many rows of the trace are printed, the last ones."""
+"""The number of rows of the trace that are printed. They are the last rows."""
 
 
 def print_state(console: Console, moment: Moment) -> None:
@@ -38,22 +39,22 @@ def print_state(console: Console, moment: Moment) -> None:
 
 
 def state_lines(status: ClusterStatus, faults: Sequence[JournalEntry]) -> Iterator[str]:
-    """Yield the lines on groups, then those on nodes, then those on faults."""
+    """Yield the lines about groups, then the lines about nodes, then the lines about faults."""
     yield from group_lines(status)
     yield "nodes:"
     for name, state in status.nodes.items():
         roles = "; ".join(_roles(name, state, status))
         yield f"  {name:<22} {state.value:<9} {roles}".rstrip()
-    # All faults of the plan are shown, also those that are still to come.
+    # All faults of the plan are shown, including faults that are still to come.
     yield "faults:" if faults else "no faults are planned"
     for fault in faults:
         yield f"  {fault.fault_id} on {fault.node or fault.target}: {fate(fault)}"
 
 
 def group_lines(status: ClusterStatus) -> Iterator[str]:
-    """Yield the lines on each group: what its coordinators know, then what its members know."""
+    """Yield the lines about each group: what its coordinators know, then what its members know."""
     known_to_members = [member.group_id for member in status.members.values()]
-    # A group may be known only to its members, if no coordinator answers. Each comes once.
+    # If no coordinator answers, a group is known only to its members. The dict has each id once.
     group_ids = dict.fromkeys([*status.groups, *known_to_members])
     for group_id in group_ids:
         yield f"group {group_id}:"
@@ -90,9 +91,9 @@ def _line_of_member(member: MemberStatus) -> str:
 
 
 def _roles(name: NodeName, state: NodeState, status: ClusterStatus) -> Iterator[str]:
-    """Yield what a node is at the moment: `leads orders-0`, `the active controller` and so on.
+    """Yield the present roles of a node: `leads orders-0`, `the active controller` and so on.
 
-    For a node with a member of a group, this is the state of the member.
+    If the node is a member of a group, its role is the state of the member.
     """
     led = [
         partition

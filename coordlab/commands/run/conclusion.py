@@ -1,7 +1,8 @@
-"""What `run` does when the run is over: print verdict and figures, make tables, write the report.
+"""The end of `run`, when the run is over: print verdict and figures, make tables, write the report.
 
-The figures come from the summary, which is computed from the run's trace. For a small trace this
-process does it. A large one is left to Spark, which reads it anyway for the tables.
+The figures come from the summary, which is computed from the run's trace. For a small trace, this
+process computes the summary. For a large trace, Spark does it, because Spark reads the whole trace
+anyway to make the tables.
 """
 
 from contextlib import nullcontext
@@ -31,14 +32,14 @@ def conclude_run(
 ) -> Path | None:
     """Print verdict and figures, make the tables, and write the report.
 
-    The run itself is complete and recorded. So if the disk is full, or the user presses Ctrl-C,
-    this function prints that and goes on.
+    The run itself is complete and recorded. So if the disk is full, or if the user presses Ctrl-C,
+    this function prints a line about it and goes on.
 
     Returns: the path of the report; None if it was not written.
     Raises: the other exceptions of the analysis and of the report.
     """
-    # A large trace is left to Spark, if Spark comes next and can run: it needs Java. Otherwise the
-    # trace is summed up here, however large it is.
+    # A large trace is left to Spark if the tables come next and Spark can run, for which it needs
+    # Java. Otherwise the trace is summed up here, however large it is.
     spark_follows = analyze and java_notice(directory.path) is None
     max_rows = ROWS_AT_ONCE if spark_follows else None
     summary = _print_verdict_with_caveats(directory, results, console, max_rows=max_rows)
@@ -61,10 +62,11 @@ def _print_verdict_with_caveats(
 ) -> RunSummary | None:
     """Compute the summary of the run, print the verdict, and return the summary.
 
-    A verdict `pass` is printed with its caveats: what users of a group noticed all the same, such
-    as a long time without commits. They come from the summary, which can take a while. Until then a
-    terminal shows the bare verdict in a status line. If there is no summary, because the user has
-    pressed Ctrl-C for instance, the verdict is printed without caveats.
+    A verdict `pass` is printed with its caveats. (A caveat says what users of a group noticed all
+    the same, such as a long time without commits.) The caveats come from the summary, which can
+    take a while. Meanwhile a terminal shows the verdict alone in a status line. If there is no
+    summary, for instance because the user has pressed Ctrl-C, the verdict is printed without
+    caveats.
     """
     summary = None
     status = verdict_text(results).append("  summing up the trace", style="dim")
@@ -93,7 +95,7 @@ def _write_report(directory: RunDirectory, console: Console) -> Path | None:
 def _make_tables(
     directory: RunDirectory, results: Results, console: Console, *, master: str | None
 ) -> RunSummary | None:
-    """Have Spark make the tables, and return its summary; None if they could not be made."""
+    """Have Spark make the tables, and return its summary; None if there are no tables."""
     if results.outcome is RunOutcome.INTERNAL_ERROR:
         return None
     if results.outcome is RunOutcome.INTERRUPTED:
@@ -118,7 +120,7 @@ def _print_not_written(
 ) -> None:
     """Print that the tables or the report could not be written, and how to try again.
 
-    `command`: the command that writes only them, such as `report`.
+    `command`: the command that makes only the tables or the report, such as `report`.
     """
     path = error.filename or directory.path
     console.print(

@@ -45,7 +45,7 @@ class Playable:
     - `path`: the experiment's file.
     - `overrides`: the values of `--var`, such as `cluster.brokers=5`.
     - `time_limit_us`: the time of the run's clock at which the run ends; None: no limit.
-    - `time_scale`: 2.0 lets the run's clock go twice as fast as a real one.
+    - `time_scale`: the speed of the run's clock; with 2.0 it goes twice as fast as a real clock.
     - `trace`: False to leave messages out of the trace, which then has only events of the nodes.
     """
 
@@ -96,19 +96,19 @@ def play_into(
 ) -> Results:
     """Play a run, record it in `directory`, and return its results.
 
-    Raises: NotRecorded if the directory could not be written. The cluster is stopped before.
+    Raises: NotRecorded if the directory could not be written. By then the cluster is stopped.
     """
     experiment = playable.experiment
     context = context_of(experiment, in_virtual_time=playable.runtime == VIRTUAL)
     checks = CheckSuite(context, experiment.checks)
     digest = TraceDigest()
     trace = RunTrace(directory)
-    # The runtime passes every row of the trace to these: the checks look for violated promises, and
-    # the RunTrace writes the row to the directory.
+    # The runtime passes every row of the trace to each observer. The checks look for violated
+    # promises, and the RunTrace writes the row to the directory.
     observers: list[RowObserver] = [checks.observe, trace]
     if playable.runtime == VIRTUAL:
-        # The digest, a hash of all rows, shows whether two runs were the same. In real time no two
-        # runs are, so a digest would say nothing.
+        # The digest is a hash of all rows. It shows whether two runs were the same. In real time no
+        # two runs are the same, so a digest would be of no use.
         observers.append(digest)
     runtime = make_runtime(
         experiment,
@@ -140,7 +140,7 @@ def play_into(
     directory.manifest.clock_error_us = runtime.clock_error_us
     directory.manifest.losses = runtime.losses
     directory.write_manifest()
-    # This comes last, because it raises NotRecorded if any write to the directory has failed.
+    # This call comes last, because it raises NotRecorded if any write to the directory has failed.
     directory.conclude(results, rows=row_count)
     return results
 
@@ -149,15 +149,16 @@ def _live_checks(playable: Playable, directory: RunDirectory) -> LiveChecks | No
     """Return checks that read the trace while a run in real time goes on; None in virtual time.
 
     In virtual time all rows pass through this process, so the run's own CheckSuite sees them at
-    once. In real time each node writes its rows into a file. They are merged only at the end, but
-    the live view should show a violation earlier: the live checks read the files as they grow.
+    once. In real time each node writes its rows into a file. These files are merged only at the end
+    of the run. But the live view should show a violation earlier, so the live checks read the files
+    as they grow.
     """
     if playable.runtime == VIRTUAL:
         return None
-    # The checks need the rows of all files in the order of time. A node writes a row a moment late,
-    # so the TraceTail holds each row back for a lag, in which earlier rows of other nodes arrive.
-    # This moment is one of real time, and the lag is one of the run's clock. A run at double speed
-    # therefore needs a double lag.
+    # The checks need the rows of all files in the order of time. A node writes a row a moment late.
+    # So the TraceTail holds each row back for some time, the lag. Meanwhile earlier rows of other
+    # nodes arrive. The nodes are late in real time, but the lag is a time of the run's clock. A run
+    # at double speed therefore needs a double lag.
     lag_us = round(WATERMARK_LAG_US * playable.time_scale)
     tail = TraceTail(directory.path / TRACE_FOLDER, lag_us=lag_us)
     experiment = playable.experiment
@@ -176,8 +177,8 @@ def make_runtime(
 ) -> Runtime:
     """Return the runtime that the directory's manifest names.
 
-    `listener`: the address at which the brokers accept other clients than those of the experiment,
-    as `up` needs it; None if they accept none.
+    `listener`: the address at which the brokers accept clients that are not part of the experiment.
+    `up` needs this. None means that the brokers accept no such clients.
     """
     spec = msgspec.structs.replace(to_cluster_spec(experiment), listener=listener)
     manifest = directory.manifest

@@ -1,8 +1,8 @@
 """The results of `run --seeds`: a SeedRun for each seed, and a SeedRuns for all of them.
 
-From these come the exit code, the JSON document and the JUnit file of the command, and each figure
-as its median and range over the seeds. The module `seeds` plays the seeds and collects the results
-here; `seeds_view` prints them.
+The exit code, the JSON document and the JUnit file of the command are made of these results, and
+also the figures, each as its median and range over the seeds. The module `seeds` plays the seeds
+and makes the SeedRuns. The module `seeds_view` prints it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,8 +33,8 @@ class SeedState(StrEnum):
     """How a seed ended. The output lists the states in this order.
 
     Most seeds have a verdict: VIOLATED, UNKNOWN or PASSED. FAILED means that coordlab itself
-    failed, so the seed says nothing about the cluster. After a Ctrl-C some seeds are INTERRUPTED,
-    and the others are NOT_PLAYED.
+    failed, so the seed says nothing about the cluster. At a Ctrl-C, the runs in progress are
+    INTERRUPTED, and the seeds that have not begun are NOT_PLAYED.
     """
 
     FAILED = "failed"
@@ -51,7 +51,9 @@ _STATE_BY_VERDICT = {
     Verdict.UNKNOWN: SeedState.UNKNOWN,
 }
 _CHOOSING_MEASURES = ("detect", "commit gap", "processing gap")
-"""What `SeedRuns.chosen` measures to find a typical run: the first of these that some run has.
+"""The measures by which `SeedRuns.chosen` finds a typical run.
+
+It uses the first of these measures that some run has:
 
 - "detect": how long after a fault the controller has decided what to do about the failed node;
 - "commit gap": how long a member got no acknowledgement for a commit of its offsets;
@@ -64,8 +66,8 @@ class SeedRun:
     """The result of one seed. A seed that was not played has only the first two fields.
 
     - `replay`: the command that plays the seed again.
-    - `past`: what is in the run directory; None if no directory was made.
-    - `results`: the verdict and findings; None if the run wrote none.
+    - `past`: the run directory; None if no directory was made.
+    - `results`: the verdict and findings; None if the run wrote no results.
     - `summary`: the figures of the run; None if it did not complete, or if its trace is so large
       that only Spark can compute them.
     - `failure`: the traceback, if coordlab itself failed.
@@ -85,8 +87,8 @@ class SeedRun:
         if self.failure is not None:
             return SeedState.FAILED
         if results is None:
-            # A run that has a directory but no results was broken off by a Ctrl-C: after anything
-            # else there would be a `failure`.
+            # A run that has a directory but no results was broken off. The reason was a Ctrl-C: for
+            # any other reason there would be a `failure`.
             return SeedState.NOT_PLAYED if self.past is None else SeedState.INTERRUPTED
         match results.outcome:
             case RunOutcome.INTERNAL_ERROR:
@@ -98,7 +100,7 @@ class SeedRun:
 
     @property
     def why(self) -> str:
-        """Why the seed did not pass, in one line; "" if it passed or was not played."""
+        """One line that says why the seed did not pass; "" if it passed or was not played."""
         if self.failure is not None:
             last_line_of_traceback = self.failure.strip().rpartition("\n")[2]
             return last_line_of_traceback
@@ -109,7 +111,7 @@ class SeedRun:
             if self.results.findings:
                 finding = self.results.findings[0]
                 first = f"{finding.check}: {finding.summary}"
-            # The results keep only the first few findings of each check, but count all of them.
+            # The results keep only the first few findings of each check, but count all findings.
             more = sum(check.findings_total for check in self.results.checks) - 1
             return f"{first} (and {more:,} more)" if more > 0 else first
         # A reason that only repeats the state is left out: "seed 7 interrupted: interrupted".
@@ -118,7 +120,7 @@ class SeedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """The run whose report is written, and why it is this one.
+    """The run whose report is written, and why it was chosen.
 
     `because`: a phrase such as `the first seed with a violation`.
     """
@@ -151,9 +153,9 @@ class SeedRuns:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command: that of the worst thing that happened to a seed.
+        """The exit code of the command, which is the exit code of its worst seed.
 
-        After a Ctrl-C it is that of an interruption, because not all seeds were played.
+        After a Ctrl-C it is always EXIT_INTERRUPTED, because not all seeds were played.
         """
         if self.interrupted or self.of(SeedState.INTERRUPTED):
             return EXIT_INTERRUPTED
@@ -164,9 +166,9 @@ class SeedRuns:
         return EXIT_UNKNOWN if self.of(SeedState.UNKNOWN) else EXIT_PASS
 
     def check_counts(self) -> Mapping[str, Mapping[CheckOutcome, int]]:
-        """Return for each check in how many seeds it had which outcome.
+        """Return for each check the number of seeds with each outcome.
 
-        For example `{"one_owner": {PASS: 18, VIOLATED: 2, ...}}` for 20 seeds.
+        For 20 seeds this is `{"one_owner": {PASS: 18, VIOLATED: 2, ...}}`, for example.
         """
         counts: dict[str, dict[CheckOutcome, int]] = {}
         for run in self.finished:
@@ -187,9 +189,9 @@ class SeedRuns:
     def chosen(self, summaries: Mapping[int, RunSummary]) -> Chosen | None:
         """Return the run whose report is most useful; None if no seed has a verdict.
 
-        This is the first run with a violation. Without violations it is a typical run: the one in
-        the middle, if the runs are sorted by their longest "detect" for instance. If no run has any
-        of the _CHOOSING_MEASURES, they are sorted by their lengths.
+        This is the first run with a violation. If there is no violation, it is a typical run: the
+        run in the middle, if the runs are sorted by their longest "detect", for instance. If no run
+        has any of the _CHOOSING_MEASURES, the runs are sorted by their lengths.
 
         `summaries`: seed -> the figures of its run.
         """
@@ -214,10 +216,10 @@ class SeedRuns:
     def _median_run(self, values_us: Mapping[int, int | None]) -> tuple[SeedRun, int] | None:
         """Return the run with the median value, and this value; None if no run has a value.
 
-        Of an even number of values, the lower one of the middle two is taken. Their mean would be
-        the value of no run.
+        If the number of values is even, the lower one of the two middle values is taken. Their mean
+        would be the value of no run.
 
-        `values_us`: seed -> its value; None if the run of this seed has none.
+        `values_us`: seed -> the value of its run; None if the run has no value.
         """
         runs_with_values: list[tuple[SeedRun, int]] = []
         for run in self.finished:
@@ -265,7 +267,7 @@ class SeedRuns:
         return junit_document([self._suite(run) for run in self.runs])
 
     def _suite(self, run: SeedRun) -> Suite:
-        """Return the suite of a seed: a case for each check, or one error without results."""
+        """Return the suite of a seed: a case for each check, or an error if it has no results."""
         name = f"{self.experiment}.seed-{run.seed}"
         if run.failure is None and run.past is not None and run.results is not None:
             return suite_of_run(run.past.manifest, run.results, run.past.path, name=name)
@@ -275,7 +277,7 @@ class SeedRuns:
 
 
 def _longest_us(summary: RunSummary, measure: str) -> int | None:
-    """Return the longest value of a measure after any fault of a run; None if it has none."""
+    """Return the longest value of a measure after any fault of a run; None without a value."""
     longest_us: list[int] = []
     for fault in summary.faults:
         distribution = fault.distribution(measure)
@@ -287,7 +289,7 @@ def _longest_us(summary: RunSummary, measure: str) -> int | None:
 def _figure_documents(row: ComparisonRow) -> Iterator[dict[str, object]]:
     """Yield the JSON entries of one statistic of a figure, such as the p90 of "detect".
 
-    There is at most one here, because the Comparison has a single column.
+    There is at most one entry, because the Comparison has a single column.
     """
     for cell in row.cells:
         if cell is not None and cell.median is not None:

@@ -1,8 +1,8 @@
-"""What a worker process of `run --seeds` does: it plays one seed after the other.
+"""The work of a worker process of `run --seeds`, which plays one seed after the other.
 
-When a worker starts, it gets a SeedJob, which says what to play; it is the same for all workers.
-Then the main process sends it one seed at a time. The worker plays this seed into a run directory,
-computes the summary of the run, and answers with a PlayedSeed, encoded as bytes.
+When a worker starts, it gets a SeedJob, which says what to play and is the same for all workers.
+Then the main process sends one seed at a time to the worker. The worker plays this seed into a run
+directory, computes the summary of the run, and answers with a PlayedSeed, encoded as bytes.
 """
 
 import traceback
@@ -21,7 +21,7 @@ from results_schema.results import RunOutcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedJob:
-    """What to play, except the seed, and where to write it.
+    """The experiment to play, and the place of the run directories. It has no seed.
 
     - `playable`: the experiment and its options.
     - `runs`: the folder in which the run directories are made.
@@ -39,7 +39,9 @@ class SeedJob:
 
 
 class PlayedSeed(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a worker about one seed. Verdict and findings are in the run directory.
+    """The answer of a worker about one seed.
+
+    Verdict and findings are no part of the answer, because they are in the run directory.
 
     - `directory`: the run directory; None if it could not be made.
     - `summary`: the figures of the run as bytes, for `decode_summary`; None if the run did not
@@ -66,7 +68,7 @@ def decode_seed(answer: bytes) -> PlayedSeed:
 
 def _play_one_seed(job: SeedJob, seed: int) -> PlayedSeed:
     """Play one seed. Raises nothing: an exception becomes the `failure` of the answer."""
-    path: str | None = None  # of the run directory, as soon as it has been made
+    path: str | None = None  # the path of the run directory, as soon as it has been made
     summary = None
     try:
         directory = job.playable.make_directory(job.runs, seed, name=job.name_of(seed))
@@ -75,8 +77,8 @@ def _play_one_seed(job: SeedJob, seed: int) -> PlayedSeed:
         if results.outcome is RunOutcome.COMPLETED:
             summary = summarize_directory(directory.path)
     except KeyboardInterrupt:
-        # The run itself ends in order after a Ctrl-C, and raises nothing. So this one came shortly
-        # before the run or after it, and there is no summary.
+        # A Ctrl-C during the run itself ends the run in order, and raises nothing. So this Ctrl-C
+        # came shortly before the run or after it, and there is no summary.
         return PlayedSeed(seed=seed, directory=path)
     except Exception:
         return PlayedSeed(seed=seed, directory=path, failure=traceback.format_exc())

@@ -5,8 +5,9 @@
 3. `_analyze` has Spark make the tables of all runs.
 4. `_write_pages` writes the report of one run, and a page that compares all runs.
 
-Steps 2 and 4 need the figures of each run, its summary. The worker computes it from the trace. If a
-trace is too large for this, Spark computes the summary in step 3, and the figures are printed then.
+Steps 2 and 4 need the figures of each run, which are called its summary. The worker computes the
+summary from the trace. If a trace is too large for this, Spark computes the summary in step 3, and
+the figures are printed after that.
 """
 
 import os
@@ -41,11 +42,12 @@ from pipeline.summary.figures import RunSummary
 from pipeline.summary.summary_file import decode_summary
 
 _POLL_S = 0.2
-"""The main process waits so long for an answer of a worker, and then looks for a Ctrl-C."""
+"""How long the main process waits for an answer of a worker before it looks for a Ctrl-C."""
 _MAX_SEEDS_WITH_LINES = 40
-"""If the output is no terminal, so many seeds get a line each when they end.
+"""The largest number of seeds for which each seed gets a line when it ends.
 
-If there are more, only those that did not pass get a line.
+If there are more seeds, only seeds that did not pass get a line. On a terminal there are no lines,
+but a bar.
 """
 
 
@@ -74,8 +76,9 @@ def run_seeds(options: SeedsOptions, playable: Playable, console: Console) -> in
     JUnit file cannot be written.
     """
     folder = options.runs / playable.experiment.name
-    # The folder is made here, although a worker could make it, too. If that fails, it is a mistake
-    # of the user, who then gets one message, instead of a failure of coordlab for each seed.
+    # A worker could make the folder, too. But if the folder cannot be made, this is a mistake of
+    # the user. So it is made here, and the user gets one message. In the workers, it would become a
+    # failure of coordlab for each seed.
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -108,8 +111,8 @@ def run_seeds(options: SeedsOptions, playable: Playable, console: Console) -> in
 
     summaries_of_spark = _analyze(options, seed_runs, pattern, console)
     if not all_have_summaries:
-        # No figures were printed above. Spark has computed the summaries of all runs; if it did not
-        # run, the figures are at least those of the runs that have a summary.
+        # No figures were printed above. If Spark has run, it has computed the summaries of all
+        # runs. Otherwise print at least the figures of the runs that have a summary.
         _print_figures(seed_runs, summaries_of_spark or summaries, console)
     if summaries_of_spark and options.report:
         _write_pages(seed_runs, summaries_of_spark, folder / f"{batch}-seeds.html", console)
@@ -117,7 +120,10 @@ def run_seeds(options: SeedsOptions, playable: Playable, console: Console) -> in
 
 
 def _play_all(job: SeedJob, options: SeedsOptions, console: Console) -> SeedRuns:
-    """Play every seed in worker processes, and return the results; after a Ctrl-C, not all."""
+    """Play every seed in worker processes, and return the results.
+
+    After a Ctrl-C, some seeds were not played.
+    """
     playable = job.playable
     runs = {seed: SeedRun(seed=seed, replay=playable.command_line(seed)) for seed in options.seeds}
     processors = os.cpu_count() or 1
@@ -151,10 +157,10 @@ def _play_waiting_seeds(
 
     After a Ctrl-C no other seed begins. The runs in progress heal their clusters and end.
 
-    - `waiting`: each seed is removed from it when a worker begins to play it.
+    - `waiting`: the seeds to play. A seed is removed when a worker begins to play it.
     - `show`: called with each run that has ended.
-    - `runs`: seed -> its run. At first each is a run that was not played; it is replaced by the
-      run that the worker has played.
+    - `runs`: seed -> the run of this seed. At first these are runs that were not played. Each is
+      replaced by the run that the worker has played.
     """
     playing: set[int] = set()
     interrupted = False
@@ -163,7 +169,7 @@ def _play_waiting_seeds(
             interrupted = True
             waiting.clear()
             # The terminal sends a Ctrl-C only to processes of its own session. The workers are in
-            # another one.
+            # another session, so pass the Ctrl-C on to them.
             workers.interrupt()
         for worker in workers.idle():
             if waiting:
@@ -182,15 +188,15 @@ def _play_waiting_seeds(
 def _finished_run(
     unplayed: SeedRun, event: Finished | Died, job: SeedJob, *, interrupted: bool
 ) -> SeedRun:
-    """Return the run of a seed, whose worker has answered (Finished) or died.
+    """Return the run of a seed whose worker has answered (Finished) or died (Died).
 
-    `unplayed`: the run with only the fields that are known before it is played.
+    `unplayed`: the run before it was played. It has only the fields that are known before.
     """
     match event:
         case Died():
-            # The worker could not say where its run directory is, but the name is known.
+            # The worker could not report the path of the run directory, but its name is known.
             path = job.runs / job.playable.experiment.name / job.name_of(unplayed.seed)
-            # After a Ctrl-C a worker process may die. That is no failure of coordlab.
+            # If a worker process dies after a Ctrl-C, this is no failure of coordlab.
             if interrupted:
                 return _with_directory(unplayed, path)
             failure = f"the worker that played seed {unplayed.seed} died: {event.why}"
@@ -201,7 +207,7 @@ def _finished_run(
 
 
 def _with_played(unplayed: SeedRun, played: PlayedSeed) -> SeedRun:
-    """Return a run with what its worker has answered, and with what is in its directory."""
+    """Return a run with the answer of its worker, and with the contents of its directory."""
     summary = None if played.summary is None else decode_summary(played.summary)
     run = replace(unplayed, failure=played.failure, summary=summary)
     if played.directory is None:
@@ -212,8 +218,9 @@ def _with_played(unplayed: SeedRun, played: PlayedSeed) -> SeedRun:
 def _with_directory(run: SeedRun, path: Path) -> SeedRun:
     """Return a run with the manifest and the results in its directory.
 
-    A run that was broken off has no results, or not even a manifest. If results exist but cannot be
-    read, this is the `failure` of the run, unless it has another one already.
+    A run that was broken off has no results, or not even a manifest. If the results exist but
+    cannot be read, the error becomes the `failure` of the run, unless the run already has another
+    failure.
     """
     try:
         past = open_run(path)
@@ -235,9 +242,9 @@ def _print_figures(
 
 
 class _SeedProgress:
-    """Shows how many seeds have ended: a bar on a terminal, elsewhere a line for each seed.
+    """Shows how many seeds have ended: by a bar on a terminal, elsewhere by a line for each seed.
 
-    If `wanted` is False, it shows nothing.
+    With `wanted=False`, it shows nothing.
     """
 
     def __init__(self, console: Console, total: int, *, wanted: bool) -> None:
@@ -283,8 +290,8 @@ def _analyze(
 
     Return None if the user does not want tables, or if they could not be made.
 
-    `pattern`: a path with `*` for all run directories. A command that is printed for the user to
-    enter has it as its argument.
+    `pattern`: a path with `*` that stands for all run directories. It is the argument of commands
+    that are printed for the user.
     """
     directories = _directories(seed_runs.finished)
     if not options.analyze or not directories:
@@ -313,7 +320,7 @@ def _directories(runs: Sequence[SeedRun]) -> dict[int, PastRun]:
 def _write_pages(
     seed_runs: SeedRuns, summaries: dict[int, RunSummary], page: Path, console: Console
 ) -> None:
-    """Write the report of the run that is worth reading, then the page that compares all runs."""
+    """Write the report of the chosen run, and then the page that compares all runs."""
     chosen = seed_runs.chosen(summaries)
     try:
         if chosen is not None and chosen.run.past is not None:

@@ -7,12 +7,13 @@ The figures look like this:
             p50                      max
     detect  8.00 s (7.20 to 9.10 s)  8.00 s (7.20 to 9.10 s)
 
-Each line is about one figure, something that every run measures. Each column is a statistic of the
-values within one run. A cell has the median of this statistic over the seeds, and its range: in the
-middle run the longest "detect" took 8.00 s, and in no run more than 9.10 s.
+Each line is about one figure, such as "detect", which has one or several values in each run. Each
+column is a statistic of the values within a run, such as their maximum. A cell has the median of
+this statistic over the seeds, and its range. In the example, the longest "detect" of a run took
+8.00 s in the middle run, and at most 9.10 s in any run.
 
-The figures come as ComparisonRows, one for each statistic of a figure. A figure that is a single
-number in each run has one row, with the statistic "".
+The figures are passed to this module as ComparisonRows, one for each statistic of a figure. A
+figure that is a single number in each run has one ComparisonRow, with the statistic "".
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,7 +35,7 @@ from pipeline.summary.story import GROUP_HEADINGS, counted
 from results_schema.results import CheckOutcome
 
 _MAX_LISTED = 20
-"""So many seeds of each state get a line of their own. The others share one."""
+"""The largest number of seeds of a state that get lines of their own. The others share a line."""
 _GAP_WIDTH = 2
 """Number of blanks after each column."""
 _NAME_WIDTH = 22
@@ -46,14 +47,14 @@ _COLUMN_CHOICES: tuple[tuple[Statistic, ...], ...] = (
     ("p50", "max"),
     ("max",),
 )
-"""Which statistics to show as columns: the first of these choices that fits into the terminal."""
+"""Choices of statistics to show as columns. The first choice that fits is taken."""
 _COLUMN_CHOICES_WITH_SUM: tuple[tuple[Statistic, ...], ...] = (
     ("p50", "p90", "max", "sum"),
     ("p50", "max", "sum"),
     ("max", "sum"),
     ("max",),
 )
-"""The same for figures that also have a sum, such as numbers of records."""
+"""The choices for figures that also have a sum, such as numbers of records."""
 _STYLES = {
     SeedState.FAILED: "bold magenta",
     SeedState.VIOLATED: "bold red",
@@ -63,7 +64,7 @@ _STYLES = {
     SeedState.NOT_PLAYED: "bold yellow",
 }
 _STATES_WITH_REASONS = (SeedState.FAILED, SeedState.VIOLATED, SeedState.UNKNOWN)
-"""Seeds in these states are printed with the reason, and with the command that plays them again."""
+"""The states of seeds that are printed with a reason, and with a command that plays them again."""
 _CHECK_COLUMNS = {
     "passed": CheckOutcome.PASS,
     "not tested": CheckOutcome.NOTHING_SEEN,
@@ -76,7 +77,7 @@ _CHECK_COLUMNS = {
 class _FigureLine:
     """A line of the table: one figure, with a cell for each column.
 
-    `seed_count`: "12 of 20" if only 12 of 20 seeds have the figure; "" if all have it.
+    `seed_count`: "12 of 20" if only 12 of 20 seeds have the figure; "" if all seeds have it.
     """
 
     name: str
@@ -85,7 +86,7 @@ class _FigureLine:
 
 
 def print_seed_runs(console: Console, seed_runs: SeedRuns) -> None:
-    """Print how many seeds ended how, then those that did not pass, then a table of the checks."""
+    """Print the verdict over all seeds, the seeds that did not pass, and a table of the checks."""
     console.print()
     _print_verdicts(console, seed_runs)
     for state in _STATES_WITH_REASONS:
@@ -108,9 +109,9 @@ def print_seed_runs(console: Console, seed_runs: SeedRuns) -> None:
 def _print_verdicts(console: Console, seed_runs: SeedRuns) -> None:
     """Print the verdict over all seeds, the seeds that need no reason, and an example of a caveat.
 
-    The verdict is `VIOLATED  fencing on virtual, 20 seeds: 2 violated, 18 passed` for instance. It
-    begins with the worst state of a seed. After a Ctrl-C it begins with INTERRUPTED, in the colour
-    of the worst state.
+    A verdict is `VIOLATED  fencing on virtual, 20 seeds: 2 violated, 18 passed`, for instance. Its
+    first word is the worst state of a seed. After a Ctrl-C the first word is INTERRUPTED, in the
+    colour of the worst state.
     """
     total = counted(len(seed_runs.runs), "seed")
     runs_by_state = {state: seed_runs.of(state) for state in SeedState if seed_runs.of(state)}
@@ -143,7 +144,7 @@ def _print_seeds_with_reasons(console: Console, state: SeedState, runs: Sequence
     for run in runs[:_MAX_LISTED]:
         why = f": {run.why}" if run.why else ""
         print_lines(console, [f"seed {run.seed} {state.value}{why}"], style=_STYLES[state])
-        # Not wrapped, so that the command can be copied.
+        # `soft_wrap` does not wrap the line, so that the command can be copied.
         console.print(Text(f"  again: {to_paste(run.replay)}"), soft_wrap=True, highlight=False)
     more = runs[_MAX_LISTED:]
     if more:
@@ -168,17 +169,17 @@ def print_seed_figures(console: Console, figures: Comparison, seeds: int) -> Non
 
 
 def _lines_about_shared_gaps(figures: Comparison, fault: str) -> Iterator[str]:
-    """Yield a line for each longest gap after `fault` that an earlier fault has, too.
+    """Yield a line for each longest gap after `fault` that is also the longest after another fault.
 
     A gap is a time without commits or without processing. If two faults follow each other soon, one
-    long gap counts for both. The line then tells the reader not to look for two gaps:
-    `the longest commit gap is the one after 1-kill_broker`. Whether it is the same gap is not
-    known. It is taken for the same if its figures over all seeds are equal.
+    long gap counts for both faults. A line such as `the longest commit gap is the one after
+    1-kill_broker` tells the reader not to look for two gaps. Two gaps are taken for the same gap if
+    their figures over all seeds are equal.
     """
     longest = [row for row in figures.rows if row.group == "gap" and row.statistic == "max"]
     for gap in (row for row in longest if row.fault == fault):
-        # The rows are in the order of the plan. If no earlier fault has an equal gap, the search
-        # ends at `gap` itself.
+        # The rows are in the order of the plan. If no earlier fault has an equal gap, `first` is
+        # the fault of `gap` itself.
         first = next(
             row.fault for row in longest if row.name == gap.name and row.cells == gap.cells
         )
@@ -201,7 +202,8 @@ def _print_group(console: Console, group: str, rows: Sequence[ComparisonRow], se
 def _figures_table(statistics: Sequence[str], lines: Sequence[_FigureLine]) -> Table:
     """Return the lines as a table.
 
-    If some seeds lack a figure, it has one more column, with the number of seeds that have it.
+    If some seeds lack a figure, the table has one more column, with the number of seeds that have
+    the figure.
     """
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, _GAP_WIDTH, 0, 0))
     table.add_column("")
@@ -223,8 +225,8 @@ def _statistics_that_fit(
 ) -> tuple[Statistic, ...]:
     """Return the statistics to show as columns: the first choice that fits into the console.
 
-    If even the last choice does not fit, it is returned nevertheless. Only the names of figures may
-    take two lines, so they never need more than _NAME_WIDTH. The cells stay on one line.
+    If no choice fits, the last choice is returned. The name of a figure may take two lines, so the
+    names need at most _NAME_WIDTH. A cell stays on one line.
     """
     present = {row.statistic for row in rows}
     choices = _COLUMN_CHOICES_WITH_SUM if "sum" in present else _COLUMN_CHOICES
@@ -253,7 +255,7 @@ def _figure_lines(
     # The rows about one figure stand together, one for each statistic.
     for name, group in groupby(rows, key=lambda row: row.name):
         rows_of_figure = list(group)
-        unit = rows_of_figure[0].unit  # that of all its rows
+        unit = rows_of_figure[0].unit  # all rows of a figure have the same unit
         cell_by_statistic: dict[str, Cell] = {
             row.statistic: row.cells[0] for row in rows_of_figure if row.cells[0] is not None
         }

@@ -2,8 +2,8 @@
 
 The command runs in the foreground and shows the cluster. From another terminal the user breaks the
 cluster with `inject`, repairs it with `heal`, asks for its state with `status`, and ends it with
-`down`. These commands find it by its name. When it has ended, `up` prints a verdict and writes a
-report, as `run` does.
+`down`. These commands find the cluster by its name. When the cluster has ended, `up` prints a
+verdict and writes a report, as `run` does.
 """
 
 import os
@@ -42,7 +42,7 @@ from coordlab.views.standing_view import standing_view
 
 RUNTIMES = (LOCAL, RAY)
 MAX_BROKERS = 100
-"""An experiment file has the same limit, for `cluster.brokers`."""
+"""The largest number of brokers. An experiment file has the same limit for `cluster.brokers`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +50,12 @@ class UpOptions:
     """The argument and options of `up`.
 
     - `file`: the experiment whose cluster is started; None: a cluster from the other options.
-    - `name`: the cluster's name; None: that of the file, or the default.
+    - `name`: the cluster's name; None: the name in the file, or the default name.
     - `play`: True to carry out the file's plan of faults.
     - `duration_us`: how long the cluster stays after its brokers have begun to serve; None: until
       the user ends it.
-    - `listen`, `port`: where the brokers accept clients.
-    - `advertise`: the host to which brokers tell clients to connect; None: that of `listen`.
+    - `listen`, `port`: the address at which the brokers accept clients.
+    - `advertise`: the host to which brokers tell clients to connect; None: the host of `listen`.
     """
 
     file: str | None
@@ -215,22 +215,22 @@ def _run_until_ended(
 ) -> int:
     """Run the cluster until it is ended, and return the exit code.
 
-    1. Claim the cluster's name. From now on other commands find it, and no second cluster can take
-       the name.
+    1. Claim the cluster's name. From now on other commands find the cluster, and no second cluster
+       can take the name.
     2. Create the run directory.
     3. Start the cluster. When the brokers serve, print their addresses.
     4. Let it run until `down`, Ctrl-C, SIGTERM or the end of the duration.
     5. Print the verdict, write the report, and answer the command `down`.
 
-    Raises: NameTaken, or NotARun if the directory cannot be made, both before anything is started;
-    NotRecorded if the run could not be recorded.
+    Raises: NameTaken, or NotARun if the directory cannot be made. At this time nothing has been
+        started. NotRecorded if the run could not be recorded.
     """
     experiment = definition.experiment
-    mailbox = Mailbox()  # the run takes the requests of other commands from here
+    mailbox = Mailbox()  # other commands put their requests into it, and the run takes them out
     with ClaimedName(
         options.runs, experiment.name, runtime=options.runtime, mailbox=mailbox
     ) as claimed:
-        # An earlier cluster of this name may have died without giving the name back.
+        # An earlier cluster with this name may have died without giving the name back.
         for dead_cluster in claimed.died:
             console.print(Text(str(dead_cluster)), soft_wrap=True)
         directory = create_run_directory(
@@ -243,8 +243,8 @@ def _run_until_ended(
             experiment_file=None if definition.path is None else str(definition.path),
         )
         claimed.publish(run_directory=directory.path)  # the brokers' addresses follow later
-        # What never changes in the answers to `status`. For each answer the run fills in the rest,
-        # such as the stage and the time, which have only placeholders here.
+        # The part of the answers to `status` that never changes. For each answer, the run fills in
+        # the other fields, such as the stage and the time, which are placeholders here.
         identity = StatusAnswer(
             name=experiment.name,
             run_directory=str(directory.path),
@@ -266,9 +266,9 @@ def _run_until_ended(
             )
 
         def announce_that_brokers_serve(runtime: Runtime, _at_us: int) -> None:
-            """Tell other commands and the user at which addresses the brokers serve.
+            """Tell other commands and the user the addresses at which the brokers serve.
 
-            The user also gets a command that breaks the cluster, and one that ends it.
+            The user also gets a command that breaks the cluster, and a command that ends it.
             """
             bootstrap = runtime.bootstrap_servers()
             claimed.publish(run_directory=directory.path, bootstrap=bootstrap)
@@ -305,8 +305,9 @@ def _print_verdict_and_answer_down(
     claimed: ClaimedName,
     console: Console,
 ) -> int:
-    """Print the verdict, write the report, and answer the commands `down` that wait for them."""
-    # Imported only now: it takes a while, and the brokers should serve as soon as possible.
+    """Print the verdict, write the report, and answer the commands `down` that wait for both."""
+    # This import takes a while. It comes so late because the brokers should serve as soon as
+    # possible.
     from coordlab.commands.run.conclusion import conclude_run  # noqa: PLC0415
 
     results = stood.results
@@ -329,7 +330,7 @@ def _print_verdict_and_answer_down(
         for note in notes:
             console.print(Text(note), soft_wrap=True)
     finally:
-        # A command `down` waits for this answer, so it must get one even if the report fails.
+        # A command `down` waits for this answer. So it must get an answer even if the report fails.
         claimed.conclude(
             DownAnswer(
                 exit_code=results.exit_code,
@@ -347,8 +348,8 @@ def _print_verdict_and_answer_down(
 def _command_line(options: UpOptions) -> str:
     """Return the command that starts the same cluster again.
 
-    It has no options with their default values: these are passed on as None, and `up_command_line`
-    leaves out what is None or ().
+    Options that have their default values are left out. For this, they are passed on as None or (),
+    and `up_command_line` drops them.
     """
     return up_command_line(
         options.file,

@@ -1,6 +1,6 @@
 """The commands that `up` prints for the user to paste into a shell.
 
-They break the cluster, end it, or start it again:
+The commands break the cluster, end it, or start it again:
 
     coordlab inject crash 'coordinator-of(readers)' --duration 20s
     coordlab down
@@ -17,17 +17,17 @@ from coordlab.program import PROGRAM
 from coordlab.standing_options import DEFAULT_RUNS
 
 _CRASH_DURATION = "20s"
-"""How long the broker stays down that the printed command crashes.
+"""How long a broker stays down after the printed command has crashed it.
 
-The user should see another broker become the coordinator. This happens when the controller fences
-the silent broker, after broker.session.timeout.ms (9 s).
+In this time the user should see another broker become the coordinator. This happens when the
+controller fences the silent broker, after broker.session.timeout.ms (9 s).
 """
 
 
 def break_command(experiment: Experiment, name: str, runs: Path) -> str:
     """Return a command that crashes the coordinator of the first group with members.
 
-    If no group has members, it crashes broker 0.
+    If no group has members, the command crashes broker 0.
     """
     groups = [
         group_id
@@ -57,7 +57,8 @@ def up_command_line(
 
     - `repeated`: options that can be given several times, such as `("--topic", ("orders", "pay"))`,
       which becomes `--topic orders --topic pay`.
-    - `single`: options with one value, such as `("--brokers", 5)`; without those that are None.
+    - `single`: options with one value, such as `("--brokers", 5)`. Options with the value None are
+      left out.
     - `switches`: options without a value, and whether they are on, such as `("--play", True)`.
     """
     words = ["up"]
@@ -78,7 +79,7 @@ def up_command_line(
 def _option_words(name: str, runs: Path) -> list[str]:
     """Return the options with which a command finds the cluster, as words.
 
-    For the default name in the default folder these are none.
+    A command needs no options to find the default name in the default folder.
     """
     name_words = [] if name == DEFAULT_NAME else ["--name", name]
     return [*name_words, *_runs_option_words(runs)]
