@@ -16,7 +16,10 @@ from chaos.experiment.yaml_document import Item, item_of
 
 
 def apply_overrides(root: Item, overrides: Sequence[str]) -> list[Problem]:
-    """Change `root` by each override in order; return a problem for each that cannot be applied."""
+    """Change the document `root` by each override, in order.
+
+    Return the problems of the overrides that cannot be applied.
+    """
     problems: list[Problem] = []
     for override in overrides:
         dotted, equals, text = override.partition("=")

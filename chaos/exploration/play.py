@@ -84,7 +84,9 @@ class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
     - `trail`: a few digits of this hash at regular times of the run, to see when two runs begin to
       differ (`TraceDigest`).
     - `virtual_us`: the run's duration on its own clock.
-    - `steady_us`: the time of the steady state on this clock, None if there was none.
+    - `steady_us`: the time of the steady state on this clock; None if the run never reached it.
+    - `commits`: the number of acknowledged commits.
+    - `rows`: the number of rows of the trace.
     """
 
     seed: int
@@ -121,7 +123,6 @@ def play(
     """Run `experiment` in virtual time, and return the data to keep of the run.
 
     The trace has no rows about messages, because this saves time.
-
 
     - `observers` get every trace row.
     - `stop_at`: the run ends soon after the first finding that makes the same claim as this

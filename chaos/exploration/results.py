@@ -36,7 +36,7 @@ class FoundGroup(msgspec.Struct, frozen=True, kw_only=True):
     - `story`: the kinds of the trace rows that prove the finding.
     - `runs`, `seeds`: the number of the runs, and their seeds in the order in which the search
       played them.
-    - `time_us`: the time of the finding in the example run, on that run's clock.
+    - `time_us`: the time of the finding in the example run, on the clock of this run.
     - `file`: the example's replay file, relative to the exploration's directory.
     - `replay`, `shrink`: the commands that replay and shrink this file.
     """

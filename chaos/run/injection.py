@@ -50,6 +50,11 @@ class FaultInjector:
         *,
         seed: int,
     ) -> None:
+        """Prepare an injector.
+
+        `log` writes a line into the log of the run. `seed` determines all random choices of faults,
+        such as the node that a fault with the target `any-broker` hits.
+        """
         self._experiment = experiment
         self._runtime = runtime
         self._journal = journal

@@ -199,6 +199,7 @@ class ExperimentRun:
         self._unknown: list[str] = []
         """Reasons for the verdict UNKNOWN."""
         self._tool_failures: list[str] = []
+        """Failures of coordlab itself. If there are any, the run proves nothing."""
 
     def execute(self) -> Results:
         """Run to the end, even after errors, and return the results.

@@ -62,7 +62,8 @@ def quick_restart(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
 def twice_on_one_role(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     """Hit the holder of one role with two faults.
 
-    The second fault comes at most about a session timeout after the first.
+    The second fault comes a round trip to a session timeout after the first fault. By then another
+    node may have the role. In this case the second fault hits this other node.
     """
     rng = draw.rng("twice")
     role = rng.choice(_ON_ONE_ROLE)

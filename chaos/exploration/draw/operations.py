@@ -45,9 +45,10 @@ In a StatefulSet of Kubernetes the setting `partition` has this effect.
 BROKEN = 0.15
 """Share of rollouts in which the new version does not start, from some successor on."""
 _DEADLINES_MS = (3_000, 10_000)
-"""Times without progress after which a rollout fails whose new version does not start.
+"""Deadlines of a rollout whose new version does not start.
 
-These times are short, so that the rollout fails within the run.
+Such a rollout fails if it makes no progress for this time. The times are short, so that it fails
+within the run.
 """
 
 

@@ -6,8 +6,7 @@ faults. Most searches have no operations, because their space does not list them
 
 A mark is a rare situation of a run. Each function below is the condition of one mark. It gets a row
 of the trace, and the state of the cluster before this row (`seen`). The module `coordinators`
-explains the form of these functions.
-`seen.operations` has the operations that go on.
+explains the form of these functions. `seen.operations` has the operations that go on.
 """
 
 from chaos.exploration.marks.base import MarkList
