@@ -1,7 +1,7 @@
 """The JSON Schema of experiment files, for editors that complete keys and underline errors.
 
-The schema is made from the structs of the file: those of `structs`, of `protocol.config`, and the
-arguments of the faults. The docstrings of their fields become the descriptions.
+The schema is made from the structs of a file, which are in `structs` and `protocol.config`, and
+from the structs of the faults' arguments. The docstrings of their fields become the descriptions.
 
 The schema accepts every file that `loader` accepts. It also accepts some files that `loader`
 refuses, because a schema cannot express errors that depend on several places of a file. An example
@@ -161,6 +161,8 @@ def _restrict_faults(defs: dict[str, Schema]) -> None:
     for choice in properties["every"]["anyOf"]:
         if choice["type"] == "string":
             choice.update(_NOT_ZERO)
+    # A fault with `every` needs `repeat`. A fault that is injected more than once needs `every`.
+    # The other rules depend on the kind of fault.
     definition["allOf"] = [
         _if({"every": {"type": "string"}}, _with({"repeat": {"type": "integer"}})),
         _if(_OFTEN, _with({"every": {"type": "string"}})),

@@ -238,6 +238,7 @@ def _is_aimed_at_a_broker(fault: FaultDefinition) -> bool:
     if fault.target is not None:
         return any(role in _BROKERS for role in _roles((fault.target,)))
     ends = [_roles(ends_of(end)) for end in (fault.from_, fault.to)]
+    # There must be a broker at one of the ends, and a server at each end.
     return any(role in _BROKERS for end in ends for role in end) and all(
         any(role in _SERVERS for role in end) for end in ends
     )

@@ -24,7 +24,10 @@ from protocol.config import BrokerConfig, ConsumerConfig, ProducerConfig
 
 
 class Relation(Enum):
-    """The relation that a setting must have to its limit. Messages show the values."""
+    """The relation that a setting must have to its limit.
+
+    The texts are words for messages, as in "expected at most 3".
+    """
 
     AT_MOST = "at most"
     LESS_THAN = "less than"

@@ -34,9 +34,10 @@ from protocol.ids import broker_name
 T = TypeVar("T")
 
 _ABOUT_THE_PLAN = ("faults", "run.")
-"""Warnings whose path begins in one of these ways say that a fault may have no effect.
+"""Beginnings of paths. A warning at such a path says that a fault may have no effect.
 
-They are ignored, because the run of a smaller experiment shows whether its faults have an effect.
+These warnings are ignored, because the run of a smaller experiment shows whether its faults have an
+effect.
 """
 
 
