@@ -1,7 +1,7 @@
 """Cancels the Spark jobs of an analysis, for example after a Ctrl-C.
 
-Threads of this process start the jobs and wait for them. All jobs of an analysis have the same tag,
-by which Spark finds and cancels them.
+Threads of this process start the jobs and wait for them. All jobs of an analysis have the same tag.
+By this tag, Spark finds the jobs and cancels them.
 """
 
 from collections.abc import Collection

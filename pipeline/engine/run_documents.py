@@ -17,7 +17,7 @@ NAMES = ("manifest.json", "results.json")
 
 
 def read_documents(spark: SparkSession, runs: Sequence[RunFiles]) -> DataFrame:
-    """Read those JSON files of `runs` that are listed in NAMES and exist.
+    """Read the JSON files in NAMES of all `runs`. Files that do not exist are left out.
 
     Output grain: one row per run and file. Columns: `run`, `document` (the file's name), `text`
     (the file's content, which is not whole if the run broke off while it wrote the file). Nulls:

@@ -80,7 +80,7 @@ def _check_inputs(steps: Sequence[Step], sources: Mapping[str, DataFrame]) -> No
     """Raise ValueError if a step can never start, because one of its inputs is never computed."""
     computable = set(sources)
     waiting = list(steps)
-    # Find the steps that can start, then those that can start after these, and so on.
+    # Find the steps that can start, then the steps that can start after them, and so on.
     while ready := [step for step in waiting if computable.issuperset(step.inputs)]:
         computable.update(step.name for step in ready)
         waiting = [step for step in waiting if step not in ready]

@@ -48,7 +48,7 @@ def availability_of(trace: Trace) -> list[TableRow]:
     tenures = coordinator_tenures_of(trace)
 
     table = []
-    for failover in failovers_of(trace):  # one for each fault and group
+    for failover in failovers_of(trace):  # there is a Failover for each fault and group
         group_tenures = [tenure for tenure in tenures if tenure["partition"] == failover.partition]
         group_gap = _coordinator_gap(trace, failover, group_tenures)
         table += _rows(failover, "group", failover.group, group_gap)

@@ -33,8 +33,8 @@ _MEMBERSHIP = tuple(kind for kind in MEMBER_KINDS if kind is not TraceKind.RECOR
 RECORDS_CONSUMED is left out, because the consumer may have fetched the records under another id.
 """
 _WITH_MEMBER_ID = (*_LOOKUPS, TraceKind.COORDINATOR_UNKNOWN, *_MEMBERSHIP)
-"""Kinds of rows that have the consumer's present member id. A consumer looks for its coordinator
-before it is a member, so only rows of _MEMBERSHIP show that it is one.
+"""Kinds of rows that have the consumer's present member id. Not all of them show that the consumer
+is a member: it looks for its coordinator before it joins the group.
 """
 
 
@@ -95,7 +95,7 @@ def client_phases_of(trace: Trace) -> list[TableRow]:
 
 
 def _rows_of_consumers(trace: Trace) -> dict[tuple[str, str], list[TraceRow]]:
-    """Return the rows of each member in the order in which it wrote them, by group and consumer."""
+    """Return the rows that each member wrote, in the order of writing, by group and consumer."""
     members = {(row.group, row.node) for row in trace.of(*MEMBER_KINDS)}
     by_member: dict[tuple[str, str], list[TraceRow]] = {}
     for row in sorted(trace.rows, key=lambda row: (row.node, row.incarnation, row.seq)):

@@ -40,7 +40,7 @@ def coordinator_tenures_of(trace: Trace) -> list[TableRow]:
             for other in tenures
             if other is not tenure and other["partition"] == tenure["partition"]
         ]
-        # A moment at which two other tenures overlap this one counts twice (docs/TABLES.md).
+        # A moment that this tenure shares with two other tenures counts twice (docs/TABLES.md).
         tenure["overlap_us"] = length_us(within(spans_of_others, whole))
         tenure.update(_span_columns("paused", within(trace.pauses(tenure["broker"]), whole)))
         tenure.update(_span_columns("cut", within(trace.cuts(tenure["broker"], faults), whole)))

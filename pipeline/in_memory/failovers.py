@@ -54,7 +54,7 @@ def failovers_of(trace: Trace) -> list[Failover]:
     failovers = []
     for group, partition in sorted(trace.groups().items()):
         group_tenures = [tenure for tenure in tenures if tenure["partition"] == partition]
-        # These two lists have an entry for each fault.
+        # The lists `moves` and `affected` have an entry for each fault.
         moves = [all_moves.get((fault["fault"], partition)) for fault in faults]
         affected = [
             group in fault["groups"] or move is not None

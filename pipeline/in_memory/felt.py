@@ -229,7 +229,7 @@ def _waited_us(trace: Trace, levels: Sequence[_Level]) -> int:
 
 
 def _waits(levels: Sequence[_Level], end_us: int) -> Iterator[tuple[int, int]]:
-    """Yield the beginning and the end of each time in which records waited for work on them.
+    """Yield the beginning and the end of each time in which records waited to be processed.
 
     A wait begins when the lag is above 0 and no member works, and it ends when a member begins to
     work on the next batch. `end_us` is the run's end.
@@ -247,7 +247,7 @@ def _waits(levels: Sequence[_Level], end_us: int) -> Iterator[tuple[int, int]]:
             earliest_us = (
                 level.begun_us if earliest_us is None else min(earliest_us, level.begun_us)
             )
-    # While a wait goes on, more batches may be produced. They begin no other wait.
+    # While a wait goes on, more batches may be produced. These batches begin no further wait.
     is_waiting = False
     for level, next_begun_us in zip(levels, reversed(next_begun_backwards), strict=True):
         work_ended = level.begun_us is not None

@@ -1,6 +1,6 @@
 """The table `messages` in plain Python: requests and answers around each fault.
 
-The report draws them as arrows between the nodes. The functions here compute them in three steps:
+The report draws the messages as arrows between the nodes. The table is computed in three steps:
 
 1. `_Pairing` makes an *exchange* of each request and its answer. A trace has up to four rows about
    an exchange: the client sends the request, the server receives it, the server answers, and the
@@ -45,8 +45,8 @@ _LISTED = (
     "BrokerRegistration",
     "BrokerHeartbeat",
 )
-"""APIs that the table lists. It also lists the Fetch requests by which brokers get metadata from a
-controller.
+"""APIs that the table lists. The table also lists the Fetch requests by which brokers get metadata
+from a controller (`_is_listed`).
 """
 _NOT_COLLAPSED = ("JoinGroup", "SyncGroup", "LeaveGroup")
 """APIs that change the group. Each successful request of these APIs has a row of its own, because a
@@ -298,7 +298,7 @@ class _Row:
             first.client,
             first.server,
             first.api,
-            # An exchange without a correlation id comes before the others.
+            # An exchange without a correlation id comes before all others.
             -1 if first.correlation_id is None else first.correlation_id,
             first.index,
         )
@@ -334,7 +334,7 @@ def _collapse(exchanges: Sequence[_Exchange], injected_us: int) -> list[_Row]:
 
 
 def _keep_most_interesting(rows: list[_Row]) -> list[TableRow]:
-    """Return at most _MAX_ROWS rows of a fault, the most interesting ones.
+    """Return the _MAX_ROWS most interesting rows of a fault; all rows if there are not more.
 
     Of many members that do the same, one member tells the story. So the rows that are the first of
     their kind are kept before all other rows. Rows are of the same kind if they have the same API,

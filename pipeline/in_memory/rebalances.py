@@ -150,7 +150,7 @@ class _Coordinator:
 class RebalanceLog:
     """Collects the rebalances of one run from its rows.
 
-    The rows of one process must come in the order in which it wrote them.
+    The rows of a process must come in the order in which the process wrote them.
     """
 
     def __init__(self) -> None:
@@ -199,7 +199,7 @@ class RebalanceLog:
         latest = coordinator.begun[-1] if coordinator.begun else None
         match row.kind:
             case TraceKind.REBALANCE_STARTED:
-                # The new rebalance cuts the last one short if that still went on.
+                # If the last rebalance still went on, the new rebalance cuts it short.
                 if latest is not None:
                     latest.cut_short(row.time_us, row.explanation or "another rebalance")
                     if row.cause == RebalanceCause.ASSIGNMENT_NOT_STORED:

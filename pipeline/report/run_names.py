@@ -106,7 +106,7 @@ def _shortest_names(
 ) -> Iterator[tuple[str, tuple[str | None, ...]]]:
     """Yield the shortest unambiguous name of each setting, and its value in each run.
 
-    Settings with the same name in several sections become one setting if they have the same values:
+    If settings in several sections have the same name and the same values, they become one setting:
     `members` instead of `groups.old.members` and `groups.new.members`.
     """
     # By name and values, the first section with them: `{"members": {("3", "10"): "groups.old"}}`.

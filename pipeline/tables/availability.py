@@ -34,10 +34,10 @@ def availability(
 
     The three kinds of subjects, and their gaps:
     - `member`: a time without an acknowledged commit. If the fault moved the coordinator, the gap
-      ends with the member's first commit at a later coordinator (the leader in the new leader
-      epoch, or in a newer one), and begins with the member's commit before it. If the coordinator
-      did not move, the gap is the member's longest time without an acknowledged commit around or
-      after the fault.
+      ends with the member's first commit at a later coordinator (the leader in the new leader epoch
+      or in a newer epoch). It begins with the previous commit of the member. If the coordinator did
+      not move, the gap is the member's longest time without an acknowledged commit around or after
+      the fault.
     - `partition` (of a data topic, per group): the longest time around or after the fault in which
       no member of the group worked on a record of the partition.
     - `group`: the longest time after the fault in which no broker was the group's active
@@ -92,7 +92,8 @@ def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFram
     # The old coordinator can still acknowledge commits that were on their way when it lost the
     # partition. This does not mean that the member is served again, so only a commit at a later
     # coordinator ends the gap. `later` lists these coordinators, each with the moment at which it
-    # became active. If the old coordinator is elected again, it is a later one from then on.
+    # became active. If the old coordinator is elected again, it is a later coordinator from then
+    # on.
     at_later = F.exists(
         "later",
         lambda tenure: (

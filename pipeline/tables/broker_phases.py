@@ -125,8 +125,8 @@ def _decided(elections: DataFrame, faults: DataFrame) -> DataFrame:
         elections.join(causes, "run")
         .where(possible_cause)
         .withColumn("nth_fault", F.row_number().over(faults_of_election))
-        # Elections that found no leader are dropped here, so that they are not counted as the
-        # fault's first election.
+        # Elections that found no leader are dropped here. So they do not count as the fault's first
+        # election.
         .where((F.col("nth_fault") == 1) & F.col("new_leader").isNotNull())
         .withColumn("nth_election", F.row_number().over(elections_of_fault))
         .where(F.col("nth_election") == 1)

@@ -1,12 +1,13 @@
 """The table `client_phases`: where the time went until a member was served again.
 
-When a fault moves a group's coordinator, each member has to find the new one. Until it is served
-again, three phases follow one another (the client chain):
+When a fault moves a group's coordinator, each member has to find the new coordinator. Until the
+member is served again, three phases follow one another (the client chain):
 
 1. notice: from the fault until the member gives its coordinator up (marks it unknown);
-2. rediscover: until an answer to FindCoordinator names the newest coordinator, which is the leader
+2. rediscover: until an answer to FindCoordinator names the newest coordinator. This is the leader
    with the highest leader epoch before the next fault;
-3. accept: until the member's first success there, perhaps after a JoinGroup and a SyncGroup.
+3. accept: until the member's first success at the newest coordinator, perhaps after a JoinGroup and
+   a SyncGroup.
 
 A cited section such as BEHAVIOUR 2.0 is one of docs/kafka/BEHAVIOUR.md.
 """
@@ -57,8 +58,8 @@ first request, even if the request was never answered.
 def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     """Follow each member from the fault to its first success at the new coordinator.
 
-    A member is named by its node, because its member id can change on the way. Its rows count in
-    the order in which it wrote them, even if they have the same time.
+    A member is named by its node, because its member id can change on the way. The rows of a member
+    count in the order in which the member wrote them, even if they have the same time.
     `events` has one row per event, `failovers` one row per fault and group. Output grain: one row
     per run, fault, affected group and consumer that was a member of the group before the fault.
     Columns:

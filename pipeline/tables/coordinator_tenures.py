@@ -18,8 +18,8 @@ from pipeline.intermediate.lives import deaths, impaired_us
 from protocol.trace import TraceKind
 
 _KEY = ("run", "partition", "leader_epoch", "broker", "incarnation")
-"""The columns that name a tenure. The process of a broker can be killed and started again; an
-incarnation is one life of it, counted from 0.
+"""The columns that name a tenure. The process of a broker can be killed and started again. An
+incarnation is the time from a start of the process to its end, counted from 0.
 """
 
 

@@ -21,9 +21,9 @@ def group_failovers(
     - `moved`: the fault gave the partition a leader in a new epoch;
     - `old_leader`: the coordinator before the fault; `coordinator`: the leader of the new epoch,
       or `old_leader` if the fault did not move the partition;
-    - `later`: the brokers that coordinated the group in the new epoch or a later one, as a list of
-      structs. The field `broker` names the broker. The field `start_us` is the moment at which its
-      load was complete, or the moment of the election if the trace lacks the elected leader's load;
+    - `later`: the brokers that coordinated the group in the new epoch or in a later epoch, as a
+      list of structs. The field `broker` names the broker. The field `start_us` is the moment at
+      which its load was complete, or the moment of its election if the trace lacks the load;
     - `fault_us`, `decided_us` (the election), `active_us` in microseconds on the run's clock;
     - `until_us`: the moment of the first later fault that affects the same group, or the run's
       end.
@@ -50,8 +50,8 @@ def group_failovers(
         "decided_us",
         "active_us",
     )
-    # The coordinator before the fault is the one with the highest leader epoch. It need not be the
-    # one that became active last, because a broker that has lost its leadership may end its load
+    # The coordinator before the fault is the broker with the highest leader epoch. It need not be
+    # the broker that became active last: a broker that has lost its leadership may end its load
     # later than its successor.
     latest_brokers = (
         faults.select("run", "fault", "injected_us")

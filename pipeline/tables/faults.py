@@ -52,7 +52,7 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
     `nodes` holds only `node`, and each other list is empty.
     """
     fault_id = F.coalesce("cause", F.lit(_UNKNOWN_FAULT))
-    # If several rows have the same id, the first one counts.
+    # If several injections have the same id, the first injection counts.
     in_time_order = Window.partitionBy("run", "fault").orderBy("time_us", "seq")
     injected = (
         of_kind(events, TraceKind.FAULT_INJECTED)
@@ -110,7 +110,8 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
 def with_latest_fault(rows: DataFrame, faults: DataFrame, moment: str) -> DataFrame:
     """Add the column `fault` to rows: the latest fault of the run at or before a moment.
 
-    Example: with faults at 20 s and 50 s, a rebalance that began at 37 s gets the first one.
+    Example: there were faults at 20 s and at 50 s. A rebalance that began at 37 s gets the fault at
+    20 s.
 
     `rows` have the column `run`, and a column of moments, in microseconds on the run's clock;
     `moment` is the name of this column. `faults` is the table. Output grain: the same rows. Nulls:

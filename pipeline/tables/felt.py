@@ -231,7 +231,8 @@ def _levels(events: DataFrame, partitions: DataFrame) -> DataFrame:
         .unionByName(consumed)
         .join(partitions, list(_PARTITION))
     )
-    # Of two batches at the same moment, the produced one comes first: false sorts before true.
+    # If a batch was produced and another batch processed at the same moment, the produced batch
+    # comes first: false sorts before true.
     so_far = (
         Window.partitionBy(*_PARTITION)
         .orderBy("at_us", "processed", "next_offset")
@@ -293,7 +294,8 @@ def _peaks(levels: DataFrame) -> DataFrame:
     before_fault = (at_us >= F.col("start_us")) & (at_us < F.col("since_us"))
     after_fault = (at_us >= F.col("since_us")) & (at_us <= F.col("end_us"))
     # The greatest lag after the fault, and its moment. `max` compares the lags first. If several
-    # moments have the greatest lag, `max` picks the earliest one: it compares the negated moments.
+    # moments have the greatest lag, `max` picks the earliest moment: it compares the negated
+    # moments.
     peak = F.max(F.when(after_fault, F.struct("lag", (-at_us).alias("negated_us"))))
     peaks = (
         levels.groupBy(*_PARTITION)
@@ -348,7 +350,7 @@ def _sent_away(events: DataFrame, impairments: DataFrame, measured: DataFrame) -
     """One row per removal of a member whose process ran and could be reached."""
     # One row per member id: the process (node and incarnation) that wrote rows with this id. If
     # several incarnations of the node wrote such rows, the last incarnation counts. `first_us` is
-    # when it wrote the first of them.
+    # when this incarnation wrote its first such row.
     lives = (
         of_kind(events, *MEMBER_KINDS)
         .where(F.col("group").isNotNull() & F.col("member").isNotNull())

@@ -1,8 +1,8 @@
 """Which consumer has which member id?
 
-A coordinator knows members by their ids, and gives a consumer that joins anew a new id. So one
-consumer can have several ids in a run. The tables name a consumer by its node, such as
-`consumer-readers-0`, which stays the same.
+A coordinator knows members by their ids. If a consumer joins anew, the coordinator gives it a new
+id. So one consumer can have several ids in a run. The tables name a consumer by its node, such as
+`consumer-readers-0`, because the name of the node stays the same.
 """
 
 from pyspark.sql import DataFrame

@@ -1,8 +1,8 @@
 """The table `messages`: requests and answers between nodes around each fault.
 
-The report draws them as a diagram of who asked whom during a failover. So the table has requests
-for group coordination and for the control of the cluster. It leaves out requests that carry records
-(Produce, and Fetch from a broker).
+The report draws the messages as a diagram of who asked whom during a failover. So the table has
+requests for group coordination and for the control of the cluster. Requests that carry records
+(Produce, and Fetch from a broker) are left out.
 
 An *exchange* is a request with its answer. There can be thousands of exchanges around one fault.
 Therefore equal exchanges that follow one another, such as 40 heartbeats with success, become one
@@ -37,8 +37,8 @@ _TURNING_POINTS = [api.label for api in (Api.JOIN_GROUP, Api.SYNC_GROUP, Api.LEA
 reader wants to see each change.
 """
 _REQUEST = ("run", "from_node", "to_node", "api", "correlation_id")
-"""The columns that name a request. Correlation ids repeat, so there can be several requests with
-the same values. `_exchanges` numbers them.
+"""The columns that name a request. Correlation ids repeat, so several requests can have the same
+values. `_exchanges` numbers such requests.
 """
 _FAULT = ("run", "fault")
 _ROUTE = (*_FAULT, "from_node", "to_node", "api", "group")

@@ -88,7 +88,9 @@ def ownership(
 
 
 def ownership_spans(events: DataFrame, intervals: DataFrame, runs: DataFrame) -> DataFrame:
-    """Give each interval of `ownership_intervals` its end, and drop those after the run's end.
+    """Give each interval of `ownership_intervals` its end.
+
+    Intervals that begin after the run's end are dropped.
 
     Output grain: one row per run, group, data partition, member and interval. Columns:
     - the columns of `ownership_intervals`, with `node` renamed to `consumer`;
@@ -109,7 +111,7 @@ def ownership_spans(events: DataFrame, intervals: DataFrame, runs: DataFrame) ->
 
 
 def ownership_intervals(events: DataFrame) -> DataFrame:
-    """Find all intervals, and the member's own row that ended each of them.
+    """Find all intervals, each with the row by which the member itself ended the interval.
 
     Output grain: one row per run, group, data partition, member and assignment. Columns: `run`,
     `node`, `incarnation`, `group`, `partition`, `member`, `generation`, `coordinator`, `position`,
@@ -225,7 +227,7 @@ def _assignments(events: DataFrame) -> DataFrame:
 def _processing(events: DataFrame) -> DataFrame:
     """One row per position from which a member began to read, and per batch that it processed.
 
-    The columns are those of `_assignments`.
+    The columns are the same as in the result of `_assignments`.
     """
     rows = of_kind(events, TraceKind.POSITION_RESET, TraceKind.RECORDS_CONSUMED)
     # If the trace does not tell the number of a batch's records, it is computed from the first and

@@ -17,7 +17,7 @@ from protocol.trace_schema import RebalanceStartedDetail, TransitionDetail
 
 _GROUP = ("run", "node", "incarnation", "group")
 """The columns that name a group on a coordinator. The process of a broker can be killed and started
-again; an incarnation is one life of it.
+again. An incarnation is the time from a start of the process to its end.
 """
 _REBALANCE = (*_GROUP, "part", "nth")
 """The columns that name a rebalance; `_steps` explains `part` and `nth`."""

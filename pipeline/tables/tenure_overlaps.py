@@ -1,8 +1,9 @@
 """The table `tenure_overlaps`: times in which groups had two coordinators (split brain).
 
-A broker still serves the groups of a partition of `__consumer_offsets`, because it has not learnt
-that another broker was elected. The table `coordinator_tenures` has the times (tenures) in which
-each broker served them. Here, a row is a pair of two tenures that overlap. The older tenure is the
+This happens if a broker has not learnt yet that another broker was elected as the leader of a
+partition of `__consumer_offsets`. Then it still serves the groups of the partition. The table
+`coordinator_tenures` has the times (tenures) in which brokers served the groups of a partition. In
+the table `tenure_overlaps`, a row is a pair of two tenures that overlap. The older tenure is the
 one with the lower leader epoch.
 """
 
@@ -150,7 +151,7 @@ def _answers(events: DataFrame) -> DataFrame:
         .select("run", "group", "peer", F.lit("heartbeat").alias("what"), answered_us)
     )
     # A commit of several partitions has a row for each partition, all with the same client and
-    # time. `distinct` keeps one of them.
+    # time. `distinct` keeps one of these rows.
     commits = (
         of_kind(events, TraceKind.OFFSETS_COMMITTED)
         .select("run", "group", "peer", "node", answered_us)
@@ -161,11 +162,13 @@ def _answers(events: DataFrame) -> DataFrame:
 
 
 def _answered_in_overlap(overlaps: DataFrame, answers: DataFrame) -> DataFrame:
-    """One row per overlap in which there were answers: their numbers, for both coordinators."""
-    meanwhile = (F.col("answered_us") >= F.col("from_us")) & (F.col("answered_us") < F.col("to_us"))
+    """One row per overlap in which there were answers: the numbers of answers of both brokers."""
+    is_in_overlap = (F.col("answered_us") >= F.col("from_us")) & (
+        F.col("answered_us") < F.col("to_us")
+    )
     return (
         answers.join(F.broadcast(overlaps), ["run", "partition"])
-        .where(meanwhile)
+        .where(is_in_overlap)
         .groupBy(*_OVERLAP)
         .agg(
             _count_of("heartbeat", "older"),

@@ -1,7 +1,7 @@
 """The table `verdicts`: what each check of a run found, copied from the run's JSON files.
 
 A check looks whether the cluster kept one of Kafka's promises, such as that no acknowledged commit
-is lost. Each violation that it finds is a finding.
+is lost. Each violation of the promise is a finding.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -25,8 +25,8 @@ def verdicts(documents: DataFrame) -> DataFrame:
     Columns:
     - `run`, `check` (a name such as fencing);
     - `outcome` of the check (pass | violated | inconclusive | nothing_seen);
-    - `findings`: the number of findings (`findings_total` in the file, which describes only the
-      first ones);
+    - `findings`: the number of findings (`findings_total` in the file; the file describes only the
+      first findings);
     - `note`: what the check could not judge;
     - `verdict` of the run (pass | violated | unknown), `runtime` (virtual | local | ray), `seed`,
       `experiment`.

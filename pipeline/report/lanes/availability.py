@@ -3,7 +3,7 @@
 Such a time is called a gap, and the group, member or partition is its subject:
 
 - A group has a gap while it has no active coordinator.
-- The gap of a member reaches from one acknowledged commit of the member to its next one.
+- The gap of a member reaches from one acknowledged commit to the member's next acknowledged commit.
 - The gap of a partition reaches from one batch that a member consumed to the next such batch.
 
 The table `availability` has the longest gap of each subject around each fault. Each of its rows
@@ -44,7 +44,7 @@ KINDS = {
     PARTITION: "partitions: no member consumed them",
 }
 """The kinds of subjects, each with the text of the legend about its gaps."""
-# Every second fill has a pattern, so that neighbours differ even without colours.
+# Every second fill has a pattern. So neighbours differ even without colours.
 _FILLS = {KINDS[GROUP]: HATCHES[5], KINDS[MEMBER]: SERIES[1], KINDS[PARTITION]: HATCHES[4]}
 _PICK = "availability_pick"
 """Name of Vega's parameter for the kind of subjects that the reader picks."""

@@ -1,9 +1,9 @@
 """One colour for each broker, the same in every lane that shows coordinators.
 
-In the ownership lane, a bar has the colour of the coordinator that assigned the partition. The
-successive generations of one coordinator are plain, hatched and pale, so that the reader can
-distinguish them. No broker is orange, green or red: orange means rebalances and faults, green the
-state Stable, and red two owners or two coordinators at the same time.
+In the ownership lane, a bar has the colour of the coordinator that assigned the partition. The bars
+of a coordinator's successive generations are plain, hatched and pale. So the reader can distinguish
+the generations. No broker is orange, green or red: orange means rebalances and faults, green means
+the state Stable, and red means two owners or two coordinators at the same time.
 """
 
 from collections.abc import Sequence

@@ -343,7 +343,7 @@ class Marks:
         return _text(shown, "_e", self.y, self._properties(align="right", dx=-4) | mark)
 
     def _properties(self, **mark: MarkProperty) -> MarkProperties:
-        """Return the properties that all marks have, and those in `mark`."""
+        """Return the properties that all marks have, and the properties in `mark`."""
         return {"tooltip": tooltip_of(self.tips), "clip": True, **mark}
 
 

@@ -125,7 +125,8 @@ class Word:
     at_us: int
     text: str
     rank: int
-    """If two texts would touch, the one with the lower rank is shown, because it matters more."""
+    """The importance of the text: 0 matters more than 1. If two texts would touch each other, only
+    the text with the lower rank is shown."""
     is_failure: bool = False
     """True if the text reports a failure."""
     min_zoom: float = 0.0

@@ -241,7 +241,8 @@ def _ends_us(run: ReportInput, rows: Sequence[Row]) -> dict[tuple[str, str, int]
 
     ends: dict[tuple[str, str, int], int] = {}
     next_starts: dict[tuple[str, str], int] = {}
-    # The loop goes from the last rebalance to the first. So it knows when the next one started.
+    # The loop goes from the last rebalance to the first. So it knows when the next rebalance of the
+    # group started on the same broker.
     for row in sorted(rows, key=lambda row: -row["started_us"]):
         group_on_broker = row["group"], row["broker"]
         if row["stable_us"] is not None:

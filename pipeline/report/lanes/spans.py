@@ -55,7 +55,7 @@ def slots(intervals: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def longest_first(rows: Sequence[Row], limit: int) -> list[Row]:
-    """Return the `limit` rows with the greatest `length_us`. The bars of the others are short."""
+    """Return the `limit` rows with the greatest `length_us`, because short bars are hard to see."""
     return sorted(rows, key=lambda row: -(row["length_us"] or 0))[:limit]
 
 

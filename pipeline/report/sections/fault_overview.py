@@ -33,7 +33,7 @@ def overview(faults: Sequence[FaultSummary]) -> Iterator[Part]:
     """Yield the chart, to which the table belongs, or the table alone."""
     table = _table(faults)
     all_strips = [_strip(measure, faults) for measure in MEASURES]
-    strips = [strip for strip in all_strips if strip.values]  # the others would have no dot
+    strips = [strip for strip in all_strips if strip.values]  # a strip without values has no dot
     if len(faults) < _MIN_FOR_CHART or not strips:
         yield table
         return

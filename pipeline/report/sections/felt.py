@@ -103,7 +103,7 @@ def _worst_first(row: Row) -> tuple[int, int, str, str]:
     The time without an owner and the waits are added up. If the sums are equal, the partition with
     the larger lag comes first.
     """
-    # `unowned_us` is null for a partition that never had an owner. It counts as 0.
+    # `unowned_us` is null for a partition that never had an owner. The null counts as 0.
     felt_us = (row["unowned_us"] or 0) + row["waited_us"]
     return -felt_us, -row["lag_peak"], row["group"], row["partition"]
 

@@ -255,7 +255,7 @@ def _failover(run: ReportInput, fault: FaultSummary) -> Failover | None:
 
 
 def _no_successor(run: ReportInput, fault: FaultSummary) -> NoSuccessor | None:
-    """Return why a group had no coordinator until the run's end; None if every group got one."""
+    """Return why a group had no coordinator until the run's end; None if there is no such group."""
     without_coordinator = fault.distribution("no coordinator")
     # `missing` counts groups whose time without a coordinator did not end.
     if without_coordinator is None or not without_coordinator.missing:

@@ -2,7 +2,7 @@
 
 A typical story has these steps:
 
-1. A fault cuts some members and their coordinator off from the other servers.
+1. A fault cuts the network: some members and their coordinator no longer reach the other servers.
 2. On the other side, the controller makes another broker the coordinator. Two coordinators now
    serve the group.
 3. The new coordinator hears nothing from the members that were cut off. When their sessions have

@@ -1,4 +1,4 @@
-"""Compares the figures of groups on ZooKeeper with those of groups that have a coordinator.
+"""Compares groups on ZooKeeper with groups that have a coordinator, figure by figure.
 
 For example, a join caused 72 requests in the group on ZooKeeper, and 9 requests in the group with a
 coordinator. The values differ by a factor of 8, so the report lists this figure under "What the
@@ -23,7 +23,7 @@ FACTOR = 2
 """A figure counts as changed if its two values differ by this factor or more."""
 _DESIGNS: tuple[Design, Design] = ("zookeeper", "coordinator")
 _TIME_WITH_TWO_OWNERS = "partition-seconds with two owners, each by its own knowledge"
-"""The name of a figure. It is the only one in `_of_groups` that is a time."""
+"""The name of a figure. All other figures in `_of_groups` are counts, but this one is a time."""
 _REFUSALS = (
     "UNKNOWN_MEMBER_ID",
     "ILLEGAL_GENERATION",

@@ -6,8 +6,8 @@ member of a group that met this change.
 - On ZooKeeper, a bar is an attempt of the member to rebalance. The disc on it is the moment at
   which the member computed an assignment (a plan), from the members that it had read from ZooKeeper
   (its view). The number in the disc is the number of these members.
-- With a coordinator, a disc is the assignment of a generation. The number in it is the number of
-  members that got one.
+- With a coordinator, a disc is a member's assignment in a generation. The number in the disc is the
+  number of members that got an assignment in this generation.
 - Discs of the same colour have the same view, or the same generation.
 - A light bar is a time in which the member owned no partition, and so read nothing.
 
@@ -95,7 +95,7 @@ def pairs_of(costs: Sequence[Cost]) -> list[CostPair]:
 
 
 def _index_in_kind(cost: Cost) -> int:
-    """Return which join, or which death, of its group a change is: 0 for the first one."""
+    """Return the number of a change among the group's changes of the same kind, from 0."""
     of_kind = [change for change in cost.side.changes if change.kind == cost.change.kind]
     return of_kind.index(cost.change)
 

@@ -26,8 +26,8 @@ def zookeeper_watches(
     Columns:
     - `run`, `server`, `incarnation` (of the server), `group`, `consumer` (the client's node);
     - `type`: ZooKeeper's name for the type of the event; `path`: the watched path;
-    - `zxid`: the transaction that caused the event, which is the last one that the server had
-      applied;
+    - `zxid`: the transaction that caused the event. It is the last transaction that the server had
+      applied before;
     - `changed_us`: when the first server applied this transaction;
     - `fired_us`: when this server sent the event;
     - `attempt_us`: when the consumer began its next attempt;
