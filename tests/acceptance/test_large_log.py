@@ -304,5 +304,5 @@ def test_loading_broker_sends_heartbeats_on_ray(on_ray: PlayedCrash) -> None:
 
 @pytest.mark.ray
 def test_loading_broker_serves_its_other_partitions_on_ray(on_ray: PlayedCrash) -> None:
-    """Between turns of the load, at least one record and one commit of the second group pass."""
+    """During the load, at least one record and one commit of the second group pass."""
     check_successor_serves_others(on_ray, at_least=1)

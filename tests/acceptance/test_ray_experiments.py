@@ -1,9 +1,9 @@
 """Experiments on a local Ray, where each node is a real process, agree with virtual time.
 
 Users play the same experiments, but here the groups are smaller, and the clock is ten times as fast
-as real time. Times on real processes differ a little, so the tests compare only which
-milestones are reached. A milestone is an event such as the election of the next coordinator. The
-soak tests also compare times, at the real speed.
+as real time. Times on real processes differ a little, so the tests compare only which milestones
+are reached. A milestone is an event such as the election of the next coordinator. The soak tests
+also compare times, at the real speed.
 """
 
 from pathlib import Path

@@ -55,7 +55,8 @@ def test_groups_of_a_running_cluster_are_queried_and_changed_during_a_failover(
     with command_line.started("run", "coordinator_crash", *SCALED_DOWN, *ENDLESS) as run:
         wait_until(lambda: run.poll() is not None or in_force(command_line), "the fault")
         assert run.poll() is None, run.communicate()
-        # The coordinator is dead. If no other broker has taken over yet, the query waits for it.
+        # The coordinator is dead. If no other broker has taken over yet, the query waits for the
+        # next coordinator.
         code, described = ask(command_line, "describe", "--group", GROUP, "--why")
         (past,) = command_line.runs()
         check_described(code, described, broker_id(past.journal()[0].node))

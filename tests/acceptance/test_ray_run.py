@@ -53,8 +53,8 @@ SCALED_DOWN = (
     "--var=topics.orders.partitions=4",
     "--var=faults[0].at=1s",
 )
-# The next three change the experiment's only fault, the crash of the coordinator. ENDLESS lets the
-# fault last until the run is interrupted.
+# The next three options change the experiment's only fault, the crash of the coordinator. ENDLESS
+# lets the fault last until the run is interrupted.
 SHORT = ("--var=faults[0].duration=6s", "--var=run.after_faults=1s")
 ENDLESS = ("--var=faults[0].duration=100s",)
 PAUSE_INSTEAD = ("--var=faults[0].fault=pause",)

@@ -2,7 +2,7 @@
 
 Every command is a process of its own in an empty folder. The runs are small, and in virtual time.
 A seed is a number that decides all random choices of a run. The exit code is 0 if all seeds passed,
-and 2 if the verdict of some is unknown. It is 130 after Ctrl-C, 254 for wrong arguments, and 255
+and 2 if the verdict of a seed is unknown. It is 130 after Ctrl-C, 254 for wrong arguments, and 255
 after a failure of coordlab itself.
 """
 

@@ -151,8 +151,8 @@ def test_sequences_wrap_to_zero() -> None:
 def test_transactional_batch_of_a_client_needs_an_open_transaction() -> None:
     """The leader refuses a client's batch if its transaction was not verified at the coordinator.
 
-    Without this check, the coordinator of the transaction might not know that this partition is
-    part of it. Then the coordinator would never end the transaction here.
+    Without this check, the coordinator might not know that this partition is part of the
+    transaction. Then the coordinator would never end the transaction here.
     """
     leading = leader()
     batch = client_batch("a", producer_id=PRODUCER, is_transactional=True)

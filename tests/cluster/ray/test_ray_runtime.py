@@ -246,7 +246,10 @@ def test_client_in_a_shared_process_is_crashed_and_restarted_alone(story: Story)
 
 
 def test_stop_on_ray_leaves_no_process_and_returns_the_whole_trace(story: Story) -> None:
-    """The trace has each row of each incarnation once, also of killed ones, in order of time."""
+    """The trace has each row of each incarnation once, in order of time.
+
+    This also holds for the incarnations that were killed.
+    """
     assert len(story.pids) == 4  # the controller, two brokers, and the process of all clients
     assert [pid for pid in story.pids if start_ticks(pid) is not None] == []
     assert story.runtime.failures() == ()
