@@ -1,12 +1,13 @@
 """The durable-commits checker judges whether acknowledged commits of a group are kept.
 
-In most tests the consumer C0 commits 100 and then 200 for partition t-0, acknowledged at 2 s and
-3 s. Later a consumer fetches the committed offset, or the run itself does at its end (the
-verification). The checker judges whether this fetch may return the offset that it returns. Here it
-must return 200, unless a later commit, a deletion or an allowed loss of data explains another one.
+In most tests the consumer C0 commits 100 and then 200 for partition t-0. The commits are
+acknowledged at 2 s and 3 s. Later the committed offset is fetched, by a consumer or by the run
+itself at its end (the verification). The checker judges whether this fetch may return the offset
+that it returns. Here it must return 200, unless a later commit, a deletion or an allowed loss of
+data explains another offset.
 
 Each test writes a trace by hand. Where a docstring says "Planted bug", it describes a bug that
-would leave such a trace. Citations such as BEHAVIOUR 6.1 name a file of docs/kafka and a section.
+would leave such a trace. References such as BEHAVIOUR 6.1 name a file of docs/kafka and a section.
 """
 
 from dataclasses import replace
@@ -31,7 +32,7 @@ C0, C1 = "consumer-g-0", "consumer-g-1"
 
 
 def check(rows: Rows, clock_error_us: int = 0) -> CheckReport:
-    """Return the report of a trace, whose rows the checker observes in the order of time."""
+    """Let the checker observe the rows in the order of time, and return its report."""
     checker = DurableCommits(replace(CONTEXT, clock_error_us=clock_error_us))
     for row in sorted(rows.rows, key=lambda row: row.time_us):
         checker.observe(row)
@@ -51,15 +52,19 @@ def two_commits() -> Rows:
 def verify(rows: Rows, time_s: float, offset: int, peer: str = "broker-1") -> None:
     """Let the run fetch the committed offset at its end; the broker `peer` answers with `offset`.
 
-    An offset of -1 means that the group has none. By default broker-1 answers, because no test
-    replaces broker-1. The answer of a replaced coordinator would be excused.
+    An offset of -1 means that the group has no committed offset. By default broker-1 answers,
+    because no test replaces broker-1 as the coordinator. The answer of a replaced coordinator would
+    be excused.
     """
     rows.stage(time_s, "verifying")
     rows.fetched(time_s + 0.1, "admin-0", offset=offset, peer=peer, cause="verification")
 
 
 def test_return_of_the_last_acknowledged_commit_passes() -> None:
-    """broker-1 takes over at 4 s. It has both commits in its log, so it returns 200."""
+    """broker-1 takes over at 4 s.
+
+    Its log has both commits (it ends at 2), so broker-1 returns 200.
+    """
     rows = two_commits()
     rows.leads(4, "broker-1", leader_epoch=1, log_end=2)
     verify(rows, 10, offset=200)
@@ -72,9 +77,9 @@ def test_return_of_the_last_acknowledged_commit_passes() -> None:
 
 
 def test_return_of_an_older_commit_after_a_failover_is_found_with_its_evidence() -> None:
-    """Planted bug: broker-0 acknowledged 200 before broker-1 had it.
+    """Planted bug: broker-0 acknowledges 200 before broker-1 has this commit.
 
-    So broker-1 takes over with 100 only.
+    So broker-1 takes over with the commit of 100 only.
     """
     rows = two_commits()
     rows.leads(4, "broker-1", leader_epoch=1, log_end=1)
@@ -115,7 +120,7 @@ def test_offset_without_a_commit_is_found_also_before_the_first_commit() -> None
 def test_offset_whose_commit_becomes_known_later_passes() -> None:
     """C1 fetches 17, and only later C0 reports that it has tried to commit 17.
 
-    This is right. A new coordinator loads also records that are not on all replicas yet, and so
+    This is right. A new coordinator loads also records that are not on all replicas yet. So it
     knows a commit that nobody has acknowledged.
     """
     rows = Rows()
@@ -142,10 +147,10 @@ def test_commit_that_vanished_altogether_is_found() -> None:
 
 @pytest.mark.parametrize("cause", ["deleted by an administrator", "its topic was deleted"])
 def test_offset_that_was_deleted_may_be_missing_or_come_back(cause: str) -> None:
-    """The offset is deleted at 4 s, so there may be none.
+    """The offset is deleted at 4 s. So the fetch may return no offset (-1).
 
-    But the record of the deletion may be lost. Then the next coordinator has the commit of 200
-    again.
+    But the record of the deletion may be lost. Then the next coordinator still has the commit of
+    200, and the fetch returns 200.
     """
     for returned in (-1, 200):
         rows = two_commits()
@@ -175,7 +180,10 @@ def test_unanswered_commit_of_an_administrator_may_count(error: str) -> None:
 
 
 def test_refused_commit_of_an_administrator_does_not_count() -> None:
-    """The coordinator refuses the commit of 50, because the group has members. So 50 is wrong."""
+    """The coordinator refuses the commit of 50, because the group has members.
+
+    So the fetch must not return 50.
+    """
     rows = two_commits()
     rows.admin_commit(4, offset=50, error="UNKNOWN_MEMBER_ID")
     verify(rows, 10, offset=50)
@@ -210,15 +218,16 @@ def test_deletion_removes_acknowledged_offsets_that_wait_for_their_marker(
 ) -> None:
     """An administrator deletes the offsets of a group, and the offset of t-0 is missing.
 
-    There is a row only for the deletion of t-1. The deletion removes an offset without a row if a
-    transaction contains the offset, and its end (the marker) has not stored it yet. So t-0 is
-    excused only in a group with transactions (`is_transactional`), and only if there is no row that
-    200 was stored (`is_stored`).
+    There is a row for the deletion of the offset of t-1, but none for that of t-0. A deletion
+    leaves no row of an offset that is in a transaction and not stored yet, because the marker that
+    ends the transaction has not come. So the missing offset is excused only in a group with
+    transactions (`is_transactional`), and only if no row says that 200 was stored (`is_stored`).
     """
     rows = two_commits()
     if is_stored:
         rows.commit_stored(3.5, "broker-0", f"{C0}-id", generation=1, append_id=1, offset=200)
-        # The marker stores this offset, and is no append of a commit. So the row has no append id.
+        # This offset was stored by a marker, and not by an append of its own. So the row has no
+        # append id.
         rows.rows[-1] = msgspec.structs.replace(rows.rows[-1], correlation_id=None)
     rows.offset_removed(4, partition="t-1")
     verify(rows, 10, offset=-1, peer="broker-0")
@@ -245,9 +254,9 @@ def test_deletion_removes_a_commit_in_flight_that_is_acknowledged_later(
 ) -> None:
     """An administrator deletes the group's offsets at `removed_s`, and a later fetch returns none.
 
-    C0's commit of 200 is acknowledged at 3 s. C0 has sent it after the answer to its commit of 100,
-    at 2 s. So a deletion at 2.5 s may have removed it before it was stored, although it was
-    acknowledged all the same. A deletion at 1.5 s cannot.
+    C0's commit of 200 is acknowledged at 3 s. C0 has sent this commit after the answer to its
+    commit of 100, at 2 s. So a deletion at 2.5 s may have removed the commit of 200 before it was
+    stored, although it was acknowledged all the same. A deletion at 1.5 s cannot have removed it.
     """
     rows = two_commits()
     if removed_s is not None:
@@ -257,7 +266,10 @@ def test_deletion_removes_a_commit_in_flight_that_is_acknowledged_later(
 
 
 def test_expired_offset_of_a_live_group_is_found() -> None:
-    """Offsets expire only in an empty group, but this group has a member."""
+    """Offsets expire only in an empty group.
+
+    This group has a member, so its offset must not expire.
+    """
     rows = two_commits()
     rows.offset_removed(4, cause="expired")
     verify(rows, 10, offset=-1)
@@ -273,8 +285,8 @@ def test_offset_may_expire_once_its_group_was_empty_for_long(
 ) -> None:
     """Offsets expire here when their group has been empty for 60 s (`offsets.retention.minutes`).
 
-    The group is empty from 4 s on, and its offset is removed another `empty_s` later. With
-    `is_loaded` broker-1 takes over in between. This does not begin the 60 s anew.
+    The group is empty from 4 s on, and its offset is removed `empty_s` later. With `is_loaded`,
+    broker-1 takes over in between. The 60 s do not begin anew because of this.
     """
     rows = two_commits()
     rows.group_state(4, "broker-0", "PreparingRebalance", "Empty")
@@ -300,9 +312,11 @@ def test_age_of_an_empty_group_is_that_of_the_loaded_generation(
 ) -> None:
     """The group becomes empty twice: in generation 2 at 4 s, and in generation 4 at 20 s.
 
-    The coordinator loads the group again, and removes its offset at 64 s. If generation 4 could not
-    be stored, the coordinator has loaded generation 2, and the 60 s are over. If it has loaded
-    generation 4, the removal is too early.
+    The coordinator loads the group again, and removes its offset at 64 s.
+
+    - If generation 4 could not be stored, the coordinator has loaded generation 2. Then the group
+      has been empty for 60 s, and the removal is right.
+    - If the coordinator has loaded generation 4, the removal is too early.
     """
     rows = two_commits()
     rows.group_state(4, "broker-0", "PreparingRebalance", "Empty", 2)
@@ -334,11 +348,12 @@ def test_value_without_a_commit_is_found() -> None:
 def test_commit_sent_before_a_loss_of_data_may_be_acknowledged_after_it(
     previous_answer_s: float, findings: int
 ) -> None:
-    """broker-0 has the last replica in sync when it loses power. It leads again at 5 s, empty.
+    """broker-0 has the last replica in sync when it loses power.
 
-    At 7 s broker-1, an earlier leader that was paused, acknowledges C0's commit of 200. This commit
-    may have been in the lost log. But C0 sends one commit after the other: if the one before was
-    answered at 6 s, C0 has sent 200 after the loss. Then it must not be missing.
+    At 5 s it leads again, without data. At 7 s broker-1, an earlier leader that was paused,
+    acknowledges C0's commit of 200. This commit may have been in the lost log. But C0 sends a
+    commit only after the answer to its previous commit. If that answer came at 6 s, C0 has sent the
+    commit of 200 after the loss, and it must not be missing.
     """
     rows = Rows()
     rows.assigned(1, C0)
@@ -358,11 +373,14 @@ def test_commit_sent_before_a_loss_of_data_may_be_acknowledged_after_it(
 def test_transaction_older_than_a_loss_of_data_may_end_in_the_next_generation(
     sent_in_generation: int, findings: int
 ) -> None:
-    """broker-0 has the last replica in sync when it loses power. It leads again at 5 s, empty.
+    """broker-0 has the last replica in sync when it loses power.
 
-    C0 gets its assignment of generation 2 at 6 s. At 7 s it learns that its transaction with offset
-    200 is committed. If the transaction is of generation 1, the offset may have been in the lost
-    log. If it is of generation 2, it began after the loss, and the offset must not be missing.
+    At 5 s it leads again, without data. C0 gets its assignment of generation 2 at 6 s. At 7 s it
+    learns that its transaction with offset 200 is committed.
+
+    - If the transaction is of generation 1, the offset may have been in the lost log.
+    - If the transaction is of generation 2, it began after the loss. So the offset must not be
+      missing.
     """
     rows = Rows()
     rows.assigned(1, C0)
@@ -410,7 +428,10 @@ def test_return_of_the_value_before_a_rewind_is_found() -> None:
 
 @pytest.mark.parametrize("returned", [200, 300])
 def test_timed_out_commit_may_or_may_not_be_returned(returned: int) -> None:
-    """The commit of 300 times out, so nobody knows whether it is stored."""
+    """The commit of 300 times out, so nobody knows whether it is stored.
+
+    The fetch may return both.
+    """
     rows = two_commits()
     rows.commit_failed(9, C0, offset=300, error="REQUEST_TIMED_OUT")
     verify(rows, 10, offset=returned)
@@ -427,7 +448,8 @@ def test_failed_commit_is_replaced_by_a_later_acknowledged_commit(
 ) -> None:
     """The coordinator answers the commit of 300 with an error, and then acknowledges 400.
 
-    So 300 is in the log before 400, or not at all. The fetch must not return it.
+    So the commit of 300 is in the log before that of 400, or not at all. The fetch must not return
+    300.
     """
     rows = two_commits()
     rows.commit_failed(4, C0, offset=300, error=error)
@@ -441,8 +463,8 @@ def test_failed_commit_is_replaced_by_a_later_acknowledged_commit(
 def test_commit_that_its_client_gave_up_may_take_effect_behind_a_newer_one(error: str) -> None:
     """The client has given up waiting for the answer to its commit of 300, and then commits 400.
 
-    The request for 300 may still be on its way. A paused broker may read it from its socket after
-    the request for 400, so the fetch may return 300.
+    The request for 300 may still be on its way. A broker that was paused may read this request from
+    its socket after the request for 400. So the fetch may return 300.
     """
     rows = two_commits()
     rows.commit_failed(4, C0, offset=300, error=error)
@@ -459,8 +481,8 @@ def test_commit_that_its_client_gave_up_may_take_effect_behind_a_newer_one(error
 def test_commit_that_died_with_its_broker_is_no_excuse(killed_s: float) -> None:
     """As in the test above, but here broker-0 is killed at about 4 s.
 
-    The request for 300 dies with it, and cannot take effect after 400. The row of the kill may come
-    before or after the row of the failed commit.
+    The request for 300 dies with broker-0, and cannot take effect after 400. The row of the kill
+    may come before or after the row of the failed commit.
     """
     rows = two_commits()
     rows.add(killed_s, "driver", TraceKind.NODE_KILLED, peer="broker-0")
@@ -474,7 +496,8 @@ def test_commit_that_died_with_its_broker_is_no_excuse(killed_s: float) -> None:
 def test_commit_sent_after_a_kill_of_its_broker_may_take_effect_later() -> None:
     """broker-0 was killed at 1.5 s, which was before the request for 300.
 
-    The request went to its next process, which still runs. So it may take effect after 400.
+    The request went to the next process of broker-0, which still runs. So the request may take
+    effect after 400.
     """
     rows = two_commits()
     rows.add(1.5, "driver", TraceKind.NODE_KILLED, peer="broker-0")
@@ -488,7 +511,7 @@ def test_commit_sent_after_a_kill_of_its_broker_may_take_effect_later() -> None:
 def test_value_whose_committer_gives_up_later_is_no_loss() -> None:
     """C1 fetches 300 at 10.1 s, when no row says that anybody has committed it.
 
-    At 33 s C0 reports that it got no answer to its commit of 300. So 300 was right.
+    At 33 s C0 reports that it got no answer to its commit of 300. So the fetch of 300 was right.
     """
     rows = two_commits()
     rows.leads(8, "broker-1", leader_epoch=1, log_end=3)
@@ -503,8 +526,9 @@ def test_value_whose_committer_gives_up_later_is_no_loss() -> None:
 def test_value_without_a_committer_in_time_is_reported_during_the_run() -> None:
     """C1 fetches 300 at 10.1 s, and nobody is known to have committed it.
 
-    As in the test above, a client may still wait for the answer to its commit, but for 30 s at most
-    (its request timeout). So the checker reports the finding with the first row after 40.1 s.
+    As in the test above, a client may still wait for the answer to its commit of 300. But it waits
+    for 30 s at most (its request timeout). So the checker reports the finding when it observes the
+    first row after 40.1 s.
     """
     rows = two_commits()
     rows.assigned(10, C1)
@@ -514,7 +538,7 @@ def test_value_without_a_committer_in_time_is_reported_during_the_run() -> None:
         checker.observe(row)
     assert checker.findings_total == 0
 
-    # Rows of messages do not count, because a run may write none of them.
+    # At 40 s it is too early. Besides, rows of messages do not count, because a run may write none.
     checker.observe(rows.add(40, C1, TraceKind.REQUEST_SENT, api="Heartbeat", group="g"))
     assert checker.findings_total == 0
     checker.observe(rows.add(41, "driver", TraceKind.RUN_STAGE, detail={"stage": "healing"}))
@@ -545,7 +569,7 @@ def split_with_a_commit_on_each_side(*, acknowledged: bool) -> Rows:
 
 
 def test_split_network_whose_old_side_times_out_passes() -> None:
-    """No other replica fetches from the old coordinator, so its commits time out, as in Kafka."""
+    """No replica fetches from the old coordinator, so the commits there time out, as in Kafka."""
     report = check(split_with_a_commit_on_each_side(acknowledged=False))
 
     assert report.outcome is CheckOutcome.PASS
@@ -555,7 +579,7 @@ def test_split_network_whose_old_side_times_out_passes() -> None:
 def test_split_network_in_which_both_sides_acknowledge_is_found() -> None:
     """Planted bug: broker-0 acknowledges commits that no other replica has.
 
-    Kafka waits until all replicas in sync have a commit. A user of the lab can switch this check
+    Kafka waits until all replicas in sync have a commit. A user of the lab can switch this waiting
     off with the guard `high_watermark_gate`.
     """
     report = check(split_with_a_commit_on_each_side(acknowledged=True))
@@ -591,7 +615,7 @@ def test_commit_acknowledged_while_the_fetch_was_in_flight_may_be_missing() -> N
 def test_fetch_begins_at_its_request_and_not_at_the_assignment() -> None:
     """C1 gets t-0 at 1 s, but sends its fetch only at 4 s, after the commit of 200.
 
-    So it must get 200. Without the row of its request, the fetch might have begun at 1 s.
+    So C1 must get 200. If there were no row of the request, the fetch might have begun at 1 s.
     """
     rows = Rows()
     rows.assigned(1, C1)
@@ -607,8 +631,8 @@ def test_fetch_begins_at_its_request_and_not_at_the_assignment() -> None:
 def test_either_of_two_owners_overlapping_commits_may_be_returned() -> None:
     """C0 and C1 both own t-0, and may send their commits of 200 and 150 at the same time.
 
-    So either may be the last one in the log, although 150 is acknowledged last. The fetch may
-    return 200.
+    So each of them may be the last commit in the log, although 150 is acknowledged last. The fetch
+    may return 200.
     """
     rows = Rows()
     rows.assigned(1, C0)
@@ -633,8 +657,8 @@ def test_next_owners_commit_replaces_the_previous_owners() -> None:
 def test_stale_answer_of_a_replaced_coordinator_is_counted_and_excused() -> None:
     """broker-0 answers C1 with 200, although 300 was committed at its successor, broker-1.
 
-    This is as in Kafka: a replaced coordinator answers from its memory until it learns of its
-    successor (BEHAVIOUR 6.5).
+    Kafka behaves like this, too: a replaced coordinator answers from its memory until it learns of
+    its successor (BEHAVIOUR 6.5).
     """
     rows = two_commits()
     rows.leads(4, "broker-1", leader_epoch=1, log_end=2)
@@ -656,8 +680,8 @@ def test_coordinator_that_leads_again_answers_from_its_earlier_load_until_the_ne
 ) -> None:
     """broker-0 leads again at 5.5 s, after broker-1. It has loaded the group again at `reloaded_s`.
 
-    At 6.1 s it answers C1 with 200, although 300 was committed at broker-1. Before the load it may
-    still do so from its memory. After the load this is a finding.
+    At 6.1 s broker-0 answers C1 with 200, although 300 was committed at broker-1. Before the load,
+    broker-0 may still give this answer from its memory. After the load the answer is a finding.
     """
     rows = two_commits()
     rows.load_completed(0.5, "broker-0", leader_epoch=0)
@@ -679,7 +703,7 @@ def test_replaced_coordinator_may_answer_a_verification_shortly_after_healing(
 ) -> None:
     """After the healing of all faults broker-0 has 5 s to learn that it was replaced.
 
-    The verification fetches from it at 60 s.
+    The verification fetches from broker-0 at 60 s, and gets the old offset.
     """
     rows = two_commits()
     rows.leads(4, "broker-1", leader_epoch=1, log_end=2)
@@ -691,12 +715,12 @@ def test_replaced_coordinator_may_answer_a_verification_shortly_after_healing(
 
 
 def abort_transaction(rows: Rows, time_s: float, offset: int) -> None:
-    """Abort C0's transaction that commits `offset`, and answer C0."""
+    """Add the row of C0 that its transaction with `offset` was aborted."""
     rows.commit_failed(time_s, C0, offset=offset, error="TRANSACTION_ABORTED")
 
 
 def test_return_of_the_offset_of_an_aborted_transaction_is_found() -> None:
-    """Planted bug: the end of an aborted transaction commits its offset."""
+    """Planted bug: the end of an aborted transaction commits the transaction's offset."""
     rows = two_commits()
     abort_transaction(rows, 4, offset=300)
     verify(rows, 10, offset=300)
@@ -708,7 +732,7 @@ def test_return_of_the_offset_of_an_aborted_transaction_is_found() -> None:
 
 
 def test_aborted_transaction_leaves_the_earlier_commit() -> None:
-    """The transaction with 300 is aborted, so the fetch must return the commit before it, 200."""
+    """The transaction with 300 is aborted, so the commit before this transaction counts, 200."""
     rows = two_commits()
     abort_transaction(rows, 4, offset=300)
     verify(rows, 10, offset=200)
@@ -722,8 +746,8 @@ def test_aborted_transaction_leaves_the_earlier_commit() -> None:
 def test_marker_stored_behind_its_answer_is_the_same_commit() -> None:
     """C0's commit of 200 is in a transaction. It is acknowledged at 3 s, and stored at 3.5 s.
 
-    These two rows are about one commit. A second commit of 200 might come after that of 250, and
-    would be an excuse for the fetch of 200.
+    These two rows are about one commit. If the checker took them for two commits, the second one
+    might be later than the commit of 250. This would excuse the fetch of 200.
     """
     rows = two_commits()
     rows.add(
@@ -755,7 +779,10 @@ def test_commit_stored_while_its_member_died_may_be_returned() -> None:
 
 
 def test_unknown_value_after_the_kill_of_a_member_is_no_violation() -> None:
-    """C0 may have committed 333 shortly before it was killed, and its row may be lost."""
+    """C0 may have committed 333 shortly before it was killed.
+
+    The row of this commit may be lost.
+    """
     rows = two_commits()
     rows.add(4, "driver", TraceKind.NODE_KILLED, peer=C0)
     verify(rows, 10, offset=333)
@@ -767,7 +794,7 @@ def test_unknown_value_after_the_kill_of_a_member_is_no_violation() -> None:
 
 
 def test_run_without_commits_reports_that_nothing_was_judged() -> None:
-    """The only fetch returns no offset (-1), and no commit precedes it."""
+    """The only fetch returns no offset (-1), and there was no commit before this fetch."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.fetched(1.1, C0, offset=-1)
@@ -795,8 +822,9 @@ def test_members_that_never_commit_are_named_as_the_reason() -> None:
 def test_loss_of_the_last_commit_is_found_with_any_clocks(clock_error_us: int) -> None:
     """Each commit has two rows: one of the broker, and 0.3 ms later one of C0.
 
-    The checker must not take them for two commits, even if the clocks differ by more than 0.3 ms. A
-    second commit of 100 might come after that of 200, and would be an excuse for the fetch of 100.
+    The checker must not take the two rows for two commits, even if clocks may differ by more than
+    0.3 ms. If it did, the second commit of 100 might be later than the commit of 200. This would
+    excuse the fetch of 100.
     """
     rows = Rows()
     rows.leads(0.1, "broker-0", leader_epoch=0, log_end=0)
@@ -828,8 +856,8 @@ def check_append(error: str, in_sync: list[int], *, needed: int = 2) -> CheckRep
 
     According to the controller only broker-2 is in the ISR.
 
-    - `in_sync`: the ISR as the leader knows it, which may be older.
-    - `needed`: min.insync.replicas.
+    - `in_sync` is the ISR that the leader knows, which may be older than that of the controller.
+    - `needed` is min.insync.replicas.
     """
     rows = Rows()
     rows.add(1, "controller-100", TraceKind.ISR_CHANGED, partition=OFFSETS_0, detail={"isr": [2]})

@@ -1,12 +1,12 @@
 """The liveness checker finds groups that never recover after the faults of a run.
 
-Most traces here heal all faults at 40 s. From then on the checker gives each group 60 s to become
-live: to be Stable, and to have a commit of each member acknowledged. A group that does not become
-live is a finding, unless something excuses it. The outcome INCONCLUSIVE means that the group had an
-excuse, or was not watched for 60 s.
+In most traces here all faults are healed at 40 s. From then on the checker gives each group 60 s to
+become live. A group is live if it is Stable, and a commit of each member has been acknowledged
+since the healing. A group that does not become live is a finding, unless something excuses it. The
+outcome INCONCLUSIVE means that the group had an excuse, or was not watched for 60 s.
 
 Each test writes a trace by hand. Where a docstring says "Planted bug", it describes a bug that
-would leave such a trace. "Corpus" names a file of tests/corpus, which plays such a run.
+would leave such a trace. "Corpus" names an experiment of tests/corpus in which this happens.
 """
 
 import pytest
@@ -18,9 +18,9 @@ from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows
 
 C0, C1 = "consumer-g-0", "consumer-g-1"
-"""The two consumers of group `g`; their member ids are `consumer-g-0-id` and `consumer-g-1-id`."""
+"""The two consumers of the group `g`. Their member ids are these names with "-id" at the end."""
 TRANSACTIONS = "__transaction_state-1"
-"""The partition of the members' transaction coordinator, in tests with transactions."""
+"""In tests with transactions, the partition in which the members' transactions are stored."""
 LIVENESS_BOUND_US = 60_000_000
 """The time in which a group must become live after the healing."""
 
@@ -33,11 +33,11 @@ def check(
     transactions: tuple[str, ...] = (),
     same_assignors: bool = True,
 ) -> CheckReport:
-    """Return the report of a trace, whose rows the checker observes in the order of time.
+    """Let the checker observe the rows in the order of time, and return its report.
 
     commits: False if the experiment says that the members never commit.
     late: consumers that the experiment starts during the run.
-    transactions: the partitions of the members' transaction coordinators.
+    transactions: the partitions in which the members' transactions are stored.
     same_assignors: True if all members have the same `partition.assignment.strategy`.
     """
     checker = Liveness(
@@ -80,7 +80,7 @@ def healed_group() -> Rows:
 
 
 def elect(rows: Rows, time_s: float, partition: str, leader: str, isr: list[int]) -> None:
-    """Let the controller elect `leader`, or no leader if it is ""."""
+    """Let the controller elect `leader` for the partition. "": there is no leader."""
     rows.add(
         time_s,
         "controller-100",
@@ -92,7 +92,7 @@ def elect(rows: Rows, time_s: float, partition: str, leader: str, isr: list[int]
 
 
 def change_isr(rows: Rows, time_s: float, partition: str, isr: list[int]) -> None:
-    """Let the brokers with these ids be the ISR of the partition from now on."""
+    """Change the ISR of the partition to the brokers with these ids."""
     rows.add(
         time_s, "controller-100", TraceKind.ISR_CHANGED, partition=partition, detail={"isr": isr}
     )
@@ -126,7 +126,7 @@ def test_group_that_commits_again_after_healing_passes() -> None:
 
 
 def test_member_that_never_commits_again_is_found() -> None:
-    """Planted bug: C1 never looks for another coordinator than its dead one.
+    """Planted bug: C1 never looks for another coordinator, although its coordinator is dead.
 
     KAFKA-12890 is a similar bug.
     """
@@ -164,7 +164,7 @@ def test_group_that_recovered_too_late_is_found() -> None:
 def test_group_without_quorum_is_allowed_to_be_down() -> None:
     """The group's partition of `__consumer_offsets` takes no commits.
 
-    It has one replica in sync, and min.insync.replicas is 2.
+    This partition has one replica in sync, and min.insync.replicas is 2.
     """
     rows = healed_group()
     change_isr(rows, 41, OFFSETS_0, isr=[1])
@@ -183,14 +183,14 @@ def test_group_that_was_observed_too_briefly_proves_nothing() -> None:
 
 
 def test_group_that_does_not_commit_only_needs_to_be_stable() -> None:
-    """The experiment says that its members never commit."""
+    """If the experiment says that its members never commit, the group is live without commits."""
     assert check(finish(healed_group(), verifying_s=41), commits=False).outcome is CheckOutcome.PASS
 
 
 def test_old_coordinator_that_unloads_late_does_not_matter() -> None:
     """broker-0 was the coordinator before, and unloads the group only at 40.15 s (state Dead).
 
-    What counts is that the group is Stable at its present coordinator, broker-1.
+    This does not matter, because the group is Stable at its present coordinator, broker-1.
     """
     rows = healed_group()
     rows.load_completed(40.1, "broker-1", leader_epoch=1)
@@ -207,8 +207,10 @@ def test_broker_that_is_elected_again_may_coordinate_without_a_load(
 ) -> None:
     """broker-0 hears that it is the coordinator again, in epoch 2, but does not load the group.
 
-    - "already loaded or loading": broker-0 has never heard of broker-1, so it still has the group
-      in memory, and coordinates it. The group is live.
+    `cause` is the reason for which broker-0 does not load it.
+
+    - "already loaded or loading": broker-0 has never heard that broker-1 replaced it. So broker-0
+      still has the group in memory, and coordinates it. The group is live.
     - "stale leader epoch": broker-0 knows a newer epoch, so it does not coordinate the group.
 
     Corpus: `coordinator_elected_again_before_it_heard_of_another`.
@@ -257,11 +259,13 @@ def test_member_without_partitions_need_not_commit() -> None:
 def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
     """A static member may end with the error FENCED_INSTANCE_ID because of a failover.
 
-    1. C0 restarts, and broker-1 replaces its member id "old" by "new".
-    2. Before broker-1 has stored this, broker-2 takes over, and loads the id "old".
-    3. C0 sends a request with the id "new". broker-2 fences it, so its application ends.
+    1. C0 restarts, and broker-1 replaces the member id "old" of C0 by "new".
+    2. Before broker-1 has stored the new id, broker-2 takes over, and loads the id "old".
+    3. C0 sends a request with the id "new". broker-2 fences C0, so the application of C0 ends.
 
-    The group need not have C0 then. Without step 2 it must have C0.
+    After these steps the group may be live without C0. Without step 2 (`is_lost` is False) it must
+    have C0.
+
     Corpus: `static_member_whose_new_id_was_never_stored`.
     """
     for is_lost in (True, False):
@@ -277,8 +281,9 @@ def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
         verifying_s = 101
         if is_lost:
             rows.group_state(42, "broker-2", "CompletingRebalance", "Stable")
-            # By 87 s (37 s + 45 s + 5 s) broker-2 must remove "old" at the end of its session. This
-            # trace has no removal, which would be another finding. So it ends before.
+            # The session of "old" ends, so broker-2 must remove it by 87 s (37 s + 45 s + 5 s).
+            # This trace has no removal, which would be a finding of its own. So the trace ends
+            # before.
             verifying_s = 85
 
         report = check(finish(rows, verifying_s))
@@ -289,8 +294,8 @@ def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
 def fenced_after_it_was_stable() -> Rows:
     """Return rows of C0, a static member that gets a new member id at broker-1.
 
-    Unlike in the test above, C0 becomes STABLE with it. This means that broker-1 has answered its
-    SyncGroup, and so has stored the new id before.
+    Unlike in the test above, C0 becomes STABLE with its new id. So broker-1 has answered the
+    SyncGroup of C0. This means that broker-1 has stored the new id before.
     """
     rows = healed_group()
     rows.load_completed(8, "broker-1", leader_epoch=1)
@@ -300,12 +305,12 @@ def fenced_after_it_was_stable() -> Rows:
 
 
 def fence_at_the_next_coordinator(rows: Rows) -> CheckReport:
-    """Let broker-2 load the old id and fence C0, as in the test above; return the report."""
+    """Let broker-2 load the old id and fence C0, as in the test above, and return the report."""
     rows.group_loaded(42, "broker-2", members=["old", f"{C1}-id"])
     rows.load_completed(42, "broker-2", leader_epoch=2)
     rows.member_state(42.5, C0, "UNJOINED", member="new", cause="left", error="FENCED_INSTANCE_ID")
     rows.committed(43, C1, offset=1)
-    # broker-2 hears of both members, so that it need not remove one at the end of its session.
+    # broker-2 hears of both members, so that it need not remove a member because of its session.
     for member in ("old", f"{C1}-id"):
         rows.session_restarted(80, "broker-2", member)
     return check(finish(rows, verifying_s=110))
@@ -320,7 +325,7 @@ def test_static_member_fenced_after_it_was_stable_is_found() -> None:
 
 
 def test_stored_id_that_is_lost_with_the_last_replica_in_sync_is_excused() -> None:
-    """broker-2 had the only replica in sync when it lost power, so it may have lost the new id."""
+    """broker-2 had the only replica in sync when it lost power. So the new id may be lost."""
     rows = fenced_after_it_was_stable()
     change_isr(rows, 41, OFFSETS_0, isr=[2])
     lose_power(rows, 41.1, "broker-2")
@@ -334,7 +339,7 @@ def test_stored_id_that_is_lost_with_the_last_replica_in_sync_is_excused() -> No
 
 
 def end_application(rows: Rows, time_s: float, error: str) -> None:
-    """Let the application of C0 end, because its call of `poll` threw this error."""
+    """Let the application of C0 end, because its call of `poll` has thrown this error."""
     rows.member_state(
         time_s, C0, "UNJOINED", before="PREPARING_REBALANCE", cause="left", error=error
     )
@@ -355,7 +360,7 @@ def test_consumer_stopped_by_an_error_is_found_even_before_the_steady_state() ->
 
 
 def test_group_is_judged_without_a_consumer_that_an_error_has_stopped() -> None:
-    """The end of C0's application is the only finding. The group is live with C1 alone."""
+    """The only finding is that C0's application has ended. The group is live with C1 alone."""
     rows = healed_group()
     end_application(rows, 41, "UNKNOWN_SERVER_ERROR")
     rows.committed(42, C1, offset=1)
@@ -377,7 +382,10 @@ def test_consumer_without_an_offset_and_with_reset_none_is_excused() -> None:
 
 
 def test_consumer_that_is_refused_by_a_group_with_room_is_found() -> None:
-    """The group has only two consumers, so it is not full (`group.max.size`)."""
+    """C0 is refused as if the group were full. But there are only two consumers.
+
+    The limit (`group.max.size`) is larger.
+    """
     rows = healed_group()
     end_application(rows, 41, "GROUP_MAX_SIZE_REACHED")
     rows.committed(42, C1, offset=1)
@@ -394,7 +402,8 @@ def test_refusal_of_a_consumer_is_excused_by_different_assignors(
 ) -> None:
     """A group may refuse a consumer that has no assignor in common with the other members.
 
-    So if all members have the same assignors, the refusal is a finding.
+    An assignor is a way to assign partitions. If all members have the same assignors, the refusal
+    is a finding.
     """
     rows = healed_group()
     end_application(rows, 41, "INCONSISTENT_GROUP_PROTOCOL")
@@ -424,9 +433,9 @@ def test_consumer_that_is_stopped_or_loses_its_generation_is_no_finding() -> Non
 def check_with_short_isr(*, unfenced_s: float) -> CheckReport:
     """Return the report of a group that cannot commit from 30 s to the end of the watch at 200 s.
 
-    Its partition needs two replicas in sync, but broker-2 is missing in the ISR. broker-2 is up
-    again from `unfenced_s` on. It then has 120 s (the default of `isr_recovery_us`) to return to
-    the ISR.
+    The partition of the group needs two replicas in sync, but broker-2 is missing in the ISR. From
+    `unfenced_s` on broker-2 is up again. Then it has 120 s (the default of `isr_recovery_us`) to
+    return to the ISR.
     """
     rows = healed_group()
     elect(rows, 1, OFFSETS_0, leader="broker-1", isr=[1, 2])
@@ -439,7 +448,7 @@ def check_with_short_isr(*, unfenced_s: float) -> CheckReport:
 def test_isr_that_stays_incomplete_although_its_brokers_live_is_no_excuse() -> None:
     """Planted bug: the leader never adds broker-2 to the ISR again.
 
-    broker-2 is up at the healing (40 s), and had 160 s for this.
+    broker-2 is up at the healing (40 s), so it had 160 s to return to the ISR.
     """
     report = check_with_short_isr(unfenced_s=35)
 
@@ -457,11 +466,11 @@ def test_isr_is_an_excuse_until_its_broker_has_lived_long_enough() -> None:
 
 
 def test_lost_data_of_transactions_does_not_excuse_a_group_that_is_not_stable() -> None:
-    """The partition of the transactions loses data.
+    """The partition of the transactions loses data: its only replica in sync is that of broker-2.
 
-    broker-2, which has its only replica in sync, loses power and leads again. So a transaction may
-    never end, and may block the commits of a Stable group for ever. This is no excuse for a group
-    that is rebalancing, because a transaction blocks no rebalance.
+    broker-2 loses power and leads again. So a transaction may never end, and may block the commits
+    of a Stable group for ever. This is no excuse for a group that is rebalancing, because a
+    transaction blocks no rebalance.
     """
     for state, outcome in (
         ("Stable", CheckOutcome.INCONCLUSIVE),
@@ -487,10 +496,11 @@ def test_static_member_that_a_replaced_coordinator_fences_is_not_expected(
     """A static member may end because it asks a broker that is not its coordinator any more.
 
     1. broker-2 is the coordinator, and has the id "old" of C0 in memory.
-    2. broker-1 becomes the coordinator, and replaces the id by "new".
-    3. C0 asks broker-2 with the id "new". broker-2 fences it, so its application ends.
+    2. broker-1 becomes the coordinator, and replaces the id of C0 by "new".
+    3. C0 asks broker-2 with the id "new". broker-2 fences C0, so the application of C0 ends.
 
-    This is an excuse only if broker-2 still has the group in step 3.
+    C0 is excused only if broker-2 still has the group in step 3.
+
     Corpus: `static_member_fenced_by_a_replaced_coordinator`.
     """
     rows = healed_group()
@@ -510,7 +520,7 @@ def test_static_member_that_a_replaced_coordinator_fences_is_not_expected(
 
 
 def test_run_that_never_healed_is_inconclusive() -> None:
-    """Groups are judged from the healing on, and this run stops before it."""
+    """Groups are judged from the healing on. This run stops before its faults are healed."""
     rows = Rows()
     rows.stage(1, "stopping")
 
@@ -518,7 +528,7 @@ def test_run_that_never_healed_is_inconclusive() -> None:
 
 
 def test_killed_member_that_was_not_restarted_is_not_expected() -> None:
-    """C1 is killed and stays down. The group must be live without it, and is."""
+    """C1 is killed and stays down. The group is live without C1, which is enough."""
     rows = healed_group()
     rows.committed(40.2, C0, offset=1)
     rows.add(40.5, "driver", TraceKind.NODE_KILLED, peer=C1)
@@ -532,8 +542,8 @@ def test_killed_member_that_was_not_restarted_is_not_expected() -> None:
 def test_restarted_member_must_become_live() -> None:
     """C1 is killed and starts again. Its new process does not commit.
 
-    In the first trace the group has been live before this, which is enough. In the second trace it
-    has not, so C1 must join and commit.
+    In the first trace the group was live before C1 was killed, which is enough. In the second trace
+    it was not, so C1 must join and commit.
     """
     after_live = healed_group()
     after_live.committed(40.2, C0, offset=1)
@@ -559,8 +569,8 @@ def test_restarted_member_must_become_live() -> None:
 def test_late_member_is_expected_once_it_was_started() -> None:
     """C1 is a late member, which the experiment starts during the run. It has no commit.
 
-    In the first trace it is never started, so nothing is expected of it. In the second trace it is
-    started at 38 s.
+    In the first trace C1 is never started, so nothing is expected of it. In the second trace C1 is
+    started at 38 s, so it must commit.
     """
     not_started = healed_group()
     not_started.committed(40.2, C0, offset=1)
@@ -575,7 +585,7 @@ def test_late_member_is_expected_once_it_was_started() -> None:
 
 
 def test_group_without_live_members_proves_nothing() -> None:
-    """Both members are killed after the healing."""
+    """Both members are killed after the healing, so nobody could make the group live."""
     rows = healed_group()
     for consumer in (C0, C1):
         rows.add(40.1, "driver", TraceKind.NODE_KILLED, peer=consumer)
@@ -601,7 +611,7 @@ def test_member_whose_partition_has_no_leader_need_not_commit() -> None:
 def test_partition_that_gets_no_leader_although_a_broker_could_lead_is_found() -> None:
     """Planted bug: the controller elects no leader of t-0 when broker-2 is back at 41 s.
 
-    broker-2 has the only replica in sync, so t-0 had no leader before that.
+    broker-2 has the only replica of t-0 in sync. So it is right that t-0 has no leader before 41 s.
     """
     rows = healed_group()
     rows.add(30, "controller-100", TraceKind.BROKER_FENCED, peer="broker-2")
@@ -617,7 +627,7 @@ def test_partition_that_gets_no_leader_although_a_broker_could_lead_is_found() -
 def test_partition_whose_last_replica_in_sync_is_stopping_need_have_no_leader() -> None:
     """broker-2 has the only replica of t-0 in sync, and is stopping.
 
-    Such a broker is not fenced yet, but must not lead.
+    A broker that is stopping is not fenced yet, but must not become a leader.
     """
     rows = healed_group()
     rows.add(29, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-2")
@@ -641,7 +651,7 @@ def test_partition_whose_last_replica_in_sync_is_stopping_need_have_no_leader() 
 def test_transactional_members_need_the_topic_of_transactions(has_leader: bool, why: str) -> None:
     """The members commit in transactions, and the partition of the transactions takes no records.
 
-    It has no leader, or it has two replicas in sync and needs three. For a group without
+    Either it has no leader, or it has two replicas in sync and needs three. For a group without
     transactions this is no excuse.
     """
     rows = healed_group()
@@ -663,8 +673,8 @@ def test_transactional_members_need_the_topic_of_transactions(has_leader: bool, 
 def test_transaction_whose_end_was_lost_may_stay_open_for_ever(partition: str) -> None:
     """broker-2 has the only replica in sync of `partition`. It loses power and leads again.
 
-    - TRANSACTIONS: the transaction coordinator may have forgotten the transaction.
-    - OFFSETS_0: the group's log may have lost the marker that ends the transaction.
+    - If `partition` is TRANSACTIONS, the transaction coordinator may have forgotten a transaction.
+    - If `partition` is OFFSETS_0, the group's log may have lost the marker that ends a transaction.
 
     For a group without transactions this is no excuse.
     """
@@ -686,9 +696,9 @@ def test_transaction_whose_end_was_lost_may_stay_open_for_ever(partition: str) -
 def test_member_that_its_coordinator_does_not_have_is_found() -> None:
     """Planted bug: C1 ignores UNKNOWN_MEMBER_ID, and stays STABLE without being a member.
 
-    Generation 2 has only C0. In the first trace it begins at 40.5 s. The group was live before
-    that, at 40 s, because it was Stable and need not commit. So nothing is found. In the second
-    trace generation 2 begins before the healing.
+    Generation 2 has only C0. In the first trace this generation begins at 40.5 s. The group was
+    live before, at 40 s, because it was Stable and need not commit. So nothing is found. In the
+    second trace generation 2 begins before the healing, so the group was never live.
     """
     after_live = healed_group()
     after_live.generation_started(40.5, "broker-1", generation=2, members=(f"{C0}-id",))
@@ -739,13 +749,13 @@ def test_application_that_exceeds_its_own_max_poll_interval_proves_nothing() -> 
 def test_group_that_waits_for_the_session_of_a_dead_member_proves_nothing_yet() -> None:
     """C1 dies at 35 s, restarts, and joins with a new id.
 
-    The rebalance cannot end while the group still has the member "old-id", so until the session of
-    this member has ended. Its last heartbeat may have arrived 3 s after its death, so the session
-    may end at 83 s (35 s + 3 s + 45 s).
+    The group still has the member "old-id". The rebalance cannot end before the session of this
+    member has ended. The last heartbeat of "old-id" may have arrived 3 s after the death of C1. So
+    the session may end at 83 s (35 s + 3 s + 45 s).
     """
 
     def report_of_a_watch(*, verifying_s: float) -> CheckReport:
-        """Return the report of a watch that ends at `verifying_s`."""
+        """Return the report of a group that is watched until `verifying_s`."""
         rows = Rows()
         rows.generation_started(30, "broker-1", generation=2, members=(f"{C0}-id", "old-id"))
         rows.member_state(30, C0, "STABLE")
@@ -778,7 +788,7 @@ def test_group_that_waits_for_the_session_of_a_dead_member_proves_nothing_yet() 
 
 
 def silent_member(*, until_s: float) -> Rows:
-    """Return rows of two members that send heartbeats to broker-0.
+    """Return rows of two members, "silent" and "other", that send heartbeats to broker-0.
 
     The last heartbeat of "silent" is at 10 s, and that of "other" at `until_s`.
     """
@@ -792,8 +802,8 @@ def silent_member(*, until_s: float) -> Rows:
 def test_silent_member_that_is_not_removed_after_its_session_is_found() -> None:
     """Planted bug: the coordinator sets no timer for a session.
 
-    The session of "silent" ends at 55 s (10 s + 45 s). The checker gives a busy broker 5 s more, so
-    the member must be removed by 60 s.
+    The session of "silent" ends at 55 s (10 s + 45 s). A broker may be busy, so the checker gives
+    it 5 s more. So the member must be removed by 60 s.
     """
     assert check(silent_member(until_s=59.9)).findings_total == 0
 
@@ -839,8 +849,8 @@ def test_session_counts_only_while_member_and_broker_are_undisturbed(
 def test_member_that_waits_for_its_join_is_expired_only_after_the_answer(last_request: str) -> None:
     """While members rejoin, a member may wait for the answer to its JoinGroup and send nothing.
 
-    So its session does not end before the rejoining ends, at 210 s. Then a session of 45 s begins,
-    and after that the silent member must be removed.
+    So the session of such a member does not end before the rejoining ends, at 210 s. Then a session
+    of 45 s begins. When it is over, the silent member must be removed.
     """
     rows = Rows()
     rows.group_state(9, "broker-0", "Stable", "PreparingRebalance")
@@ -889,10 +899,10 @@ def transaction_state(rows: Rows, time_s: float, producer_id: int, state: str) -
 def test_finding_of_a_group_names_the_transactions_and_partitions_that_block_it() -> None:
     """The group is not live, and two things may be the reason.
 
-    - The transaction of producer 1 has not ended. Those of producers 2 and 3 have.
+    - The transaction of producer 1 has not ended. The transactions of the producers 2 and 3 have.
     - OFFSETS_0 has only one replica in sync. TRANSACTIONS has all three.
 
-    The finding shows the rows of these two things, and leaves the others out.
+    The finding has the rows about producer 1 and about OFFSETS_0, and leaves out the other rows.
     """
     rows = healed_group()
     for producer_id, state in ((1, "PrepareCommit"), (2, "CompleteCommit")):
@@ -928,7 +938,7 @@ def test_finding_of_a_group_names_the_transactions_and_partitions_that_block_it(
 def test_finding_names_the_waiting_request() -> None:
     """C1 waits for the answers to two requests, and the finding names only the JoinGroup.
 
-    The Fetch has waited for 0.4 s, which is usual.
+    The other request, a Fetch, has waited for 0.4 s, which is usual.
     """
     rows = healed_group()
     rows.committed(40.2, C0, offset=1)
@@ -955,8 +965,9 @@ def test_cluster_that_never_reaches_its_steady_state_is_found(
 ) -> None:
     """Planted bug: no member ever joins the group.
 
-    Before its first fault a run waits until all groups are Stable. Here it has waited 60 s in vain.
-    `bound_s` is the longest time that this may take. A run in real time has no bound (None).
+    Before its first fault a run waits until all groups are Stable. This run has waited 60 s in
+    vain. `bound_s` is the longest time that a healthy cluster needs. A run in real time has no such
+    bound (None).
     """
     rows = Rows()
     rows.add(
@@ -981,8 +992,8 @@ def test_cluster_that_never_reaches_its_steady_state_is_found(
 def test_unreadable_offsets_of_a_live_group_are_found(is_live: bool) -> None:
     """Planted bug: the coordinator never answers an OffsetFetch.
 
-    At the end of the run an administrator tries to read the committed offsets, in vain. This is a
-    finding only if the group is live. Otherwise the only finding is that the group is not live.
+    At the end of the run an administrator tries in vain to read the committed offsets. This is a
+    finding only if the group is live. If the group is not live, this is the only finding.
     """
     rows = healed_group()
     if is_live:
@@ -1007,10 +1018,11 @@ def test_unreadable_offsets_of_a_live_group_are_found(is_live: bool) -> None:
 
 @pytest.mark.parametrize(("api", "is_found"), [("Heartbeat", True), ("OffsetCommit", False)])
 def test_commits_that_do_not_restart_a_session_are_found(api: str, is_found: bool) -> None:
-    """Planted bug: commits do not restart the session of a member, but only heartbeats do.
+    """Planted bug: only heartbeats restart the session of a member, and commits do not.
 
-    Two commits of C0 are stored, and only one request restarts its session, at 41 s. If this was an
-    OffsetCommit, commits do restart sessions, and nothing is found.
+    Two commits of C0 are stored. Before that, two requests of C0 have restarted its session: one of
+    the API `api`, and a heartbeat. If the first one was an OffsetCommit, commits do restart
+    sessions, and nothing is found.
     """
     rows = healed_group()
     rows.session_restarted(41, "broker-1", f"{C0}-id", api=api)
@@ -1029,13 +1041,14 @@ def test_commits_that_do_not_restart_a_session_are_found(api: str, is_found: boo
 
 
 SESSION_EXCUSE = {"session of a dead member": 1}
+"""What the report says if the next test's group is excused."""
 
 
 @pytest.mark.parametrize(
     ("member", "removed_s", "findings", "excused"),
     [
         ("gone-id", 95, 0, SESSION_EXCUSE),
-        ("gone-id", 70, 1, {}),  # C1 then had 30 s for a commit
+        ("gone-id", 70, 1, {}),  # after the removal C1 had 30 s for a commit
         (f"{C1}-id", 95, 1, {}),  # the removed member is not dead
     ],
 )
@@ -1044,7 +1057,8 @@ def test_group_that_has_just_lost_a_dead_member_has_time_to_settle(
 ) -> None:
     """C1 has no commit up to the end of the watch at 100 s.
 
-    The excuse is the late removal of a dead member, whose partitions C1 gets only then.
+    This is excused if a dead member was removed shortly before, because C1 gets the partitions of
+    this member only after the removal.
     """
     rows = healed_group()
     rows.member_removed(removed_s, "broker-1", member, "session expiry")

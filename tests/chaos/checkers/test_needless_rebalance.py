@@ -1,17 +1,17 @@
 """The needless-rebalance checker finds rebalances that a failover must not cause.
 
-In a failover another broker becomes the coordinator of a group, and loads its members from the log.
-So a Stable group whose members all survive needs no rebalance. If there is one nevertheless, the
-checker looks for a reason: something that has happened to a member. For example, the coordinator
-has not heard of a member for a session (45 s), and removes it (the member expires). A rebalance
-without a reason is a finding.
+In a failover another broker becomes the coordinator of a group, and loads the group's members from
+the log. So a Stable group whose members all survive needs no rebalance. If there is a rebalance
+nevertheless, the checker looks for a reason: something that has happened to a member. For example,
+a member "expires": the coordinator has not heard of the member for a session (45 s), and removes
+it. A rebalance without a reason is a finding.
 
 A failover is not judged if the group already needs a rebalance when the fault hits. The outcome
 NOTHING_SEEN means that the trace has no failover to judge.
 
 Each test writes a trace by hand. Where a docstring says "Planted bug", it describes a bug that
-would leave such a trace. "Corpus" names a file of tests/corpus, which plays such a run. Citations
-such as BEHAVIOUR 6.6 name a file of docs/kafka and a section.
+would leave such a trace. "Corpus" names an experiment of tests/corpus in which this happens.
+References such as BEHAVIOUR 6.6 name a file of docs/kafka and a section.
 """
 
 from dataclasses import replace
@@ -38,7 +38,7 @@ CONTEXT = CheckContext(
 
 
 def check(rows: Rows) -> CheckReport:
-    """Return the report of a trace, whose rows the checker observes in the order of time."""
+    """Let the checker observe the rows in the order of time, and return its report."""
     checker = NeedlessRebalance(CONTEXT)
     for row in sorted(rows.rows, key=lambda row: row.time_us):
         checker.observe(row)
@@ -93,7 +93,7 @@ def test_failover_that_keeps_the_generation_passes() -> None:
 
 
 def test_rebalance_after_the_load_is_found() -> None:
-    """Planted bug: the members rejoin although the new coordinator has loaded them."""
+    """Planted bug: the members rejoin, although the new coordinator has loaded the group."""
     rows = stable_group_loses_its_coordinator()
     rebalance(rows, 19)
 
@@ -113,8 +113,8 @@ def test_rebalance_after_the_load_is_found() -> None:
 def test_member_without_its_assignment_may_join_again() -> None:
     """C1 may still wait for the answer to its SyncGroup when the coordinator crashes.
 
-    Then it never gets its assignment, and must join again. If C1 is STABLE, it has its assignment
-    and need not join.
+    Then C1 never gets its assignment, and must join again. If C1 is STABLE, it has its assignment,
+    and need not join again.
     """
     for state, outcome in (
         ("STABLE", CheckOutcome.VIOLATED),
@@ -134,9 +134,9 @@ def test_member_without_its_assignment_may_join_again() -> None:
 def test_member_of_an_earlier_generation_may_join_again() -> None:
     """The group is in generation 2. C1 may still believe that it is in generation 1.
 
-    This happens if a replaced coordinator, which does not know of generation 2, answers its
-    heartbeats. Then generation 2 has begun without C1, and C1 must join again. If C1 is a member of
-    generation 2, it need not join.
+    C1 believes this if a replaced coordinator, which does not know of generation 2, answers the
+    heartbeats of C1. Then generation 2 has begun without C1, and C1 must join again. If C1 is a
+    member of generation 2, it need not join again.
     """
     only_c0, both = [f"{C0}-id"], [f"{C0}-id", f"{C1}-id"]
     for generation_of_c1, members, outcome in (
@@ -158,7 +158,7 @@ def test_member_of_an_earlier_generation_may_join_again() -> None:
 def test_first_generation_on_the_new_coordinator_is_found() -> None:
     """Planted bug: the new coordinator does not find the group in its log.
 
-    So it begins at generation 1 again, although the group was in generation 3.
+    So the coordinator begins at generation 1 again, although the group was in generation 3.
     """
     rows = Rows()
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable", generation=3)
@@ -172,7 +172,7 @@ def test_first_generation_on_the_new_coordinator_is_found() -> None:
 def test_session_expiry_of_a_living_member_is_found() -> None:
     """Planted bug: the new coordinator removes a member 0.1 s after the load.
 
-    It should give each member that it has loaded a whole session.
+    The coordinator should give each member that it has loaded a whole session.
     """
     rows = stable_group_loses_its_coordinator()
     rows.member_removed(18.1, "broker-1", "m", RemovalCause.SESSION_EXPIRY)
@@ -204,12 +204,12 @@ def test_rebalance_after_the_kill_of_a_member_passes() -> None:
 def test_joingroup_that_its_member_gave_up_may_begin_a_rebalance(
     given_up_in: str, cause: str, is_late: bool
 ) -> None:
-    """C0, the leader, sends JoinGroup on a slow link and gives it up, because the broker is silent.
+    """C0, the group's leader, sends a JoinGroup on a slow link, and gets no answer in time.
 
-    It sends JoinGroup again, and is Stable in generation 1 at 4 s. At 20 s, after a failover of
+    C0 sends a second JoinGroup, and is Stable in generation 1 at 4 s. At 20 s, after a failover of
     another broker, the first JoinGroup arrives. A leader that joins again begins a rebalance.
 
-    Without a JoinGroup that C0 has given up, there is no reason. Then this is a finding.
+    If there is no JoinGroup that C0 has given up, the rebalance has no reason, and is a finding.
     """
     rows = Rows()
     rows.member_state(1, C0, given_up_in, member=f"{C0}-id", generation=-1)
@@ -243,7 +243,7 @@ def test_rebalance_because_a_member_left_passes() -> None:
 
 
 def test_rebalance_under_a_fault_that_cuts_members_off_is_not_judged() -> None:
-    """The fault cuts members off, so that they expire. Not all members survive it."""
+    """The fault cuts members off, so that they expire. So not all members survive the fault."""
     rows = Rows()
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
     rows.fault(10, "broker-0", fault="cut", members_survive=False)
@@ -260,9 +260,9 @@ def test_rebalance_under_a_fault_that_cuts_members_off_is_not_judged() -> None:
 def test_abandoned_member_id_may_expire(heard_s: float | None, outcome: CheckOutcome) -> None:
     """C1 once died while its JoinGroup waited, and its old id, "former", is still in the group.
 
-    The coordinator removes this id at 50 s, which needs a rebalance. This is right one session
-    (45 s) after the last request under the id. If such a request came at 8 s (`heard_s`), it is too
-    early, and is found.
+    The coordinator removes this id at 50 s, which needs a rebalance. The removal is right one
+    session (45 s) after the last request with this id. If such a request came at 8 s (`heard_s`),
+    the removal is too early, and is found.
     """
     rows = Rows()
     rows.generation_started(
@@ -289,7 +289,7 @@ def test_group_that_was_rebalancing_at_the_fault_is_not_judged() -> None:
 
 
 def test_rebalance_while_the_run_stops_is_not_judged() -> None:
-    """At its end the run stops its consumers, and they leave the group."""
+    """At its end the run stops its consumers, which then leave the group one after the other."""
     rows = stable_group_loses_its_coordinator()
     rows.stage(40, "stopping")
     rebalance(rows, 40.1)
@@ -300,7 +300,7 @@ def test_rebalance_while_the_run_stops_is_not_judged() -> None:
 def test_rebalance_before_any_fault_is_not_judged() -> None:
     """While the cluster starts, members join one after another, which needs rebalances.
 
-    After the fault at 10 s there is none.
+    After the fault at 10 s there is no rebalance.
     """
     rows = Rows()
     rows.group_state(4, "broker-1", "CompletingRebalance", "Stable")
@@ -319,7 +319,7 @@ def test_rebalance_at_a_replaced_coordinator_does_not_count() -> None:
     """broker-1 coordinates the group, but broker-0 does not know yet that it was replaced.
 
     So broker-0 expires the members, because they send their requests to broker-1 (BEHAVIOUR 6.6 i).
-    Its rebalance does not concern the group.
+    The rebalance at broker-0 does not concern the group.
     """
     rows = stable_group_loses_its_coordinator()
     rows.load_completed(18, "broker-1", leader_epoch=1)
@@ -336,7 +336,10 @@ def test_rebalance_at_a_replaced_coordinator_does_not_count() -> None:
 
 
 def test_rebalance_after_the_death_of_a_member_before_the_fault_passes() -> None:
-    """C0 dies at 6 s, before the fault. The group is Stable up to the end of C0's session."""
+    """C0 dies at 6 s, before the fault. The group is still Stable when the fault hits.
+
+    But when the session of C0 has ended, the group needs a rebalance in any case.
+    """
     rows = Rows()
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
     rows.add(6, "driver", TraceKind.NODE_KILLED, peer=C0)
@@ -369,7 +372,7 @@ def attached_to_the_old_coordinator() -> Rows:
 
 
 def expire_at_the_new_coordinator(rows: Rows, time_s: float) -> None:
-    """Let broker-1 expire a member, and begin a rebalance."""
+    """Let broker-1 remove a member because of its session, and begin a rebalance."""
     rows.member_removed(time_s, "broker-1", "m")
     rebalance(rows, time_s, RebalanceCause.SESSION_EXPIRY)
 
@@ -407,8 +410,8 @@ def test_silence_of_a_stable_member_in_a_healthy_cluster_is_found(
 ) -> None:
     """Planted bug: after a failed request a client never tries again.
 
-    So its member is silent, and expires. The fault is healed at 20 s, and may explain this until
-    95 s: 20 s, a session of 45 s, and a request timeout of 30 s.
+    So this member is silent, and expires. The fault is healed at 20 s. It may explain an expiry
+    until 95 s: 20 s, a session of 45 s, and a request timeout of 30 s.
     """
     rows = stable_group_loses_its_coordinator()
     rows.member_state(4.1, C0, "STABLE", before="COMPLETING_REBALANCE", member="m")
@@ -435,7 +438,7 @@ def test_expiry_is_right_if_no_request_of_the_member_arrived_for_a_session(
 ) -> None:
     """broker-1 expires the member m at 60 s. A request of `member` arrived at `heard_s`.
 
-    Why the member is silent does not matter: because of a pause, a cut, or a long lookup.
+    It does not matter why the member is silent. Reasons are a pause, a cut, or a long lookup.
     """
     rows = Rows()
     rows.load_completed(1, "broker-1", leader_epoch=0)
@@ -456,8 +459,8 @@ def test_expiry_is_right_if_no_request_of_the_member_arrived_for_a_session(
 def test_early_expiry_is_found_without_a_fault_and_at_a_replaced_coordinator() -> None:
     """An early expiry is a finding by itself.
 
-    It needs no fault, and may be at a coordinator that is replaced: broker-1 replaces broker-0 at
-    2 s, and broker-0 expires m 10 s after its request.
+    The trace has no fault. The expiry is at a coordinator that was replaced: broker-1 replaces
+    broker-0 at 2 s, and broker-0 expires m 10 s after the last request of m.
     """
     rows = Rows()
     rows.load_completed(1, "broker-0", leader_epoch=0)
@@ -489,8 +492,8 @@ def test_member_has_the_rebalance_timeout_to_rejoin(
 ) -> None:
     """Planted bug: the coordinator does not wait long enough for a member to rejoin.
 
-    A member may take 300 s, its rebalance timeout. The rebalance begins at 20 s. (Version 0 of
-    JoinGroup has no such timeout, so the coordinator waits only for a session there.)
+    A member may take 300 s, its rebalance timeout. The rebalance begins at 20 s. (A JoinGroup of
+    version 0 has no such timeout. For its member the coordinator waits only for a session.)
     """
     rows = Rows()
     rows.load_completed(1, "broker-0", leader_epoch=0)
@@ -510,8 +513,8 @@ def test_member_has_the_rebalance_timeout_to_rejoin(
 def test_member_that_joined_after_the_load_gets_no_session_from_it() -> None:
     """The load at 2 s begins a session for each loaded member, but m is not among them.
 
-    m is a new member. It had five minutes to join, which may end at any time after a load. So its
-    removal at 30 s may be right.
+    m is a new member. A new member has five minutes to join, which may end at any time after a
+    load. So the removal of m at 30 s may be right.
     """
     rows = Rows()
     rows.group_loaded(2, "broker-0", members=["other"])
@@ -523,7 +526,7 @@ def test_member_that_joined_after_the_load_gets_no_session_from_it() -> None:
 def test_time_of_an_expiry_is_judged_beyond_the_error_of_the_clocks() -> None:
     """The expiry is 44.95 s after the request. This is too early by 50 ms.
 
-    If the clocks of two machines may differ by as much, it may be right.
+    If the clocks of two machines may differ by 50 ms, the expiry may be right.
     """
     rows = Rows()
     rows.session_restarted(10, "broker-0", "m")
@@ -537,7 +540,7 @@ def test_time_of_an_expiry_is_judged_beyond_the_error_of_the_clocks() -> None:
 
 
 def test_paused_member_explains_a_rebalance_during_other_faults() -> None:
-    """C1 is paused, and then the coordinator crashes. The next one loads the group at 12 s.
+    """C1 is paused, and then the coordinator crashes. The next coordinator loads the group at 12 s.
 
     C1 is silent, so its session ends at 57 s (12 s + 45 s). This needs a rebalance.
     """
@@ -557,7 +560,7 @@ def test_paused_member_explains_a_rebalance_during_other_faults() -> None:
 
 
 def test_member_behind_a_cut_excuses_only_its_own_group() -> None:
-    """The cut separates broker-0 from a member of group h. Group g must not rebalance."""
+    """The cut separates broker-0 from a member of group h. It is no excuse for group g."""
     group_h = replace(CONTEXT.groups["g"], consumers=("consumer-h-0",))
     checker = NeedlessRebalance(CheckContext(groups={**CONTEXT.groups, "h": group_h}))
     rows = Rows(checker.observe)
@@ -579,7 +582,7 @@ def test_member_behind_a_cut_excuses_only_its_own_group() -> None:
 def test_rebalance_after_a_move_of_the_coordinator_is_found() -> None:
     """Planted bug: when broker-0 is replaced, it tells its members to rejoin.
 
-    It should answer that it is not their coordinator any more.
+    broker-0 should answer that it is not their coordinator any more.
     """
     rows = Rows()
     rows.load_completed(1, "broker-0", leader_epoch=0)
@@ -595,7 +598,8 @@ def test_rebalance_after_a_move_of_the_coordinator_is_found() -> None:
 def test_member_expired_by_a_replaced_coordinator_may_return_as_a_new_one() -> None:
     """broker-0 was replaced, does not know this yet, and expires C0 (BEHAVIOUR 6.6 i).
 
-    C0 learns of this, and joins the new coordinator under a new id. This needs a rebalance.
+    C0 learns that broker-0 has removed it, and joins the new coordinator under a new id. This needs
+    a rebalance.
     """
     rows = attached_to_the_old_coordinator()
     rows.member_removed(24, "broker-0", f"{C0}-1234")
@@ -608,11 +612,11 @@ def test_member_expired_by_a_replaced_coordinator_may_return_as_a_new_one() -> N
 
 
 def test_member_that_a_zombie_tells_to_rejoin_may_rejoin() -> None:
-    """A zombie is a replaced coordinator that does not know this yet.
+    """A zombie is a coordinator that was replaced, and does not know this yet.
 
-    It begins a rebalance, and answers heartbeats with REBALANCE_IN_PROGRESS.
-
-    The member then rejoins at the new coordinator.
+    Here the zombie, broker-0, begins a rebalance, and answers heartbeats with
+    REBALANCE_IN_PROGRESS. A member then rejoins at the new coordinator, broker-1, which needs a
+    rebalance there.
 
     Corpus: `zombie_coordinator_tells_its_members_to_rejoin`.
     """
@@ -634,10 +638,10 @@ def test_member_that_a_zombie_tells_to_rejoin_may_rejoin() -> None:
 
 
 def test_id_removed_by_another_coordinator_may_expire_where_it_is_loaded_again() -> None:
-    """broker-0 removes the id of C0 at 11 s, when broker-1 has already loaded it.
+    """broker-0 removes the id of C0 at 11 s. broker-1 has loaded the group with this id before.
 
-    C0 sends no more heartbeats under this id, so it expires at broker-1, one session after the load
-    (9 s + 45 s).
+    C0 sends no more heartbeats with this id. So the id expires at broker-1, one session after the
+    load (9 s + 45 s).
     """
     rows = Rows()
     rows.load_completed(1, "broker-0", leader_epoch=0)
@@ -658,7 +662,7 @@ def test_id_removed_by_another_coordinator_may_expire_where_it_is_loaded_again()
 
 
 def test_removed_member_that_the_next_coordinator_loads_may_return_as_a_new_one() -> None:
-    """broker-0 removes the member of C0, but this is not in the log yet when broker-1 takes over.
+    """broker-0 removes C0, but the removal is not in the log yet when broker-1 takes over.
 
     So broker-1 loads the removed member. C0 knows that it was removed, and joins under a new id.
     """
@@ -706,9 +710,9 @@ def test_rebalance_interrupted_by_a_failover_may_begin_again() -> None:
 
 
 def test_member_left_out_of_a_generation_may_return() -> None:
-    """C0 could not be reached, and expired. So generation 2 begins without it.
+    """C0 could not be reached, and expired. So generation 2 begins without C0.
 
-    When C0 reaches broker-1 again, broker-1 refuses it, and C0 joins as a new member.
+    When C0 reaches broker-1 again, broker-1 answers UNKNOWN_MEMBER_ID. So C0 joins as a new member.
     """
     rows = Rows()
     rows.load_completed(1, "broker-1", leader_epoch=0)
@@ -726,9 +730,9 @@ def test_member_left_out_of_a_generation_may_return() -> None:
 
 
 def test_member_left_out_of_a_generation_may_learn_it_from_an_earlier_coordinator() -> None:
-    """As in the test above, C0 is not in generation 2. But here the earlier coordinator refuses it.
+    """As in the test above, C0 is not in generation 2.
 
-    C0 asks broker-0, although broker-1 is the coordinator.
+    But here C0 asks the earlier coordinator, broker-0, which answers UNKNOWN_MEMBER_ID.
     """
     rows = Rows()
     rows.load_completed(1, "broker-1", leader_epoch=0)
@@ -782,12 +786,12 @@ def test_member_of_a_lost_generation_may_be_refused(
 ) -> None:
     """Generation 2, in which C0 joined, was only in the log of broker-1, and broker-1 lost power.
 
-    So broker-1 does not know C0 any more when it leads again. Without the power loss (`is_lost` is
-    False) no data may be lost, and the refusal is found.
+    So when broker-1 leads again, it does not know C0 any more. If there was no power loss
+    (`is_lost` is False), no data may be lost, and the refusal is found.
 
     `coordinator` is the broker that coordinated generation 2. Corpus:
-    `members_of_a_generation_lost_with_a_disk` (this was broker-1) and
-    `generation_lost_with_the_disk_of_the_next_leader` (this was broker-0).
+    `members_of_a_generation_lost_with_a_disk` (where it was broker-1) and
+    `generation_lost_with_the_disk_of_the_next_leader` (where it was broker-0).
     """
     rows = Rows()
     rows.elected(0.5, coordinator, isr=[0, 1])
@@ -825,7 +829,8 @@ def test_group_with_a_started_member_that_has_not_joined_is_not_judged() -> None
 def test_member_that_leaves_by_itself_explains_a_rebalance() -> None:
     """C0 misses its poll interval, and leaves the group at 20 s.
 
-    Its LeaveGroup may be lost. Then the only row of this is C0's own.
+    The coordinator writes no row, because the LeaveGroup of C0 may be lost. But C0 has written a
+    row itself.
     """
     rows = stable_group_loses_its_coordinator()
     rows.member_state(20, C0, "UNJOINED", before="STABLE", cause=MemberStateCause.MISSED_POLL)
@@ -842,9 +847,10 @@ def test_sync_deadline_may_expire_an_id_without_an_assignment(
 ) -> None:
     """The coordinator removes C0 at 12 s, as if C0 had not sent its SyncGroup in time.
 
-    If C0 is STABLE in generation 1, it has its assignment, so it must have sent its SyncGroup. Then
-    the removal is found. If C0 is STABLE in generation 0 only, the removal may be right. Kafka also
-    waits for the SyncGroup of an id that its consumer has given up for a newer one.
+    - If C0 is STABLE in generation 1, it has its assignment, so it must have sent its SyncGroup.
+      Then the removal is found.
+    - If C0 is STABLE in generation 0 only, the removal may be right: C0 may have given up this id
+      for a newer one. Kafka waits for the SyncGroup of the old id, too.
     """
     rows = Rows()
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
@@ -869,8 +875,8 @@ def test_member_removed_by_a_broker_before_it_was_elected_again_may_return_as_a_
     3. At 52 s broker-0 hears that it leads in epoch 2. It does not load the group again, because
        it has it in memory.
 
-    With `is_heard` the member has sent a request at 40 s. Then the expiry is too early, and is
-    found.
+    With `is_heard` the member has sent a request to broker-0 at 40 s. Then the expiry is too early,
+    and is found.
     """
     rows = Rows()
     rows.load_completed(1, "broker-0", leader_epoch=0)
@@ -909,10 +915,11 @@ def test_member_unknown_to_a_replaced_coordinator_may_return_as_a_new_one(
 ) -> None:
     """A broker answers C0 with UNKNOWN_MEMBER_ID, although the coordinator, broker-1, has C0.
 
-    - "a replaced coordinator": broker-2 does not know yet that broker-1 leads. Only this excuses
-      that C0 joins as a new member.
-    - "a broker that has unloaded": broker-2 knows it, and should have said so.
-    - "its coordinator": broker-1 should know C0.
+    - "a replaced coordinator" is broker-2, which does not know yet that broker-1 leads. Only in
+      this case it is right that C0 joins as a new member.
+    - "a broker that has unloaded" is broker-2, which knows that broker-1 leads. It should have
+      answered that it is not the coordinator.
+    - "its coordinator" is broker-1, which should know C0.
     """
     rows = Rows()
     rows.load_completed(0.6, "broker-2", leader_epoch=0)
