@@ -115,7 +115,7 @@ def judge_transcript(transcript: Transcript, rules: ComparisonRules) -> FileConf
             return result
         if best is None or len(result.differences) < len(best.differences):
             best = result
-    if best is None:
+    if best is None:  # impossible, because at least one run was tried: for the type checker
         raise ValueError("no run was tried")
     return best
 

@@ -344,6 +344,7 @@ class ExperimentRun:
                 else:
                     await self._injector.heal(planned, by="plan")
             case PlannedAct(planned=planned):  # an injection
+                # Without a controller the status has no partitions, but a target may need them.
                 status = self._status_history.with_last_partitions(await self._check_and_query())
                 await self._injector.inject(planned, status)
                 if self._injector.has_next_step(planned):

@@ -40,7 +40,7 @@ If a cluster takes longer to answer, it counts as alive, too.
 
 
 class StandingCluster(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of a claim. Its cluster may have died since it was written.
+    """The content of a claim. The cluster may have died after the claim was written.
 
     - `pid`: the id of the cluster's process.
     - `port`, `token`: the port of the loopback address to which orders are sent, and the token that
@@ -209,6 +209,7 @@ def _remove(runs: Path, cluster: StandingCluster) -> Iterator[DeadCluster]:
     except FileNotFoundError:
         return
     moved = _read(aside)
+    # If the token is another, the moved file is the valid claim of a new cluster.
     if moved is not None and moved.token != cluster.token:
         with suppress(FileExistsError):
             os.link(aside, path)
