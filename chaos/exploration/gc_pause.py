@@ -18,8 +18,9 @@ These objects take about 12 MB. One run of a packaged space leaves 15,000 to 20,
 SELDOM = (LEFT_MAX, 50, 100)
 """Thresholds of Python's three generations, for `gc.set_threshold`.
 
-The youngest generation is collected after LEFT_MAX new objects, the middle one at every 50th of
-those collections, and the oldest at every 100th collection of the middle one.
+The youngest generation is collected after LEFT_MAX new objects. At every 50th of these collections
+the middle generation is collected, too. The oldest generation is collected at every 100th
+collection of the middle generation.
 """
 
 
@@ -28,8 +29,8 @@ def collecting_afterwards() -> Iterator[None]:
     """Collect no cycles while the enclosed code runs; at its end, collect all of them.
 
     Objects that exist before the call are frozen during the call, so that the collection at the end
-    does not scan them. Most of them belong to the modules of the process, which never
-    die. To scan these objects would take about a tenth of a run's time.
+    does not scan them. Most of these objects belong to the modules of the process, and never die. To
+    scan them would take about a tenth of a run's time.
 
     The enclosed code is one run, which takes at most a minute. So it does not fill the memory, even
     if nothing is collected meanwhile.

@@ -1,7 +1,7 @@
 """Search for the passing run that is nearest to a failed one, to show the difference.
 
-The command `diff` compares a failed run with a passing one that is as similar as possible. These
-runs are tried, in this order:
+The command `diff` compares a failed run with a passing run that is as similar as possible. The
+following runs are tried, in this order:
 
 1. The same plan of faults with other network seeds. The network seed determines the latencies of
    messages. If one of these runs passes, a race made the difference.
@@ -24,7 +24,7 @@ NEIGHBOURS = 10
 """Number of other network seeds to try, and number of faults to leave out one at a time."""
 
 AttemptObserver = Callable[[str], None]
-"""Called with the description of each attempt."""
+"""Function that is called with a description of each attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,8 @@ def _neighbours(experiment: Experiment, failed: PlayedRun) -> Iterator[Neighbour
 def _before_finding(plan: Plan, failed: PlayedRun) -> Plan:
     """Return the faults that were injected before the first finding.
 
-    If there are none, or if the time of the finding is not known, return all faults.
+    If no fault was injected before the finding, or if the time of the finding is not known, return
+    all faults.
     """
     if failed.steady_us is None or not failed.findings:
         return plan

@@ -151,7 +151,7 @@ class Search:
         self._alone: list[int] = []  # seeds of a worker that died; each becomes a batch of its own
         self._unfinished: list[int] = []  # seeds whose first runs were interrupted
         self._suspects: dict[int, None] = {}  # seeds that may be the cause of a worker's death
-        self._recheck_failed: dict[int, None] = {}  # seeds that are not given for a recheck again
+        self._recheck_failed: dict[int, None] = {}  # seeds whose recheck was given up
         self._stop: Stop | None = None
 
     def run(self) -> Stop:
@@ -247,7 +247,7 @@ class Search:
         return bool(self._waiting_to_be_played_again() and self._workers.coming())
 
     def _waiting_to_be_played_again(self) -> dict[int, str]:
-        """Return the seeds to recheck that no worker has yet, each with its first worker."""
+        """Return the seeds that wait for a recheck, each with the worker that played it first."""
         if self._stop in {Stop.TIME_LIMIT, Stop.TOOL_FAILED}:
             # After the time limit there is no time for rechecks. After too many failures of
             # coordlab, rechecks prove nothing.

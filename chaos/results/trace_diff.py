@@ -161,11 +161,12 @@ def story_parting(
 def parts_by_itself(one: Sequence[TraceRow], parts: Parting) -> bool:
     """Return True if the first different row says nothing about a cause.
 
-    Runs with different seeds or plans always differ in these three ways:
+    There are three such cases. They occur in any two runs with different seeds or plans:
 
     - The same event comes at another time.
-    - Something differs before the steady state.
-    - A stage of the run begins at another time, because the plan of one run ends earlier.
+    - The row comes before the steady state.
+    - The row is the beginning of a stage of the run. The stages begin at different times, because
+      the plan of one run ends earlier.
 
     `one` is the first trace, and `parts` the place where the traces begin to differ.
     """

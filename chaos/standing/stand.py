@@ -27,7 +27,7 @@ from cluster.trace.tail import WATERMARK_LAG_US, TraceTail
 from results_schema.results import Results
 
 RuntimeFactory = Callable[[Sequence[RowObserver]], Runtime]
-"""Function that makes the runtime of a run in real time. Its argument are the observers of rows."""
+"""Function that makes the runtime of a run in real time. It gets the observers of trace rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
