@@ -372,7 +372,7 @@ def _difference(
     step = played.step
     if played.not_implemented is not None:
         return Difference(what=NOT_IMPLEMENTED, field=played.not_implemented)
-    # `read_transcript` has checked that either both of them are None, or neither is.
+    # `read_transcript` has checked this: if `response` is None, `answered_ms` is None, too.
     if step.response is None or step.answered_ms is None:
         return _without_answer(played, rules.tolerance_ms)
     if played.response is None:

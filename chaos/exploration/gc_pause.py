@@ -29,8 +29,8 @@ def collecting_afterwards() -> Iterator[None]:
     """Collect no cycles while the enclosed code runs; at its end, collect all of them.
 
     Objects that exist before the call are frozen during the call, so that the collection at the end
-    does not scan them. Most of these objects belong to the modules of the process, and never die. To
-    scan them would take about a tenth of a run's time.
+    does not scan them. Most of these objects belong to the modules of the process, and never die.
+    To scan them would take about a tenth of a run's time.
 
     The enclosed code is one run, which takes at most a minute. So it does not fill the memory, even
     if nothing is collected meanwhile.

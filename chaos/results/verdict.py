@@ -109,7 +109,7 @@ def _inconclusive(report: CheckReport, note: str) -> CheckReport:
 def _without_later_findings(report: CheckReport, event: MachineEvent) -> CheckReport:
     """Return a report with only the findings from before `event`.
 
-    If the report had findings, and none of them is from before the event, it becomes inconclusive.
+    If all findings of the report are from after the event, the report becomes inconclusive.
     If it had no findings, it does not change.
     """
     if report.outcome is not CheckOutcome.VIOLATED:

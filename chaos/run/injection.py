@@ -1,7 +1,8 @@
 """FaultInjector: injects faults, and heals (undoes) them.
 
-It writes both into the journal, which has an entry for each fault, and into the trace. The runner
-decides when a fault is due, and calls the injector:
+The injector records each injection and each healing in two places: in the trace, and in the
+journal, which has an entry for each fault. The runner decides when a fault is due, and calls the
+injector:
 
 1. The fault is aimed. Its target is a role, such as `controller`. The injector finds the nodes that
    have this role now (an Aim). If no node has the role, the fault is a Miss, and nothing happens.
