@@ -69,7 +69,7 @@ def twice_on_one_role(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     role = rng.choice(_ON_ONE_ROLE)
     target = draw.target((role,)) or draw.coordinator()
     timeout = "session.timeout.ms" if role == "member" else "broker.session.timeout.ms"
-    # The gap is at most a little longer than the timeout (1.1 times).
+    # The gap is at most 1.1 times the timeout, so it may also be a little longer than the timeout.
     gap_ms = draw.gap_ms("gap", draw.around_ms(timeout, 1.1))
     kinds: tuple[str, ...] = ("crash", "pause")
     if role != "member":

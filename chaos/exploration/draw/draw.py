@@ -108,8 +108,8 @@ def _choose(
 
 def _place_of(path: str, taken: dict[str, str]) -> str:
     """Return the place in the space's file from which the value at an experiment's path comes."""
-    # Several drawn values may contain the value at `path`. The one with the longest path was drawn
-    # last, so the value comes from it. If there is none, the value comes from the base experiment.
+    # Several drawn values may contain the value at `path`. The drawn value with the longest path is
+    # the nearest. If there is no such value, the value at `path` comes from the base experiment.
     drawn_above = [drawn for drawn in taken if path.startswith(drawn)]
     return taken[max(drawn_above, key=len)] if drawn_above else f"experiment.{path}"
 

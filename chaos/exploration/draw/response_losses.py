@@ -62,7 +62,7 @@ _REBALANCE_MS = 10_000
 def draw_response_loss(draw: FaultDraw) -> FaultDefinition:
     """Return the loss of a response between clients, brokers and the controller."""
     rng = draw.rng("response")
-    # The three words have the weights 5, 3 and 1, because members send most kinds of requests.
+    # The three words are drawn with the weights 5, 3 and 1.
     between = rng.choices(("members", "controller", "brokers"), (5, 3, 1))[0]
     if between == "controller":
         return _loss(draw, rng.choice(_OF_THE_CONTROLLER), "brokers", "controller")
