@@ -138,6 +138,7 @@ class _Parts:
             self._report()
 
     def _report(self) -> None:
+        """Call `progress`. The caller must hold the lock, so two threads never call it at once."""
         if self.progress is not None:
             self.progress(AnalysisProgress(done=self._done, total=self.total, part=self._part))
 
@@ -285,4 +286,5 @@ def _set_partitions(spark: SparkSession, runs: Sequence[RunFiles]) -> None:
 
 
 def _is_short_work(runs: Sequence[RunFiles]) -> bool:
+    """Return whether an analysis of `runs` is short work (SHORT_WORK_ROWS)."""
     return sum(run.rows for run in runs) <= SHORT_WORK_ROWS

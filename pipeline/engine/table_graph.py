@@ -45,6 +45,7 @@ def compute(
     tag = f"coordlab-{uuid.uuid4()}"
 
     def run(step: Step, inputs: Sequence[DataFrame]) -> DataFrame:
+        """Compute one step in a thread of the pool; return the DataFrame for later steps."""
         # All Spark jobs of this thread get the tag, by which `stop_jobs` can cancel them.
         context.addJobTag(tag)
         context.setInterruptOnCancel(True)

@@ -225,8 +225,8 @@ class Trace:
     def pauses(self, node: str) -> list[Span]:
         """Return the times in which a node was paused: until it resumed, died or started again.
 
-        A paused process cannot stop in an orderly way before the end of the run, where every pause
-        ends anyway. So NODE_STOPPED does not matter here.
+        NODE_STOPPED ends no pause, because a paused process cannot stop in an orderly way before
+        the end of the run. And every pause ends with the run.
         """
         spans: list[Span] = []
         paused_since_us: int | None = None

@@ -47,7 +47,7 @@ def _key(setting: SettingFact) -> tuple[str, str]:
 
 
 def column_names(runs: Sequence[RunFacts]) -> tuple[str, ...]:
-    """Return a name for each run: its experiment, runtime and settings, as far as they differ.
+    """Return a name for each run. It has the experiment, runtime and settings if they differ.
 
     If there are at most MAX_COLUMNS runs, all names differ, and each run has a column of its own.
     Names that would be equal are made different by the seed, then by the start time, and at last by

@@ -81,6 +81,7 @@ def _no_owner(summary: RunSummary) -> str | None:
     """Return the caveat about the longest time without an owner; None if all times were short."""
 
     def longest_us(group: FeltGroup) -> int:
+        """Return the longest time of a partition of the group without an owner."""
         spread = group.spreads.get(_UNOWNED)
         # A group without partitions has no spread. A group whose partitions never had an owner has
         # no maximum.
@@ -104,6 +105,7 @@ def _repeated(summary: RunSummary) -> str | None:
     """
 
     def repeated_records(group: FeltGroup) -> int:
+        """Return how many records the group processed again."""
         spread = group.spreads.get(_REPEATED)
         if spread is None or spread.total is None:
             return 0
@@ -122,6 +124,8 @@ def _felt_mark(summary: RunSummary) -> str:
 
 
 class _WorstGroup(NamedTuple):
+    """The group with the greatest value of a felt measure."""
+
     name: str
     value: int
     other_groups: int

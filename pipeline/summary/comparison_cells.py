@@ -132,9 +132,9 @@ def range_text(cell: Cell, unit: Unit) -> str:
     # A cell of words has no numbers. A cell with the text NEVER shows no number, either.
     if cell.median is None or cell.low is None or cell.high is None or cell.text == NEVER:
         return cell.text
-    median, low, high = (
-        _value_text(value, unit, cell.bound_us) for value in (cell.median, cell.low, cell.high)
-    )
+    median = _value_text(cell.median, unit, cell.bound_us)
+    low = _value_text(cell.low, unit, cell.bound_us)
+    high = _value_text(cell.high, unit, cell.bound_us)
     mark = MARK if cell.disturbed else ""
     if cell.low == cell.high:
         return f"{median}{mark}"

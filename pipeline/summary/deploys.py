@@ -252,6 +252,7 @@ def typical_cost(costs: Sequence[DeployCost]) -> DeployCost:
     """
 
     def median(value_of: Callable[[DeployCost], int]) -> int:
+        """Return the median of one figure over all deploys."""
         return _lower_median([value_of(cost) for cost in costs])
 
     lengths_us = [cost.length_us for cost in costs if cost.length_us is not None]

@@ -61,6 +61,7 @@ def _member_counts(trace: Trace) -> list[TableRow]:
             "noticed_by": row["noticed_by"],
             "timeouts": row["commit_timeouts"] if has_left_coordinator else None,
         }
+        # The row of this way. A new row has the columns of the way, and counts of 0.
         zeros = {"members": 0, "kept": 0, "kept_id": 0, "told": 0}
         counts = counts_by_way.setdefault(tuple(way.values()), way | zeros)
 
@@ -70,6 +71,7 @@ def _member_counts(trace: Trace) -> list[TableRow]:
         # itself. `self_answers` is None for a member that did not give its coordinator up.
         told_by_old = row["self_answers"] is not None and row["self_answers"] > 0
 
+        # True counts as 1, and False as 0.
         counts["members"] += 1
         counts["kept_id"] += kept_id
         counts["kept"] += kept_id and kept_generation

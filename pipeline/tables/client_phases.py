@@ -35,8 +35,9 @@ _SIGNAL_KINDS = (
     TraceKind.COORDINATOR_LOOKUP_FAILED,
     *_MEMBERSHIP,
 )
-"""Kinds of rows from which the phases are computed, besides requests and their answers. In a row
-COORDINATOR_FOUND, `cause` is the broker that was asked, and `peer` the broker that it named.
+"""Kinds of rows from which the phases are computed; requests and answers are read in addition. In a
+row COORDINATOR_FOUND, `cause` is the broker that was asked, and `peer` is the broker that the
+answer named.
 """
 _MOMENTS = ("unknown", "named", "accepted")
 """The moments that end the three phases: the member marks its coordinator unknown, an answer names

@@ -168,10 +168,10 @@ def _intervals(steps: DataFrame) -> DataFrame:
 
 
 def _with_members(steps: DataFrame) -> DataFrame:
-    """Add the number of members after each step, as far as it is known.
+    """Add the number of members after each step; null if the number is not known.
 
-    Some steps list all members. After such a step, members that are added and removed are counted
-    on. A new group begins with 0 members, and a group that becomes Dead has 0 members.
+    Some steps list all members. From such a step on, each member that is added or removed changes
+    the number. A new group begins with 0 members, and a group that becomes Dead has 0 members.
     """
     # Some steps set the number of members: those with a list set its length, and a change to Dead
     # sets 0. `number_set` is this number in a struct, and null for all other steps. The struct

@@ -213,9 +213,9 @@ def _exchanges(events: DataFrame) -> DataFrame:
 def _sides(events: DataFrame) -> DataFrame:
     """One row per row of the trace about a listed request.
 
-    `from_node` is the client and `to_node` the server, whichever of the two wrote the row. After
-    the answer to a FindCoordinator, a client also writes a row COORDINATOR_FOUND. In this row,
-    `found` is the broker that the answer named.
+    `from_node` is the client and `to_node` is the server, both in the client's rows and in the
+    server's rows. After the answer to a FindCoordinator, a client also writes a row
+    COORDINATOR_FOUND. In this row, `found` is the broker that the answer named.
     """
     # A client's row about a request has the server as `peer`, and the purpose of the connection as
     # `cause`. In a COORDINATOR_FOUND, `cause` is the server, and `peer` the broker that it named.

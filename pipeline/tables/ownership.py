@@ -243,6 +243,8 @@ def _processing(events: DataFrame) -> DataFrame:
         "generation",
         F.lit(None).cast("string").alias("coordinator"),
         "offset",
+        # In a POSITION_RESET, `cause` tells why the member begins at this offset: `committed`, for
+        # example.
         F.col("cause").alias("position"),
         F.when(_is(TraceKind.RECORDS_CONSUMED), count).alias("count"),
     )

@@ -41,7 +41,8 @@ def _cache_file() -> Path | None:
         return None
     # The text also depends on the snippet, so the name has a digest of it.
     snippet_digest = hashlib.sha256(_SNIPPET.encode()).hexdigest()[:8]
-    vega_version, bundler_version = vlc.get_vega_version(), version("vl-convert-python")
+    vega_version = vlc.get_vega_version()
+    bundler_version = version("vl-convert-python")
     return cache_folder / "coordlab" / f"vega-{vega_version}-{bundler_version}-{snippet_digest}.js"
 
 

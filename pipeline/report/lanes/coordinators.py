@@ -196,7 +196,8 @@ def _add_partition(
     for tenure, slot in zip(tenures, slots_of_tenures, strict=True):
         # A broker has one tenure in an epoch, and one load, which precedes the tenure.
         serving_epoch = tenure["broker"], tenure["leader_epoch"]
-        row = rows[serving_epoch] = row_name(partition, slot)
+        row = row_name(partition, slot)
+        rows[serving_epoch] = row
         data["tenures"].append(_tenure_datum(tenure, row, loads.get(serving_epoch)))
         data["stalled"] += [
             span(start, end, r=row, l=f"{tenure['broker']} {text}")
@@ -218,7 +219,9 @@ def _add_partition(
     overlap_rows = [
         row_name(partition, len(names) + slot, "two coordinators") for slot in overlap_slots
     ]
-    data["twice"] += map(_overlap_datum, overlaps, overlap_rows)
+    data["twice"] += [
+        _overlap_datum(overlap, row) for overlap, row in zip(overlaps, overlap_rows, strict=True)
+    ]
     return [*names, *sorted(set(overlap_rows))]
 
 

@@ -141,9 +141,11 @@ def _groups_table(rows: FaultRows) -> TextTable:
     gaps = _gaps(rows, "member", "group")
 
     def coordinator(group: str) -> str:
+        """Return how the coordinator moved, such as `broker-0 to broker-2`, or `stayed`."""
         return _old_and_new_leader(moved[group]) if group in moved else "stayed"
 
     def marked_unknown(group: str) -> int:
+        """Return how many members marked their coordinator unknown."""
         return sum(row["unknown_us"] is not None for row in members[group])
 
     def noticed_by(group: str) -> str:
@@ -220,11 +222,13 @@ def _partitions_table(
     gaps = _gaps(rows, "partition", "subject")
 
     def groups(row: Row) -> str | None:
+        """Return the groups that an offsets partition stores; None for other partitions."""
         if row["partition"] not in moved:
             return None
         return listed(row["groups"] or ()) or "none"
 
     def leader(row: Row) -> str | None:
+        """Return how the leadership moved; None for a partition that is not in `moved`."""
         return _old_and_new_leader(row) if row["partition"] in moved else None
 
     columns = (
@@ -283,6 +287,7 @@ def _table_of_all_faults(
         return names
 
     def errors_met(rows: FaultRows) -> str:
+        """Return the errors of commits after a fault: `NOT_COORDINATOR 12, TIMED_OUT 1`."""
         errors = errors_by_fault.get(rows.fault.fault, ())
         return ", ".join(f"{error.error} {error.commits:,}" for error in errors)
 

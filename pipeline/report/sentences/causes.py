@@ -217,7 +217,8 @@ def _explained_fault(run: ReportInput) -> FaultSummary | None:
             return worst.fault
     faults = run.summary.faults
     with_effects = [fault for fault in faults if fault.members or fault.partitions_moved]
-    return next(iter([*with_effects, *faults]), None)
+    candidates = [*with_effects, *faults]
+    return candidates[0] if candidates else None
 
 
 def _removed_because(run: ReportInput, owners: Owners) -> tuple[str, ...]:

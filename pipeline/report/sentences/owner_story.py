@@ -169,6 +169,7 @@ def served_at_once(episode: Episode, tables: OverlapTables) -> list[Row]:
     """Return the times in which both coordinators served the group: rows of `tenure_overlaps`."""
 
     def coordinators(row: Row) -> set[CoordinatorEpoch]:
+        """Return the two coordinators of a row, each with its leader epoch."""
         older = (row["older_broker"], row["older_epoch"])
         newer = (row["newer_broker"], row["newer_epoch"])
         return {older, newer}

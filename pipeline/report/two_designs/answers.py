@@ -165,10 +165,9 @@ def _figure(
     is_time: bool = False,
 ) -> Iterator[ComparedFigure]:
     """Yield a figure of the changes of one kind, if both designs met such a change."""
-    zookeeper, coordinator = (
-        [value(cost) for cost in costs if cost.change.kind == kind and cost.side.design == design]
-        for design in _DESIGNS
-    )
+    of_kind = [cost for cost in costs if cost.change.kind == kind]
+    zookeeper = [value(cost) for cost in of_kind if cost.side.design == "zookeeper"]
+    coordinator = [value(cost) for cost in of_kind if cost.side.design == "coordinator"]
     if zookeeper and coordinator:
         yield ComparedFigure(
             name=name,
@@ -188,13 +187,10 @@ def _of_groups(sides: Sequence[GroupSide]) -> Iterator[ComparedFigure]:
         ("records processed by two owners", _records_of_two_owners),
     )
     for name, value in figures:
-        zookeeper, coordinator = (
-            median(value(side) for side in of_design(sides, design)) for design in _DESIGNS
-        )
         yield ComparedFigure(
             name=name,
-            zookeeper=zookeeper,
-            coordinator=coordinator,
+            zookeeper=median(value(side) for side in of_design(sides, "zookeeper")),
+            coordinator=median(value(side) for side in of_design(sides, "coordinator")),
             is_time=name == _TIME_WITH_TWO_OWNERS,
         )
 

@@ -102,8 +102,8 @@ def _index_in_kind(cost: Cost) -> int:
 
 def plan_charts(pairs: Sequence[CostPair]) -> list[Chart]:
     """Return a chart of lanes for each design; both show the change that the reader picks."""
-    # The charts are high enough for the largest group in any case. So the changes of large groups
-    # come first, and the charts first show a change that fills them.
+    # The charts are as high as the largest group needs. So the changes of large groups come first:
+    # the first change that the charts show fills them.
     shown = sorted(pairs, key=lambda pair: -pair[0].change.members)[:MAX_CHANGES]
     if not shown:
         return []

@@ -84,7 +84,10 @@ def _in_kafka(events: DataFrame, member_names: DataFrame) -> DataFrame:
 
 def _in_zookeeper(events: DataFrame, txns: DataFrame) -> DataFrame:
     """One row per committed offset that a consumer wrote to ZooKeeper."""
-    group, topic, index = (F.regexp_extract("path", _OFFSET_PATH, part) for part in (1, 2, 3))
+    group = F.regexp_extract("path", _OFFSET_PATH, 1)
+    topic = F.regexp_extract("path", _OFFSET_PATH, 2)
+    index = F.regexp_extract("path", _OFFSET_PATH, 3)
+    # The node of the client of each session.
     clients = (
         of_kind(events, TraceKind.ZOOKEEPER_CLIENT_STATE)
         .groupBy("run", detail("session", of=ZooKeeperClientDetail).session.alias("session"))
