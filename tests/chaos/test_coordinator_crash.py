@@ -193,7 +193,7 @@ def test_acknowledged_commit_that_is_forgotten_is_found(monkeypatch: pytest.Monk
 def test_load_without_records_is_found_by_two_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: the new coordinator reads nothing from the log (BEHAVIOUR 6.6 f).
 
-    So the coordinator does not know the members. They must rejoin, which the check
+    So the coordinator does not know the members. The members must rejoin, which the check
     `needless_rebalance` finds. Nor does it know their committed offsets, which the check
     `durable_commits` finds.
     """

@@ -1,4 +1,4 @@
-"""What changes in whole runs if our coordinator gets traits of Kafka's newer, Java coordinator.
+"""Whole runs in which our coordinator has traits of Kafka's newer coordinator, written in Java.
 
 Our coordinator behaves like Kafka's older coordinator, which is written in Scala. The setting
 `java_coordinator` of an experiment has switches. Each switch gives our coordinator one trait of the
@@ -8,7 +8,7 @@ Most runs have the fault CUT. For 30 s it separates the coordinator of the group
 controller and the other brokers, but not from the group's members. Another broker then becomes
 coordinator, and the separated broker does not know this.
 
-Sections such as 6.4 [J] are those of docs/kafka/BEHAVIOUR.md; [J] marks the Java coordinator.
+Numbers such as 6.4 [J] are sections of docs/kafka/BEHAVIOUR.md. [J] marks the Java coordinator.
 """
 
 import pytest
@@ -28,7 +28,7 @@ def two_groups(faults: list[object] | None = None, **java_switches: bool) -> Exp
     """Return an experiment with the groups `readers` and `writers`, and with CUT or other faults.
 
     - Both groups have the same coordinator, since `__consumer_offsets` has only one partition.
-    - The members of `readers` only send heartbeats; those of `writers` also commit.
+    - The members of `readers` only send heartbeats. The members of `writers` also commit.
     - At 12 s, which is during CUT, a third reader joins the new coordinator.
     """
     # The reader that joins late knows only the brokers on the other side of the cut.

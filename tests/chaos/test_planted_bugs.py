@@ -93,7 +93,7 @@ LATE_ON_THE_OTHER_SIDE: list[object] = [
         },
     }
 ]
-"""A third member that joins during CUT. It knows only the brokers that are not cut off."""
+"""A third member that joins during CUT, and knows only the brokers that are not cut off."""
 
 
 def load_nothing(

@@ -77,9 +77,9 @@ def of_whole_run(run: VirtualRun, kind: TraceKind) -> list[TraceRow]:
 
 @pytest.mark.parametrize("name", ["herd_effect", "zookeeper_restart", "zookeeper_zombie"])
 def test_experiment_breaks_no_promise(name: str) -> None:
-    """The old design leads to double processing and conflicts. They are measured.
+    """The old design leads to double processing and to conflicts.
 
-    They are no violations, because the old consumers never promised anything else.
+    Both are measured. They are no violations, because the old consumers promise nothing else.
     """
     assert played(name).results.verdict == "pass"
 

@@ -44,7 +44,7 @@ def observe_two_owners(suite: CheckSuite) -> Rows:
 def test_twelve_checkers_are_in_every_suite() -> None:
     """A suite that lacked a checker would pass runs in which the checker's promise is broken.
 
-    Four more checkers exist. They judge groups on ZooKeeper, and properties that a group must
+    Four more checkers exist, which judge groups on ZooKeeper, and properties that a group must
     demand.
     """
     suite = CheckSuite(context_of(experiment()))

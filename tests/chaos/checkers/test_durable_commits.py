@@ -50,7 +50,7 @@ def two_commits() -> Rows:
 
 
 def verify(rows: Rows, time_s: float, offset: int, peer: str = "broker-1") -> None:
-    """Let the run fetch the committed offset at its end; the broker `peer` answers with `offset`.
+    """Let the run fetch the committed offset at its end. The broker `peer` answers with `offset`.
 
     An offset of -1 means that the group has no committed offset. By default broker-1 answers,
     because no test replaces broker-1 as the coordinator. The answer of a replaced coordinator would
@@ -63,7 +63,7 @@ def verify(rows: Rows, time_s: float, offset: int, peer: str = "broker-1") -> No
 def test_return_of_the_last_acknowledged_commit_passes() -> None:
     """broker-1 takes over at 4 s.
 
-    Its log has both commits (it ends at 2), so broker-1 returns 200.
+    The log of broker-1 has both commits, so broker-1 returns 200.
     """
     rows = two_commits()
     rows.leads(4, "broker-1", leader_epoch=1, log_end=2)
@@ -678,7 +678,7 @@ def test_stale_answer_of_a_replaced_coordinator_is_counted_and_excused() -> None
 def test_coordinator_that_leads_again_answers_from_its_earlier_load_until_the_next_one(
     reloaded_s: float, outcome: CheckOutcome
 ) -> None:
-    """broker-0 leads again at 5.5 s, after broker-1. It has loaded the group again at `reloaded_s`.
+    """broker-0 leads again at 5.5 s. It has loaded the group again at `reloaded_s`.
 
     At 6.1 s broker-0 answers C1 with 200, although 300 was committed at broker-1. Before the load,
     broker-0 may still give this answer from its memory. After the load the answer is a finding.

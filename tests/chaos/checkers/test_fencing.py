@@ -37,7 +37,8 @@ def failover(rows: Rows, log_end: int) -> None:
     """Add a failover from broker-0 to broker-1.
 
     broker-0 acknowledges two appends in epoch 0, one with the offsets 0 to 9, and one with 10 and
-    11. Then broker-1 leads in epoch 1. Its log ends at `log_end`, which is 12 if nothing is lost.
+    11. Then broker-1 leads in epoch 1. The log of broker-1 ends at `log_end`, which is 12 if
+    nothing is lost.
     """
     rows.leads(1, "broker-0", leader_epoch=0, log_end=0)
     rows.appended(2, "broker-0", leader_epoch=0, base_offset=0, records=10)

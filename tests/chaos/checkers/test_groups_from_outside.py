@@ -1,6 +1,6 @@
 """No check accuses a group whose clients were not started by coordlab.
 
-A standing cluster runs until a person stops it. Meanwhile Kafka's own clients may use it, for
+A standing cluster runs until a person stops it. While it runs, Kafka's own clients may use it, for
 example a Java consumer of the group `payments`. We call such a client a guest. The brokers write
 trace rows about the guest's group, but the guest itself writes none, so the checkers see only half
 of what happens.
@@ -75,7 +75,7 @@ def is_row_of_a_lab_client(prefix: str, row: TraceRow) -> bool:
 
 
 def play_two_groups(faults: list[dict[str, object]]) -> tuple[Experiment, list[TraceRow]]:
-    """Play an experiment with two groups of the lab; return the experiment and the run's rows."""
+    """Play an experiment with two groups of the lab. Return the experiment and the run's rows."""
     experiment = quick_experiment(
         cluster={"brokers": 3, "config": QUICK_BROKERS},
         groups={"readers": GROUP, OUTSIDE: GROUP},

@@ -185,7 +185,7 @@ def test_session_expiry_of_a_living_member_is_found() -> None:
 
 
 def test_rebalance_after_the_kill_of_a_member_passes() -> None:
-    """C1 is killed at 20 s. Its session has ended at 66 s, so the group needs a rebalance."""
+    """C1 is killed at 20 s. The session of C1 has ended at 66 s, so the group needs a rebalance."""
     rows = stable_group_loses_its_coordinator()
     rows.add(20, "driver", TraceKind.NODE_KILLED, peer=C1)
     rebalance(rows, 66, cause=RebalanceCause.SESSION_EXPIRY)
@@ -560,7 +560,7 @@ def test_paused_member_explains_a_rebalance_during_other_faults() -> None:
 
 
 def test_member_behind_a_cut_excuses_only_its_own_group() -> None:
-    """The cut separates broker-0 from a member of group h. It is no excuse for group g."""
+    """The cut separates broker-0 from a member of group h. The cut is no excuse for group g."""
     group_h = replace(CONTEXT.groups["g"], consumers=("consumer-h-0",))
     checker = NeedlessRebalance(CheckContext(groups={**CONTEXT.groups, "h": group_h}))
     rows = Rows(checker.observe)
@@ -815,7 +815,7 @@ def test_member_of_a_lost_generation_may_be_refused(
 
 
 def test_group_with_a_started_member_that_has_not_joined_is_not_judged() -> None:
-    """C1 has started, but has not joined yet. Its join will need a rebalance in any case."""
+    """C1 has started, but has not joined yet. The join of C1 will need a rebalance in any case."""
     rows = Rows()
     rows.add(2, C1, TraceKind.NODE_STARTED)
     rows.generation_started(3, "broker-1", generation=2, members=[f"{C0}-id"])
@@ -917,8 +917,8 @@ def test_member_unknown_to_a_replaced_coordinator_may_return_as_a_new_one(
 
     - "a replaced coordinator" is broker-2, which does not know yet that broker-1 leads. Only in
       this case it is right that C0 joins as a new member.
-    - "a broker that has unloaded" is broker-2, which knows that broker-1 leads. It should have
-      answered that it is not the coordinator.
+    - "a broker that has unloaded" is broker-2, which knows that broker-1 leads. So broker-2
+      should have answered that it is not the coordinator.
     - "its coordinator" is broker-1, which should know C0.
     """
     rows = Rows()

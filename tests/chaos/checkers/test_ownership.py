@@ -301,7 +301,7 @@ def test_member_expired_in_time_may_be_overtaken_long_after_the_fault(
 def test_member_assigned_by_a_zombie_has_its_session_from_the_load_on(
     assigned_s: float, is_allowed: bool
 ) -> None:
-    """broker-1 replaces broker-2 as the coordinator. It loads the group at 26 s.
+    """broker-1 replaces broker-2 as the coordinator, and loads the group at 26 s.
 
     broker-2 does not know this yet, and still lets members join. broker-1 removes C0 at 71 s, which
     is one session after the load (26 s + 45 s). Whether this is right depends on C0:

@@ -21,9 +21,9 @@ C0, C1 = "consumer-g-0", "consumer-g-1"
 # which allows for all other delays, is a constant of the checker (SLACK_US).
 SESSION_S, REQUEST_S, HEARTBEAT_S, POLL_S, SLACK_S = 10, 5, 3, 1, 10
 BOUND_S = 2 * SESSION_S + REQUEST_S + 2 * (HEARTBEAT_S + POLL_S) + SLACK_S
-"""Longest allowed time without a reader: 43 s."""
+"""The longest time that a partition may be without a reader: 43 s."""
 READING_S = 2 * REQUEST_S + POLL_S + SLACK_S
-"""Longest allowed time without progress: 21 s."""
+"""The longest time that a reader may be without progress while records wait: 21 s."""
 
 
 def checker(*, transaction_partitions: tuple[str, ...] = ()) -> Readers:
@@ -201,8 +201,8 @@ def check_transactional(rows: Rows) -> CheckReport:
 def lost_offsets() -> Rows:
     """Return rows in which the offsets partition loses data.
 
-    broker-0 is alone in the ISR. Its disk is emptied, and then broker-0 is elected again. No other
-    broker has the data, so the data is lost.
+    broker-0 is alone in the ISR. The disk of broker-0 is emptied, and then broker-0 is elected
+    again. No other broker has the data, so the data is lost.
     """
     rows = Rows()
     rows.elected(1, "broker-0", isr=[0])

@@ -290,12 +290,12 @@ def transaction(rows: Rows, time_s: float, state: str, *, before: str = "Empty")
 
 
 MARKERS_S = 2 * ANSWER_US / 1e6
-"""Longest time until the markers are written: 70 s.
+"""The longest time until the markers are written: 70 s.
 
 This may need two requests of ANSWER_US each.
 """
 TIMEOUT_S = 10 + 2 * 1
-"""Longest time until an open transaction is aborted.
+"""The longest time until an open transaction is aborted: 12 s.
 
 The transaction times out after 10 s. The coordinator looks for such transactions every 1 s. If
 another broker becomes coordinator, it begins this interval of 1 s anew.

@@ -22,7 +22,7 @@ from tests.support.builders.rows import OFFSETS_0, Rows, steady_cluster
 
 C0 = "consumer-g-0"
 SETTLING_S = 60
-"""How long a fault explains losses after its end."""
+"""A fault explains losses until this time after its end."""
 
 
 def check(
@@ -169,7 +169,8 @@ def test_preferred_leader_may_lead_again() -> None:
     """The controller gives the leadership back to the preferred leader by itself.
 
     This happens at 120 s here. The settling time has ended at 90 s, but the return of the
-    preferred leader is no loss. It moves the coordinator of g, so C0 may lose its coordinator.
+    preferred leader is no loss. This election moves the coordinator of g, so C0 may lose its
+    coordinator.
     """
     rows = after_a_fault()
     rows.elected(40, "broker-1", isr=[0, 1, 2])

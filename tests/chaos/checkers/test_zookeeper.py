@@ -30,7 +30,7 @@ OWNER = "/consumers/old/owners/orders/0"
 
 
 class EnsembleRows:
-    """Rows of an ensemble, 0.1 s apart; the checker observes each row when it is added."""
+    """Rows of an ensemble, 0.1 s apart. The checker observes each row when it is added."""
 
     def __init__(self, context: CheckContext = CONTEXT) -> None:
         self.checker = ZooKeeper(context)

@@ -31,11 +31,11 @@ SERVER, C0, C1 = "zookeeper-1", "consumer-old-0", "consumer-old-1"
 IDS = "/consumers/old/ids"
 """Path below which the members of the group `old` register, for example /consumers/old/ids/m0."""
 ALLOWED_S = NOTICE_US / 1e6 + 6
-"""Longest time until a consumer must have heard of a change: NOTICE_US, and its session of 6 s."""
+"""A consumer must have heard of a change after this time: NOTICE_US, and its session of 6 s."""
 
 
 class GroupRows:
-    """Rows of a group of two consumers; the checker observes each row when it is added.
+    """Rows of a group of two consumers. The checker observes each row when it is added.
 
     C0 has session 0x1 and is registered as the member m0. C1 has session 0x2, and is not registered
     at first. A test that needs a change of the members lets C1 register as m1. All of them are

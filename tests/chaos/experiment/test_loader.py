@@ -716,7 +716,7 @@ def test_unknown_file_suggests_a_file_of_similar_name(write: Write) -> None:
 def test_folder_is_distinguished_from_a_missing_file(write: Write, tmp_path: Path) -> None:
     """A user may write `validate experiments/`. The problem says that this is a folder.
 
-    It also lists the files in it.
+    It also lists the files in the folder.
     """
     write(VALID)
     problem = only_problem(f"{tmp_path}/")

@@ -71,7 +71,7 @@ def test_a_crash_of_the_coordinator_costs_an_election_and_a_load() -> None:
 
 
 def test_counts_of_runs_include_requests_and_zeros() -> None:
-    """Each list has a count of each run. It is 0 for the run without Fetch requests."""
+    """Each list has a count of each run. A run without Fetch requests has the count 0."""
     runs = [
         PlayedRun(seed=0, result=PlayResult.PASS, effort={"loads": 1}, requests={"Fetch": 7}),
         PlayedRun(seed=1, result=PlayResult.PASS, effort={"loads": 0}),

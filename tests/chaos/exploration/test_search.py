@@ -141,7 +141,7 @@ def test_slow_worker_is_awaited_to_recheck_the_seeds_of_the_first() -> None:
 
 
 def test_run_that_differs_at_its_recheck_is_not_deterministic() -> None:
-    """Of the ten seeds only seed 9 is rechecked. Its second run differs in its digest."""
+    """Of the ten seeds only seed 9 is rechecked. The digests of its two runs differ."""
 
     def recheck(seed: int) -> PlayedRun:
         return PlayedRun(seed=seed, result=PlayResult.PASS, digest="other", virtual_us=40_000_000)
@@ -229,7 +229,7 @@ def test_interrupted_search_returns_at_once_with_the_finished_runs() -> None:
 
 
 def test_resumed_search_plays_only_the_missing_seeds() -> None:
-    """Seeds 0, 1, 4 and 5 were finished before; 2, 3, 6 and 7 are missing.
+    """Seeds 0, 1, 4 and 5 were finished before, so 2, 3, 6 and 7 are missing.
 
     50 % of the seeds are rechecked, namely 1, 3, 5 and 7. The first plays of the seeds 1 and 5 were
     recorded by the earlier search.

@@ -212,8 +212,8 @@ def test_batch_that_cannot_be_written_names_path_error_and_the_kept_seeds(
 def test_overrides_of_an_exploration_are_restored_with_its_space(tmp_path: Path) -> None:
     """An override (`--var`) replaces a value in each experiment that is drawn from the space.
 
-    A resumed search must draw with the same overrides. They are in the manifest, because the copy
-    of the space does not have them.
+    A resumed search must draw with the same overrides. The overrides are in the manifest, because
+    the copy of the space does not have them.
     """
     override = "cluster.config.unclean.leader.election.enable=true"
     changed = load_space("reference", (override,))

@@ -35,7 +35,7 @@ def elect(target: str) -> dict[str, Any]:
 
 
 def led_by(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> PartitionStatus:
-    """Return the status of a partition; the preferred leader is the first of `replicas`."""
+    """Return the status of a partition. The preferred leader is the first of `replicas`."""
     return PartitionStatus(
         leader=BrokerId(leader),
         leader_epoch=0,

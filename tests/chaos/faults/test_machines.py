@@ -195,7 +195,7 @@ def test_broker_whose_machine_is_paused_during_its_shutdown_is_restarted() -> No
 def test_shutdown_that_is_healed_on_a_paused_machine_is_waited_for() -> None:
     """At the end of a run all faults are healed.
 
-    The machine must be resumed first, because otherwise broker-2 could never end its shutdown.
+    The machine must be resumed first. As long as it is paused, broker-2 cannot end its shutdown.
     """
     run = injecting(
         {"fault": "controlled_shutdown", "target": "broker(2)"},

@@ -37,7 +37,7 @@ def deletion(topic: str = "archive") -> dict[str, Any]:
 
 
 def creation(topic: str = "new", **args: int) -> dict[str, Any]:
-    """Return a fault that creates the topic; `args` are `partitions` and `replication_factor`."""
+    """Return a fault that creates the topic. `args` are `partitions` and `replication_factor`."""
     return {
         "at": "1s",
         "fault": "create_topic",

@@ -1,7 +1,7 @@
 """Directories that another version of coordlab wrote in another form are refused with a message.
 
 A run writes a directory of files. An exploration, which is a search that plays many runs, writes a
-directory, too. The files have a "form", which is a number. It is the field `format` of
+directory, too. The files have a "form". This is a number, the field `format` of
 `manifest.json`, the file that describes the directory. A later version of coordlab that gives the
 files other fields also gives them the next number.
 """

@@ -20,7 +20,7 @@ def report(outcome: CheckOutcome, note: str = "") -> CheckReport:
 
 
 def fault(outcome: FaultOutcome) -> JournalEntry:
-    """Return the entry of a crash in the journal. Its `error` is used only if the crash missed."""
+    """Return the entry of a crash in the journal. The `error` matters only if the crash missed."""
     return JournalEntry(
         fault_id="crash-0",
         fault="crash",

@@ -1,4 +1,4 @@
-"""Live checks report findings during a run; an error in them does not disturb the run.
+"""Live checks report findings during a run. If the live checks fail, the run goes on.
 
 On Ray the nodes write their trace rows into files. Live checks read these files while the run goes
 on, so that a person who watches the run sees a violation early. Some rows arrive late or not at

@@ -3,7 +3,7 @@
 A run on Ray uses several machines. Any of these machines may really fail during the run. This is an
 accident: no fault of the plan did it. The machine is lost, or it is "disturbed", which means out of
 reach for some time. After an accident the run must neither accuse Kafka (verdict VIOLATED) nor
-report that coordlab itself has failed (INTERNAL_ERROR). Its verdict is UNKNOWN instead.
+report that coordlab itself has failed (INTERNAL_ERROR). The verdict is UNKNOWN instead.
 
 Most tests play a plan with one fault, a crash, on a FakeRuntime, which has no nodes. Two attributes
 of the FakeRuntime make the accident: `machines_away` has the accidents that it reports, and

@@ -746,7 +746,7 @@ def test_unobserved_run_queries_seldom_and_counts_the_same(time_limit_us: int | 
 
     assert unobserved.execute_unobserved() == results
     assert results.records_consumed > 0
-    # It queries the status less than half as often.
+    # The unobserved run queries the status less than half as often.
     assert unobserved.runtime.statuses_asked < observed.runtime.statuses_asked / 2
 
 

@@ -103,7 +103,7 @@ def dead_cluster(name: str, run_directory: Path) -> StandingCluster:
 
 
 def test_a_request_is_answered(server: ControlServer) -> None:
-    """The server's handler answers orders; the server itself answers a request for presence."""
+    """The server's handler answers an order, and the server itself answers a PresenceRequest."""
     assert ask_at(server.port, TOKEN, HealRequest()) == HealAnswer(faults=())
     assert ask_at(server.port, TOKEN, PresenceRequest()) == PresenceAnswer()
 

@@ -35,7 +35,7 @@ from results_schema.results import RunOutcome, Verdict
 from tests.support.builders.quick_experiment import quick_experiment
 
 PATIENCE_S = 60.0
-"""Longest time of each wait. If something fails, the test must not wait for ever."""
+"""The test waits for nothing longer than this. If something fails, it must not wait for ever."""
 # The fields of a status that `stand` cannot know by itself, such as the cluster's name.
 IDENTITY = StatusAnswer(
     name="quick", run_directory="x", runtime="local", pid=1, stage="", time_us=0
@@ -44,7 +44,7 @@ pytestmark = [pytest.mark.slow]
 
 
 def refusal_of(future: "Future[Answer]") -> RefusalKind | None:
-    """Return the reason of a refused request; None if it was not refused."""
+    """Return why the request was refused, or None if it was not refused."""
     answer = future.result(PATIENCE_S)
     return answer.kind if isinstance(answer, OrderRefusal) else None
 

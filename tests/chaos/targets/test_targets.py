@@ -136,7 +136,7 @@ def test_follower_of_is_the_next_in_sync_replica_that_is_up(
 ) -> None:
     """From the leader on, the replicas are tried in their order, until one is in sync and up.
 
-    The order of the ISR does not matter. It may differ from run to run, but a plan must always mean
+    The order of the ISR may differ from run to run, so it does not matter. A plan must always mean
     the same.
     """
     runtime = FakeRuntime(experiment())

@@ -33,7 +33,7 @@ CONTEXT = CheckContext(
             consumers=(C0, C1),
             offsets_partition=OFFSETS_0,
             commits=True,
-            # For so long a member may try to commit before a revocation.
+            # A member may try to commit for this time before it revokes its partitions.
             commit_patience_us=5_000_000,
         )
     },
@@ -327,7 +327,7 @@ def test_commit_of_an_older_assignment_in_a_new_generation_is_found() -> None:
 def test_commit_that_waited_for_the_coordinator_is_excused() -> None:
     """A commit may name a newer generation than the one in which it began, as with Kafka's client.
 
-    1. C0 loses its coordinator at 2.1 s. It calls commitAsync for offset 20. This commit waits
+    1. C0 loses its coordinator at 2.1 s. C0 calls commitAsync for offset 20. This commit waits
        until C0 has found the coordinator.
     2. The group rebalances, which begins generation 2.
     3. At 4 s C0 sends the waiting commit. Only now the commit gets its generation, which is 2.

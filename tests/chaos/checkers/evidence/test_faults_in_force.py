@@ -3,7 +3,7 @@
 A fault is in force from its injection until the lab heals it, that is, undoes it. Some promises
 hold only without faults, so their checkers need to know since when it has been quiet:
 
-- `quiet_since_us` is the end of the last fault. It is None while a fault is in force.
+- `quiet_since_us` is the end of the last fault. While a fault is in force, it is None.
 - `cluster_quiet_since_us` is the end of the last disturbance of a broker or controller. It is None
   while a broker or a controller is disturbed. If none was ever disturbed, it is 0, the beginning of
   the run.

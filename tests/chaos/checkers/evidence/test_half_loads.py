@@ -57,7 +57,7 @@ def load(rows: Rows, time_s: float, *, leader_epoch: int, read_to: int) -> None:
 def test_load_is_partial_if_it_ends_before_the_log_and_its_leader_is_replaced(
     read_to: int, next_leader: str, next_epoch: int, is_partial: bool
 ) -> None:
-    """broker-0 leads epoch 1, and its log ends at 12. Its load ends at `read_to`.
+    """broker-0 leads epoch 1, and its log ends at 12. The load of broker-0 ends at `read_to`.
 
     In the last case the election names broker-0 and epoch 1 again, so nobody replaces broker-0. A
     load that ends early without a new leader is a bug, which the checkers must not excuse.

@@ -1,7 +1,7 @@
 """An IntervalSet behaves like a set of offsets, and needs less memory.
 
-It stores the offsets 0, 1, 2, 7 and 8 as the intervals (0, 3) and (7, 9). As in `range`, the end of
-an interval is not part of it.
+An IntervalSet stores the offsets 0, 1, 2, 7 and 8 as the intervals (0, 3) and (7, 9). As in
+`range`, the end of an interval is not part of it.
 """
 
 from itertools import pairwise
@@ -50,7 +50,7 @@ def test_intervals_equal_a_set_of_offsets(
 def test_consecutive_records_are_one_interval() -> None:
     """A long run adds the offsets of its records one by one.
 
-    They must not take more and more memory.
+    The set must not take more and more memory.
     """
     intervals = IntervalSet()
     for offset in range(10_000):

@@ -10,7 +10,7 @@ seconds):
 - 15: broker-0 and broker-1 are fenced, so metadata lists only broker-2.
 - 20: broker-2 is lost for good.
 - 22 to 119: C0, which has the metadata of 15 s, asks broker-2 again and again. C1 goes on.
-- 30: broker-0 and broker-1 are unfenced. They could answer, but C0 does not know them.
+- 30: broker-0 and broker-1 are unfenced. Both could answer C0, but C0 does not know them.
 - 40: all faults are healed, and the stage "liveness" begins.
 - 120: the run ends.
 """
@@ -86,8 +86,8 @@ def stranded_member(
 
     - `fenced_brokers` are fenced at 15 s, and unfenced at 30 s.
     - `asked` is the broker that C0 asks for its coordinator.
-    - `returns_s` is the time at which broker-2 starts again; None means never.
-    - `found_s` is the time at which C0 finds its coordinator after all; None means never.
+    - `returns_s` is the time at which broker-2 starts again, or None for never.
+    - `found_s` is the time at which C0 finds its coordinator after all, or None for never.
     - `last_lookup_s` is the time of C0's last lookup. C0 makes one lookup each second.
     """
     rows = steady_group()

@@ -16,7 +16,7 @@ OLD = NEW | {"coordination": "zookeeper"}
 
 
 def with_old(**changes: object) -> Experiment:
-    """Return an experiment with the groups readers and old; `changes` are settings of old."""
+    """Return an experiment with the groups readers and old. `changes` are settings of old."""
     return experiment(groups={"readers": NEW, "old": OLD | changes})
 
 

@@ -63,7 +63,7 @@ def on_zookeeper() -> Space:
 
 @cache
 def drawn() -> tuple[Experiment, ...]:
-    """Return the experiment of each seed. They are drawn at the first call only."""
+    """Return the experiment of each seed. The first call draws the experiments."""
     return tuple(draw(standard(), seed) for seed in range(SEEDS))
 
 

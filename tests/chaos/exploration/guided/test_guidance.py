@@ -10,7 +10,7 @@ must not depend on which worker is quicker. So the seeds are divided into blocks
 block N uses only the results of the blocks up to N - 2. These blocks are complete, while workers
 may still play the blocks N - 1 and N.
 
-The tests have scripted workers, which answer in turn. They make up their results, without a
+The tests have scripted workers, which answer in turn. The workers make up their results, without a
 cluster.
 """
 
@@ -277,7 +277,7 @@ def test_mutation_reaches_a_rare_situation_sooner_than_drawing(space: Space) -> 
     count = 600
 
     def first_with(mark: str, share: float) -> int:
-        """Return the first seed whose run reached the mark; `count` if none did."""
+        """Return the first seed whose run reached the mark, or `count` if no run did."""
         explored = Explored(space, count, share=share, block=50, batch=10)
         runs = sorted(explored.guidance.runs(), key=lambda run: run.lineage[-1])
         return next((run.lineage[-1] for run in runs if mark in run.marks), count)

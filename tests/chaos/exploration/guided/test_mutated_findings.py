@@ -75,7 +75,7 @@ def test_mutated_runs_of_a_cluster_are_equal_without_and_with_an_interruption() 
     space = load_space("reference")
 
     def search(count: int, before: list[ExplorationRecord]) -> list[ExplorationRecord]:
-        """Continue from the records `before` until `count` runs are played; return all records."""
+        """Continue from the records `before` until `count` runs are played. Return all records."""
         # 90 % of the seeds are mutated.
         tally, guidance = Tally(recheck_percent=20), Guidance(share=0.9, block=3)
         for record in before:

@@ -476,7 +476,7 @@ def test_the_shrunk_plan_is_in_order_of_time() -> None:
 
 
 def test_room_of_a_duration_is_kept_in_every_round() -> None:
-    """The pause must last 4 s. It is shortened to 8 s, which leaves some room.
+    """The pause must last 4 s. The Shrinker shortens it to 8 s, which leaves some room.
 
     If the result is shrunk again, the duration must not change once more.
     """
@@ -504,7 +504,7 @@ def test_broker_numbers_become_roles_if_that_fails_as_well() -> None:
 
 
 def test_a_cut_of_all_nodes_becomes_a_cut_of_one_link() -> None:
-    """The cut separates broker-0 from the controller and all brokers. It is limited by arguments.
+    """The cut separates broker-0 from the controller and all brokers, and has arguments.
 
     The run fails if some fault has a broker at its end `to`. So a plain cut between broker-0 and
     one other broker is left.

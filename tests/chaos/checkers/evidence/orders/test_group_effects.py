@@ -32,7 +32,7 @@ def missing_effect(
     members: Sequence[str] | None = None,
     is_undisturbed: bool = True,
 ) -> str | None:
-    """Return the missing effect of an order; None if the order has its effects.
+    """Return which effect of an order is missing, or None if no effect is missing.
 
     The order is given between the rows `before` and the rows `after`.
 

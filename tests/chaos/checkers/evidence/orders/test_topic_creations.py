@@ -44,7 +44,7 @@ def missing(
     reason: str = TOPIC_CREATED,
     is_deleted: bool = False,
 ) -> str | None:
-    """Return which effect of the order is missing after some elections; None if there is none.
+    """Return which effect of the order is missing after some elections, or None.
 
     `created` has the partition, the ISR and the leader of each election.
     """

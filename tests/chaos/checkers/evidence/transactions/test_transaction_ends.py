@@ -1,10 +1,11 @@
 """Offsets of a transaction count exactly if its end was decided as a commit.
 
-A producer commits offsets of its group in a transaction. They wait for the end of the transaction
-(the function `pending` adds such a row). The transaction coordinator decides that the transaction
-is committed or aborted (`decided`), and sends a marker to the group's coordinator. The marker is
-the record that ends the transaction in the group (`completed`): the offsets count from then on, or
-are forgotten. The checker compares each end in a group with the decision to which the end belongs.
+A producer commits offsets of its group in a transaction. The offsets wait for the end of the
+transaction (the function `pending` adds the row of such an offset). The transaction coordinator
+decides that the transaction is committed or aborted (`decided`), and sends a marker to the group's
+coordinator. The marker is the record that ends the transaction in the group (`completed`): the
+offsets count from then on, or are forgotten. The checker compares each end in a group with the
+decision to which the end belongs.
 
 The group's coordinator is broker-0, the transaction coordinator is broker-2, and the producer has
 the id 0. When a coordinator takes over, it loads its groups or transactions, that is, reads them
