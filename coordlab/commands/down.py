@@ -27,7 +27,7 @@ def down_command(name: str | None, runs: Path) -> int:
     NAME is by default the only cluster that is up, or `lab`. Ctrl-C ends only the waiting.
     """
     answer = ask_cluster(runs, name, DownRequest(), DownAnswer)
-    # The verdict of a run that broke off would mean nothing, so its outcome is printed instead.
+    # The verdict of a run that broke off would mean nothing. So the outcome is printed instead.
     click.echo(answer.verdict if answer.outcome == "completed" else answer.outcome)
     for reason in answer.reasons:
         click.echo(f"  {reason}")

@@ -1,7 +1,7 @@
-"""`report`: writes a web page about each run, and one that compares several runs.
+"""`report`: writes a web page about each run, and a page that compares several runs.
 
 The pages are made from the tables and the summary of each run, which `analyze` computes with Spark.
-If a run has not been analysed, or its tables are old, that is done first.
+If a run has not been analysed, or if its tables are old, it is analysed first.
 """
 
 import webbrowser

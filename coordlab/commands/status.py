@@ -52,7 +52,7 @@ def status_command(partitions: bool, as_json: bool, name: str | None, runs: Path
     """
     answer = ask_cluster(runs, name, StatusRequest(partitions=partitions), StatusAnswer)
     if as_json:
-        # Not printed with `coordlab.console`, because that imports rich, which takes time.
+        # `coordlab.console` has a function for this, but it imports rich, which takes time.
         click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode())
         return 0
     for line in status_lines(answer):
@@ -75,7 +75,7 @@ def status_lines(status: StatusAnswer) -> Iterator[str]:
     topics = ", ".join(f"{name} ({count})" for name, count in status.topics.items())
     yield f"topics: {topics or 'none'}"
     for partition in status.partitions:
-        # In Kafka's metadata a partition without a leader has the leader -1.
+        # In Kafka's metadata, the leader -1 means that the partition has no leader.
         leader = "no leader" if partition.leader < 0 else f"leader {partition.leader}"
         isr, replicas = _id_list(partition.isr), _id_list(partition.replicas)
         yield (
@@ -93,7 +93,7 @@ def status_lines(status: StatusAnswer) -> Iterator[str]:
 
 
 def _group_lines(group: GroupAtBroker) -> Iterator[str]:
-    """Yield a line on a group as one broker knows it, then a line on each member."""
+    """Yield a line about a group as one broker knows it, and then a line about each member."""
     count = len(group.members)
     members = "1 member" if count == 1 else f"{count} members"
     yield (
@@ -112,7 +112,7 @@ def _id_list(brokers: tuple[int, ...]) -> str:
 
 
 def _what_became_of(fault: JournalEntry) -> str:
-    """Return what has become of a fault, such as `in force on broker-1`."""
+    """Return the present state of a fault, such as `in force on broker-1`."""
     match fault.outcome:
         case FaultOutcome.PLANNED:
             return "planned"

@@ -47,10 +47,11 @@ T_co = TypeVar("T_co", covariant=True)
 Question = Callable[[Host, ClusterSpec], Awaitable[T]]
 """A coroutine that sends requests to a cluster and returns the answer.
 
-It sends them through its Host: a client, like a broker, reaches network and clock only through one.
+It sends them through the Host that it gets. (Clients and brokers reach the network and the clock
+only through a Host.)
 """
 VIRTUAL = "virtual"
-"""What the manifest of a run in virtual time has as its `runtime`."""
+"""The value of `runtime` in the manifest of a run in virtual time."""
 
 
 class NoAnswer(Exception):
@@ -59,14 +60,14 @@ class NoAnswer(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedAnswer(Generic[T_co]):
-    """The answer to a question, who gave it, and when.
+    """The answer to a question, with the cluster that gave it, and the time.
 
     - `where`: the name of the run or schedule that was asked.
-    - `asked_at_us`, `answered_at_us`: on the run's clock.
-    - `rebalances`: the rebalances that the trace, the run's recorded events, had at the time of the
+    - `asked_at_us`, `answered_at_us`: times of the run's clock.
+    - `rebalances`: the rebalances in the trace (the run's recorded events) up to the time of the
       answer; None if they were not requested.
-    - `missing_traces`: a sentence for the user, if rebalances may be missing because the traces of
-      some brokers cannot be read from here; None if all can.
+    - `missing_traces`: a sentence for the user, if the traces of some brokers cannot be read from
+      here, so that rebalances may be missing; None if all traces can be read.
     """
 
     answer: T_co
@@ -77,7 +78,7 @@ class TimedAnswer(Generic[T_co]):
     missing_traces: str | None = None
 
     def times(self) -> dict[str, object]:
-        """Return who answered and when, for a JSON document."""
+        """Return the cluster that answered and the times, for a JSON document."""
         return {
             "where": self.where,
             "asked_at_us": self.asked_at_us,
@@ -93,8 +94,8 @@ class AskedCluster(ABC):
         """Run the question as a client of this cluster, and return its answer.
 
         `with_rebalances`: True to fill `rebalances` and `missing_traces` of the reply.
-        Raises: NoAnswer if the cluster ends before it has answered; NotARun if it had ended
-        already; and what the question itself raises.
+        Raises: NoAnswer if the cluster ends before it has answered; NotARun if it had already
+        ended; and the exceptions of the question itself.
         """
 
 
@@ -102,11 +103,12 @@ class AskedCluster(ABC):
 class QuestionOptions:
     """The options that every subcommand of `groups` has.
 
-    - `run`, `runs`: without `replay`, the run to ask; `run` None: the latest run in `runs`.
+    - `run`, `runs`: the run to ask, if `replay` is None. Without `run`, it is the latest run in
+      `runs`.
     - `replay`, `space`, `at_us`: the schedule to play, and the moment at which to ask.
     - `force`: True to replay a schedule file although another version of coordlab wrote it.
-    - `timeout_us`: on the run's clock.
-    - `broker`: the broker to ask, whatever FindCoordinator says; None: each group's coordinator.
+    - `timeout_us`: how long to wait for answers, by the run's clock.
+    - `broker`: the broker to ask, even if it is no coordinator; None: each group's coordinator.
     - `json`: True to print a JSON document.
     """
 
@@ -130,7 +132,7 @@ class QuestionOptions:
         """
 
         async def ask_as_admin(host: Host, cluster: ClusterSpec) -> T:
-            # The client counts in milliseconds. A shorter timeout must not become 0.
+            # The client counts in milliseconds. A timeout below 1 ms must not become 0.
             timeout_ms = max(1, self.timeout_us // 1_000)
             broker = self._broker_in(cluster)
             with AdminClient(host, cluster, timeout_ms=timeout_ms, broker=broker) as admin:
@@ -170,11 +172,11 @@ class QuestionOptions:
 class RunningCluster(AskedCluster):
     """The cluster of a run that is in progress in real time.
 
-    It can be asked only from the machine of its driver, the process that started the run.
+    The cluster can be asked only from the machine of its driver, the process that started the run.
     """
 
     def __init__(self, run: PastRun) -> None:
-        """Store the run. A PastRun stands for any run directory, even if the run is in progress.
+        """Store the run, which is in progress, although a PastRun usually is over.
 
         Raises: NotARun with the reason, if the run's cluster cannot be asked.
         """
@@ -224,12 +226,12 @@ class RunningCluster(AskedCluster):
     def _rebalances(self, until_us: int) -> RebalanceLog:
         """Return the rebalances in the trace up to a time.
 
-        The latest ones may be missing, because nodes write an event to their file a moment later.
+        The latest rebalances may be missing, because nodes write events to their files a bit late.
         """
         log = RebalanceLog()
         files = sorted((self._run.path / TRACE_FOLDER).glob("*.frames"))
         for row in merge_rows([FrameReader(file) for file in files]):
-            # The run goes on while its files are read, so they may have later rows, too.
+            # The run goes on while its files are read. So the files may have later rows, too.
             if row.time_us <= until_us:
                 log.observe(row)
         return log
@@ -237,7 +239,8 @@ class RunningCluster(AskedCluster):
     def _missing_traces(self) -> str | None:
         """Return a sentence about brokers that write their traces on other machines, or None."""
         traces = self._run.path / TRACE_FOLDER
-        # A broker begins another file after each restart. If it has none here, it runs elsewhere.
+        # A broker begins another file after each restart. A broker without any file here runs on
+        # another machine.
         missing = [
             broker.name
             for broker in self._cluster.brokers
@@ -279,17 +282,17 @@ def running_cluster(run: Path | None, runs: Path) -> RunningCluster:
 class ReplayedCluster(AskedCluster):
     """The cluster of a schedule, an experiment with a seed, at a moment of virtual time.
 
-    In virtual time the same seed always gives the same run. So the cluster of a run that is over
-    can be asked, too: the run is played again, only for this question, and is recorded nowhere.
+    In virtual time the same seed always gives the same run. So even the cluster of a run that is
+    over can be asked: the run is played again, only for this question, and is not recorded.
     """
 
     def __init__(self, schedule: Schedule, at_us: int, *, force: bool) -> None:
         """Store the schedule.
 
         Raises: click.UsageError if another version of coordlab wrote the schedule's file, because
-        its run may differ now; `force` permits this.
+        its run may differ now. With `force` this is permitted.
         """
-        # Raises the UsageError. The differences that it returns are not needed here.
+        # This call raises the UsageError. The differences that it returns are not needed.
         schedule.changes_since_stamp("ask", force=force)
         self._schedule = schedule
         self._at_us = at_us
@@ -326,12 +329,13 @@ class ReplayedCluster(AskedCluster):
 
 
 class _PlayedWithQuestion(Generic[T]):
-    """One run of an experiment, with a question at a given moment. It ends with the answer.
+    """One run of an experiment, with a question at a given moment. The run ends with the answer.
 
     1. `play` plays the run. When its clock reaches the moment, it calls `_start_question`.
-    2. The question runs in a task of its own, beside the cluster. `_ask_and_end_run` waits for its
-       answer and stores it; if the question raises an exception, it stores the exception.
-    3. It then has `_end_the_run` called, which interrupts the run. The rest is not needed.
+    2. The question runs in a task of its own, beside the cluster. `_ask_and_end_run` waits for the
+       answer and stores it. If the question raises an exception, it stores the exception.
+    3. `_ask_and_end_run` then lets the runtime call `_end_the_run`, which interrupts the run. The
+       rest of the run is not needed.
     """
 
     def __init__(
@@ -339,9 +343,9 @@ class _PlayedWithQuestion(Generic[T]):
     ) -> None:
         self.rebalances = RebalanceLog()
         self.answers: list[T] = []
-        """Empty until the answer has arrived, then this answer.
+        """A list of the answer, which is empty until the answer has arrived.
 
-        A list, because None would not tell "no answer yet" from an answer that is None.
+        A field that is None at first would not do, because an answer may be None.
         """
         self.asked_at_us: int | None = None
         self.answered_at_us: int | None = None
@@ -357,7 +361,8 @@ class _PlayedWithQuestion(Generic[T]):
             seed=seed,
             run_id="asked",
             observers=(self._suite.observe, self._observe),
-            # Rebalances need only the events of the trace, and messages are most of its rows.
+            # Most rows of a trace are messages. They are left out, because rebalances need only the
+            # events.
             trace_messages=False,
         )
         self._runtime.at(at_us, self._start_question)
@@ -371,8 +376,8 @@ class _PlayedWithQuestion(Generic[T]):
             self._suite,
             seed=self._seed,
         ).execute()
-        # A run that ends with an answer was interrupted, too, namely by `_end_the_run`. If there is
-        # no answer yet, it was the user who interrupted the run.
+        # After the answer, `_end_the_run` has interrupted the run. If there is no answer yet, the
+        # user has interrupted it.
         if results.outcome is RunOutcome.INTERRUPTED and not self._is_over:
             raise KeyboardInterrupt
         return results
@@ -403,12 +408,12 @@ class _PlayedWithQuestion(Generic[T]):
             # The run ended while the question waited for the answer.
             raise
         except Exception as error:
-            # The question has failed, not the run, so the run must not see the exception.
+            # The question has failed, and not the run. So the run must not get the exception. Later
             # `ReplayedCluster.ask` raises it.
             self.failure = error
         self.answered_at_us = self._runtime.now_us()
         # The runtime takes a KeyboardInterrupt for a Ctrl-C only if one of its callbacks raises it.
-        # Raised in this task, it would be an error of the task.
+        # If this task raised it, it would be an error of the task.
         self._runtime.at(self.answered_at_us, _end_the_run)
 
 

@@ -1,6 +1,6 @@
-"""What `groups` has found out, as structs. The command prints them as tables or as JSON.
+"""The structs that the command `groups` prints as tables or as JSON.
 
-The subcommands return these:
+The subcommands make these structs:
 
 - `list`: a GroupList, with a CoordinatedGroup for each group;
 - `describe`: a GroupFacts for each group, with its GroupMembers and GroupOffsets;
@@ -23,16 +23,16 @@ EMPTY = "Empty"
 STABLE = "Stable"
 """The state of a group whose members all have their assignment."""
 WHOLE_TOPIC = -1
-"""Stands for the partition in a row about a whole topic.
+"""The number that stands for the partition in a row about a whole topic.
 
-If `--topic ordres` names a topic that does not exist, no partition could have the error.
+There is such a row if `--topic ordres` names a topic that does not exist. It has the error.
 """
 
 
 class CoordinatedGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A group in the list of its coordinator.
 
-    If two brokers both believe that they coordinate the group, it is in both lists.
+    If two brokers believe that they coordinate the group, each of them has the group in its list.
     """
 
     group: str
@@ -43,7 +43,7 @@ class CoordinatedGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupList(msgspec.Struct, frozen=True, kw_only=True):
-    """The groups that the brokers list, all in one.
+    """The groups of all brokers' lists together.
 
     `failures`: broker id -> why the list of this broker is missing or incomplete.
     """
@@ -68,10 +68,11 @@ class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
 class GroupOffset(msgspec.Struct, frozen=True, kw_only=True):
     """How far a group has read one partition.
 
-    There is one for each partition that has a committed offset or is assigned to a member.
+    There is a GroupOffset for each partition that has a committed offset or is assigned to a
+    member.
 
-    - `current_offset`: the committed offset; None if there is none.
-    - `log_end_offset`: None if it is not known; `error` then has the reason.
+    - `current_offset`: the committed offset; None if nothing is committed.
+    - `log_end_offset`: the end of the log; None if it is not known. Then `error` has the reason.
     - `lag`: `log_end_offset` minus `current_offset`; None if either is None.
     - `member_id`, `host`, `client_id`: None if the partition is assigned to no member.
     """
@@ -90,11 +91,11 @@ class GroupOffset(msgspec.Struct, frozen=True, kw_only=True):
 class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The description of a group.
 
-    It needs several requests. If one of them fails, `error` says why, and the fields that later
-    requests would have filled keep their defaults.
+    To describe a group takes several requests. If a request fails, `error` says why, and the fields
+    that later requests would have filled keep their defaults.
 
     - `coordinator`: the broker that answered the request about the group.
-    - `offsets`: None if the user did not ask for offsets, or they are not known.
+    - `offsets`: None if the user did not ask for offsets, or if they are not known.
     """
 
     group: str
@@ -109,7 +110,7 @@ class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
 class DeletedGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Outcome of deleting one group.
 
-    `held_by`: the members of the group, if it was not deleted because it has some.
+    `held_by`: the members of the group, if they were the reason not to delete the group.
     """
 
     group: str
@@ -137,9 +138,9 @@ class ResetOffset(msgspec.Struct, frozen=True, kw_only=True):
     """The new offset of one partition.
 
     - `current_offset`: the offset before the reset; None if none was committed.
-    - `new_offset`: None if the partition gets no new offset; `error` then has the reason.
-    - `asked_for`: the offset that the user asked for, if the log does not reach that far; the
-      `new_offset` is then the nearer end of the log. None if the user gets what was asked for.
+    - `new_offset`: None if the partition gets no new offset. Then `error` has the reason.
+    - `asked_for`: the offset that the user asked for, if it is outside of the log. Then
+      `new_offset` is the nearer end of the log. None if the user gets the offset asked for.
     """
 
     topic: str
@@ -154,9 +155,9 @@ class OffsetReset(msgspec.Struct, frozen=True, kw_only=True):
     """Outcome of resetting the offsets of one group.
 
     - `executed`: True if the offsets were sent to the coordinator; False if they are only a plan.
-    - `error`: why the reset failed as a whole; `offsets` is then empty. The error of a single
+    - `error`: why the reset failed as a whole. Then `offsets` is empty. The error of a single
       partition is in its row of `offsets`.
-    - `held_by`: the members of the group, if it was not reset because it has some.
+    - `held_by`: the members of the group, if they were the reason not to reset the offsets.
     """
 
     group: str

@@ -1,9 +1,10 @@
 """The questions that the subcommands of `groups` ask, one public function for each subcommand.
 
-Each calls an AdminClient, and returns the answer as structs of the module `facts`. One group or
-partition may fail while others succeed, so the AdminClient does not raise such an error: it returns
-a ClientError in the place of the value. For instance `list_offsets` may return
-`{orders-0: 117, orders-1: ClientError}`. Here this error becomes the `error` of one struct.
+Each function calls an AdminClient, and returns the answer as structs of the module `facts`. The
+request for one group or partition may fail while the requests for others succeed. So the
+AdminClient does not raise such an error, but returns a ClientError in the place of the value. For
+instance, `list_offsets` may return `{orders-0: 117, orders-1: ClientError}`. Here the ClientError
+becomes the `error` of a struct.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,9 +41,9 @@ from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 
 CONSUMER_PROTOCOL_TYPES = ("consumer", "")
-"""The protocol types of the groups that are listed, as in Kafka's tool.
+"""The protocol types of the groups that are listed. Kafka's tool lists the same types.
 
-A group of another type has no consumers; Kafka Connect for instance has groups of workers. "" is
+A group of another type has no consumers. For instance, Kafka Connect has groups of workers. "" is
 the type of a group that no member has ever joined, and that only stores offsets.
 """
 
@@ -51,7 +52,8 @@ the type of a group that no member has ever joined, and that only stores offsets
 class ChosenTopic:
     """A topic on the command line.
 
-    `partitions`: `(0, 1)` for `--topic orders:0,1`; None for `--topic orders`, all its partitions.
+    `partitions`: `(0, 1)` for `--topic orders:0,1`; None for all partitions, as in
+    `--topic orders`.
     """
 
     topic: str
@@ -84,7 +86,7 @@ async def describe_groups(
 ) -> tuple[GroupFacts, ...]:
     """Describe the groups, in the order of `groups`.
 
-    There are three steps. Each asks about all groups together:
+    There are three steps. Each step asks about all groups together:
 
     1. the descriptions of the groups;
     2. the committed offsets of the groups that exist;
@@ -126,7 +128,7 @@ async def delete_groups(admin: AdminClient, groups: Sequence[str]) -> tuple[Dele
         for group, error in outcomes.items()
         if error is not None and error.name == ErrorCode.NON_EMPTY_GROUP.name
     ]
-    # The error does not say who the members are. A second request asks for them.
+    # The error does not name the members. A second request asks for them.
     members_by_group = {
         group: answer.members if isinstance(answer, GroupDescription) else ()
         for group, answer in (await admin.describe_groups(with_members)).items()
@@ -147,13 +149,13 @@ async def delete_group_offsets(
     """Delete the committed offsets of some partitions. Raises: TimeoutError."""
     partitions, reasons = await _chosen_partitions(admin, topics)
     codes: Mapping[TopicPartition, ErrorCode] = {}
-    if partitions:  # not if none of the chosen partitions exists
+    if partitions:  # it is empty if none of the chosen partitions exists
         try:
             codes = await admin.delete_consumer_group_offsets(group, partitions)
         except ClientError as error:
             return DeletedOffsets(group=group, error=_error_text(error))
-    # Partition -> why its offset was not deleted; None if it was. The chosen partitions that do not
-    # exist come last.
+    # Partition -> why its offset was not deleted; None if it was deleted. The chosen partitions
+    # that do not exist come last.
     errors = {partition: _error_name(code) for partition, code in codes.items()} | reasons
     return DeletedOffsets(
         group=group,
@@ -175,18 +177,19 @@ async def reset_group_offsets(
 ) -> OffsetReset:
     """Compute new offsets for a group without members, and commit them if `execute` is True.
 
-    Either all partitions are reset or none: if one of them cannot get a new offset, because its log
-    is not known for instance, nothing is committed.
+    Either all partitions are reset, or no partition is. If a partition cannot get a new offset, for
+    instance because its log is not known, nothing is committed.
 
-    `topics`: None for all partitions with a committed offset.
+    `topics`: the topics to reset; None for all partitions with a committed offset.
     Raises: TimeoutError.
     """
     # The answer has one entry, because the question is about one group.
     (described,) = (await admin.describe_groups((group,))).values()
     if isinstance(described, ClientError):
         return OffsetReset(group=group, executed=False, error=_error_text(described))
-    # Members would overwrite the new offsets with their next commits, so the group must have none.
-    # It need not exist: an unknown group is described as Dead, and a commit creates it.
+    # Members would overwrite the new offsets with their next commits. So the group must have no
+    # members. The group need not exist: an unknown group is described as Dead, and a commit creates
+    # it.
     if described.state not in (EMPTY, DEAD):
         return OffsetReset(
             group=group,
@@ -202,7 +205,7 @@ async def reset_group_offsets(
             group=group, executed=False, error=_error_text(committed), state=described.state
         )
 
-    # The partitions to reset, and the reasons for which other partitions get no new offset.
+    # `partitions` are the partitions to reset. `reasons` says why other partitions are not reset.
     partitions: tuple[TopicPartition, ...]
     reasons: dict[TopicPartition, str]
     if topics is None:
@@ -266,7 +269,7 @@ async def reset_group_offsets(
 async def _chosen_partitions(
     admin: AdminClient, topics: Sequence[ChosenTopic]
 ) -> tuple[tuple[TopicPartition, ...], dict[TopicPartition, str]]:
-    """Return the partitions that the user chose and that exist, and an error for each other one.
+    """Return the chosen partitions that exist, and an error for each other chosen partition.
 
     For `--topic orders:0,9` and a topic with 4 partitions, this is `(orders-0,)` and
     `{orders-9: "UNKNOWN_TOPIC_OR_PARTITION"}`.
@@ -279,7 +282,7 @@ async def _chosen_partitions(
     errors: dict[TopicPartition, str] = {}
     for chosen in topics:
         described = described_topics.get(chosen.topic, {})
-        # An unknown topic counts as one without partitions, so that each partition of it that the
+        # An unknown topic counts as a topic without partitions. So each of its partitions that the
         # user named gets an error below.
         partition_count = 0 if isinstance(described, ClientError) else len(described)
         indexes = range(partition_count) if chosen.partitions is None else chosen.partitions
@@ -290,8 +293,8 @@ async def _chosen_partitions(
             else:
                 errors[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
         if isinstance(described, ClientError) and chosen.partitions is None:
-            # The user chose all partitions of a topic that has none, as far as anybody knows. One
-            # entry for the whole topic has the error.
+            # The user chose all partitions of a topic whose partitions are not known. One entry for
+            # the whole topic gets the error.
             errors[TopicPartition(chosen.topic, WHOLE_TOPIC)] = _error_text(described)
     return tuple(existing), errors
 
@@ -299,7 +302,7 @@ async def _chosen_partitions(
 async def _log_bounds(
     admin: AdminClient, partitions: Sequence[TopicPartition]
 ) -> tuple[dict[TopicPartition, LogBounds], dict[TopicPartition, str]]:
-    """Return the first offset and the end of each log, and the errors of logs without an answer."""
+    """Return the first offset and the end of each log, and an error for each log without them."""
     earliest = await admin.list_offsets(partitions, OffsetSpec.EARLIEST)
     latest = await admin.list_offsets(partitions, OffsetSpec.LATEST)
     bounds: dict[TopicPartition, LogBounds] = {}
@@ -316,7 +319,7 @@ async def _log_bounds(
 
 
 def _facts_of_group(group: str, answer: GroupDescription | ClientError) -> GroupFacts:
-    """Return what is known of a group after its description, still without offsets."""
+    """Return the facts of a group from the answer to `describe_groups`, without offsets."""
     if isinstance(answer, ClientError):
         return GroupFacts(group=group, error=_error_text(answer))
     # Kafka describes a group that does not exist as Dead, without an error.
@@ -357,7 +360,8 @@ def _add_offsets(
 ) -> GroupFacts:
     """Add the rows of `partitions` to the facts of a group: committed offset, log end and owner.
 
-    `committed`: None if nobody asked for it, because the group could not be described.
+    `committed`: the committed offsets; None if they were not requested, because the group could not
+    be described.
     """
     if committed is None:
         return group
@@ -411,7 +415,7 @@ def _error_name(code: ErrorCode) -> str | None:
 def _error_text(error: ClientError) -> str:
     """Return an error as text, such as `COORDINATOR_NOT_AVAILABLE, still after 15 s`.
 
-    The time is that after which the client gave up; an error without retries has none.
+    After this time the client gave up. The text of an error without retries has no time.
     """
     if isinstance(error, GaveUp):
         return f"{error.name}, still after {error.waited_us / 1e6:g} s"

@@ -6,8 +6,9 @@ A rebalance takes two to four lines, for example:
       because: session expiry of consumer-7
       went: consumer-7 (session expiry)
 
-The length in the first line is that of the join phase, in which the coordinator waits for the
-members' JoinGroup requests, and of the sync phase, in which they get their assignment.
+A rebalance consists of two phases. In the join phase, the coordinator waits for the members'
+JoinGroup requests. In the sync phase, the members get their assignment. The first line has the
+length of the rebalance and of the two phases.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -67,10 +68,10 @@ def rebalance_lines(rebalance: Rebalance, log: RebalanceLog) -> Iterator[str]:
 
 
 def _generations_and_length(rebalance: Rebalance) -> str:
-    """Return the old and the new generation, and how long the rebalance took.
+    """Return the old and the new generation, and the length of the rebalance.
 
-    A rebalance without a length is written as `generation 4, not over yet`, or as
-    `generation 4, cut short after 0.800 s: ...` with the event that cut it short.
+    If the rebalance has no length, the text is `generation 4, not over yet`, or
+    `generation 4, cut short after 0.800 s: ...`, with the event that cut the rebalance short.
     """
     generations = f"generation {rebalance.generation}"
     if rebalance.new_generation is not None:
@@ -87,9 +88,9 @@ def _generations_and_length(rebalance: Rebalance) -> str:
 
 
 def _reason(rebalance: Rebalance, client_ids: Mapping[str, str]) -> str:
-    """Return why a rebalance began, and which member caused it.
+    """Return why a rebalance began, and the member that caused it.
 
-    If no single member did, the coordinator's own explanation stands in the place of the member.
+    If no single member caused it, the coordinator's explanation stands in the place of the member.
     """
     if rebalance.member is None:
         return f"{rebalance.reason} ({rebalance.cause})"
@@ -101,7 +102,7 @@ def _reason(rebalance: Rebalance, client_ids: Mapping[str, str]) -> str:
 
 
 def _client_id(member: str, client_ids: Mapping[str, str]) -> str:
-    """Return the client id of a member; its member id if the trace does not tell the client id."""
+    """Return the client id of a member, or its member id if the client id is not in the trace."""
     return client_ids.get(member, member)
 
 

@@ -1,6 +1,6 @@
 """Prints the answers of `groups`, in the columns of Kafka's tool kafka-consumer-groups.
 
-An example of what `print_states` writes:
+For example, `print_states` prints these lines:
 
     GROUP          COORDINATOR (ID) ASSIGNMENT-STRATEGY STATE  #MEMBERS
     orders-readers broker-2 (2)     range               Stable 3
@@ -30,15 +30,15 @@ from coordlab.console import clock, print_lines
 from protocol.ids import TopicPartition, broker_name
 
 EMPTY_CELL = "-"
-"""What Kafka's tool writes for a value that does not exist or is not known."""
+"""The text of a value that does not exist or is not known. Kafka's tool uses the same."""
 _GAP = " "
-"""Stands between two columns."""
+"""The text between two columns."""
 _MEMBERS_SHOWN = 5
-"""An error message names at most so many members of a group, then `and 3 more`."""
+"""The largest number of members that an error message names. Then it ends with `and 3 more`."""
 
 
 def print_reply_times(console: Console, reply: TimedAnswer[object]) -> None:
-    """Print who answered and when: `fencing-1 at 31.500000s, answered after 0.012 s`."""
+    """Print a line about the answer: `fencing-1 at 31.500000s, answered after 0.012 s`."""
     took_us = reply.answered_at_us - reply.asked_at_us
     print_lines(
         console,
@@ -98,7 +98,7 @@ def print_offsets(console: Console, group: GroupFacts) -> None:
     ]
     if rows:
         print_columns(console, headings, rows)
-    elif group.offsets is not None:  # if it is None, nobody knows what the group has committed
+    elif group.offsets is not None:  # None means that the committed offsets are not known
         print_lines(console, [f"group {group.group} has committed nothing"])
     print_errors(
         console,
@@ -111,7 +111,7 @@ def print_offsets(console: Console, group: GroupFacts) -> None:
 
 
 def print_members(console: Console, group: GroupFacts, *, verbose: bool) -> None:
-    """Print the members of a group; with `verbose`, also the partitions of each."""
+    """Print the members of a group; with `verbose`, also the partitions of each member."""
     _print_state_unless_stable(console, group)
     if not group.members:
         return
@@ -167,7 +167,7 @@ def print_group_errors(console: Console, groups: Sequence[GroupFacts]) -> None:
 
 
 def print_deleted_groups(console: Console, groups: Sequence[DeletedGroup]) -> None:
-    """Print which groups were deleted, and why others were not."""
+    """Print the groups that were deleted, and the reasons why others were not deleted."""
     print_lines(
         console, [f"group {group.group} was deleted" for group in groups if group.error is None]
     )
@@ -182,7 +182,7 @@ def print_deleted_groups(console: Console, groups: Sequence[DeletedGroup]) -> No
 
 
 def print_deleted_offsets(console: Console, deleted: DeletedOffsets) -> None:
-    """Print which offsets were deleted, and why others were not."""
+    """Print the offsets that were deleted, and the reasons why others were not deleted."""
     if deleted.error is not None:
         print_errors(console, [f"no offset of {deleted.group} was deleted: {deleted.error}"])
         return
@@ -231,8 +231,8 @@ def print_reset(console: Console, reset: OffsetReset, *, execute: bool) -> None:
     if rows and not execute:
         print_lines(console, ["nothing was changed: --execute commits these offsets"])
     elif rows and not reset.executed:
-        # The user wants to execute the reset, but one partition got no new offset. Then nothing is
-        # committed for the others either.
+        # The user wants to execute the reset, but some partition got no new offset. Then nothing is
+        # committed for the other partitions either.
         print_lines(console, ["nothing was changed"])
 
 
@@ -255,10 +255,10 @@ def print_errors(console: Console, lines: Sequence[str]) -> None:
 
 
 def _print_state_unless_stable(console: Console, group: GroupFacts) -> None:
-    """Print a line above the rows of a group if it has no members or rebalances.
+    """Print a line above the rows of a group that has no members or is rebalancing.
 
-    The line warns the reader that the assignments below it are not in force. A group whose state is
-    not known (None) gets no line.
+    The line warns the reader that the assignments in the rows are not in force. A group whose state
+    is not known (None) gets no line.
     """
     if group.state == EMPTY:
         print_lines(console, [f"group {group.group} has no members"])
@@ -267,7 +267,7 @@ def _print_state_unless_stable(console: Console, group: GroupFacts) -> None:
 
 
 def _assignment_cell(partitions: Sequence[TopicPartition]) -> str:
-    """Return partitions as Kafka's tool writes them: `payments(0,2), orders(1)`."""
+    """Return partitions in the form of Kafka's tool: `payments(0,2), orders(1)`."""
     if not partitions:
         return EMPTY_CELL
     indexes_by_topic: dict[str, list[str]] = {}
@@ -279,7 +279,8 @@ def _assignment_cell(partitions: Sequence[TopicPartition]) -> str:
 def _held_by_clause(members: Sequence[GroupMember]) -> str:
     """Return the end of an error sentence that names the members of a group.
 
-    For example `, held by consumer-1 on /10.0.0.1, consumer-2 on /10.0.0.2`; "" without members.
+    An example is `, held by consumer-1 on /10.0.0.1, consumer-2 on /10.0.0.2`. Without members, the
+    text is "".
     """
     if not members:
         return ""
@@ -290,7 +291,7 @@ def _held_by_clause(members: Sequence[GroupMember]) -> str:
 
 
 def _broker_cell(broker_id: int) -> str:
-    """Return a broker as Kafka's tool writes it: `broker-2 (2)`."""
+    """Return a broker in the form of Kafka's tool: `broker-2 (2)`."""
     return f"{broker_name(broker_id)} ({broker_id})"
 
 

@@ -1,8 +1,8 @@
 """`run`: plays an experiment, and prints whether the cluster kept its promises.
 
-Here are the options, and what the command does for one run: it loads the experiment, plays it into
-a run directory, and prints the verdict and a closing summary. With `--seeds` it plays several runs;
-see `coordlab.commands.run.seeds`.
+This module has the options, and the steps for a single run: the command loads the experiment, plays
+it into a run directory, and prints the verdict and a closing summary. With `--seeds` the command
+plays several runs; see `coordlab.commands.run.seeds`.
 """
 
 from dataclasses import dataclass
@@ -48,11 +48,11 @@ RUNTIMES = (RAY, LOCAL, VIRTUAL)
 class RunOptions:
     """The argument and the options of `run`.
 
-    - `seed`: None if the option is not given; `_chosen_seed` then chooses.
+    - `seed`: None if the user did not give it. Then `_chosen_seed` chooses a seed.
     - `seeds`: (1, 2, 3) for `--seeds 1..3`; None for a single run.
-    - `workers`: the processes that play the seeds; None for one on each processor.
-    - `time_limit_us`: the time of the run's clock at which the run ends.
-    - `time_scale`: 2.0 lets the run's clock go twice as fast as a real one.
+    - `workers`: the number of processes that play the seeds; None for one on each processor.
+    - `time_limit_us`: the time of the run's clock at which the run ends; None: no limit.
+    - `time_scale`: the speed of the run's clock; with 2.0 it goes twice as fast as a real clock.
     """
 
     experiment: str
@@ -174,9 +174,9 @@ def run_command(options: RunOptions) -> int:
     try:
         return _load_and_run(options, Console())
     except BaseException as error:
-        # Without a JUnit file a CI system would show no run at all. So the failure is written into
-        # one, even a Ctrl-C, which is a BaseException. If the file exists already, it has the
-        # results of the run, and what failed came after it. Those results must stay.
+        # Without a JUnit file, a CI system would show no run at all. So any failure is written into
+        # a JUnit file, even a Ctrl-C, which is a BaseException. If the file already exists, it has
+        # the results of the run, and a later step has failed. Then these results must stay.
         if not options.junit.exists():
             write_junit(options.junit, junit_of_failure(options.experiment, error))
         raise
@@ -240,7 +240,7 @@ def _load_and_run(options: RunOptions, console: Console) -> int:
         if options.json:
             # A caveat says what users of a group noticed although the run passed, such as a long
             # time without commits. Caveats need the summary of the run. For a trace of more than
-            # ROWS_AT_ONCE rows it would take too long, so such a run has no caveats here.
+            # ROWS_AT_ONCE rows, the summary would take too long. Such a run has no caveats here.
             summary = sum_up(Console(stderr=True), directory.path, results, max_rows=ROWS_AT_ONCE)
             passed = results.verdict is Verdict.PASS
             document = {
@@ -276,7 +276,7 @@ def _seeds_options(options: RunOptions, seeds: tuple[int, ...]) -> SeedsOptions:
 
 
 def _chosen_seed(options: RunOptions, experiment: Experiment) -> int:
-    """Return the seed to play: that of the command line, or that of the file's `replay`, or 0."""
+    """Return the seed to play: from the command line, or from the file's key `replay`, or 0."""
     if options.seed is not None:
         return options.seed
     return 0 if experiment.replay is None else experiment.replay.seed

@@ -6,10 +6,10 @@ result of a check has these fields:
 - `ok`: whether the part is good enough
 - `found`: what was found, such as `16.0 GiB available`
 - `advice`: what the user can do about it
-- `without`: which commands work all the same. For example, a run on Ray needs sockets, but a run in
-  virtual time, a simulated clock, needs none.
+- `without`: the commands that work nevertheless. For example, a run on Ray needs sockets, but a run
+  in virtual time (with a simulated clock) needs none.
 
-The tests run the checks on a machine that they make up (`FakeMachine`).
+The tests run the checks on a made-up machine (`FakeMachine`).
 """
 
 import io
@@ -33,15 +33,15 @@ GIB = 1024**3
 """Bytes in a GiB."""
 DEBIAN = {"ID": "debian", "VERSION_ID": "12"}
 POP_OS = {"ID": "pop", "ID_LIKE": "ubuntu debian"}
-"""A system with another name that says of itself that it is like Debian."""
+"""A system that says that it is like Debian."""
 ROCKY = {"ID": "rocky", "ID_LIKE": "rhel"}
 
 
 class FakeMachine:
     """A machine whose /proc, control groups and home are folders that a test fills.
 
-    A control group is how the kernel limits the memory and processor time of a container. What
-    files cannot show, such as `open_files`, is set by the arguments of `machine`.
+    By a control group, the kernel limits the memory and processor time of a container. Values that
+    are not in files, such as `open_files`, are arguments of the method `machine`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -97,7 +97,7 @@ def test_every_check_of_this_machine_answers() -> None:
 
 
 def test_required_distributions_are_those_of_the_project() -> None:
-    """Whoever adds a dependency to pyproject.toml must add it to the doctor's list."""
+    """The doctor's list has all dependencies in pyproject.toml."""
     text = (ROOT / "pyproject.toml").read_text()
     # The list goes from `dependencies = ` to a bracket that begins a line.
     toml_list = text.split("dependencies = ")[1].split("\n]")[0] + "\n]"
@@ -127,7 +127,7 @@ def test_doctor_without_java_names_the_package_to_install_and_what_works_without
 
 
 def test_doctor_without_java_on_an_unknown_system_lists_the_others(fake: FakeMachine) -> None:
-    """On a system that the doctor does not know, it lists the advice for every known system."""
+    """On an unknown system, the doctor lists the advice for every known system."""
 
     def no_release() -> dict[str, str]:
         raise OSError
@@ -162,8 +162,8 @@ def test_doctor_with_a_low_limit_of_open_files_names_the_command(
 ) -> None:
     """Ray fails in odd ways when it runs out of file descriptors.
 
-    The advice is to raise the soft limit to the hard one, or to 65536, which is enough. If the hard
-    limit is too low, only limits.conf can change it.
+    The advice is to raise the soft limit to the hard limit, or to 65536, which is enough. If the
+    hard limit is too low, only limits.conf can change it.
     """
     check = run_check("open-files", fake.machine(open_files=lambda: soft_and_hard_limit))
     assert check.ok is ok
@@ -173,10 +173,10 @@ def test_doctor_with_a_low_limit_of_open_files_names_the_command(
 def test_doctor_in_a_container_with_little_memory_reports_it(
     fake: FakeMachine, tmp_path: Path
 ) -> None:
-    """/proc/meminfo has the machine's memory; the control group has what the container may use.
+    """/proc/meminfo has the machine's memory. The control group limits the container's memory.
 
-    The container may use 3 GiB, and 2 GiB are in use. Of those, 1 GiB are pages of files, which the
-    kernel gives back when they are needed. So 3 - (2 - 1) = 2 GiB are available.
+    The container may use 3 GiB, and 2 GiB are in use. 1 GiB of these 2 GiB is used for pages of
+    files, which the kernel gives back when memory is needed. So 3 - (2 - 1) = 2 GiB are available.
     """
     files = {
         # The line `0::` names the control group of this process. The other line is of version 1 of
@@ -185,7 +185,7 @@ def test_doctor_in_a_container_with_little_memory_reports_it(
         # The group /app itself has no limit.
         "cgroup/app/memory.max": "max\n",
         "cgroup/app/memory.current": "5\n",
-        # The group that contains it has one.
+        # The group that contains /app has a limit.
         "cgroup/memory.max": f"{3 * GIB}\n",
         "cgroup/memory.current": f"{2 * GIB}\n",
         "cgroup/memory.stat": f"anon 1\ninactive_file {GIB}\n",
@@ -217,8 +217,8 @@ def test_doctor_counts_the_cores_that_a_container_is_granted(
 ) -> None:
     """cpu.max has two numbers in us: the granted processor time in each period, and the period.
 
-    150000 us in each 100000 us are more than one core can give: they are 1.5 cores. `max` is no
-    limit. With fewer than two cores, a run on Ray measures how long its processes wait for a core.
+    150000 us of processor time in a period of 100000 us are 1.5 cores. `max` means that there is no
+    limit. With fewer than two cores, the times of a run on Ray include waiting for a core.
     """
     fake.write(fake.proc / "self" / "cgroup", "0::/\n")
     fake.write(fake.cgroup / "cpu.max", text)
@@ -232,9 +232,9 @@ def test_doctor_counts_the_cores_that_a_container_is_granted(
 def test_doctor_names_another_ray_with_its_address(fake: FakeMachine) -> None:
     """A run never joins another Ray by itself, but the two share the cores.
 
-    The doctor finds a Ray by its process `gcs_server`, and its address in the command line. Here
-    the process 41 has an address and a port, 42 an address and port 0, which means that the port is
-    not fixed, and 43 has no options.
+    The doctor finds a Ray by its process `gcs_server`, and reads the address from the command line
+    of this process. In this test, process 41 has an address and a port. Process 42 has an address
+    and port 0, which means that the port is not fixed. Process 43 has no options.
     """
     options = ("--gcs_server_port=6379", "--node-ip-address=192.0.2.7", "--log_dir=/tmp/ray")
     fake.add_process(41, "gcs_server", "/ray/gcs_server", *options)
@@ -263,9 +263,10 @@ def test_doctor_without_a_readable_proc_reports_unknown_values(
 def test_doctor_tells_of_a_token_that_a_ray_head_will_demand(
     fake: FakeMachine, mode: str | None, has_advice: bool
 ) -> None:
-    """A local Ray leaves a token in the home folder, and a Ray head started later demands it.
+    """A local Ray leaves a token in the home folder. A Ray head that is started later demands it.
 
-    Without RAY_AUTH_MODE the doctor advises to disable tokens. In mode `token` the user wants them.
+    Without RAY_AUTH_MODE, the doctor advises to disable tokens. With the mode `token`, the user
+    wants tokens, so there is no advice.
     """
     fake.write(fake.home / ".ray" / "auth_token", "secret")
     environ = {"PATH": ""}
@@ -277,7 +278,7 @@ def test_doctor_tells_of_a_token_that_a_ray_head_will_demand(
     assert check.ok
     assert ("RAY_AUTH_MODE=disabled" in check.advice) is has_advice
     assert "secret" not in f"{check}"
-    # Any folder without `.ray` will do.
+    # As the home folder, any folder without `.ray` will do.
     home_without_token = fake.proc
     assert run_check("ray-token", fake.machine(home=home_without_token)).found == "none"
 
@@ -319,8 +320,8 @@ def test_output_has_advice_below_what_is_missing_and_notes_last(fake: FakeMachin
     assert max(len(line) for line in text.splitlines()) <= 60
     words = " ".join(text.split())
     assert "missing java no java on the PATH" in words
-    # First comes what is missing: Java. Last come notes, such as the one on `ray token`: there the
-    # check is ok, but has an advice.
+    # First comes a missing part, Java. Last come notes: a note is the advice of a check that is ok,
+    # such as `ray token`.
     assert words.index("Install Java") < words.index("Without it") < words.index("ray token: ")
     assert "\x1b" not in text
 

@@ -1,11 +1,11 @@
-"""`replay` plays a run again, compares its trace with that of the run, and can stop in between.
+"""`replay` plays a run again, compares the traces of the two runs, and can stop in between.
 
-A run in virtual time can be repeated exactly. To prove that it was, a replay file has a stamp: the
-digest of the run's trace (a hash of all its events), the seed, and the versions of coordlab's code
-and of Python that played it.
+A run in virtual time (a simulated clock) can be repeated exactly. With a replay file, `replay` can
+check this. The file has a stamp: the digest of the run's trace (a hash of all its events), the
+seed, and the versions of coordlab's code and of Python that played the run.
 
 The experiment of these tests, `QUICK`, has one fault, the crash of a group's coordinator. `PLAYED`
-is a run of it.
+is a run of this experiment.
 """
 
 import json
@@ -62,9 +62,9 @@ def write() -> WriteFile:
 def test_replay_of_a_stamped_run_gives_the_same_trace_and_a_whole_run_directory(
     write: WriteFile, capsys: Captured
 ) -> None:
-    """The trace is the same, and the run directory has all that a run writes.
+    """The trace is the same, and the run directory has everything that a run writes.
 
-    It has rows about messages, results, and another replay file, which can be played again.
+    There are rows about messages, results, and another replay file, which can be played again.
     """
     assert run_cli(["replay", write()]) == EXIT_PASS
 
@@ -101,7 +101,7 @@ def test_run_of_a_replay_file_uses_its_seed_unless_one_is_given(
 def test_replay_by_another_code_or_python_is_refused_unless_forced(
     write: WriteFile, capsys: Captured, changed: dict[str, str], reason: str
 ) -> None:
-    """With other code a different trace would prove nothing, so no node is started."""
+    """With other code, a different trace would prove nothing. So the file is not played."""
     file = write(**changed)
 
     assert run_cli(["replay", file]) == EXIT_BAD_ARGUMENTS
@@ -114,11 +114,12 @@ def test_replay_by_another_code_or_python_is_refused_unless_forced(
 def test_another_trace_by_the_same_code_is_reported_as_our_failure(
     write: WriteFile, capsys: Captured
 ) -> None:
-    """The same code, file and seed must give the same trace; if they do not, the tool has failed.
+    """The same code, file and seed must give the same trace. If not, coordlab itself has failed.
 
-    So there is no verdict about Kafka. To tell when the traces began to differ, the stamp also has
-    a trail: a text such as `1s 1f3a 77b0 ...`, with the digest of the trace after each second. Here
-    the third digest is false, so the traces seem to differ first between 2 and 3 s.
+    Then there is no verdict about Kafka. The stamp also has a trail, which shows when the traces
+    began to differ. It is a text such as `1s 1f3a 77b0 ...`, with the digest of the trace after
+    each second. In this test the third digest is false, so the traces seem to differ first between
+    2 and 3 s.
     """
     step, *digests = PLAYED.trail.split()
     assert step == "1s"
@@ -136,7 +137,7 @@ def test_another_trace_by_the_same_code_is_reported_as_our_failure(
 def test_another_trace_of_an_edited_file_is_no_failure_and_the_verdict_counts(
     write: WriteFile, capsys: Captured
 ) -> None:
-    """Users edit the file of a finding to learn more, so another trace is expected."""
+    """Users edit the file of a finding to learn more. Then another trace is expected."""
     file = Path(write())
     file.write_text(file.read_text().replace("duration: 3s", "duration: 2s"))
 
@@ -158,9 +159,10 @@ def test_replay_of_an_experiment_without_stamp_compares_nothing(capsys: Captured
 
 @pytest.mark.slow
 def test_replay_of_a_seed_writes_a_file_that_replays_without_the_space(capsys: Captured) -> None:
-    """A seed can also be replayed: it draws a schedule from a space, a file that describes many.
+    """A seed can also be replayed. It draws a schedule from a space.
 
-    The replay file that is written then has this schedule.
+    (A space is a file that describes many schedules.) The replay file that is written has this
+    schedule. So the space is not needed any more.
     """
     code = run_cli(["replay", "3", "--space", "reference", "--json"])
     first = json.loads(capsys.readouterr().out)
@@ -213,9 +215,10 @@ def test_until_a_time_after_the_end_is_reported(write: WriteFile, capsys: Captur
 def test_impossible_options_are_refused_before_the_replay(
     write: WriteFile, capsys: Captured, arguments: list[str], reason: str
 ) -> None:
-    """For example, `--break-at` opens a debugger, which would wait for ever without a terminal.
+    """`--break-at` opens a debugger, which would wait for ever without a terminal.
 
-    `--json` prints one document, and the state that `--until` shows would not be part of it.
+    `--json` prints a single document, but the state that `--until` shows would not be part of this
+    document. So these options are refused.
     """
     assert run_cli(["replay", write(), *arguments]) == EXIT_BAD_ARGUMENTS
     assert reason in capsys.readouterr().err
@@ -231,7 +234,8 @@ def test_break_at_opens_the_debugger_with_the_cluster_in_scope(
 ) -> None:
     """At the prompt of the debugger, a user can ask for the cluster's groups and nodes.
 
-    `c` lets the run go on to its verdict, `q` ends it. 130 is the exit code of an interrupted run.
+    `c` lets the run go on to its verdict, and `q` ends the run. 130 is the exit code of an
+    interrupted run.
     """
     # The coordinator of `QUICK` crashes 1 s after the beginning of the steady state. Half a second
     # before the crash, the group is still stable.
@@ -269,7 +273,7 @@ def crash_time_us() -> int:
 
 
 def test_stamp_is_that_of_the_search() -> None:
-    """A search plays runs without rows about messages, and the stamp has the digest of these."""
+    """A search plays runs without rows about messages. The stamp has the digest of such a run."""
     stamp = stamp_of(QUICK, PLAYED)
 
     assert isinstance(stamp, ReplayStamp)

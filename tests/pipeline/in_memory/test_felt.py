@@ -1,14 +1,15 @@
-"""Felt effects: what the users of a group notice of a run, such as records that wait for long.
+"""Felt effects: effects that users of a group notice, such as records that wait for long.
 
-Each test writes a short trace, from which a reader can count the expected figures. The line
+Each test writes a short trace (the recorded events of a run), from which a reader can compute the
+expected figures. The line
 
     4 consumer-a partitions_revoked group=g member=a-1 generation=1 partitions=t-0,
 
 says that at 4 s consumer-a, as the member a-1 of group g, lost the partition t-0. The comma at the
 end makes a list of one partition.
 
-All runs begin in the same way (see BEGIN): the group is complete from 1 s on, and the run ends at
-20 s. The figures count only the time between.
+All traces begin in the same way (see BEGIN): the group is complete from 1 s on, and the run ends at
+20 s. The figures count only the time from 1 s to 20 s.
 """
 
 from typing import NamedTuple
@@ -66,8 +67,8 @@ def test_wait_counts_as_a_whole_once_it_reaches_a_second(
 ) -> None:
     """Records produced at 4 s wait until they are processed.
 
-    Waits shorter than a second are usual, because a member polls in intervals. A longer wait counts
-    as a whole, not only the part after its first second.
+    Waits shorter than a second are usual, because a member polls in intervals. They do not count. A
+    longer wait counts as a whole, including its first second.
     """
     figures = partition_figures(f"""
     3 producer-0 records_produced partition=t-0 offset=0 count=5
@@ -84,9 +85,9 @@ FORTY_RECORDS = """
 
 
 class Batch(NamedTuple):
-    """Records that a member processed at once; the trace has a row of them when this ended.
+    """Records that a member processed together. The trace has a row at the end of this work.
 
-    For example, work on Batch("6.2", 0, 1_200_000) lasted from 5.0 to 6.2 s.
+    For example, the work on Batch("6.2", 0, 1_200_000) lasted from 5.0 to 6.2 s.
     """
 
     ended_s: str
@@ -103,7 +104,7 @@ class Batch(NamedTuple):
         ([Batch("6.2", 0, 1_200_000), Batch("7.5", 32, 1_300_000)], 2_000_000),
         # Work from 3.0 to 6.2 s, then none until 7.5 s. Records wait from 6.2 to 7.5 s.
         ([Batch("6.2", 0, 3_200_000), Batch("7.5", 32, 0)], 1_300_000),
-        # Work from 3.0 to 5.0 s and, which overlaps, from 4.5 to 9.0 s.
+        # Work from 3.0 to 5.0 s, and overlapping work from 4.5 to 9.0 s.
         ([Batch("5", 0, 2_000_000), Batch("9", 32, 4_500_000)], 0),
         # Work from 3.0 to 4.0 s, from 6.5 to 7.0 s, and from 5.0 to 9.0 s: the last batch begins
         # before the second. Records wait from 4 to 5 s.

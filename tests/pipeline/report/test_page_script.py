@@ -1,9 +1,9 @@
 """The script of a report's page, in a headless Chromium: zooming, selections, dialogs.
 
-The page shows a run as several charts, called lanes, which have one time axis in common: a reader
-who zooms one of them zooms all. The tests move the mouse, press keys or touch the screen, and then
-ask the script which part of the run is shown. The script's functions belong to the page's object
-`window.coordlab`. A test also fails if the page reported an error (`seen.problems`).
+The page shows a run as several charts, called lanes, which have a common time axis. A reader who
+zooms one lane zooms all lanes. The tests move the mouse, press keys or touch the screen. Then they
+ask the script which part of the run is shown. The script's functions belong to the object
+`window.coordlab` of the page. A test also fails if the page reported an error (`seen.problems`).
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ MEMBERS = tuple(f"member-{number}" for number in range(30))
 
 
 def _lane_of_one_member(name: str) -> Chart:
-    """Return a chart that shows the bar of one of MEMBERS: the one that the reader selects."""
+    """Return a chart that shows the bar of one member, which the reader selects from MEMBERS."""
     from_s, to_s = time_params()
     spec = (
         alt.Chart(alt.NamedData("bars"))
@@ -85,7 +85,7 @@ def _right_edge_and_middle(page: Page) -> tuple[float, float]:
 
 
 def test_drag_in_a_lane_zooms_to_the_selected_range(page: Page) -> None:
-    """A drag over a part of the lane shows that part; the back button restores the whole range."""
+    """A drag over a part of the lane shows this part. The back button restores the whole range."""
     right, y = _right_edge_and_middle(page)
     page.mouse.move(right - 300, y)
     page.mouse.down()
@@ -93,8 +93,8 @@ def test_drag_in_a_lane_zooms_to_the_selected_range(page: Page) -> None:
     page.mouse.move(right - 100, y)
     page.mouse.up()
     from_s, to_s = shown_range(page)
-    # The drag was in the right half of the lane, so in the last 30 s of the run. It ended 100
-    # pixels before the right edge, so well before the run's end at 60 s.
+    # The drag was in the right half of the lane, which shows the last 30 s of the run. It ended 100
+    # pixels before the right edge, which is well before the run's end at 60 s.
     assert 30 < from_s < to_s < 59
 
     page.go_back()
@@ -151,14 +151,15 @@ def test_two_fingers_zoom_the_lanes_and_not_the_page(browser: Browser, file: Pat
         for half in (30, 40, 50, 60):
             touch("touchMove", middle - half, middle + half)
         touch("touchEnd")
-        # The lane showed 60 s before. A third of that would be exact; 40 s leaves room.
+        # The lane showed 60 s before. As the fingers are three times as far apart, it should show
+        # 20 s now. The test accepts anything below 40 s.
         page.wait_for_function("window.coordlab.range()[1] - window.coordlab.range()[0] < 40")
         assert page.evaluate("visualViewport.scale") == 1  # the browser itself has not zoomed
         assert seen.problems == []
 
 
 def test_selected_member_is_shared_by_the_charts_of_a_section(page: Page) -> None:
-    """A reader with 1,000 members selects one of them once, not again in each lane."""
+    """A reader selects a member once, and not again in each lane."""
     page.locator("#lane-one input[type=search]").fill("member-17")
     for lane in ("lane-one", "lane-other"):
         page.wait_for_function(
@@ -173,8 +174,8 @@ def test_overview_shows_an_accident_in_its_own_colour_with_a_legend(
 ) -> None:
     """The overview at the top of the page has a flag for each fault of the experiment's plan.
 
-    An accident is a disturbance that nobody planned, such as a machine that stalls. A flag in the
-    same colour would look like a planned fault.
+    An accident is a disturbance that is not in the plan, such as a machine that stalls. If its flag
+    had the same colour, it would look like a planned fault.
     """
     accident = journal_entry(
         fault_id="machine-0", fault="machine_disturbed", target="10.0.0.3", nodes=("broker-1",)
@@ -200,7 +201,7 @@ def test_overview_shows_an_accident_in_its_own_colour_with_a_legend(
 
 
 def test_overview_without_accidents_has_no_legend(page: Page) -> None:
-    """Without accidents all flags of the overview mean the same, a fault of the plan."""
+    """Without accidents, all flags of the overview mean the same: a fault of the plan."""
     assert page.locator(".overview .fault").count() == 1
     assert page.locator(".overview-legend").count() == 0
 
@@ -221,8 +222,8 @@ def test_invalid_chart_is_reported_in_its_place_and_the_others_are_drawn(
     """One chart that cannot be drawn must not stop the other charts of the page."""
     html = report_html(report_input(), (_section_of_three_lanes,))
     # Give lane-one the specification 7, which Vega refuses. The chart's JSON {...} becomes
-    # {"spec":7,"data":{},"x":{...}}: the first replacement writes the new beginning, and the second
-    # one adds the brace at the end.
+    # {"spec":7,"data":{},"x":{...}}. The first replacement writes the new beginning, and the second
+    # replacement adds the brace at the end.
     broken = html.replace('id="lane-one-data">{', 'id="lane-one-data">{"spec":7,"data":{},"x":{', 1)
     assert broken != html
     broken = broken.replace(
@@ -268,10 +269,10 @@ row `alone`.
 def test_rows_of_a_block_are_beside_each_other_on_a_phone(
     browser: Browser, tmp_path: Path, screen: Screen, is_phone: bool
 ) -> None:
-    """Eleven columns do not fit: a reader would scroll, and lose sight of the row's name.
+    """Eleven columns do not fit on a phone: the reader would scroll, and lose sight of the names.
 
-    So a phone shows the two rows of the first block as two columns under one name. The table's
-    headings become the names of the lines. The third row is a block of its own.
+    So a phone shows the two rows of the first block as two columns under one name. The headings of
+    the table become the names of the lines. The third row is a block of its own.
     """
 
     def section_of_costs(_run: ReportInput) -> Section:
@@ -288,7 +289,7 @@ def test_rows_of_a_block_are_beside_each_other_on_a_phone(
         )
         assert (top_of_old == top_of_new) is is_phone
         assert top_of_new < top_of_alone
-        # A phone shows one name for each block, a desktop one for each row.
+        # A phone shows one name for each block, and a desktop shows one name for each row.
         names = seen.page.locator("#costs tbody th:visible")
         assert names.count() == (2 if is_phone else 3)
         # On a phone, the style sheet prints a cell's heading before the cell.

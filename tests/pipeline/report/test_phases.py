@@ -1,16 +1,18 @@
 """The report's section "Phases", which shows for each fault where the time without service went.
 
-The time is divided into phases, once as the brokers see it and once as the members see it:
+The time without service is divided into phases, once for the brokers and once for the members. Each
+of the two sequences of phases is called a chain:
 
 - broker chain: detect, publish, load wait, load
 - client chain: notice, rediscover, accept, join, sync
 
 For example, after a crash most of the time may go by in `detect`, until the controller notices
-that the broker is gone. A chart draws a chain as one strip, a line with dots, for each phase. Below
-it, a table has the same figures as the summary on the terminal.
+that the broker is gone. A chart shows a chain: it has a strip (a line with dots) for each phase.
+Below the chart, a table has the same figures as the summary on the terminal.
 
-The tests give the lengths of the phases in this order, so `broker_phase(7 * S, 30 * MS)` is a chain
-that ended after `publish`, before any broker began to load. S is a second in microseconds.
+The tests give the lengths of the phases in the order of the chain. So `broker_phase(7 * S,
+30 * MS)` is a chain that ended after `publish`, before any broker began to load. S is one second in
+microseconds.
 """
 
 import re
@@ -52,7 +54,7 @@ SETTINGS = Settings(
 def tables_of_crash(fault: str = "crash-0") -> dict[str, list[Row]]:
     """Return the tables of a crash that moved one offsets partition, with twelve members.
 
-    c-0 finds the new coordinator first, and each further member 1 ms after the one before it.
+    c-0 finds the new coordinator first. Each further member finds it 1 ms after the member before.
     """
     members = [f"c-{number}" for number in range(12)]
     return {
@@ -68,7 +70,7 @@ def tables_of_crash(fault: str = "crash-0") -> dict[str, list[Row]]:
 
 
 def tables_of_crashes(names: Sequence[str]) -> dict[str, list[Row]]:
-    """Return the tables of a run with these crashes: all rows of `tables_of_crash` for each."""
+    """Return the tables of a run with these crashes. Each has all rows of `tables_of_crash`."""
     rows: dict[str, list[Row]] = {}
     for name in names:
         for table, rows_of_crash in tables_of_crash(name).items():
@@ -104,12 +106,12 @@ def plain_text(parts: Sequence[Part]) -> str:
 
 
 def test_run_without_faults_has_no_section() -> None:
-    """Phases belong to faults, so a run without faults has no phase to show."""
+    """Phases belong to faults. So a run without faults has no phases to show."""
     assert phases_section(report_input()) is None
 
 
 def test_chains_are_side_by_side_and_never_added_up() -> None:
-    """The chains overlap in time, so they are two charts on one scale, without a common sum."""
+    """The two chains overlap in time. So they are two charts on one scale, without a common sum."""
     rows = tables_of_crash()
     section = section_of(fault_summary(rows), rows=rows)
     (pair,) = [part for part in section.parts if isinstance(part, Beside)]
@@ -123,7 +125,8 @@ def test_chains_are_side_by_side_and_never_added_up() -> None:
 def test_sentences_name_the_longest_phase_and_its_setting() -> None:
     """The sentence names the Kafka setting that decides the phase's length.
 
-    Operators know settings better than phases. The sum is 7.79 s + 30 ms + 0 + 5 ms = 7.83 s.
+    Operators know settings better than phases. The whole chain takes 7.79 s + 30 ms + 0 + 5 ms =
+    7.83 s.
     """
     text = with_plain_spaces(
         broker_sentence(fault_summary(), [broker_phase(*BROKER_LENGTHS)], SETTINGS)
@@ -137,7 +140,7 @@ def test_sentences_name_the_longest_phase_and_its_setting() -> None:
 
 
 def test_orderly_shutdown_names_no_session_timeout() -> None:
-    """The broker itself asked the controller to be shut down, so no session had to expire."""
+    """In an orderly shutdown, the broker asks the controller. So no session has to expire."""
     fault = fault_summary(kind="controlled_shutdown")
     text = with_plain_spaces(
         broker_sentence(fault, [broker_phase(60 * MS, 30 * MS, 0, 6 * MS)], SETTINGS)
@@ -147,7 +150,7 @@ def test_orderly_shutdown_names_no_session_timeout() -> None:
 
 
 def test_long_load_names_the_number_of_records_read() -> None:
-    """A log with old records of the same keys is a cause that an operator can remove."""
+    """A load is long if the log has many old records. An operator can remove this cause."""
     row = broker_phase(200 * MS, 30 * MS, 0, 9 * S, records=2_000_000)
     text = with_plain_spaces(
         broker_sentence(fault_summary(kind="controlled_shutdown"), [row], SETTINGS)
@@ -156,7 +159,7 @@ def test_long_load_names_the_number_of_records_read() -> None:
 
 
 def test_sentence_of_a_broker_is_about_a_partition_that_has_groups() -> None:
-    """Offsets partitions without groups move as well, but no group waits for them."""
+    """Offsets partitions without groups move, too. But no group waits for such a partition."""
     without_groups = [
         broker_phase(1 * S, 1, 1, 1, partition=f"__consumer_offsets-{index}", groups=[])
         for index in range(3)
@@ -183,9 +186,9 @@ def test_partition_without_a_new_coordinator_is_named() -> None:
 
 
 def test_sentence_of_the_clients_is_about_the_median_member() -> None:
-    """The phases of one member add up to the member's total; medians of each phase would not.
+    """The phases of one member add up to the member's total. Medians of each phase would not.
 
-    c-2 is the second slowest of three: 200 us + 2 s + 98 ms = 2.10 s.
+    c-2 is the median of the three members: 200 us + 2 s + 98 ms = 2.10 s.
     """
     rows = [client_phase(f"c-{n}", 200, n * S, 98 * MS) for n in range(1, 4)]
     assert with_plain_spaces(client_sentence(rows)) == (
@@ -196,7 +199,7 @@ def test_sentence_of_the_clients_is_about_the_median_member() -> None:
 
 
 def test_members_that_stayed_or_never_arrived_are_counted() -> None:
-    """Members without a whole chain have no length, so the sentence counts them."""
+    """A member without a whole chain has no length. So the sentence counts such members."""
     rows = [
         client_phase("c-0", *CLIENT_LENGTHS),
         client_phase("c-1", 200, 7 * S, None),
@@ -205,13 +208,13 @@ def test_members_that_stayed_or_never_arrived_are_counted() -> None:
     text = with_plain_spaces(client_sentence(rows))
     assert "1 member was not served again before the run ended." in text
     assert "1 member never marked the coordinator unknown." in text
-    # Here no member noticed the fault, so there is no length.
+    # In a run in which no member noticed the fault, there is no length at all.
     none_needed = with_plain_spaces(client_sentence([client_phase("c-0"), client_phase("c-1")]))
     assert none_needed == "None of 2 members had to look for a coordinator."
 
 
 def test_sentence_of_the_gap_names_members_that_never_recovered() -> None:
-    """A member that never recovered has no length, so a distribution cannot contain it."""
+    """A member that never recovered has no length. So a distribution cannot contain it."""
     never_recovered = gap("member", "c-1", gap_us=None)
     gaps = [gap("member", "c-0", gap_us=8 * S), never_recovered]
     sentence = gap_sentence(fault_summary({"availability": gaps}, members=2), gaps)
@@ -219,7 +222,7 @@ def test_sentence_of_the_gap_names_members_that_never_recovered() -> None:
     text = with_plain_spaces(sentence)
     assert "the worst for 8.00 s" in text
     assert "c-1 had no service again before the run ended" in text
-    # Here c-1 is the only member with a time without service, so the sentence begins with its name,
+    # Now c-1 is the only member with a time without service. So the sentence begins with its name,
     # which stays in lower case.
     sentence = gap_sentence(fault_summary({}, members=2), [never_recovered])
     assert sentence is not None
@@ -261,9 +264,10 @@ def test_members_without_a_phase_are_counted_by_reason() -> None:
 
 
 def test_median_and_slowest_of_each_chain_are_drawn_from_the_fault_on() -> None:
-    """The axis shows seconds after the fault; the phases of a member follow one another.
+    """The axis shows seconds after the fault. The phases of a member follow one another.
 
-    Of the twelve members c-0 is the fastest and c-11 the slowest, so c-5, the sixth, is the median.
+    The twelve members are ordered from c-0, the fastest, to c-11, the slowest. So c-5, the sixth,
+    is the median.
     """
     rows = tables_of_crash()
     fault = FaultRows(
@@ -293,7 +297,7 @@ def test_median_and_slowest_of_each_chain_are_drawn_from_the_fault_on() -> None:
 
 
 def test_a_few_faults_are_small_multiples_on_one_scale() -> None:
-    """Each fault has its own charts, so that the faults of a rolling restart can be compared."""
+    """Each fault has its own charts. So a reader can compare the faults of a rolling restart."""
     names = [f"crash-{n}" for n in range(MAX_IN_FULL)]
     rows = tables_of_crashes(names)
     shown = charts(
@@ -307,7 +311,7 @@ def test_a_few_faults_are_small_multiples_on_one_scale() -> None:
 
 
 def test_many_faults_share_charts_with_one_selection_and_an_overview() -> None:
-    """A chain has one chart, of the fault that the reader selects; an overview has all faults."""
+    """Each chain has one chart, about the fault that the reader selects. An overview has all."""
     names = [f"crash-{n}" for n in range(200)]
     rows = tables_of_crashes(names)
 

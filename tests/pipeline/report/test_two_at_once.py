@@ -1,10 +1,10 @@
 """The report's section about partitions that two members of a group owned at the same time.
 
-The section tells the reader which members owned which partition, when, and how it came to that.
-Most tests read SPLIT, the tables of a run in which this happens:
+The section tells the reader which members owned which partition, when, and how this came about.
+Most tests use SPLIT, the tables of a run in which the following happens:
 
     11 s  `broker-2`, the coordinator, is cut off from all other servers, but not from its members.
-    19 s  `broker-0` becomes the coordinator, too. `broker-2` does not know it, and goes on.
+    19 s  `broker-0` becomes the coordinator, too. `broker-2` does not know this, and goes on.
     26 s  `c-6` joins the group at `broker-0`, which waits for the old members to join as well.
     64 s  The old members' sessions at `broker-0` end: they have sent it no heartbeat for 45 s. So
           `broker-0` gives `c-6` the partitions that `c-0` and `c-5` still own at `broker-2`.
@@ -14,7 +14,7 @@ Most tests read SPLIT, the tables of a run in which this happens:
 The tables call the time with two owners, or with two coordinators, an overlap. A tenure is the
 time in which a broker is the coordinator for the groups of an offsets partition.
 
-The tests write times as multiples of S, a second in microseconds.
+The tests write times as multiples of S, which is one second in microseconds.
 """
 
 import re
@@ -77,9 +77,9 @@ def overlap(partition: str, first: str, second: str, **changes: Any) -> Row:  # 
 
 
 def owned(row: Row, side: str, from_us: int, to_us: int, ended_by: str, **changes: Any) -> Row:  # noqa: ANN401
-    """Return the ownership of one of the two owners in `row`, as a row of `ownership`.
+    """Return a row of `ownership` for one of the two owners in `row`, a row of an overlap.
 
-    `side` is `first` or `second`; `ended_by` says how that owner's ownership ended.
+    `side` is `first` or `second`. `ended_by` says how the ownership ended.
     """
     return {
         "group": row["group"],
@@ -90,7 +90,7 @@ def owned(row: Row, side: str, from_us: int, to_us: int, ended_by: str, **change
         "from_us": from_us,
         "to_us": to_us,
         "ended_by": ended_by,
-        # For how long the member's process was paused while it owned the partition.
+        # The time for which the member's process was paused while it owned the partition.
         "paused_us": 0,
     } | changes
 
@@ -129,13 +129,14 @@ SPLIT: dict[str, list[Row]] = {
             "newer_broker": NEW.broker,
             "newer_epoch": NEW.leader_epoch,
             "from_us": 19 * S,
-            # The old coordinator unloads the groups 1 us after the healing, which is the cause.
+            # The old coordinator unloads the groups because of the healing, 1 us later.
             "to_us": 91 * S + 1,
             "length_us": 72 * S,
             "older_end": "unloaded",
             "older_paused_us": 0,
-            # For how long the old coordinator was cut off during the overlap. In a real run this
-            # would be 72 s as well; 70 s shows which of the two numbers a sentence has.
+            # The time for which the old coordinator was cut off during the overlap. In a real run
+            # this would also be 72 s. With 70 s, a test can see which of the two numbers a sentence
+            # has.
             "older_cut_us": 70 * S,
             "older_heartbeats": 144,
         }
@@ -163,7 +164,7 @@ def section_or_none(tables: dict[str, list[Row]], **summary: Any) -> Section | N
 
 
 def section_of(tables: dict[str, list[Row]], **summary: Any) -> Section:  # noqa: ANN401
-    """Return the section of a run that must have one."""
+    """Return the section of a run with these tables. The report must not leave it out."""
     section = section_or_none(tables, **summary)
     assert section is not None
     return section
@@ -188,7 +189,7 @@ def test_run_without_overlaps_has_no_section() -> None:
 
 
 def test_section_names_both_owners_of_a_partition_and_the_times() -> None:
-    """The table answers who owned which partition, from when to when, and how each side ended."""
+    """The table has the owners of each partition, with the times and ends of their ownerships."""
     section = section_of(SPLIT)
     table = table_of(section)
     assert [row[0] for row in table.rows] == ["orders-2", "orders-10"], "2 comes before 10"
@@ -208,8 +209,8 @@ def test_section_names_both_owners_of_a_partition_and_the_times() -> None:
 def test_section_explains_the_cause_step_by_step_in_time_order() -> None:
     """Seven steps: fault, second coordinator, rebalance, new owners, healing, unload, one owner.
 
-    The session timeout is 45 s. The old members send no heartbeat to the second coordinator, which
-    counts from its load at 19 s. So their sessions end there at 19 + 45 = 64 s.
+    The session timeout is 45 s. The second coordinator counts it from its load at 19 s. It gets no
+    heartbeat of the old members. So their sessions end there at 19 + 45 = 64 s.
     """
     section = section_of(SPLIT)
     text = plain_text(section)
@@ -295,7 +296,7 @@ def test_steps_link_into_the_lanes_at_their_times() -> None:
 
 
 def test_cut_that_includes_the_members_is_described_as_such() -> None:
-    """Here the cut also includes c-0 and c-5, so `not from its clients` would be false."""
+    """If the cut includes c-0 and c-5, the words `not from its clients` would be false."""
     faults = [SPLIT["faults"][0] | {"to_nodes": ["broker-0", "c-0", "c-5"]}]
     section = section_of(SPLIT | {"faults": faults})
     assert "not from its clients" not in plain_text(section)
@@ -304,8 +305,8 @@ def test_cut_that_includes_the_members_is_described_as_such() -> None:
 def test_overlap_of_a_stopped_member_is_no_split_brain() -> None:
     """A paused member does not know that its coordinator has removed it.
 
-    When c-0 resumes, it processes orders-0 again, which c-1 owns by now. There is only one
-    coordinator, so the section must not speak of two.
+    When c-0 resumes, it goes on to process orders-0, which c-1 owns by now. There is only one
+    coordinator, so the section must not speak of two coordinators.
     """
     row = overlap(
         "orders-0", "c-0", "c-1", first_coordinator=NEW.broker, first_epoch=NEW.leader_epoch
@@ -387,7 +388,7 @@ def test_time_spans_in_the_table_are_not_wrapped() -> None:
 def test_table_names_members_without_their_common_prefix() -> None:
     """Members of a group often differ in their last letter, which a narrow column would wrap.
 
-    So the table omits what all names begin with, and the caption says so.
+    So the table omits the common beginning of all names, and the caption says so.
     """
     row = overlap("orders-0", "consumer-orders-readers-0", "consumer-orders-readers-6")
     section = section_of({"ownership_overlaps": [row]})

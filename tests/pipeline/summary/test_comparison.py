@@ -6,7 +6,7 @@ For example, two runs with one crash each have the row
 
 with the median time until the controller knew of the crash. A row is about one fault of each run,
 or about the whole run. A column is about one run, or about all runs to which the user gave the same
-name. Then a cell has the median of their values and the range.
+name. In a column of several runs, a cell has the median of their values and the range.
 """
 
 import pytest
@@ -24,11 +24,11 @@ from pipeline.summary.outcomes import Owners
 from tests.support.builders.report_rows import GROUP, S, fault_summary, rebalances_of, summary_of
 
 MS = 1_000
-"""Microseconds in a millisecond; S is the same for a second."""
+"""One millisecond in microseconds. S is one second in microseconds."""
 
 
 def crash(detect_us: int, *gaps_us: int, **changes: object) -> FaultSummary:
-    """Return a crash, which the controller notices after `detect_us`.
+    """Return the summary of a crash, which the controller notices after `detect_us`.
 
     `gaps_us` are the times for which some of the group's 12 members could not commit. All members
     stay in the group. `changes` replace fields of the fault.
@@ -39,7 +39,7 @@ def crash(detect_us: int, *gaps_us: int, **changes: object) -> FaultSummary:
 
 
 def pause(detect_us: int, name: str) -> FaultSummary:
-    """Return a pause of a node instead of a crash, with the same kinds of figures."""
+    """Return the summary of a pause of a node, with the same kinds of figures as a crash."""
     return crash(detect_us, fault=name, kind="pause")
 
 
@@ -50,7 +50,7 @@ def row(comparison: Comparison, label: str, fault: str | None = "crash") -> Comp
 
 
 def test_each_of_a_few_runs_has_a_column() -> None:
-    """Two runs of one experiment are two columns, in the order of the arguments."""
+    """Two runs have two columns, in the order of the arguments."""
     comparison = compare_runs([summary_of("x/2", crash(8 * S)), summary_of("x/1", crash(9 * S))])
     assert [column.title for column in comparison.columns] == ["x/2", "x/1"]
     assert row(comparison, "detect p50").texts == ("8.00 s", "9.00 s")
@@ -66,7 +66,7 @@ def test_median_and_longest_are_separate_rows() -> None:
 
 
 def test_missing_value_is_not_zero() -> None:
-    """A phase that no member needed has no duration; a 0 would look like the fastest of all."""
+    """A phase that no member needed has no duration. A 0 would look like the shortest duration."""
     with_rebalance = fault_summary(
         values={"detect": [8 * S], "join": [700 * MS]}, partitions_moved=1, members=12
     )
@@ -93,7 +93,7 @@ def test_full_comparison_has_every_figure_and_counts_zeros() -> None:
     assert cell is not None
     assert (cell.low, cell.median, cell.high, cell.missing) == (0, 2, 5, 0)
     assert range_text(cell, "count") == "2 (0 to 5)"
-    # A comparison that is not in full has only the most important figures.
+    # Without `in_full`, a comparison has only the most important figures.
     assert not any("timeouts" in row.name for row in compare_runs(runs).rows)
     # A row in which every run has 0 is left out.
     zeros = compare_runs(runs[:1], names=["x"], in_full=True)
@@ -131,7 +131,7 @@ def test_faults_are_aligned_by_kind_and_order() -> None:
 
 
 def test_runs_without_a_common_kind_of_fault_are_aligned_by_order() -> None:
-    """A user may compare a crash with a pause on purpose, so their figures share the rows."""
+    """A user may compare a crash with a pause on purpose. Then their figures share the rows."""
     crashed, paused = summary_of("x/1", crash(8 * S)), summary_of("y/1", pause(9 * S, "pause-0"))
     comparison = compare_runs([crashed, paused])
     assert comparison.faults == ("fault",)
@@ -141,8 +141,8 @@ def test_runs_without_a_common_kind_of_fault_are_aligned_by_order() -> None:
 def test_columns_of_single_runs_or_of_two_runtimes_have_a_note() -> None:
     """A note tells the reader why a difference between two columns may mean nothing.
 
-    - Two single runs may differ by chance. A column of several runs shows its range, so it needs no
-      note.
+    - Two single runs may differ by chance. (A column of several runs has a range, and needs no
+      note.)
     - Virtual time is not the time of real machines.
     """
     runs = [summary_of(f"x/{index}", crash(8 * S)) for index in range(4)]
@@ -158,9 +158,9 @@ def test_columns_of_single_runs_or_of_two_runtimes_have_a_note() -> None:
 
 
 def test_runs_of_one_name_share_a_column_with_median_and_range() -> None:
-    """Four runs have the name 9000: the cell shows their median, range, and runs without a value.
+    """The cell of several runs has their median, their range, and the number without a value.
 
-    The run named 18000 has a column of its own.
+    Here four runs have the name 9000, and one run has the name 18000.
     """
     named_runs = [
         ("9000", summary_of("x/0", crash(7 * S))),
@@ -182,7 +182,7 @@ def test_runs_of_one_name_share_a_column_with_median_and_range() -> None:
     )
     cell = row(comparison, "detect p50").cells[0]
     assert cell is not None
-    # Of the four runs named 9000 one had no fault, and therefore no value.
+    # One of the four runs named 9000 had no fault, and therefore no value.
     assert (cell.runs, cell.missing, cell.values) == (3, 1, (7 * S, 8 * S, 9 * S))
 
 
@@ -195,7 +195,7 @@ def test_many_runs_without_names_are_grouped_by_experiment() -> None:
 
 
 def test_values_kept_for_a_chart_are_bounded_and_span_the_range() -> None:
-    """A page must not grow to megabytes with a thousand runs."""
+    """A cell keeps only some of its values, so that a page with many runs stays small."""
     runs = [summary_of(f"x/{n}", crash((n + 1) * S)) for n in range(500)]
     cell = row(compare_runs(runs), "detect p50").cells[0]
     assert cell is not None
@@ -229,8 +229,8 @@ def test_times_are_marked_from_5_percent_and_a_tenth_of_a_second_on(
 def test_times_within_the_clocks_error_are_not_marked_or_shown() -> None:
     """The clocks of several machines differ, here by up to 200 ms (`bound_us`).
 
-    The times 210 and 390 ms differ by 180 ms, which may be nothing but error, so they are not
-    marked. A time of 9 ms is shown as `< 200 ms`, because it is below the error.
+    The times 210 and 390 ms differ by 180 ms, which may be only an error of the clocks. So they are
+    not marked. A time of 9 ms is shown as `< 200 ms`, because it is smaller than the error.
     """
 
     def compared(*times_us: int, bound_us: int) -> ComparisonRow:
@@ -248,7 +248,7 @@ def test_times_within_the_clocks_error_are_not_marked_or_shown() -> None:
 
 
 def test_overlapping_ranges_are_not_marked() -> None:
-    """Medians of two configurations may differ by chance as long as their ranges overlap."""
+    """If the ranges of two columns overlap, their medians may differ by chance."""
 
     def compared(a: list[int], b: list[int]) -> ComparisonRow:
         """Return the row of `detect` for runs named a and b, with these times in seconds."""
@@ -300,7 +300,7 @@ def test_figures_of_whole_runs_come_last_with_their_verdicts() -> None:
 
 
 def test_run_without_events_has_only_missing_values() -> None:
-    """A run with events shows that there were never two coordinators; one without shows nothing."""
+    """Only a run with events shows that there were never two coordinators."""
     comparison = compare_runs([summary_of("x/1"), summary_of("x/2", events=0, completed=False)])
     assert row(comparison, "two coordinators at once max", fault=None).texts == ("never", None)
 

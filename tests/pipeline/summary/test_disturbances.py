@@ -1,11 +1,11 @@
 """An asterisk marks the figures of a time in which a machine was away by accident.
 
-A run may use several machines. One of them may stop answering, for a while or for good, although no
-fault of the plan made it do so. A figure that was measured in this time proves nothing about Kafka,
-so the summary marks it, and a footnote says why.
+A run may use several machines. A machine may stop answering, for a while or for good, although this
+is no fault of the plan. Such an event is called an accident. A figure that was measured in this
+time proves nothing about Kafka. So the summary marks the figure, and a footnote says why.
 
-The summary learns of an accident from the journal. This is the run's list of faults, to which the
-driver, the process that conducts the run, adds the accidents.
+The summary learns of an accident from the journal, which is the run's list of faults. The driver
+(the process that conducts the run) adds accidents to this list.
 """
 
 from dataclasses import replace
@@ -30,8 +30,8 @@ S = 1_000_000
 def accident(from_us: int, until_us: int | None, *, lost: bool = False) -> JournalEntry:
     """Return the journal's entry of a machine that was away until `until_us`.
 
-    None means that it was away until the run's end. `lost` tells a machine that was given up from
-    one that only did not answer for a while.
+    None means that the machine was away until the run's end. `lost` is True if the machine was
+    given up, and False if it only did not answer for a while.
     """
     return JournalEntry(
         fault_id="machine-0",
@@ -58,14 +58,15 @@ def summary_with(directory: Path, *entries: JournalEntry) -> RunSummary:
 def directory(tmp_path: Path) -> Path:
     """Return the directory of a random run that has figures of every kind.
 
-    It has several faults, and for each of them phases of brokers, phases of clients and times
-    without service. At times it has two coordinators, or two owners of a partition.
+    The run has several faults. For each fault, there are phases of brokers, phases of clients and
+    times without service. At times a group has two coordinators, or a partition has two owners.
     """
+    # The trace with the seed 6 has all this.
     return write_run(tmp_path / "talk" / "1", random_run(6))
 
 
 def plain_and_marked(directory: Path) -> tuple[RunSummary, RunSummary]:
-    """Return two summaries of one run: without accidents, and with one that lasts the whole run."""
+    """Return two summaries of one run: without accidents, and with an accident all the time."""
     plain = summary_with(directory)
     marked = summary_with(directory, accident(from_us=0, until_us=None))
     return plain, marked
@@ -109,7 +110,7 @@ def test_machine_that_is_lost_is_away_until_the_end(tmp_path: Path) -> None:
 def test_run_without_a_readable_journal_has_no_disturbances(
     content: bytes | None, tmp_path: Path
 ) -> None:
-    """A run whose driver was killed has no whole journal, but it gets a summary all the same."""
+    """A run whose driver was killed has no whole journal. It gets a summary nevertheless."""
     if content is not None:
         (tmp_path / JOURNAL_FILE).write_bytes(content)
     assert disturbances_of(tmp_path) == ()
@@ -140,7 +141,7 @@ def test_only_figures_of_the_disturbed_time_are_marked(directory: Path) -> None:
 
 
 def test_summary_differs_in_marks_alone(directory: Path) -> None:
-    """A disturbance changes no figure; the mark says that the figure cannot be trusted."""
+    """A disturbance changes no figure. Only the mark says that the figure cannot be trusted."""
     plain, marked = plain_and_marked(directory)
 
     def unmarked(distribution: Distribution) -> Distribution:
@@ -165,16 +166,16 @@ def test_summary_differs_in_marks_alone(directory: Path) -> None:
 
 
 def test_longest_of_a_marked_distribution_has_the_mark() -> None:
-    """A sentence with the longest time marks it. The narrow cells of a table are not marked.
+    """A sentence with the longest time marks this time.
 
-    There the line's name has the mark.
+    The narrow cells of a table are not marked. In a table the name of the line has the mark.
     """
     marked = Distribution(
         samples=1, missing=1, percentiles={50: 2_000}, maximum=2_000, disturbed=True
     )
     assert marked.cells(is_time=True) == ("1", "1", "2 ms", "", "", "2 ms")
     assert marked.longest_text == f"2 ms{MARK}"
-    # Without samples no member recovered.
+    # No samples mean that no member recovered.
     assert replace(marked, samples=0).longest_text == f"never{MARK}"
 
 

@@ -1,8 +1,8 @@
-"""What the command `groups` asks a cluster, and what it makes of the answers.
+"""The questions that the command `groups` asks a cluster, and the facts that it makes of answers.
 
 Each test starts a cluster of one controller and three brokers, which runs in this process on a
-simulated clock. It writes its requests and checks as a function `ask`, and gives this function to
-one of two helpers:
+simulated clock. The test has a function `ask` with its requests and checks, and passes this
+function to one of two helpers:
 
 - `with_tool` starts a cluster with a group that has offsets but no members.
 - `with_members` starts a cluster with a group of two consumers.
@@ -34,15 +34,18 @@ TOOL = "tool"
 COORDINATOR_OF_TOOL = partition_for(TOOL, 3)
 """The number of the broker that coordinates `tool`.
 
-The group's name decides which of the three offsets partitions stores it, and broker 0 leads
-partition 0, broker 1 partition 1, and broker 2 partition 2.
+The name of the group decides in which of the three offsets partitions the group is stored. Broker n
+leads partition n.
 """
 ALL_PARTITIONS = (ChosenTopic(topic=ORDERS, partitions=None),)
 PARTITION_0 = (ChosenTopic(topic=ORDERS, partitions=(0,)),)
 
 
 class PlannedReset(NamedTuple):
-    """The offset that a reset would give a partition; None if there is no such offset."""
+    """The committed offset of a partition, and the offset that a reset would give it.
+
+    An offset is None if there is no such offset.
+    """
 
     partition: int
     committed: int | None
@@ -57,7 +60,7 @@ def with_tool(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
 
     async def scenario(lab: BrokerLab) -> T:
         for _ in range(9):
-            # The first argument is the broker: broker 0 leads partition 0.
+            # Produce to broker 0, because it leads partition 0.
             await lab.client.produce(0, b"record")
         await lab.client.commit(COORDINATOR_OF_TOOL, TOOL, 5)
         with AdminClient(lab.runtime.admin_host(), lab.cluster, timeout_ms=15_000) as admin:
@@ -86,7 +89,7 @@ def with_members(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
 
 
 def planned(reset: OffsetReset) -> list[PlannedReset]:
-    """Return what the reset would do to each partition.
+    """Return the change that the reset would make to each partition.
 
     For example, `(0, 5, 3)` says that partition 0 would go from the committed offset 5 back to 3.
     """
@@ -97,7 +100,7 @@ def planned(reset: OffsetReset) -> list[PlannedReset]:
 
 
 def test_described_group_has_its_committed_offset_and_its_lag() -> None:
-    """The lag is the log end minus the committed offset; here no member owns the partition."""
+    """The lag is the end of the log minus the committed offset. No member owns the partition."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         # A group that is named twice is described once.
@@ -150,7 +153,7 @@ def test_offset_of_a_log_without_an_answering_leader_has_no_lag() -> None:
 
 
 def test_missing_group_is_reported_with_kafkas_error_name() -> None:
-    """The coordinator answers that the missing group is Dead, so nothing asks for its offsets."""
+    """The coordinator describes a missing group as Dead. Then its offsets are not requested."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         missing, tool = await describe_groups(admin, ("nobody", TOOL), with_offsets=True)
@@ -178,7 +181,7 @@ def test_refused_deletion_of_a_group_names_its_members() -> None:
 
 
 def test_offsets_of_a_whole_topic_are_deleted_and_an_unknown_topic_is_reported() -> None:
-    """As in Kafka, a partition without an offset counts as deleted."""
+    """As in Kafka, a partition without an offset counts as deleted, too."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         chosen = (
@@ -288,7 +291,7 @@ def test_reset_of_a_group_with_members_is_refused_and_names_them() -> None:
 
 
 def test_timed_out_reset_is_reported_for_each_partition() -> None:
-    """No follower acknowledges the commit, so nobody knows its outcome: REQUEST_TIMED_OUT."""
+    """If no follower acknowledges the commit, its outcome is not known: REQUEST_TIMED_OUT."""
 
     async def ask(admin: AdminClient, lab: BrokerLab) -> None:
         others = [broker_name(broker) for broker in range(3) if broker != COORDINATOR_OF_TOOL]

@@ -1,11 +1,11 @@
 """`coordlab run --seeds 1..20` plays an experiment with several seeds, and sums up their runs.
 
-The command prints which seeds passed, and for each figure its median over all seeds. The figures of
-these tests are `detect` (how long the controller needed to notice a crash) and `commit gap` (how
+The command prints the seeds that passed, and the median of each figure over all seeds. The figures
+of these tests are `detect` (how long the controller needed to notice a crash) and `commit gap` (how
 long a member could not commit). One run is chosen as the representative run, whose report stands
-for all. The command also writes a JSON document, and a JUnit file for CI systems.
+for all runs. The command also writes a JSON document, and a JUnit file for CI systems.
 
-Times are microseconds, and S is a second.
+Times are microseconds, and S is one second.
 """
 
 import io
@@ -72,7 +72,7 @@ def runs(*played: SeedRun, interrupted: bool = False) -> SeedRuns:
 
 
 def printed(played: SeedRuns, width: int = 80) -> str:
-    """Return what the terminal shows: first the seeds, then the figures."""
+    """Return the output of the command on a terminal: first the seeds, then the figures."""
     shown = Console(file=io.StringIO(), width=width, no_color=True)
     print_seed_runs(shown, played)
     summaries = [run.summary for run in played.finished if run.summary is not None]
@@ -109,9 +109,10 @@ NOT_PLAYED = SeedRun(seed=5, replay="coordlab run x --seed 5")
     ],
 )
 def test_exit_code_is_that_of_the_worst_seed(seeds: SeedRuns, code: int) -> None:
-    """The worst is 255 (the tool failed), then 130 (interrupted), 1 (violated), 2 (unknown), 0.
+    """An interruption gives 130. Otherwise 255 (coordlab failed) is worse than 1, 2 and 0.
 
-    A failure of the tool, or an interruption, is never a verdict about Kafka.
+    1 means that a promise was violated, 2 that the run proves nothing, and 0 that it passed. A
+    failure of coordlab, or an interruption, is never a verdict about Kafka.
     """
     assert seeds.exit_code == code
 
@@ -128,9 +129,9 @@ def test_violated_seeds_come_first_each_with_its_command() -> None:
         "  again: coordlab run x --seed 2",
         "",
     ]
-    # Below the seeds stands a table: in how many seeds each check passed, and was violated. The
-    # check passed in four seeds: in the three that passed, and in seed 2, which is unknown for
-    # another reason. It is violated in seed 3.
+    # Below the seeds is a table with the numbers of seeds in which each check passed and in which
+    # it was violated. The check `fencing` passed in four seeds: in the three seeds that passed, and
+    # in seed 2, which is unknown for another reason. It is violated in seed 3.
     (row_of_fencing,) = [line for line in lines if line.startswith("fencing")]
     assert row_of_fencing.split() == ["fencing", "4", "1"]
 
@@ -153,9 +154,9 @@ def test_each_figure_is_a_median_with_its_range() -> None:
     shown = printed(runs(seed_run(1, detect_us=7 * S), seed_run(2), joined))
     lines = [" ".join(line.split()) for line in shown.splitlines()]
     assert "median over 3 seeds (smallest to largest)" in lines
-    # A run may have several values of a figure. The first column is about the median of each run,
-    # the second about the largest of each run. Here each run has one value of `detect`, so the
-    # columns are equal.
+    # A run may have several values of a figure. The first column is about the median value of each
+    # run, and the second column is about the largest value of each run. In this test each run has
+    # one value of `detect`, so the columns are equal.
     assert "detect 8.00 s (7.00 to 9.00 s) 8.00 s (7.00 to 9.00 s)" in lines
     assert "join 700 ms 700 ms 1 of 3" in lines
     assert max(map(len, shown.splitlines())) <= 80
@@ -190,13 +191,13 @@ def test_figure_that_is_zero_in_all_seeds_is_shown() -> None:
 
 
 def test_interrupted_seed_is_reported_once() -> None:
-    """The state of the seed says `interrupted`, so the reason is left out."""
+    """The state of the seed is `interrupted`. So the reason with the same word is left out."""
     run = seed_run(6, outcome=RunOutcome.INTERRUPTED, reasons=("interrupted",))
     assert run.why == ""
 
 
 def test_representative_run_is_the_first_violated_one() -> None:
-    """Seeds 3 and 6 are violated. Figures decide only if no seed is violated."""
+    """Seeds 3 and 6 are violated, so 3 is chosen. Figures decide only if no seed is violated."""
     played = runs(seed_run(1), VIOLATED, seed_run(6, Verdict.VIOLATED))
     chosen = played.chosen(summaries={})
     assert chosen is not None
@@ -220,9 +221,9 @@ def test_without_a_violation_the_median_run_is_representative() -> None:
 
 
 def test_document_has_figures_and_every_seed(tmp_path: Path) -> None:
-    """CI reads the outcome of each seed, and numbers with their units.
+    """The JSON document is for programs. It has the outcome of each seed, and figures with units.
 
-    Seed 1 passed and has a run directory, 3 is violated, and 5 was not played.
+    Seed 1 passed and has a run directory, seed 3 is violated, and seed 5 was not played.
     """
     past = PastRun(past_run(tmp_path).path)
     played = runs(seed_run(1, past=past), VIOLATED, NOT_PLAYED, interrupted=True)
@@ -263,7 +264,7 @@ def test_document_has_figures_and_every_seed(tmp_path: Path) -> None:
 def test_junit_has_a_suite_for_each_seed_and_only_a_passed_seed_has_a_green_one(
     tmp_path: Path,
 ) -> None:
-    """Seed 3, violated, has a failure. Seed 4, failed, and seed 5, not played, have an error."""
+    """A violated seed has a failure. A seed that failed, or was not played, has an error."""
     past = PastRun(past_run(tmp_path).path)
     played = runs(replace(seed_run(1), past=past), replace(VIOLATED, past=past), FAILED, NOT_PLAYED)
     root = ET.fromstring(played.junit())
@@ -283,7 +284,7 @@ def test_junit_has_a_suite_for_each_seed_and_only_a_passed_seed_has_a_green_one(
 def test_seed_whose_run_wrote_no_results_has_a_state(tmp_path: Path) -> None:
     """A seed that has a run directory, but no results, was interrupted.
 
-    That happens after a second Ctrl-C, which ends the seed's process before it writes the results.
+    This happens after a second Ctrl-C, which ends the seed's process before it writes its results.
     """
     past = PastRun(past_run(tmp_path).path)
     assert replace(NOT_PLAYED, past=past).state is SeedState.INTERRUPTED

@@ -1,7 +1,7 @@
 """The report's message diagrams, which show the requests and answers around a fault.
 
 In a diagram each node has a horizontal line, and slanted lines lead from node to node. An exchange
-is a request together with its answer. The data of a chart are several tables:
+is a request together with its answer. The data of a diagram consist of several tables:
 
 - `legs`: slanted lines between two nodes, one for a request and one for an answer
 - `waits`: bars on a node's line, for a time in which an exchange waits
@@ -10,13 +10,13 @@ is a request together with its answer. The data of a chart are several tables:
 - `failures`: marks, such as crosses
 - `words`: texts
 
-The tests read columns of these tables with `cells(chart, table, *columns)`. The names of columns
-are single letters or short words; the constants below say what the columns hold.
+The tests read columns of these tables with `cells(chart, table, *columns)`. The columns have short
+names, because the data are part of the page. The constants below give names to the columns.
 
 The fault of all tests is crash-0: it kills broker-2, the group's coordinator, at 11.25 s, and is
-healed at 36.25 s. `message(api, client, server, sent_s)` makes an exchange. Unless a test gives it
-other times, the server receives the request 1 ms later, answers immediately, and the answer arrives
-another 1 ms later.
+healed at 36.25 s. `message(api, client, server, sent_s)` makes an exchange. Unless a test passes
+other times, the server receives the request 1 ms later and answers immediately, and the answer
+arrives another 1 ms later.
 """
 
 import pytest
@@ -36,10 +36,10 @@ SERVER = "to"
 MEANING = "leg"  # what a line or bar stands for, such as "request"
 OUTCOME = "out"
 BEGIN_S, END_S = "a", "b"
-DIRECTION = "v"  # of a stub: up or down the page, towards the other node's line
+DIRECTION = "v"  # the direction of a stub: up or down the page, towards the other node's line
 TEXT, LABEL = "t", "l"
 ZOOM = "z"  # the zoom, in pixels per second, from which a text is shown
-LEFT_ZOOM = "y"  # of a text: the zoom from which it can be left of its time
+LEFT_ZOOM = "y"  # the zoom from which a text can be left of its time
 IS_FAILURE = "k"  # 1 for a failure, otherwise 0
 BAR_ROW = "y"  # the row of a bar below its node's line, counted from 0
 
@@ -62,7 +62,7 @@ def test_run_without_messages_has_no_diagrams() -> None:
 
 
 def test_answered_request_has_two_lines() -> None:
-    """The request leads from client to server, the answer back, at the traced times."""
+    """The line of the request leads from client to server, and the line of the answer back."""
     chart = _chart(message("OffsetCommit", _CLIENT, _BROKER, sent_s=11))
     assert chart.id == "lane-messages-crash-0"
     assert cells(chart, "legs", MEANING, NODE, OTHER_NODE, BEGIN_S, END_S) == [
@@ -74,7 +74,7 @@ def test_answered_request_has_two_lines() -> None:
 
 
 def test_parked_request_is_a_bar_on_the_server() -> None:
-    """The coordinator answers a JoinGroup when all members have joined: until then it has a bar."""
+    """The coordinator answers a JoinGroup when all members have joined. Until then it has a bar."""
     # The server receives the request at 26.001 s (1 ms after it was sent) and answers at 64 s.
     parked = message(
         "JoinGroup", _CLIENT, _BROKER, sent_s=26, answered_us=us(64), ended_us=us(64.001)
@@ -86,7 +86,7 @@ def test_parked_request_is_a_bar_on_the_server() -> None:
 def test_unanswered_request_waits_at_the_client_and_fails() -> None:
     """No line leads to the broker, because the request may not have arrived.
 
-    A short stub shows that the request was sent; the bar shows how long the client waited.
+    A stub shows that the request was sent. A bar shows how long the client waited.
     """
     lost = message(
         "Heartbeat",
@@ -111,9 +111,10 @@ def test_unanswered_request_waits_at_the_client_and_fails() -> None:
 def test_lost_answer_is_a_short_line_at_the_server() -> None:
     """The broker answered, but the answer never arrived: a stub on the broker's line.
 
-    A whole line would have to end at 42 s, when the client gave up, as if the answer had arrived.
+    A whole line would end at 42 s, when the client gave up. This would look as if the answer had
+    arrived.
     """
-    # The builder's times remain: the broker received and answered the request at 12.001 s.
+    # By default the broker receives and answers the request at 12.001 s.
     lost = message("Heartbeat", _CLIENT, _BROKER, sent_s=12, ended_us=us(42), outcome="TIMED_OUT")
     chart = _chart(lost)
     assert cells(chart, "legs", MEANING) == [("request",)]
@@ -136,17 +137,18 @@ def test_held_answer_stays_on_its_senders_line_until_it_arrives() -> None:
 
 
 def test_error_of_the_normal_protocol_is_no_failure() -> None:
-    """Every new member is first answered MEMBER_ID_REQUIRED; a red cross would be wrong there.
+    """Some errors belong to the normal protocol, and must not look like failures.
 
-    REBALANCE_IN_PROGRESS asks a member to join again. NOT_COORDINATOR means that another broker
-    coordinates the group.
+    Every new member first gets the answer MEMBER_ID_REQUIRED. REBALANCE_IN_PROGRESS asks a member
+    to join again. But NOT_COORDINATOR, which means that another broker coordinates the group, is a
+    failure.
     """
     chart = _chart(
         message("JoinGroup", _CLIENT, _BROKER, sent_s=12, outcome="MEMBER_ID_REQUIRED"),
         message("Heartbeat", _CLIENT, _BROKER, sent_s=20, outcome="REBALANCE_IN_PROGRESS"),
         message("OffsetCommit", _CLIENT, _BROKER, sent_s=30, outcome="NOT_COORDINATOR"),
     )
-    # A red cross (1) is only for the last answer, after which the client leaves this coordinator.
+    # Only the last answer gets a red cross (1), because the client leaves this coordinator then.
     assert cells(chart, "failures", OUTCOME, IS_FAILURE) == [
         ("MEMBER_ID_REQUIRED", 0),
         ("REBALANCE_IN_PROGRESS", 0),
@@ -171,9 +173,9 @@ def test_removed_member_is_labelled_before_later_answers() -> None:
 
 
 def test_fetch_from_a_controller_is_named_by_its_log() -> None:
-    """Brokers read the cluster's metadata from the controller with Fetch, which also reads data.
+    """Fetch reads records of a topic, but brokers also read the controller's log with it.
 
-    The name in brackets is that of the controller's log, so that the two uses differ.
+    To tell the two uses apart, the diagram adds the name of the controller's log in brackets.
     """
     chart = _chart(message("Fetch", "broker-0", "controller-100", sent_s=11))
     assert ("Fetch (__cluster_metadata)",) in cells(chart, "words", TEXT)
@@ -184,7 +186,7 @@ def test_fetch_from_a_controller_is_named_by_its_log() -> None:
 def test_repeated_exchanges_are_one_bar_below_the_line() -> None:
     """48 FindCoordinators whose answers name the dead broker are one bar.
 
-    `named` is the broker that the answer names as the coordinator. Bars of the same time are
+    `named` is the broker that the answers name as the coordinator. Bars that overlap in time are
     stacked below the client's line.
     """
     stale = message(
@@ -213,7 +215,7 @@ def test_repeated_exchanges_are_one_bar_below_the_line() -> None:
 
 
 def test_diagram_shows_the_election_and_the_load_of_the_coordinator() -> None:
-    """An election and a load are drawn, because from then on brokers answer differently.
+    """An election and a load are drawn, because brokers answer differently after them.
 
     The controller elects a new leader of the partition `__consumer_offsets-2`, which stores the
     group; each election increases the leader epoch. The new leader loads the partition (reads the
@@ -245,7 +247,7 @@ def _lost_coordinator(consumer: str, at_s: float) -> Row:
 
 
 def test_diagram_links_to_the_important_times_of_its_fault() -> None:
-    """A whole run is too long to read, so the chart's text links to its important times."""
+    """The text above the diagram links to the important times of the fault."""
     heartbeat = message("Heartbeat", _CLIENT, _BROKER, sent_s=11)
     chart = _chart(
         heartbeat,
@@ -270,7 +272,7 @@ def test_diagram_links_to_the_important_times_of_its_fault() -> None:
 
 @pytest.mark.slow
 def test_diagram_of_few_members_labels_each_loss_of_the_coordinator_at_once() -> None:
-    """Labels of twenty members would cover the whole run, so they appear only at a nearer zoom."""
+    """The labels of twenty members would cover the whole run. So they need a nearer zoom."""
     for members, is_shown_at_once in ((2, True), (20, False)):
         names = [f"consumer-{index}" for index in range(members)]
         chart = _chart(
@@ -288,7 +290,7 @@ def test_diagram_of_few_members_labels_each_loss_of_the_coordinator_at_once() ->
 
 @pytest.mark.slow
 def test_diagrams_of_many_faults_are_bounded_with_a_note() -> None:
-    """Each diagram costs time and space, so of many faults only the first ones have a diagram."""
+    """Each diagram costs time and space. So only the first of many faults have a diagram."""
     faults = tuple(
         journal_entry(fault_id=f"crash-{index}", fired_at_us=us(10 + index)) for index in range(12)
     )
@@ -305,7 +307,7 @@ def test_diagrams_of_many_faults_are_bounded_with_a_note() -> None:
 
 
 def test_nodes_are_servers_first_and_bounded() -> None:
-    """Servers and the members with the most messages have a line; a note counts the others."""
+    """Servers and the members with the most messages have lines. The other messages are counted."""
     rows = [message("Heartbeat", f"consumer-{index}", _BROKER, sent_s=11) for index in range(1_000)]
     rows.append(message("Fetch", "broker-10", "controller-100", sent_s=11))
     # consumer-777 has three messages more than the other members.
@@ -324,7 +326,7 @@ def test_nodes_are_servers_first_and_bounded() -> None:
 
 
 def test_texts_that_would_overlap_appear_at_different_zooms() -> None:
-    """The more important of two close texts is shown first, the other at a nearer zoom."""
+    """The more important of two close texts is shown first. The other needs a nearer zoom."""
     # A word has a node, a time, a text, and its rank of importance (1 is the most important).
     words = place_words(
         [
