@@ -309,8 +309,8 @@ def _collapse(exchanges: Sequence[_Exchange], injected_us: int) -> list[_Row]:
 
     For example, a member sends 40 heartbeats that succeed, and then a heartbeat that fails with
     NOT_COORDINATOR. These are two rows. The exchanges of a row must have the same route (client,
-    server, API and group), and must have begun on the same side of `injected_us`, which is when the
-    fault was injected.
+    server, API and group). They must all have begun before the fault was injected (`injected_us`),
+    or all after it.
     """
 
     def by_route_and_time(exchange: _Exchange) -> tuple[tuple[str, str, str, str], int, int, int]:

@@ -288,9 +288,8 @@ def _rebalance_of(begun: _RebalanceRows) -> Rebalance:
 def rebalances_of(trace: Trace) -> list[TableRow]:
     """Return the rebalances of all groups.
 
-    A row has the same values as a `Rebalance`, with these differences: members are named by their
-    consumers, and there are two more columns, for the fault before the rebalance and for the leader
-    epoch of the coordinator.
+    A row has the same values as a `Rebalance`, but members are named by their consumers. There are
+    two more columns: the fault before the rebalance, and the leader epoch of the coordinator.
     """
     faults = faults_of(trace)
     consumers = trace.consumers()

@@ -1,7 +1,8 @@
 """Makes one HTML page of sections.
 
-The page works offline, because it contains everything that it needs: the style, the scripts, the
-library Vega, which draws the charts, and for each chart a specification for Vega and its data.
+The page works offline, because it contains everything that it needs: the style, the scripts, and
+the library Vega, which draws the charts. For each chart, it contains a specification for Vega, and
+the data of the chart.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 A run passes if its checks find that the cluster kept all of Kafka's promises, such as that no
 acknowledged commit is lost. But Kafka does not promise that a partition always has one owner, or
-that a record is processed only once. So a run can pass although its users had trouble, and then its
+that a record is processed only once. So a run can pass although its users had trouble. Then its
 verdict is shown with caveats: "PASS, and a partition of readers had no owner for 4.21 s: no promise
 forbids it here".
 

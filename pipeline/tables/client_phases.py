@@ -217,8 +217,8 @@ def _when(condition: Column) -> Column:
 def _step(condition: Column) -> Column:
     """Return the step of a row that meets the condition, else null.
 
-    A step is the place of a row in the order of a member's rows: its time, and for rows of the same
-    time the order in which the member wrote them.
+    A step is the place of a row in the order of a member's rows. Rows are in time order. Rows of
+    the same time are in the order in which the member wrote them.
     """
     return F.when(condition, F.col("step"))
 

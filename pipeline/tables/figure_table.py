@@ -29,10 +29,10 @@ def figures(
     - `p50`, `p90`, `p99`, `max`: microseconds or counts, as `is_time` says;
     - `from_us`, `to_us`: the time in which the values were measured, in microseconds on the run's
       clock. It lasts from the earliest beginning to the latest end over all subjects. In the broker
-      chain, the time of a subject lasts from the fault until the coordinator is active; in the
-      client chain, from the fault until the coordinator accepts the member; in the gap chain, the
-      time is the gap itself. If such an end did not come, or if a member had to join again, the
-      time ends with the next fault or the run's end.
+      chain, the time of a subject lasts from the fault until the coordinator is active. In the
+      client chain, it lasts from the fault until the coordinator accepts the member. In the gap
+      chain, it is the gap itself. If such an end did not come, or if a member had to join again,
+      the time ends with the next fault or the run's end.
 
     Nulls: `kind` if the run did not record it; `p50` to `max` if there are no samples; `p90` of
     fewer than 10 samples and `p99` of fewer than 100, because so few samples say nothing about the

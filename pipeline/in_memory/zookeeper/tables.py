@@ -49,9 +49,9 @@ _GIVE_UP_KINDS = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
 def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
     """Return each session that was opened, with its client, its end and its writes.
 
-    A session that expires ends in three moments: the ensemble finds that the client has been silent
-    for too long (`silent_us`), the first server deletes the session (`ended_us`), and the client
-    learns of the end (`learned_us`).
+    A session that expires ends in three steps. The ensemble finds that the client has been silent
+    for too long (`silent_us`). Then the first server deletes the session (`ended_us`). At last the
+    client learns of the end (`learned_us`).
     """
     sessions: dict[str, TableRow] = {}
     # For each path, the session that created an ephemeral znode; None for a znode that is not

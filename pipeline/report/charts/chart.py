@@ -54,9 +54,9 @@ class TextTable:
     """A line under which the table is folded, until the reader clicks it; None if it is open."""
     blocks: tuple[int, ...] = ()
     """The number of rows in each block of the table. A block has one or two rows with the same
-    first cell. If the table is too wide for a phone, the phone shows each block as a small table
-    of its own, turned by 90 degrees: it has a line for each heading, and a column for each row of
-    the block. If this field is empty, a phone shows the table as it is."""
+    first cell. If the table is too wide for a phone, the phone shows each block as a small table of
+    its own. The small table is turned by 90 degrees: it has a line for each heading, and a column
+    for each row of the block. If this field is empty, a phone shows the table as it is."""
 
     @property
     def bodies(self) -> tuple[tuple[tuple[Cell, ...], ...], ...]:

@@ -30,8 +30,8 @@ from pipeline.summary.figures import duration_text
 FIGURES = ("detect", "notice", "rediscover", "accept", "commit gap", "processing gap")
 """The figures of the chart, in this order. A figure that no run has is left out."""
 PICKED = "fault"
-"""Name of two things: of the chart's parameter whose value is the fault that the reader picked, and
-of the column in the chart's data that has the fault of each row.
+"""Name of a parameter of the chart, and also of a column in the chart's data. The parameter has the
+fault that the reader picked. The chart draws the rows whose column has the same fault.
 """
 _WIDE = 720
 """A chart of at least this width in pixels has room for the text of `_value_text`. A narrower chart

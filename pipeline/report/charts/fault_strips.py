@@ -142,8 +142,9 @@ def _note(measure: Measure, rows: Sequence[Row], subject: str) -> str:
 
     - The note about gaps is `2 never again`, if two subjects had no service until the run ended.
     - The note about a phase of partitions is `1 not in this run`.
-    - The note about a phase of members is, for example, `3 did not have to, 1 did not get there`:
-      three members did not need the phase, and for one member the phase began and did not end.
+    - The note about a phase of members is, for example, `3 did not have to, 1 did not get there`.
+      It means that three members did not need the phase, and that one member began the phase and
+      did not end it.
 
     If no subject at all has a value, the note names the subjects: `2 members never again`.
     """

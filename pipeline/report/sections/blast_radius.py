@@ -1,9 +1,13 @@
 """The section "Blast radius": which nodes, groups and partitions each fault concerned.
 
-If a run has only a few faults, each fault has these parts: a sentence on what the fault hit, a
-table of the groups and of what their members went through, a table of the partitions, and the
-errors that commits met after the fault. If a run has many faults, all faults share one table, with
-a row for each.
+If a run has only a few faults, each fault has these parts:
+
+- a sentence on what the fault hit;
+- a table of the groups, and of what their members went through;
+- a table of the partitions;
+- the errors that commits met after the fault.
+
+If a run has many faults, all faults share one table, with a row for each fault.
 """
 
 from collections import Counter

@@ -17,9 +17,9 @@ from pipeline.summary.figures import FaultSummary
 from pipeline.summary.story import moment_text
 
 MEASURES = ("detect", "notice", "no coordinator", "commit gap")
-"""The measures that are compared: how long the controller took to detect the fault, how long a
-member took to notice it, how long a group was without a coordinator, and how long a member was
-without an acknowledged commit.
+"""The measures that are compared. The first two are how long the controller took to detect the
+fault, and how long a member took to notice the fault. The other two are how long a group was
+without a coordinator, and how long a member was without an acknowledged commit.
 """
 _MIN_FOR_CHART = 4
 """Minimum number of faults for a chart. A few faults are compared as easily in the table."""

@@ -77,9 +77,8 @@ _LEAD = (
     "90th percentile and the longest. Past 60 dots, a bar's height counts them."
 )
 _PICKED = "fault"
-"""Name of two things in a chart: of the parameter whose value is the fault that the reader picked,
-and of the column in the chart's data that has the fault of each row. The chart draws the rows in
-which the column equals the parameter.
+"""Name of a parameter of the charts, and also of a column in their data. The parameter has the
+fault that the reader picked. A chart draws the rows whose column has the same fault.
 """
 
 

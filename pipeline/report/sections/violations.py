@@ -120,9 +120,8 @@ def lane_of(step: TraceRow) -> str:
     for lane, beginnings in _LANES.items():
         if step.kind.startswith(beginnings):
             return lane
-    # All other rows are shown in one of two lanes: rows about partitions of data in the ownership
-    # lane, and the rest (such as rows about partitions of `__consumer_offsets`) with the
-    # coordinators.
+    # Other rows about a partition of data are shown in the ownership lane. All remaining rows, such
+    # as rows about partitions of `__consumer_offsets`, are shown in the lane of the coordinators.
     if step.partition is not None and not step.partition.startswith(_OFFSETS_TOPIC):
         return "lane-ownership"
     return "lane-coordinators"

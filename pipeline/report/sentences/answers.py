@@ -1,10 +1,10 @@
 """Four answers of the first screen: what broke, for whom, for how long, was a promise broken.
 
 For example, the answer to "What broke?" can be "broker-2 was killed (kill -9) at 10.000 s and
-started again 25.00 s later." The sentence is written by a macro of `templates/faults.j2`, to which
-`what_broke` passes the facts. The functions `for_whom`, `for_how_long` and `broke_a_promise` use
-macros of `templates/answers.j2`. The answer to a fifth question, "Why?", comes from the module
-`causes`.
+started again 25.00 s later." A macro of `templates/faults.j2` writes this sentence. The function
+`what_broke` passes the facts to the macro. The functions `for_whom`, `for_how_long` and
+`broke_a_promise` use macros of `templates/answers.j2`. The answer to a fifth question, "Why?",
+comes from the module `causes`.
 """
 
 from collections.abc import Iterator, Mapping

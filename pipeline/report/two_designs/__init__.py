@@ -6,7 +6,12 @@ coordinator on a broker distributes. The sections show what the users of such gr
 each join and each death cost, and who computed which assignment. All this comes from the tables of
 the runs.
 
-Reading order: `sides` (one group of one run, and its changes), `costs` (cost of one change),
-`measured` (costs on a real Kafka 1.1.1, and the formula for the reads), `felt_strips`,
-`growth_chart` and `plan_lanes` (pictures), `answers` (differences between the designs), `section`.
+Reading order:
+
+- `sides`: one group of one run, and its changes;
+- `costs`: what one change cost;
+- `measured`: costs on a real Kafka 1.1.1, and the formula for the reads of ZooKeeper;
+- `felt_strips`, `growth_chart`, `plan_lanes`: the charts;
+- `answers`: the differences between the designs;
+- `section`: the sections.
 """

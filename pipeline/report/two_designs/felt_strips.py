@@ -1,9 +1,13 @@
 """The chart of what each partition went through, with a row of dots for each group.
 
-The chart can show three times that users of a group can notice (felt times): how long a partition
-had no owner, how long nobody processed the partition's waiting records, and how long the partition
-had two owners. The reader picks one of the three. Then each dot is a partition, at the length of
-the partition's felt time.
+The chart can show three times that users of a group can notice. They are called felt times:
+
+- how long a partition had no owner;
+- how long nobody processed the waiting records of a partition;
+- how long a partition had two owners.
+
+The reader picks one of the three. Then each dot is a partition, at the length of the partition's
+felt time.
 """
 
 from collections import Counter
@@ -14,8 +18,8 @@ from pipeline.report.charts.strips import Strip, axis_over, distribution_of, str
 from pipeline.report.two_designs.sides import GroupSide
 
 _PICKED = "felt"
-"""Name of two things: of the chart's parameter whose value is the felt time that the reader picked,
-and of the column in the chart's data that has the felt time of each row.
+"""Name of a parameter of the chart, and also of a column in the chart's data. The parameter has the
+felt time that the reader picked. The chart draws the rows whose column has the same felt time.
 """
 _COLUMNS: dict[str, str | None] = {
     "without an owner": "unowned_us",

@@ -32,8 +32,8 @@ from pipeline.report.two_designs.sides import ChangeKind
 from pipeline.summary.story import counted
 
 _PICKED = "change"
-"""Name of two things: of the chart's parameter whose value is the kind of change that the reader
-picked, and of the column in the chart's data that has the kind of each row.
+"""Name of a parameter of the chart, and also of a column in the chart's data. The parameter has the
+kind of change that the reader picked. The chart draws the rows whose column has the same kind.
 """
 _OPTIONS: dict[ChangeKind, str] = {"join": "one member joins", "death": "one member dies"}
 """The kinds of change that the chart shows, each with the text by which the reader picks it."""

@@ -39,8 +39,8 @@ from pipeline.report.two_designs.costs import FAILED, Cost
 from pipeline.summary.story import counted
 
 _PICKED = "change"
-"""Name of two things: of the charts' parameter whose value is the change that the reader picked,
-and of the column in the charts' data that has the change of each row.
+"""Name of a parameter of the charts, and also of a column in their data. The parameter has the
+change that the reader picked. The charts draw the rows whose column has the same change.
 """
 _ROW_HEIGHT = 20
 """Height of a lane in pixels."""

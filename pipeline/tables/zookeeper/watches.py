@@ -1,10 +1,10 @@
 """The table `zookeeper_watches`: how fast does a consumer on ZooKeeper hear of a change?
 
-With a watch, a client asks a server to notify it of the next change of a znode (a node of the tree
-that ZooKeeper stores), such as a new member of its group. At the change, the server sends an event
-to the client, and the client then tries to get its new share of the partitions (an attempt). The
-table has a row for each such event. Each change of the tree is a transaction with a number, the
-zxid.
+ZooKeeper stores a tree, whose nodes are called znodes. With a watch, a client asks a server to
+notify it of the next change of a znode. Such a change can be a new member of the client's group.
+When the change comes, the server sends an event to the client, and the client tries to get its new
+share of the partitions (an attempt). The table has a row for each such event. Each change of the
+tree is a transaction with a number, the zxid.
 """
 
 from pyspark.sql import DataFrame, Window
