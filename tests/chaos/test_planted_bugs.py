@@ -377,8 +377,8 @@ def test_acknowledgement_of_a_truncated_append_is_found(
 
     1. The leader is isolated, and its appends wait. Another broker becomes the leader.
     2. After the cut the first leader truncates these appends from its log.
-    3. The second leader crashes, and the first one leads again. Other records have the offsets of
-       the truncated appends by now.
+    3. The second leader crashes, and the first leader leads again. Other records have the offsets
+       of the truncated appends by now.
     4. The high watermark passes these offsets, and the truncated appends are acknowledged.
     """
     isolated = {**CUT, "duration": "12s"}

@@ -191,7 +191,7 @@ def test_refused_commit_of_an_administrator_does_not_count() -> None:
 
 
 def test_offset_after_the_deletion_is_not_excused_by_it() -> None:
-    """A deletion excuses neither the loss of a later commit nor the return of an older one.
+    """A deletion excuses neither the loss of a later commit nor the return of an older commit.
 
     - In the first trace C0 commits 300 and 400 after the deletion, and both are missing.
     - In the second trace the fetch returns 100, which 200 had replaced before the deletion.
@@ -746,7 +746,7 @@ def test_aborted_transaction_leaves_the_earlier_commit() -> None:
 def test_marker_stored_behind_its_answer_is_the_same_commit() -> None:
     """C0's commit of 200 is in a transaction. It is acknowledged at 3 s, and stored at 3.5 s.
 
-    These two rows are about one commit. If the checker took them for two commits, the second one
+    These two rows are about one commit. If the checker took them for two commits, the second commit
     might be later than the commit of 250. This would excuse the fetch of 200.
     """
     rows = two_commits()

@@ -514,7 +514,7 @@ def test_loads_and_unloads_in_the_order_of_epochs_pass() -> None:
     rows.load_completed(1, "broker-0", leader_epoch=2)
     # Another broker than broker-0 loads in an older epoch.
     rows.load_completed(1, "broker-1", leader_epoch=1)
-    # The epoch is newer than the loaded one, and then it is the same again.
+    # An unload of a newer epoch than that of the load. Then the same unload once more.
     rows.unloaded(2, "broker-0", leader_epoch=3)
     rows.unloaded(3, "broker-0", leader_epoch=3)
     # The epoch is older, but nothing is left to be unloaded.

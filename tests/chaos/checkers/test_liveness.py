@@ -207,7 +207,7 @@ def test_broker_that_is_elected_again_may_coordinate_without_a_load(
 ) -> None:
     """broker-0 hears that it is the coordinator again, in epoch 2, but does not load the group.
 
-    `cause` is the reason for which broker-0 does not load it.
+    `cause` is the reason for which broker-0 does not load the group.
 
     - "already loaded or loading": broker-0 has never heard that broker-1 replaced it. So broker-0
       still has the group in memory, and coordinates it. The group is live.
@@ -1021,7 +1021,7 @@ def test_commits_that_do_not_restart_a_session_are_found(api: str, is_found: boo
     """Planted bug: only heartbeats restart the session of a member, and commits do not.
 
     Two commits of C0 are stored. Before that, two requests of C0 have restarted its session: one of
-    the API `api`, and a heartbeat. If the first one was an OffsetCommit, commits do restart
+    the API `api`, and a heartbeat. If the first request was an OffsetCommit, commits do restart
     sessions, and nothing is found.
     """
     rows = healed_group()

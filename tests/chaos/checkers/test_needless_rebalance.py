@@ -850,7 +850,7 @@ def test_sync_deadline_may_expire_an_id_without_an_assignment(
     - If C0 is STABLE in generation 1, it has its assignment, so it must have sent its SyncGroup.
       Then the removal is found.
     - If C0 is STABLE in generation 0 only, the removal may be right: C0 may have given up this id
-      for a newer one. Kafka waits for the SyncGroup of the old id, too.
+      for a newer id. Kafka waits for the SyncGroup of the old id, too.
     """
     rows = Rows()
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
@@ -872,8 +872,8 @@ def test_member_removed_by_a_broker_before_it_was_elected_again_may_return_as_a_
     1. At 5 s broker-1 leads, and loads the group.
     2. At 50 s broker-0 still coordinates the group in its memory. It expires the static member
        member-0, of which it has not heard for a session. The member returns under a new id.
-    3. At 52 s broker-0 hears that it leads in epoch 2. It does not load the group again, because
-       it has it in memory.
+    3. At 52 s broker-0 hears that it leads in epoch 2. broker-0 does not load the group again,
+       because the group is in its memory.
 
     With `is_heard` the member has sent a request to broker-0 at 40 s. Then the expiry is too early,
     and is found.
@@ -917,8 +917,8 @@ def test_member_unknown_to_a_replaced_coordinator_may_return_as_a_new_one(
 
     - "a replaced coordinator" is broker-2, which does not know yet that broker-1 leads. Only in
       this case it is right that C0 joins as a new member.
-    - "a broker that has unloaded" is broker-2, which knows that broker-1 leads. So broker-2
-      should have answered that it is not the coordinator.
+    - "a broker that has unloaded" is broker-2, which knows that broker-1 leads. So broker-2 should
+      have answered that it is not the coordinator.
     - "its coordinator" is broker-1, which should know C0.
     """
     rows = Rows()

@@ -227,7 +227,7 @@ def test_reset_to_latest_is_excused_if_kafka_forgot_the_only_commit(is_behind_lo
        from the group, but broker-0 is loading. So the removal waits until the load is over.
     2. The transaction with offset 60 is committed, and C0 gets its acknowledgement.
     3. The load is over. The removal takes place, and removes the offset 60, too, as in Kafka 3.9.
-    4. C1 finds no committed offset, and starts from the latest one. It leaves out 60 to 79.
+    4. C1 finds no committed offset, and starts from the latest offset. So it leaves out 60 to 79.
 
     Without a load nothing can have delayed the removal. Then the loss of the commit is a bug.
     """

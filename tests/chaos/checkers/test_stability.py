@@ -168,9 +168,8 @@ def test_clients_of_a_partition_that_no_broker_may_lead_are_not_judged(
 def test_preferred_leader_may_lead_again() -> None:
     """The controller gives the leadership back to the preferred leader by itself.
 
-    This happens at 120 s here. The settling time has ended at 90 s, but the return of the
-    preferred leader is no loss. This election moves the coordinator of g, so C0 may lose its
-    coordinator.
+    This happens at 120 s here. The settling time has ended at 90 s, but the return of the preferred
+    leader is no loss. This election moves the coordinator of g, so C0 may lose its coordinator.
     """
     rows = after_a_fault()
     rows.elected(40, "broker-1", isr=[0, 1, 2])
@@ -368,7 +367,7 @@ def test_replica_whose_broker_is_stopping_may_leave_at_once(
     """The controller takes a stopping broker out of the ISR, even if the broker is not fenced.
 
     1. broker-2 begins to stop, and the controller is paused.
-    2. The controller resumes. It has heard nothing of broker-2, so it fences broker-2.
+    2. The controller resumes. It fences broker-2, because it has heard nothing of this broker.
     3. The controller reads a heartbeat that broker-2 had sent before, so it unfences broker-2.
     4. The controller takes broker-2 out of the ISR, because broker-2 is stopping.
 

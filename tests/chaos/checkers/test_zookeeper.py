@@ -122,8 +122,7 @@ def test_ensemble_that_keeps_its_order_passes() -> None:
     1. C0 gets the event of transaction 0x3 before an answer that shows 0x3.
     2. C0 fails to claim a partition. The owner node exists, but is gone when C0 reads it. A second
        claim fails, too, and C0 reads the owner.
-    3. S2 has not applied as much as S1. S2 restarts, and applies all transactions from the first
-       one on.
+    3. S2 has not applied as much as S1. S2 restarts, and applies all transactions again.
     """
     rows = opened()
     # 1. C0 has seen nothing newer than 0x2 when the event comes.

@@ -96,8 +96,9 @@ def test_costs_and_java_switches_are_passed_to_the_cluster() -> None:
     - Costs say how long the coordinator's work takes in virtual time. The cost in this test is that
       of reading one record when a group is loaded.
     - Kafka has an older coordinator in Scala and a newer one in Java. The lab's coordinator behaves
-      like the older one. A Java switch gives the lab's coordinator one trait of the newer one. The
-      switch in this test makes it refuse the groups of a partition whose load has failed.
+      like the Scala coordinator. A Java switch gives the lab's coordinator one trait of the Java
+      coordinator. The switch in this test makes it refuse the groups of a partition whose load has
+      failed.
     """
     spec = to_cluster_spec(
         experiment(

@@ -108,7 +108,7 @@ def test_every_key_of_the_schema_has_a_description() -> None:
 
 
 def test_schema_accepts_every_shipped_experiment() -> None:
-    """A person begins a new experiment with a copy of a shipped one."""
+    """A person begins a new experiment with a copy of a shipped experiment."""
     assert len(shipped()) >= 9  # a loop over no document would prove nothing
     for document in shipped():
         assert schema_errors(document) == [], document["name"]
@@ -210,7 +210,7 @@ def test_schema_refuses_invalid_documents(path: str, value: object, is_loaded: I
         # Resets, moves and elections are done in a moment, so they have no duration.
         {"fault": "reset", "from": "brokers", "to": "clients", "duration": "5s"},
         {"fault": "pause", "target": "broker(0)", "args": {"disk": "same"}},
-        # A repeated crash needs a duration, so that it ends before the next one.
+        # A repeated crash needs a duration, so that it ends before the next crash.
         {"fault": "crash", "target": "broker(0)", "every": "5s", "repeat": 2},
         {"fault": "leadership_move", "target": "broker(0)"},
         {"fault": "preferred_leader_election", "target": "all-topic-partitions", "duration": "1s"},

@@ -111,7 +111,8 @@ def test_shortest_schedules_of_the_first_few_are_shrunk(
 
     So the hunt does not shrink the first failing plan. It plays some more seeds, until a failing
     plan has at most 10 faults (FEW_FAULTS), or until it has seen a few failing plans. Then it
-    shrinks the shortest of them. If this plan stays too long, the hunt shrinks the next one.
+    shrinks the shortest of them. If this plan stays too long, the hunt shrinks the next shortest
+    plan.
 
     The test replaces the functions that draw a plan, play a run, and shrink a plan.
     """

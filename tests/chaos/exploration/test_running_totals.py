@@ -71,9 +71,9 @@ def test_findings_are_grouped_by_check_and_claim_and_numbered_by_check() -> None
 def test_example_is_the_run_with_the_fewest_faults_then_the_soonest() -> None:
     """The example of a group is the run that a person should look at first.
 
-    This is the run with the fewest faults. Among runs with equally many faults it is the one with
-    the earliest violation, and then the one with the smallest seed. Here the seed decides between 3
-    and 4. The order in which workers report does not matter.
+    This is the run with the fewest faults. If several runs have equally few faults, the earliest
+    violation decides, and then the smallest seed. Here the seed decides between 3 and 4. The order
+    in which workers report does not matter.
     """
     runs = (
         violated(1, faults=9, time_us=1),

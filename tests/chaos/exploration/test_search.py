@@ -344,8 +344,8 @@ def test_lab_that_fails_repeatedly_ends_the_search() -> None:
 def test_finding_is_reported_when_new_and_when_its_example_gets_shorter() -> None:
     """The plans of seeds 0 to 3 have 9, 9, 4 and 7 faults.
 
-    All four runs have the same finding. It is reported at seed 0, and again at seed 2, whose plan
-    is shorter.
+    All four runs have the same finding. This finding is reported at seed 0, and again at seed 2,
+    whose plan is shorter.
     """
 
     def play(seed: int) -> PlayedRun:

@@ -380,7 +380,7 @@ def test_skipped_mutants_would_have_changed_nothing(tree: SwitchedTree) -> None:
 def test_sitting_continues_after_the_last_finished_seed(tmp_path: Path) -> None:
     """The first of two sittings stops after the first seed, because of `until`.
 
-    The second sitting keeps the result of this seed, and plays the other one. The only mutant was
+    The second sitting keeps the result of this seed, and plays the second seed. The only mutant was
     found by the first seed, so it is not played again.
     """
     mutants = [mutant for mutant in read_sample(sample_path(1))[1] if mutant.id == DIES_AT_ONCE]
@@ -610,8 +610,8 @@ def test_record_in_two_parts_is_the_record_of_all_seeds(made_up: Path) -> None:
 def test_page_shows_before_and_after_side_by_side(made_up: Path) -> None:
     """The record "before" is of earlier code, which does not find the third mutant.
 
-    The page also shows a person's sentence about a mutant, here about the second one: the mutant is
-    equivalent, which means that it changes nothing that anybody could notice.
+    The page also shows a person's sentence about a mutant, here about the second mutant: this
+    mutant is equivalent, which means that it changes nothing that anybody could notice.
     """
     made_up_record(made_up, "after", finds_third=True)
     made_up_record(made_up, "before", finds_third=False)

@@ -1,4 +1,4 @@
-"""Files of spaces: how they are found, and the problems that are reported for a wrong one.
+"""Files of spaces: how they are found, and which problems are reported if a file is wrong.
 
 A search draws one experiment for each seed from a space. The file of a space has:
 

@@ -111,7 +111,7 @@ def test_folder_of_a_space_stands_for_its_latest_exploration(
 
 
 def test_path_without_an_exploration_is_refused(tmp_path: Path) -> None:
-    """The first folder is empty, and the second one does not exist."""
+    """The first folder is empty, and the second folder does not exist."""
     for path in (tmp_path, tmp_path / "none"):
         with pytest.raises(NotAnExploration, match="holds no exploration"):
             open_exploration(path)

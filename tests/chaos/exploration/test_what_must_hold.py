@@ -48,8 +48,8 @@ def test_zombie_is_no_finding_where_no_group_asks() -> None:
 def test_split_view_is_a_finding_where_its_group_asks_for_one_owner() -> None:
     """Two consumers read the group's members from different servers, one of which lags (ZK-71).
 
-    When the consumers compute their shares, one of them sees one member, and the other one sees
-    two. So for some partitions both claim to be the owner. The seed 86 shows this.
+    When the consumers compute their shares, one of them sees a single member, and the other
+    consumer sees two. So for some partitions both claim to be the owner. The seed 86 shows this.
     """
     rows: list[TraceRow] = []
     experiment = load_experiment(str(SPLIT_VIEW)).experiment

@@ -118,7 +118,7 @@ def test_failed_power_loss_leaves_no_rule() -> None:
 def test_process_that_is_not_up_is_a_miss_with_the_reason(state: NodeState, reason: str) -> None:
     """A process that another fault has hit cannot be hit again.
 
-    If it could, the end of one fault would undo the other one too soon. For example, the restart
+    If it could, the end of one fault would undo the other fault too soon. For example, the restart
     after this crash would end an earlier crash.
     """
     run = Injecting({"at": "1s", "fault": "crash", "target": "coordinator-of(readers)"})

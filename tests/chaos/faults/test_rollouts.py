@@ -69,7 +69,7 @@ class Cluster:
         return [(act.what, act.place) for act in self.acts]
 
     def seconds_between_stops(self) -> list[int]:
-        """Return the time from each SIGTERM to the next one."""
+        """Return the seconds from each SIGTERM to the next SIGTERM."""
         stops = [act.time_s for act in self.acts if act.what == "term"]
         return [later - earlier for earlier, later in pairwise(stops)]
 

@@ -1,9 +1,9 @@
 """Directories that another version of coordlab wrote in another form are refused with a message.
 
 A run writes a directory of files. An exploration, which is a search that plays many runs, writes a
-directory, too. The files have a "form". This is a number, the field `format` of
-`manifest.json`, the file that describes the directory. A later version of coordlab that gives the
-files other fields also gives them the next number.
+directory, too. The files have a "form". This is a number, the field `format` of `manifest.json`,
+the file that describes the directory. A later version of coordlab that gives the files other fields
+also gives them the next number.
 """
 
 import json
@@ -81,7 +81,7 @@ def test_other_runs_are_listed_beside_one_of_a_later_form(tmp_path: Path) -> Non
 
 
 def test_exploration_of_a_later_form_is_refused_with_its_form(tmp_path: Path) -> None:
-    """`explore --resume` opens a folder with `open_exploration`, so it refuses this one."""
+    """`explore --resume` opens folders with `open_exploration`, so it refuses such a folder."""
     folder = write_manifest(tmp_path / "standard" / "a", format=3)
     with pytest.raises(NotAnExploration, match="was written in form 3, this version reads form 1"):
         open_exploration(folder)

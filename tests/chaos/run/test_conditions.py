@@ -36,7 +36,7 @@ def test_lost_member_is_not_awaited_and_any_other_dead_one_is() -> None:
 
     A member that died in another way must return. In the status the second member is down, and its
     group has only the first member. `lost` has the nodes that a `node_loss` has removed: the second
-    member, then none, then the first one.
+    member, then none, then the first member.
     """
     runtime = FakeRuntime(experiment())
     runtime.nodes[SECOND] = NodeState.DOWN

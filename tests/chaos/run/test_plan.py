@@ -71,8 +71,8 @@ def test_ends_of_links_are_lists_in_either_notation() -> None:
 def test_schedule_orders_healing_before_faults_before_late_members() -> None:
     """A plan must always mean the same, so steps at the same time have a fixed order.
 
-    Here three steps are due at 9 s. First the pause is healed, because it began at 3 s and lasts 6
-    s. Then broker-1 is crashed. Then two members start.
+    Here three steps are due at 9 s. First the pause is healed, which began at 3 s and lasts 6 s.
+    Then broker-1 is crashed. Then two members start.
     """
     own_experiment = experiment(
         groups={

@@ -10,10 +10,10 @@ A run has these stages, one after the other:
 6. verifying: it reads the committed offsets, to compare them with the acknowledged commits;
 7. stopping: it stops all nodes.
 
-The tests run on a FakeRuntime, which has no nodes and reports a healthy cluster that is steady at
-0 s. A test can change this report during the run: with `run.runtime.at[8 * SECOND_US] = function`
-the function is called at 8 s. The default experiment has one fault: broker-0, which is the
-coordinator of the group, crashes at 5 s and is restarted at 30 s.
+The tests run on a FakeRuntime, which has no nodes and reports a healthy cluster that is steady at 0
+s. A test can change this report during the run: with `run.runtime.at[8 * SECOND_US] = function` the
+function is called at 8 s. The default experiment has one fault: broker-0, which is the coordinator
+of the group, crashes at 5 s and is restarted at 30 s.
 
 Exit codes: 1 violated, 2 unknown, 130 interrupted, 255 failure of the tool.
 """
@@ -630,7 +630,7 @@ def test_late_members_are_started_between_the_faults_and_awaited_at_the_end() ->
 
 
 def test_rules_and_pauses_are_undone_after_an_exception_in_the_middle() -> None:
-    """At the exception, at 3.1 s, a link is cut, one broker is paused, and one is stopping."""
+    """At the exception, at 3.1 s, a link is cut, a broker is paused, and another is stopping."""
     run = Run(
         experiment(
             faults=[

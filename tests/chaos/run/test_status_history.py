@@ -36,7 +36,8 @@ def history_of(*queries: dict[str, MemberStatus]) -> StatusHistory:
 def test_totals_of_a_killed_member_are_kept_across_incarnations() -> None:
     """A member counts from 0 again after a restart. The totals include what it did before.
 
-    In both histories c-0 is killed after 90 records and 9 commits. In the second one it returns.
+    In both histories c-0 is killed after 90 records and 9 commits. In the second history c-0
+    returns.
     """
     while_killed = history_of(
         {"c-0": member(consumed=90, committed=9), "c-1": member(consumed=50, committed=5)},

@@ -6,9 +6,9 @@ order is recorded in the run's journal like a fault of the plan. An order that c
 is refused with a RefusalKind: UNKNOWN if no such order could ever be carried out, and NOTHING_NOW
 if the order would hit nothing at this time.
 
-In these tests a script gives the requests with their times: `Standing({5 * SECOND_US: CRASH})`.
-The run is played on a FakeRuntime, which has no nodes and reports a healthy cluster. The
-FakeRuntime remembers how it was called: `runtime.acts` is a list of texts such as `crash broker-0`.
+In these tests a script gives the requests with their times: `Standing({5 * SECOND_US: CRASH})`. The
+run is played on a FakeRuntime, which has no nodes and reports a healthy cluster. The FakeRuntime
+remembers how it was called: `runtime.acts` is a list of texts such as `crash broker-0`.
 """
 
 from collections.abc import Coroutine, Iterator

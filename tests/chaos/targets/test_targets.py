@@ -98,7 +98,7 @@ def test_coordinator_during_a_leadership_move_is_the_controllers_choice() -> Non
     status_before_move = situation_of(runtime).status
     runtime.leader = BrokerId(1)
     after_move = situation_of(runtime)
-    # The partition has its new leader, but the group is still in the memory of the old one.
+    # The partition has its new leader, but the group is still in the memory of the old leader.
     during_move = replace(after_move.status, groups=status_before_move.groups)
 
     coordinator = resolve_target("coordinator-of(readers)", replace(after_move, status=during_move))
@@ -134,7 +134,7 @@ def test_leader_of_is_the_partitions_own_leader() -> None:
 def test_follower_of_is_the_next_in_sync_replica_that_is_up(
     isr: tuple[int, ...], down: tuple[int, ...], follower: str
 ) -> None:
-    """From the leader on, the replicas are tried in their order, until one is in sync and up.
+    """From the leader on, the replicas are tried in their order, until a replica is in sync and up.
 
     The order of the ISR may differ from run to run, so it does not matter. A plan must always mean
     the same.
@@ -193,7 +193,7 @@ def test_any_broker_with_none_up_is_a_miss() -> None:
 
 
 def test_controller_is_the_active_or_the_only_one() -> None:
-    """If a cluster has several controllers, the active one is hit.
+    """If a cluster has several controllers, the active controller is hit.
 
     A stopped controller does not report that it is active. It is hit nevertheless if the cluster
     has no other controller, as here.

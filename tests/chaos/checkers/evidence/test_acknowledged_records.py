@@ -130,7 +130,8 @@ def test_log_that_has_all_records_acknowledged_before_with_acks_all_passes(rows:
 def test_acknowledgement_that_only_another_clock_puts_before_the_leader_is_not_judged() -> None:
     """The acknowledgement is at 5 s and the new leader at 6 s, but clocks differ by up to 2 s.
 
-    So the acknowledgement may be the later one, and broker-1 itself may have appended the records.
+    So the acknowledgement may be later than the change of the leader, and broker-1 itself may have
+    appended the records.
     """
     assert not check(rows_of_a_takeover(log_end=10), clock_error_us=2_000_000).findings
 
@@ -163,7 +164,7 @@ def test_records_may_be_lost_with_the_last_replica_in_sync() -> None:
 
 
 def test_topic_that_is_made_again_begins_at_offset_0() -> None:
-    """The records of the deleted topic need not be in the log of the new one."""
+    """The records of the deleted topic need not be in the log of the new topic."""
     rows = rows_of_a_takeover(log_end=12)
     rows.add(7, "controller-0", TraceKind.TOPIC_DELETED, detail={"topic": "t"})
     rows.leads(8, "broker-1", leader_epoch=0, log_end=0, partition=T0)

@@ -255,7 +255,7 @@ def test_new_process_of_a_member_begins_anew() -> None:
     """C0 is killed and starts again, which is incarnation 1 of this node.
 
     The first process never revokes its partition. The second process begins at 10 again, although
-    the first one had the position 20. Both processes are right.
+    the first process had the position 20. Both processes are right.
     """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
@@ -325,7 +325,7 @@ def test_commit_of_an_older_assignment_in_a_new_generation_is_found() -> None:
 
 
 def test_commit_that_waited_for_the_coordinator_is_excused() -> None:
-    """A commit may name a newer generation than the one in which it began, as with Kafka's client.
+    """As with Kafka's client, a commit may begin in one generation, and name a newer one.
 
     1. C0 loses its coordinator at 2.1 s. C0 calls commitAsync for offset 20. This commit waits
        until C0 has found the coordinator.

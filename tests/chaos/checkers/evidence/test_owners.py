@@ -39,7 +39,10 @@ def test_partition_has_two_owners_until_the_older_one_revokes_it() -> None:
 
 
 def test_next_assignment_or_the_end_of_the_process_ends_an_ownership() -> None:
-    """The second assignment of C0 replaces the first one. A killed member owns nothing any more."""
+    """The second assignment of C0 replaces the first assignment.
+
+    A killed member owns nothing any more.
+    """
     owners = Owners()
     rows = Rows()
     rows.assigned(1, C0, partitions=2)

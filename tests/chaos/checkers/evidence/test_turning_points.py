@@ -19,7 +19,7 @@ OFFSETS = "__consumer_offsets-0"
 
 # Four rows of a failover: a cut separates broker-0 from the controller, the controller fences
 # broker-0 and elects another leader, and broker-0 appends all the same. APPENDED is the evidence of
-# a finding, and the three rows before it led to it.
+# a finding, and the three rows before APPENDED led to this finding.
 CUT = row(10, "driver", TraceKind.FAULT_INJECTED, cause="cut-0")
 FENCED = row(20, "controller-100", TraceKind.BROKER_FENCED, peer="broker-0")
 ELECTED = row(21, "controller-100", TraceKind.LEADER_ELECTED, partition=OFFSETS)

@@ -2,8 +2,7 @@
 
 An experiment file describes a cluster, its clients and the faults of a run. Most faults have a
 target, which is the node that they hit. Faults of links have two ends (`from` and `to`). An error
-may have a near miss: the value that was probably meant instead of the wrong one, such as `5s` for
-`5`.
+may have a near miss: the value that the author probably meant, such as `5s` for `5`.
 
 The experiment of these tests, `experiment()`, has three brokers (0 to 2), the topic orders with two
 partitions on all brokers, and the group readers with two members.

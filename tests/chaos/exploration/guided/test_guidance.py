@@ -215,8 +215,8 @@ def test_seed_that_ends_its_workers_does_not_stop_later_blocks(space: Space) -> 
 def test_mutated_seed_is_rechecked_with_the_same_plan(space: Space) -> None:
     """Every tenth seed (9, 19, ...) is played twice.
 
-    If the plan of such a seed is a mutated one, the second worker needs the lineage, because the
-    seed alone does not determine the plan.
+    If the plan of such a seed is mutated, the second worker needs the lineage, because the seed
+    alone does not determine the plan.
     """
     explored = Explored(space, 120)
     assert explored.tally.rechecked == 12
@@ -232,7 +232,7 @@ def test_mutated_seed_is_rechecked_with_the_same_plan(space: Space) -> None:
 
 
 def test_without_a_share_every_seed_is_drawn(space: Space) -> None:
-    """With a share of 0 no plan is a mutated one, so workers get seeds, and no lineages."""
+    """With a share of 0 no plan is mutated, so workers get seeds, and no lineages."""
     explored = Explored(space, 60, share=0.0)
     assert all(isinstance(item, int) for _, items in explored.workers.given for item in items)
     assert guided_search(explored.guidance).mutated_runs == 0

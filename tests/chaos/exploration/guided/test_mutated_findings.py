@@ -65,8 +65,8 @@ def test_lineage_on_the_command_line_is_the_mutated_schedule() -> None:
 def test_mutated_runs_of_a_cluster_are_equal_without_and_with_an_interruption() -> None:
     """A search of 14 runs is played as a whole, and again in two parts of 8 and 6 runs.
 
-    The second part continues from the records of the first one. It must choose the same parents for
-    its mutations as the whole search.
+    The second part continues from the records of the first part. It must choose the same parents
+    for its mutations as the whole search.
 
     The seeds are divided into blocks. A mutation uses only the results of earlier blocks that are
     complete. Here a block has only 3 seeds, so that 14 runs are enough. Some runs are played twice,

@@ -714,7 +714,7 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
     ),
     # No administrator has deleted the group.
     "deleted_group_came_back": (group_state(B0, "Empty", "Dead"), generation_started(B0, number=1)),
-    # The topic is another than the deleted one.
+    # The created topic is not the deleted topic.
     "deleted_topic_created_again": (topic_deleted("t"), creates_topic("u")),
     # The broker is no longer fenced.
     "topic_created_beside_a_fenced_broker": (

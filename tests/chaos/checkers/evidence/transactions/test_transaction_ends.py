@@ -271,9 +271,9 @@ def test_decision_lost_with_the_last_replica_in_sync_is_not_binding(
 def late_end(rows: Rows, *, loaded_s: float) -> Rows:
     """Add the rows of two transactions, and return all rows.
 
-    The first transaction is aborted, and the second one committed. The late marker of the first
-    transaction ends the second one in the group. Only a load between the two decisions (10 s and
-    11.1 s) can have delayed the marker.
+    The first transaction is aborted, and the second transaction is committed. The late marker of
+    the first transaction ends the second transaction in the group. Only a load between the two
+    decisions (10 s and 11.1 s) can have delayed the marker.
     """
     decided(rows, 10, ABORT)
     decided(rows, 10.1, "CompleteAbort")
@@ -293,7 +293,7 @@ def test_end_behind_a_load_is_excused_as_that_of_the_previous_transaction() -> N
 
 
 def test_late_end_may_follow_the_completion_of_the_next_transaction() -> None:
-    """The late abort of the first transaction, at 18 s, removes the offsets of the second one.
+    """At 18 s the late abort of the first transaction removes the offsets of the second one.
 
     The second transaction was completed as a commit at 11.2 s. Its own end in the group will find
     no offsets.
@@ -370,8 +370,8 @@ def test_loaded_decision_excuses_no_end_of_a_later_transaction() -> None:
     """The loaded decision, at 10 s, is about the first of three transactions.
 
     The end of the third transaction, at 12.2 s, is an abort, against the decision. The load at 12 s
-    can only have delayed the end of the second transaction. But this one was a commit, so it does
-    not explain the abort.
+    can only have delayed the end of the second transaction. But the second transaction was a
+    commit, and its end does not explain an abort.
     """
     rows = Rows()
     loaded_open(rows, 10, ABORT)
@@ -504,7 +504,7 @@ def test_late_end_counts_no_offset_if_one_that_is_being_appended_has_replaced_it
     """At the late end, the offset of the next transaction is being appended, which never succeeds.
 
     This offset has replaced the offset of the transaction that ends. So Kafka forgets both offsets,
-    although the commit of the first one was acknowledged. There is no excuse in three cases:
+    although the commit of the first offset was acknowledged. There is no excuse in three cases:
 
     - No load comes between the decision, at 10 s, and the end, at 10.5 s.
     - The append began after the end.
