@@ -70,7 +70,7 @@ def after_a_fault() -> Rows:
 
 
 def lose(rows: Rows, time_s: float, loss: str) -> None:
-    """Add a loss of one of the kinds in SERVER_LOSSES and CLIENT_LOSSES."""
+    """Add the row of a loss. `loss` is one of SERVER_LOSSES or CLIENT_LOSSES."""
     match loss:
         case "broker":
             rows.add(time_s, "controller", TraceKind.BROKER_FENCED, peer="broker-2", detail={})
@@ -217,8 +217,8 @@ def test_preferred_leader_is_the_one_that_an_administrator_put_first(
     rows.elected(45, "broker-3", isr=[0, 1, 2])
     rows.elected(200, leader, isr=[0, 1, 2])
 
-    preferred = {"broker-2"} if is_elected else {"broker-0", "broker-2"}
-    assert bool(check(rows).findings) is (leader not in preferred)
+    may_be_preferred = {"broker-2"} if is_elected else {"broker-0", "broker-2"}
+    assert bool(check(rows).findings) is (leader not in may_be_preferred)
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,7 @@ class ScriptedOrders:
         self.closed_because = ""
 
     def close(self, reason: str) -> None:
+        # If the orders are closed twice, the first reason counts.
         self.closed_because = self.closed_because or reason
 
     async def next(self, pause: Coroutine[object, object, None]) -> PendingRequest | None:
@@ -134,7 +135,7 @@ class Standing:
         self.duration_us = duration_us
         self.directory: RunDirectory | None = None
         self.served_at_us: list[int] = []  # when the brokers began to serve
-        self.context_steps: list[str] = []  # when the run enters and leaves `while_serving`
+        self.context_steps: list[str] = []  # what the run did with `while_serving`
 
     def observe(self, row: TraceRow) -> None:
         self.rows.append(row)
@@ -195,7 +196,7 @@ def test_an_order_is_a_fault_of_the_run_and_ends_after_its_duration() -> None:
     assert isinstance(answer, InjectAnswer)
     assert standing.orders.answered_at_us[0] == 5 * SECOND_US
 
-    # The fake brokers serve at once.
+    # The fake brokers serve at once. The context manager `while_serving` was used once.
     assert standing.served_at_us == [0]
     assert standing.context_steps == ["entered", "left"]
     assert standing.orders.closed_because == "the cluster is going down"

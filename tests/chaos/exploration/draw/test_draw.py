@@ -69,12 +69,13 @@ def drawn() -> tuple[Experiment, ...]:
 
 def roles_of(faults: list[FaultDefinition]) -> set[str]:
     """Return the roles of all targets, such as `coordinator-of` of `coordinator-of(readers)`."""
-    return {
-        parts[0]
-        for fault in faults
-        for target in (fault.target, *ends_of(fault.from_), *ends_of(fault.to))
-        if target is not None and (parts := split_target(target)) is not None
-    }
+    roles = set()
+    for fault in faults:
+        for target in (fault.target, *ends_of(fault.from_), *ends_of(fault.to)):
+            parts = None if target is None else split_target(target)
+            if parts is not None:
+                roles.add(parts[0])
+    return roles
 
 
 def digests() -> list[str]:
@@ -172,6 +173,7 @@ def test_every_fault_target_and_kind_of_link_is_drawn() -> None:
     }
     for argument in ("direction", "purposes", "apis", "disk", "to", "delay", "jitter", "topic"):
         assert any(argument in fault.args for fault in faults), argument
+    # Some faults have more than one target at their end `from`.
     assert any(len(ends_of(fault.from_)) > 1 for fault in faults)
 
 
@@ -250,8 +252,8 @@ def test_durations_are_drawn_around_the_timeouts_of_the_experiment() -> None:
         for fault in plan_of(experiment):
             for session_ms in sessions:
                 for factor in standard().faults.factors:
-                    duration_us = int(session_ms * factor) * 1_000
-                    faults_with_factor[factor] += fault.duration_us == duration_us
+                    if fault.duration_us == int(session_ms * factor) * 1_000:
+                        faults_with_factor[factor] += 1
     assert all(faults_with_factor[factor] > 5 for factor in standard().faults.factors)
 
 
@@ -276,6 +278,7 @@ def test_every_pattern_makes_faults_that_can_be_run(name: str) -> None:
     # `draw` raises an error if the experiment could not be run.
     experiments = [draw(space, seed) for seed in range(12)]
 
+    # The pattern did draw faults.
     assert any(len(experiment.faults) > 1 for experiment in experiments)
 
 
@@ -299,6 +302,7 @@ def test_faults_on_servers_connections_and_sessions_of_zookeeper_are_drawn() -> 
     experiments = [draw(on_zookeeper(), seed) for seed in range(60)]
     faults = [fault for experiment in experiments for fault in experiment.faults]
     purposes = {purpose for fault in faults for purpose in fault.args.get("purposes", ())}
+    # Where a group stores its offsets, and whether it also commits them to the other store.
     stores = {
         (group.zookeeper.offsets_storage, group.zookeeper.dual_commit_enabled)
         for experiment in experiments
