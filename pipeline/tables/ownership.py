@@ -5,9 +5,9 @@ writes a row into the trace when it gets partitions, and another row when it los
 member that dies writes nothing. A member that is cut off believes that it owns its partitions until
 it hears otherwise. So the table is computed in three steps:
 
-1. `ownership_intervals` pairs each assignment with the row in which the member itself told that it
-   had ended, if there is such a row.
-2. `ownership_spans` ends the other intervals when the member died, or with the run.
+1. `ownership_intervals` makes an interval of each assignment. The interval ends with the row in
+   which the member itself told that it had lost the partition, if there is such a row.
+2. `ownership_spans` ends all other intervals with the death of the member, or with the run.
 3. `ownership` adds the leader epoch of the coordinator that gave the assignment, and how long the
    member was paused during the interval.
 """
@@ -28,7 +28,9 @@ _ENDINGS = {
     TraceKind.PARTITIONS_LOST: "lost",
     TraceKind.PARTITIONS_ASSIGNED: "reassigned",
 }
-"""The kinds of rows with which a member ends an interval, and the words for them in `ended_by`."""
+"""The kinds of rows with which a member ends an interval. The word after each kind is the value of
+the column `ended_by`.
+"""
 _INTERVAL = (*_MEMBER, "partition", "nth")
 """The columns that name an interval. `nth` numbers the assignments of the partition to the member,
 because each assignment begins an interval.
@@ -48,12 +50,12 @@ def ownership(
     Columns:
     - `run`, `group`, `partition`, `consumer` (the member's node), `incarnation`, `member`,
       `generation`;
-    - `coordinator`, `leader_epoch`: the broker that gave the assignment, and in which epoch it was
-      the coordinator then;
-    - `position`: from where the member began to read (committed | earliest | latest);
-      `start_offset`: the offset there;
-    - `from_us`, `to_us` in microseconds on the run's clock; `length_us`: up to the run's end if
-      nothing ended the interval;
+    - `coordinator`, `leader_epoch`: the broker that gave the assignment, and the epoch in which it
+      was the coordinator at that time;
+    - `position`: where the member began to read (committed | earliest | latest); `start_offset`:
+      the offset at which it began;
+    - `from_us`, `to_us`: beginning and end of the interval, in microseconds on the run's clock;
+      `length_us`: its length, up to the run's end if nothing ended the interval;
     - `ended_by`: revoked, lost, reassigned, killed, stopped, or run end;
     - `paused_us`: microseconds of the interval in which the member was paused;
     - `records`: number of records processed in the interval.
