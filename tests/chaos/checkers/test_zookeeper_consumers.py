@@ -38,7 +38,7 @@ class GroupRows:
     """Rows of a group of two consumers. The checker observes each row when it is added.
 
     C0 has session 0x1 and is registered as the member m0. C1 has session 0x2, and is not registered
-    at first. A test that needs a change of the members lets C1 register as m1. All of them are
+    at first. A test that needs a change of the members lets C1 register as m1. Both consumers are
     connected to the same server, SERVER. Each row comes 0.1 s after the row before it.
     """
 

@@ -91,6 +91,11 @@ class Run:
         return [row for row in self.rows if row.kind == kind]
 
 
+def stage_times(run: Run) -> dict[str, int]:
+    """Return the time at which the run entered each stage, in microseconds."""
+    return {detail_of(row)["stage"]: row.time_us for row in run.of_kind(TraceKind.RUN_STAGE)}
+
+
 def press_ctrl_c(runtime: FakeRuntime) -> NoReturn:
     """Interrupt the run, as a user does with Ctrl-C."""
     raise KeyboardInterrupt
@@ -149,27 +154,15 @@ def test_run_continues_after_liveness_until_no_promise_waits() -> None:
 
         # The defaults keep this pass's values of the loop's variables `run` and `settles_s`.
         def unsettled(now_us: int, run: Run = run, settles_s: int = settles_s) -> list[str]:
-            (stage,) = [
-                row
-                for row in run.of_kind(TraceKind.RUN_STAGE)
-                if detail_of(row)["stage"] == "recovery"
-            ]
-            is_settled = now_us - stage.time_us >= settles_s * SECOND_US
+            is_settled = now_us - stage_times(run)["recovery"] >= settles_s * SECOND_US
             return [] if is_settled else ["t-0 is not whole"]
 
         run.suite.unsettled = unsettled  # type: ignore[method-assign]
         run.execute()
 
         assert original_unsettled(0) == []  # without the replacement no promise waits
-        began, ended = (
-            next(
-                row.time_us
-                for row in run.of_kind(TraceKind.RUN_STAGE)
-                if detail_of(row)["stage"] == name
-            )
-            for name in ("recovery", "verifying")
-        )
-        assert ended - began == ends_s * SECOND_US
+        times = stage_times(run)
+        assert times["verifying"] - times["recovery"] == ends_s * SECOND_US
         waiting_for = {
             progress.waiting_for
             for progress in run.progress
@@ -245,8 +238,7 @@ def test_run_goes_on_for_some_time_after_a_slow_undoing() -> None:
     healed_us = results.faults[0].healed_at_us
     duration_s, wait_for_stop_s = 5, 30
     assert healed_us == (1 + duration_s + wait_for_stop_s) * SECOND_US
-    (healing,) = (row for row in run.of_kind(TraceKind.RUN_STAGE) if "healing" in str(row.detail))
-    assert healing.time_us == healed_us + 10 * SECOND_US
+    assert stage_times(run)["healing"] == healed_us + 10 * SECOND_US
 
 
 def test_waiting_undoing_delays_no_other_part_of_the_plan() -> None:
@@ -517,11 +509,6 @@ def test_interrupted_run_names_the_faults_that_it_could_not_undo() -> None:
 
     assert interrupted == "interrupted"
     assert "crash-0 could not be healed: address in use" in failure
-
-
-def stage_times(run: Run) -> dict[str, int]:
-    """Return the time at which the run entered each stage, in microseconds."""
-    return {detail_of(row)["stage"]: row.time_us for row in run.of_kind(TraceKind.RUN_STAGE)}
 
 
 class SlowAnswers(FakeRuntime):
