@@ -45,7 +45,7 @@ from tests.support.harness.programs import pid_of_ended_process
 
 
 def create(root: Path, played: Experiment | None = None) -> RunDirectory:
-    """Create the directory of a run that has just begun; by default it plays `experiment()`."""
+    """Create the directory of a run that has just begun and plays `played`, or `experiment()`."""
     if played is None:
         played = experiment()
     return create_run_directory(
@@ -54,12 +54,12 @@ def create(root: Path, played: Experiment | None = None) -> RunDirectory:
 
 
 def evidence() -> TraceRow:
-    """Return the recorded event that proves the finding in `results`."""
+    """Return a recorded event, which is the proof of the finding in `results`."""
     return Rows().add(7.0, "broker-1", TraceKind.COMMIT_STORED, group="readers")
 
 
 def results(run: RunDirectory) -> Results:
-    """Return the results of a run in which one check found three violations and kept the first."""
+    """Return the results of a run: one check found three violations and kept the first of them."""
     finding = Finding(
         check="fencing", summary="two leaders", time_us=7_000_000, evidence=(evidence(),)
     )
@@ -115,8 +115,8 @@ CUT = {"at": "5s", "fault": "cut", "from": "broker(0)", "to": "controller", "dur
 def test_facts_of_a_fault_of_links_name_both_ends_and_their_nodes(tmp_path: Path) -> None:
     """The report draws both ends of a link that was cut.
 
-    The second cut is tried at 6 s, but misses: it finds no nodes to cut off. So it has no time of
-    injection.
+    The second cut is tried at 6 s, but it misses, because there are no nodes to cut off. So it has
+    no time of injection.
     """
     plan = plan_of(experiment(faults=[CUT, CUT]))
     run = create(tmp_path, experiment(faults=[CUT, CUT]))
@@ -145,7 +145,7 @@ def test_facts_of_a_fault_of_links_name_both_ends_and_their_nodes(tmp_path: Path
 
 
 def test_facts_of_a_killed_run_come_from_manifest_and_journal(tmp_path: Path) -> None:
-    """A killed run has no results: its plan is known, its verdict is not."""
+    """A killed run has no results, so its plan is known, but its verdict is unknown."""
     run = create(tmp_path)
     run.manifest.pid = pid_of_ended_process()
     run.write_manifest()
@@ -187,7 +187,7 @@ def test_damaged_journal_and_results_are_reported_and_leave_the_other_facts(tmp_
     facts = facts_of(open_run(run.path))
 
     assert [(fault.fault_id, fault.outcome) for fault in facts.faults] == [("crash-0", "planned")]
-    # Each loss is a sentence that begins with the path of the damaged file.
+    # Each loss is a sentence about a damaged file, and begins with the file's path.
     assert [loss.split("/")[-1].split(" ")[0] for loss in facts.losses] == [
         "results.json",
         "journal.json",
@@ -197,7 +197,8 @@ def test_damaged_journal_and_results_are_reported_and_leave_the_other_facts(tmp_
 def test_facts_of_a_manifest_of_an_older_version_are_those_it_has(tmp_path: Path) -> None:
     """The report shows what an older manifest has, and omits what was added later.
 
-    It even shows a guard (a switch of one of Kafka's safety checks) that no longer exists.
+    A guard is a switch of one of Kafka's safety checks. The report even shows a guard that no
+    longer exists.
     """
     run = create(tmp_path)
     older = json.loads((run.path / "manifest.json").read_text())
@@ -235,9 +236,10 @@ def test_settings_that_differ_from_kafkas_are_those_of_the_file() -> None:
 
 
 def test_settings_have_every_value_of_the_experiment_with_a_path_into_its_file() -> None:
-    """Late members and producers are included; name and faults are in other parts of the report.
+    """The settings include late members and producers, but neither the name nor the faults.
 
-    A default of None means that the file must give the setting.
+    The name and the faults are in other parts of the report. A default of None means that the file
+    must give the setting.
     """
     late = {"at": "3s", "members": 1, "config": {"session.timeout.ms": 9_000}}
     readers = {"members": 2, "topics": ["orders"], "late_members": [late]}
@@ -315,8 +317,8 @@ def test_settings_of_the_lab_are_separate_from_kafkas() -> None:
         for struct in STRUCTS_OF_KAFKAS_SETTINGS
         for field in msgspec.structs.fields(struct)
     }
-    # A section whose name ends in ".config" (KAFKA) has only Kafka's settings. No other section has
-    # only these.
+    # If the name of a section ends in ".config" (KAFKA), all its settings are Kafka's. Every other
+    # section also has settings of the lab.
     for section, names in sections.items():
         assert (names <= kafkas_names) == section.endswith(KAFKA), section
 
@@ -324,8 +326,8 @@ def test_settings_of_the_lab_are_separate_from_kafkas() -> None:
 def test_settings_of_zookeeper_are_listed_only_for_groups_on_it() -> None:
     """The report lists no settings that have no effect.
 
-    ZooKeeper's settings have none on groups with a coordinator, and the settings of a Kafka
-    consumer have none on groups on ZooKeeper.
+    ZooKeeper's settings have no effect on groups with a coordinator. The settings of a Kafka
+    consumer have no effect on groups on ZooKeeper.
     """
     readers = {"members": 2, "topics": ["orders"]}
     old = readers | {"coordination": "zookeeper", "zookeeper": {"rebalance.max.retries": 9}}

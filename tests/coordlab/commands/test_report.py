@@ -41,7 +41,7 @@ def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("no_java")
 def test_report_of_an_analysed_run_needs_no_java(tmp_path: Path, capsys: Captured) -> None:
-    """A run may come from another machine with its tables, and only computing tables needs Java."""
+    """A run may come from another machine with its tables, and a report of them needs no Java."""
     run = analysed_run(tmp_path / "runs")
 
     assert run_cli(["report", str(run.path)]) == EXIT_PASS
@@ -87,7 +87,7 @@ def test_report_of_several_runs_compares_them_on_a_page_and_on_the_terminal(
     )
     paths = [str(run.path) for run in runs]
 
-    # The folder of an experiment means its newest run. So the second run is named twice.
+    # The folder of an experiment stands for its newest run. So the second run is named twice.
     newest_slow_run = str(root / "slow")
     assert run_cli(["report", *paths, newest_slow_run, "--runs", str(root)]) == EXIT_PASS
 
@@ -103,7 +103,7 @@ def test_report_of_several_runs_compares_them_on_a_page_and_on_the_terminal(
 
 @pytest.mark.usefixtures("no_java")
 def test_report_as_json_has_every_page_and_the_comparison(tmp_path: Path, capsys: Captured) -> None:
-    """A script reads one document from standard output."""
+    """With `--json` the output is one document, which a script can read."""
     root = tmp_path / "runs"
     fault = fault_summary(values={"commit gap": [8 * S]}, members=2)
     runs = [analysed_run(root, fault), analysed_run(root, fault)]
@@ -125,9 +125,9 @@ def test_report_as_json_has_every_page_and_the_comparison(tmp_path: Path, capsys
 def test_report_of_a_run_without_tables_and_java_names_the_next_step(
     tmp_path: Path, capsys: Captured
 ) -> None:
-    """No page was written, but neither a verdict nor an error of the program is the reason.
+    """The exit code says that the arguments cannot be used.
 
-    So the exit code says that the arguments cannot be used.
+    No page was written, but neither a verdict nor an error of the program is the reason.
     """
     run = past_run(tmp_path / "runs")
 
@@ -140,10 +140,10 @@ def test_report_of_a_run_without_tables_and_java_names_the_next_step(
 
 
 def test_tables_of_other_events_or_of_another_version_are_not_current(tmp_path: Path) -> None:
-    """Such tables must be computed anew before a report shows them.
+    """A report computes tables anew if they are incomplete or of another version of the program.
 
-    Tables that were computed while the run still went on lack its later rows. Another version of
-    this program may make other tables.
+    Tables that were computed while the run still went on lack its later rows. Another version may
+    make other tables.
     """
     run = analysed_run(tmp_path)
     assert current_summary(run.path) is not None
@@ -154,15 +154,15 @@ def test_tables_of_other_events_or_of_another_version_are_not_current(tmp_path: 
     write_rows(run, EVENTS)
     assert current_summary(run.path) is not None
 
-    # A table of this version is missing, as if an older version had made the tables.
+    # One of this version's tables is missing, as if an older version had made the tables.
     (run.path / "tables" / "verdicts").rename(tmp_path / "elsewhere")
     assert current_summary(run.path) is None
 
 
 def test_tables_of_a_run_whose_events_are_damaged_are_not_current(tmp_path: Path) -> None:
-    """The events became unreadable after the analysis, so they can no longer be compared."""
+    """Tables cannot be compared with events that became unreadable after the analysis."""
     run = analysed_run(tmp_path)
-    # A file of Parquet begins and ends with these bytes. All that should be between is missing.
+    # A file of Parquet begins and ends with these bytes. Here there is nothing between them.
     (run.events / EVENTS_FILE).write_bytes(b"PAR1")
     assert current_summary(run.path) is None
 
@@ -171,7 +171,7 @@ def test_tables_of_a_run_whose_events_are_damaged_are_not_current(tmp_path: Path
 def test_report_with_open_prints_the_path_if_no_browser_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    """The command tries a browser first. On a server there is none; the exit code is still 0."""
+    """The command tries to open a browser. A server has no browser; the exit code is still 0."""
     run = analysed_run(tmp_path / "runs")
     opened: list[str] = []
 
@@ -191,7 +191,7 @@ def test_report_with_open_prints_the_path_if_no_browser_is_found(
 def test_unwritable_report_is_reported_without_a_traceback(
     tmp_path: Path, capsys: Captured
 ) -> None:
-    """No page can be written below `file`, which is no folder."""
+    """The page cannot be written, because `file` is no folder: this is an error of the user."""
     run = analysed_run(tmp_path / "runs")
     (tmp_path / "file").write_text("")
 
@@ -208,7 +208,7 @@ def test_list_shows_the_newest_runs_last_with_their_commit_gap(
 
     The commit gap of a run is the longest of its members' gaps, here 8 s.
     """
-    # A clock on which each reading is a second later, so that the runs have different times.
+    # Each reading of this clock is one second later, so the runs have different times.
     moments = (datetime(2026, 1, 2, 3, 4, tzinfo=UTC) + timedelta(seconds=n) for n in count())
     monkeypatch.setattr(run_directory, "_now", lambda: next(moments))
     gap = fault_summary(values={"commit gap": [8 * S, 3 * S]}, members=2)
@@ -220,7 +220,7 @@ def test_list_shows_the_newest_runs_last_with_their_commit_gap(
     run_lines = [line for line in lines if " completed " in line]
     assert len(run_lines) == 2
     assert "8.00 s" not in run_lines[0]
-    # The columns: runtime, seed, status, verdict, and the commit gap with its unit.
+    # The columns are runtime, seed, status, verdict, and the commit gap with its unit.
     assert run_lines[1].split()[-6:] == ["virtual", "7", "completed", "pass", "8.00", "s"]
     assert runs[-1].path.name in "".join(lines)
     assert runs[0].path.name not in "".join(lines)
@@ -230,7 +230,7 @@ def test_list_shows_the_newest_runs_last_with_their_commit_gap(
 def test_list_shows_a_broken_directory_as_such(tmp_path: Path, capsys: Captured) -> None:
     """Runs with a torn or missing manifest, or torn results, do not hide the other runs."""
     good, without_end = past_run(tmp_path), past_run(tmp_path)
-    # Torn: the file ends in its middle, as if the program had been killed while it wrote.
+    # A torn file lacks its end, as if the program had been killed while it wrote the file.
     (without_end.path / "results.json").write_text("{")
     (tmp_path / "small" / "half").mkdir()
     (tmp_path / "small" / "half" / "manifest.json").write_text('{"format": 1')
@@ -249,7 +249,7 @@ def test_list_shows_a_broken_directory_as_such(tmp_path: Path, capsys: Captured)
 def test_list_as_json_has_experiments_runs_and_unreadable_directories(
     tmp_path: Path, capsys: Captured
 ) -> None:
-    """Scripts rely on the keys of the document."""
+    """The document has exactly these keys, because scripts rely on them."""
     analysed_run(tmp_path, fault_summary(values={"commit gap": [8 * S]}, members=2))
     (tmp_path / "small" / "empty").mkdir()
 

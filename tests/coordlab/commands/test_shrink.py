@@ -33,7 +33,7 @@ from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED, EXIT_PA
 from tests.support.worlds.planted import readers, small
 
 ROOT = Path(__file__).resolve().parents[3]
-# Only the second one, the pause, is needed to break a promise.
+# Only the second fault, the pause, is needed to break a promise.
 FAULTS: tuple[dict[str, object], ...] = (
     {"at": "1234ms", "fault": "reset", "from": "broker(1)", "to": "clients"},
     {"at": "2037ms", "fault": "pause", "target": "coordinator-of(readers)", "duration": "14321ms"},
@@ -70,7 +70,8 @@ def test_shrink_writes_a_file_that_fails_and_prints_its_steps(
     assert "3 faults -> 1" in output
     assert "of 5 network seeds" in output
     assert [fault.fault for fault in experiment.faults] == ["pause"]
-    # The time of the fault was 2037ms. `shrink` also tries round times, and 1s fails, too.
+    # The time of the fault was 2037ms. `shrink` also tries round times, and at 1s the fault breaks
+    # the promise, too.
     assert experiment.faults[0].at == "1s"
     assert text.startswith("# fencing is violated: ")
     assert "append completed" in text
@@ -84,7 +85,7 @@ def test_shrink_writes_a_file_that_fails_and_prints_its_steps(
 def test_shrinking_a_passing_schedule_writes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the guard on nothing fails, so there is nothing to shrink: exit code 2."""
+    """With the guard on, no promise is broken, so there is nothing to shrink: exit code 2."""
     path = schedule(tmp_path, guarded=True)
 
     code = run_cli(["shrink", str(path)])
@@ -126,9 +127,10 @@ def test_shrink_refuses_an_invalid_schedule(
 
 @pytest.mark.slow
 def test_ctrl_c_writes_the_smallest_schedule_so_far(tmp_path: Path) -> None:
-    """Ctrl-C comes after the first line about a smaller schedule, so that there is one to write.
+    """Ctrl-C comes after `shrink` has printed that it found a smaller schedule.
 
-    How far `shrink` has come by then depends on the time, so the schedule may have three faults.
+    So there is a schedule to write. How small it is by then depends on the time: it may still have
+    three faults.
     """
     path = schedule(tmp_path)
     # With -u Python writes each line to the pipe at once.
@@ -185,16 +187,16 @@ LOST_TOO = PlayedFinding(
 def test_finding_of_the_file_is_preferred_to_an_earlier_one(
     option_check: str | None, finding_of_file: str | None, kept: PlayedFinding | None
 ) -> None:
-    """`shrink` keeps one of the findings of a run, if possible the one that the file is about.
+    """`shrink` keeps one finding of the run, if possible the finding that the file is about.
 
-    The stamp of the file names its finding. It need not be the first one of the run.
+    The stamp of the file names this finding, which need not be the first finding of the run.
 
     1. A finding with the same check and summary is preferred.
     2. Otherwise it is the first finding of the same check, because other code may use other words.
     3. Otherwise it is the run's first finding.
 
-    The option `--check` has precedence over all of them. The first finding is the one with the
-    smallest time, here FENCING.
+    The option `--check` has precedence over these three rules. The first finding is the finding
+    with the smallest time, here FENCING.
     """
     played = PlayedRun(seed=7, result=PlayResult.VIOLATED, findings=(LOST_TOO, LOST, FENCING))
     stamp = ReplayStamp(
@@ -224,7 +226,7 @@ def test_without_a_terminal_each_success_is_a_line() -> None:
 
 @pytest.mark.parametrize("width", [40, 80, 140])
 def test_panel_on_a_terminal_shows_the_sizes_and_the_present_attempt(width: int) -> None:
-    """The panel shows the sizes of the original schedule and of the smallest so far."""
+    """The panel shows the sizes of the original schedule and of the smallest schedule so far."""
     console = Console(width=width, force_terminal=True, file=io.StringIO())
     view = shrink_view(console, "seed [bold]7[/]")
     progress = ShrinkProgress(does="leaving out faults", runs=41, before=SIZES, after=SMALLER)

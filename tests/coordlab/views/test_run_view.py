@@ -51,7 +51,7 @@ def group(coordinator: int, state: str = "Stable", members: int = 20) -> GroupSt
 
 
 def members(group_id: str, count: int, coordinator: int) -> dict[NodeName, MemberStatus]:
-    """Return what `count` members of a group report: all of them know this coordinator."""
+    """Return the reports of `count` members of a group, which all know this coordinator."""
     return {
         NodeName(f"consumer-{group_id}-{n}"): MemberStatus(
             group_id=group_id,
@@ -72,8 +72,8 @@ def status(
 ) -> ClusterStatus:
     """Return a status in which each group has twenty members, which know broker 0 as coordinator.
 
-    `groups` has what coordinators report about each group. That may differ from what members know:
-    in a split brain a group has two reports.
+    `groups` has the reports of coordinators about each group. They may differ from what members
+    know: in a split brain there are two reports about a group.
     """
     ids = [BrokerId(n) for n in range(brokers)]
     members_of_all_groups: dict[NodeName, MemberStatus] = {}
@@ -130,7 +130,7 @@ def test_split_brain_shows_both_coordinators_with_whole_words(width: int) -> Non
         group(coordinator=2, state="Stable"),
     ]
     text = _words_of(lines_of(progress(status({"readers": reports})), width))
-    # The last text is about the members: all twenty know broker 0 as the coordinator.
+    # The last text says that all twenty members know broker 0 as the coordinator.
     for part in ("PreparingRebalance", "Stable", "broker 0", "broker 2", "20 x broker 0"):
         assert part in text, part
 
@@ -142,7 +142,7 @@ def _words_of(lines: list[str]) -> str:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_fifty_groups_show_those_that_are_not_stable_first(width: int) -> None:
-    """The screen shows 12 of the 50 groups of 20 members, and counts the other 38.
+    """The screen shows 12 of the 50 groups, and says that there are 38 others.
 
     Two groups come first: group-48 completes a rebalance, group-49 has two coordinators.
     """
@@ -151,7 +151,7 @@ def test_fifty_groups_show_those_that_are_not_stable_first(width: int) -> None:
     groups["group-49"] = [group(1), group(2)]
     lines = lines_of(progress(status(groups)), width)
     text = "\n".join(lines)
-    # In 40 columns a group needs two or more lines, but the panel still fits a tall terminal.
+    # In 40 columns each group needs two or more lines, but the panel still fits a tall terminal.
     assert len(lines) <= 45
     assert "group-48" in text
     assert "group-49" in text
@@ -167,14 +167,14 @@ def test_many_brokers_are_counted_by_state() -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_thousand_faults_show_those_in_force_and_the_next(width: int) -> None:
-    """The panel shows eight of 1,000 faults: the last 4 past ones, one in force, and the next 3.
+    """The panel shows eight of 1,000 faults: the last 4 past faults, one in force, and the next 3.
 
-    It counts the others: 86 of the 90 past faults, and 906 of the 909 planned ones.
+    It says how many others there are: 86 past faults (of 90) and 906 planned faults (of 909).
     """
     hit = FaultOutcome.HIT
     past = [fault(n, hit, fired_at_us=n * SECOND, healed_at_us=n * SECOND + 1) for n in range(90)]
     in_force = fault(90, hit, fired_at_us=(NOW_S - 1) * SECOND)
-    # Fault 91 is planned for one second from now, and each further one for a second later.
+    # Fault 91 is planned for one second from now, and each further fault for a second later.
     planned = [fault(n, planned_at_us=(NOW_S + n - 90) * SECOND) for n in range(91, 1_000)]
     lines = lines_of(progress(faults=(*past, in_force, *planned)), width)
     text = _words_of(lines)
@@ -188,9 +188,10 @@ def test_thousand_faults_show_those_in_force_and_the_next(width: int) -> None:
 def test_terminal_without_cursor_movement_gets_lines(
     terminal: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On such a terminal each drawing of the panel would be printed below the last one.
+    """A terminal that cannot move its cursor gets a line for each change, and no panel.
 
-    So it gets a line for each change, such as that of the stage: `steady` is printed only once.
+    Each drawing of a panel would appear below the last drawing. A change is, for example, a new
+    stage: `steady` is printed only once.
     """
     monkeypatch.setenv("TERM", terminal)
     shown = Console(file=io.StringIO(), width=80, force_terminal=True)
@@ -204,7 +205,7 @@ def test_terminal_without_cursor_movement_gets_lines(
 def test_line_of_a_fault_at_the_beginning_of_the_clock_has_its_own_time() -> None:
     """A fault at 0 s has this time in its line, and not the time at which the view shows it.
 
-    That would happen if the code took a time of 0 for a missing time.
+    The view would show its own time if the code took a time of 0 for a missing time.
     """
     shown = Console(file=io.StringIO(), width=80)
     with run_view(shown, "small", "virtual") as view:

@@ -32,8 +32,8 @@ GROUP = "orders-readers"
 def console(*, terminal: bool = False) -> Console:
     """Return a console of 200 columns that writes to a buffer.
 
-    By default it writes as to a file. With `terminal` it writes as to a terminal, and moves the
-    cursor.
+    By default the console writes what it would write to a file. With `terminal` it writes what it
+    would write to a terminal, and moves the cursor.
     """
     return Console(file=io.StringIO(), width=200, force_terminal=terminal, no_color=True)
 
@@ -85,7 +85,7 @@ def status(coordinator: int | None = 2) -> ClusterStatus:
 def fault(
     outcome: FaultOutcome = FaultOutcome.HIT, healed_at_us: int | None = None
 ) -> JournalEntry:
-    """Return the crash of broker 2 at 11.25 s; a `healed_at_us` of None means not yet."""
+    """Return the crash of broker 2 at 11.25 s; without `healed_at_us` it is not healed yet."""
     return JournalEntry(
         fault_id="crash-0",
         fault="crash",

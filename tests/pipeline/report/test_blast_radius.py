@@ -80,7 +80,7 @@ def section_of(
     tables: Mapping[str, Sequence[Row]] = TABLES,
     **facts: Any,  # noqa: ANN401
 ) -> Section:
-    """Return the section of a run with these faults; `facts` has further facts about the run."""
+    """Return the section for the summary of these faults; `facts` sets facts about the run."""
     section = blast_radius_section(
         report_input(run_facts(**facts), run_summary(faults=faults), tables)
     )
@@ -99,12 +99,12 @@ def table_headed(section: Section, heading: str) -> TextTable:
 
 
 def paragraphs(section: Section) -> str:
-    """Return the HTML of all paragraphs."""
+    """Return the HTML of all paragraphs of the section."""
     return " ".join(part.html for part in section.parts if isinstance(part, Paragraph))
 
 
 def test_run_without_faults_has_no_section() -> None:
-    """No group was affected."""
+    """A run without faults has no such section, because no group was affected."""
     assert blast_radius_section(report_input()) is None
 
 
@@ -121,12 +121,12 @@ def test_group_of_the_fault_is_listed_with_the_notices_of_its_members() -> None:
         "1 of 4",  # members that joined again
         "9.00 s",  # the longest time of a member without a commit
     )
-    # The section about phases has a sentence on this. It must not be here a second time.
+    # The section about phases has this sentence. The page must not have it a second time.
     assert "noticed by" not in paragraphs(section_of(fault_summary(TABLES)))
 
 
 def test_group_with_a_member_that_never_recovered_has_no_length() -> None:
-    """c-0 had no service for 8 s, and c-1 had none until the run ended.
+    """c-0 had no service for 8 s, and c-1 had no service until the run ended.
 
     `8.00 s` as the longest time would hide c-1.
     """
@@ -138,7 +138,7 @@ def test_group_with_a_member_that_never_recovered_has_no_length() -> None:
 
 
 def test_partitions_are_listed_with_their_new_leader_and_their_gap() -> None:
-    """Offsets partitions show their loaded records; data partitions, the time without work."""
+    """An offsets partition shows its loaded records; a data partition shows its gap."""
     rows = table_headed(section_of(fault_summary(TABLES)), "partition").rows
     # The cells: partition, groups, leader before and after, leader epoch, records loaded, gap.
     assert rows == (
@@ -148,7 +148,7 @@ def test_partitions_are_listed_with_their_new_leader_and_their_gap() -> None:
 
 
 def test_errors_of_commits_are_counted_by_kafkas_names_after_the_fault() -> None:
-    """A row has the error, the commits that met it (9 + 4), and their members (c-0 and c-1).
+    """A row has an error, the number of commits that met it (9 + 4), and of members (c-0, c-1).
 
     Acknowledged commits, and commits before the fault, do not count.
     """
@@ -172,10 +172,10 @@ def test_group_that_commits_nothing_is_reported_as_such() -> None:
 
 
 def test_hit_nodes_are_listed_beside_the_planned_target() -> None:
-    """A plan may name a target such as `coordinator-of(readers)`, whichever broker that will be.
+    """A plan may name a target without its node, as in `coordinator-of(readers)`.
 
-    It is decided when the fault fires. So the page shows the plan's words and the nodes that were
-    hit.
+    Which node this is turns out when the fault fires. So the page shows the plan's words and the
+    nodes that were hit.
     """
     section = section_of(
         fault_summary(TABLES), faults=(journal_entry(nodes=("broker-2", "broker-0")),)
@@ -189,7 +189,7 @@ def test_each_of_many_faults_is_a_line() -> None:
     """Tables for each of a hundred faults would be too long: each fault is a line of one table."""
     # One fault more than the section shows with tables of their own.
     names = [f"crash-{n}" for n in range(MAX_IN_FULL + 1)]
-    # Each fault gets all rows of TABLES, even those of the 77 commits that were before the crash.
+    # Each fault gets all rows of TABLES, even the row of the 77 commits before the crash.
     tables = {
         name: [row | {"fault": fault} for fault in names for row in rows]
         for name, rows in TABLES.items()

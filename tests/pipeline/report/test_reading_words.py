@@ -42,10 +42,10 @@ def test_run_without_committing_members_names_the_settings() -> None:
 
 
 def test_controller_that_creates_a_topic_is_not_named_as_its_leader() -> None:
-    """A fault of the kind `create_topic` hits the controller, which leads no partition of it.
+    """A fault `create_topic` hits the controller, so no partition loses its leader.
 
-    The sentence says which partitions lost their leader. That is only orders-1, because the crash
-    hit broker-0, which led it.
+    The sentence says which partitions lost their leader. Only orders-1 did: the crash hit broker-0,
+    which led orders-1.
     """
     crash = journal_entry(nodes=("broker-0",), groups=(), partitions=("orders-1",))
     topic_creation = journal_entry(
@@ -62,7 +62,7 @@ def test_controller_that_creates_a_topic_is_not_named_as_its_leader() -> None:
 
 
 def test_run_whose_members_may_commit_does_not_name_the_settings() -> None:
-    """Members commit if an interval is set, or if auto commit is on.
+    """Members commit if a commit interval is set, or if auto commit is on.
 
     If none of their commits was acknowledged, the reason is a failure and not a setting. The same
     holds if the settings are unknown.
@@ -119,8 +119,8 @@ OWNED_BY_C_6 = {"group": GROUP, "partition": "orders-2", "consumer": "c-6", "fro
 def test_partition_of_a_cut_off_leader_waits_for_a_reader_at_the_new_leader() -> None:
     """The owners of orders-2 still reach the old leader, which answers them without errors.
 
-    So they do not turn to the new leader, and get no new records, until another member is assigned
-    the partition.
+    So the owners do not turn to the new leader, and get no new records. This ends when another
+    member is assigned the partition.
     """
     reason = _why_not_read([OWNED_BY_C_6])
     assert reason is not None
@@ -131,8 +131,8 @@ def test_partition_of_a_cut_off_leader_waits_for_a_reader_at_the_new_leader() ->
 def test_partition_of_another_leader_waits_until_the_broker_leaves_the_isr() -> None:
     """The leader of orders-3 works, but broker-2 is a replica in the partition's ISR.
 
-    The high watermark does not advance until the controller fences broker-2, which removes it from
-    the ISR. That takes 7.79 s, about as long as the gap of orders-3, which is 8 s.
+    The controller removes broker-2 from the ISR when it fences broker-2. Until then the high
+    watermark does not advance. The fencing takes 7.79 s, and the gap of orders-3 lasts 8 s.
     """
     reason = _why_not_read([OWNED_BY_C_6])
     assert reason is not None
@@ -150,7 +150,7 @@ def test_cut_off_leader_without_new_owners_is_shown_without_an_end() -> None:
 
 
 PAUSED = {"fault": "pause", "links": None, "in_force_until_us": 30 * S}
-"""Fields of a fault that stops the process of broker-2 instead of cutting it off."""
+"""Fields of a fault that stops the process of broker-2, instead of cutting broker-2 off."""
 
 
 def test_clients_of_a_paused_leader_wait_for_its_resume() -> None:
@@ -165,7 +165,7 @@ def test_clients_of_a_paused_leader_wait_for_its_resume() -> None:
 
 
 def test_clients_that_leave_a_paused_leader_ask_another() -> None:
-    """The pause lasts until 80 s, but the gap ends at 64 s: the resume did not end it."""
+    """The pause lasts until 80 s, but the gap ends at 64 s, so the resume did not end the gap."""
     reason = _why_not_read([OWNED_BY_C_6], **PAUSED, healed_at_us=80 * S)
     assert reason is not None
     assert "requests to it were not answered, until clients turned to another leader." in reason
@@ -177,9 +177,9 @@ def test_gap_of_a_fault_without_effect_on_leaders_is_not_explained() -> None:
 
 
 def test_expectation_is_shown_beside_the_measurement() -> None:
-    """`expect` is a text of the experiment file; the report adds what was measured to it.
+    """The report shows the text `expect` of the experiment file, and what was measured.
 
-    Here the author expected two owners at once for about 31 s, and it was 29 s.
+    Here the author expected two owners at once for about 31 s, and 29 s were measured.
     """
     owners = Owners(
         group=GROUP,

@@ -67,15 +67,15 @@ def test_messages_around_a_fault_include_waiting_and_unanswered_ones(
 ) -> None:
     """The table has a window: from 1 s before the fault to 1 s after the group is stable again.
 
-    Here this is from 19 s to 31.2 s. A row is a request with its answer, and has four moments: the
-    sender sends (`sent_us`), the receiver receives and answers, the sender's wait ends
-    (`ended_us`). A moment is None if the trace does not have it.
+    Here the window is from 19 s to 31.2 s. A row is a request with its answer, and has four times:
+    the sender sends (`sent_us`), the receiver receives, the receiver answers, and the sender's wait
+    ends (`ended_us`). A time is None if the trace does not have it.
 
-    - The commit of 18.5 s belongs to the window, because its answer comes in it.
+    - The commit sent at 18.5 s belongs to the window, because its answer comes within the window.
     - The JoinGroups of c-0 and c-2 wait until the session of c-1 ends at 30 s.
-    - The heartbeat of c-1 is answered at 20.001 s, but c-1 is dead by then: its wait never ends.
-    - The second lookup of c-3 seems to arrive before it is sent, because two machines' clocks
-      differ.
+    - The heartbeat of c-1 is answered at 20.001 s, but c-1 is dead by then, so its wait never ends.
+    - The second lookup of c-3 seems to arrive before it is sent, because the clocks of the two
+      machines differ.
     """
     rows = analysed.table("talk", "messages", "from_node", "api", "sent_us")
     columns = ("correlation_id", "received_us", "answered_us", "ended_us", "outcome")
@@ -104,11 +104,12 @@ def test_equal_messages_are_one_row_unless_they_change_the_group(
 ) -> None:
     """Three equal commits are one row; each SyncGroup, which changes the group, has its own row.
 
-    Two lookups whose answers name different coordinators are two rows, too.
+    Two lookups with answers that name different coordinators are two rows, too.
     """
     rows = analysed.table("talk", "messages", "from_node", "api", "sent_us")
-    # `purpose` is what the sender uses the connection for, `named` the coordinator that the answer
-    # names. The row stands for `repeats` equal requests, whose last answer came at `last_ended_us`.
+    # `purpose` is what the sender uses the connection for. `named` is the coordinator that the
+    # answer names. A row stands for `repeats` equal requests; their last answer came at
+    # `last_ended_us`.
     columns = ("to_node", "purpose", "member", "named", "repeats", "last_ended_us")
     exchanges = {key: [row[column] for column in columns] for key, row in rows.items()}
     commit = exchanges["c-0", "OffsetCommit", 20_600_000]
@@ -130,10 +131,10 @@ def test_equal_messages_are_one_row_unless_they_change_the_group(
 def test_messages_of_many_clients_are_bounded_to_whole_exchanges(analysed: AnalysedRuns) -> None:
     """The table keeps at most 400 requests around a fault, and takes one client after the other.
 
-    In this trace each of 150 clients sends the same four requests, and c-077 sends two others:
-    its first JoinGroup is refused, and it leaves at the end. The table always keeps the first
-    request of each kind and outcome, so it begins with the clients that have these: c-000 with the
-    usual four, then c-077. The others follow in the order of their names, until the table is full.
+    In this trace each of 150 clients sends the same four requests. c-077 sends two more: its first
+    JoinGroup, which is refused, and a LeaveGroup at the end. The table always keeps the first
+    request of each kind and outcome, so it begins with the clients that sent these requests: c-000,
+    then c-077. The other clients follow in the order of their names, until the table is full.
     """
     rows = read_table(analysed.directories["crowd"], "messages")
     assert len(rows) == 400

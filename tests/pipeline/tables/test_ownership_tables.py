@@ -43,7 +43,7 @@ def _rows(
 ) -> dict[object, Sequence[object]]:
     """Return the values of `columns` of each row, by the row's key.
 
-    A key of one column loses its tuple: `{("c-0",): {"commits": 2, ...}}` becomes `{"c-0": [2]}`.
+    A key of one column is not a tuple: `{("c-0",): {"commits": 2, ...}}` becomes `{"c-0": [2]}`.
     """
     return {
         key[0] if len(key) == 1 else key: [row[column] for column in columns]
@@ -91,7 +91,7 @@ def test_ownership_ends_with_its_process_and_not_with_a_pause(analysed: Analysed
     rows = analysed.table("stuck", "ownership", "group", "consumer", "partition", "from_us")
     columns = ("incarnation", "to_us", "ended_by", "paused_us")
     assert _rows(rows, *columns) == {
-        # The assignment at 6 s begins a new ownership of t-0 and leaves that of t-1 as it is.
+        # The assignment at 6 s begins a new ownership of t-0; the ownership of t-1 goes on.
         ("g", "c-0", "t-0", 5 * S): [0, 6 * S, "reassigned", 0],
         ("g", "c-0", "t-1", 5 * S): [0, 11 * S, "killed", 3_500_000],
         ("g", "c-0", "t-0", 6 * S): [0, 11 * S, "killed", 3_500_000],
@@ -111,7 +111,7 @@ def test_ownership_overlap_counts_records_that_both_processed_in_it(analysed: An
     """
     overlaps = analysed.table("split", "ownership_overlaps", "partition")
     row = overlaps[("t-1",)]
-    row.pop("run")  # `analysed.table` has checked that every row names the run
+    row.pop("run")  # `analysed.table` has already checked this column
     assert row == {
         "group": "g",
         "partition": "t-1",
@@ -137,17 +137,18 @@ def test_ownership_overlap_counts_records_that_both_processed_in_it(analysed: An
 def test_ownership_overlap_that_never_ends_lasts_to_the_end_of_the_run(
     analysed: AnalysedRuns,
 ) -> None:
-    """c-4 and c-5 own t-7 from 36 s to the run's end at 40 s: one row without an end.
+    """c-4 and c-5 own t-7 from 36 s to the run's end at 40 s: the table has one row for both.
 
-    Both are assigned t-7 in the same microsecond, so neither is the first. The table still has one
-    row for the two of them, and not also a row with c-5 as the first and c-4 as the second.
+    Both are assigned t-7 in the same microsecond, so neither is the first owner. Even so there is
+    no other row, in which c-5 is the first owner and c-4 the second.
 
     c-0 and d-0 own t-0 at the same time, which is no overlap, because d-0 belongs to another group.
     """
     rows = analysed.table("stuck", "ownership_overlaps", "partition")
     owners = ("first_consumer", "second_consumer")
     assert _rows(rows, *owners, "to_us", "length_us", "records_both", "healed_us") == {
-        # Both process one record, at offset 1. The fault is never healed.
+        # The last three values: the overlap lasts 4 s, both members process one record (offset 1),
+        # and the fault is never healed.
         "t-7": ["c-4", "c-5", None, 4 * S, 1, None],
     }
 
@@ -168,7 +169,7 @@ def test_processing_distinguishes_repeated_from_shared_records(analysed: Analyse
         ("t-1", "c-1"): [30, 0, 29, 0, 10],
         ("t-1", "c-2"): [31, 0, 30, 30, 10],
     }
-    # c-4 processes offset 1 twice, and the second time counts as repeated.
+    # In the run "stuck", c-4 processes offset 1 twice. The second time counts as repeated.
     rows = analysed.table("stuck", "processing", "consumer")
     assert _rows(rows, "records", "repeated", "shared") == {"c-4": [3, 1, 1], "c-5": [1, 1, 1]}
 
@@ -176,10 +177,10 @@ def test_processing_distinguishes_repeated_from_shared_records(analysed: Analyse
 def test_tenure_overlap_counts_heartbeats_and_commits_of_each_coordinator(
     analysed: AnalysedRuns,
 ) -> None:
-    """The coordinator that is cut off still answers heartbeats; the new one stores commits.
+    """The cut-off coordinator still answers heartbeats; the new coordinator stores commits.
 
-    The overlap begins at 17.7 s, and only answers after that count as `older_heartbeats`: one to
-    c-0 at 18.1 s and one to c-1 at 33.1 s. The answer to c-0 at 10.2 s does not count.
+    The overlap begins at 17.7 s. Only later answers count as `older_heartbeats`: the answer to c-0
+    at 18.1 s, and the answer to c-1 at 33.1 s. The answer to c-0 at 10.2 s does not count.
     """
     overlaps = analysed.table("split", "tenure_overlaps", "partition")
     row = overlaps[("__consumer_offsets-0",)]
@@ -212,7 +213,7 @@ def test_tenure_overlap_counts_heartbeats_and_commits_of_each_coordinator(
 
 
 def test_tenures_count_acknowledged_commits_and_the_time_cut_off(analysed: AnalysedRuns) -> None:
-    """A tenure counts each commit once that the coordinator appended to its log.
+    """A tenure counts the commits that the coordinator appended to its log, each of them once.
 
     Three appends happen in epoch 0, and one of them counts. The append at 5 s stores the offsets of
     two partitions, which is one commit. The append at 6 s failed. The append at 7 s stored the

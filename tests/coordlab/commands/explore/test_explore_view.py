@@ -50,8 +50,8 @@ MANIFEST = ExplorationManifest(
 def tally_of_every_outcome() -> Tally:
     """Return the running totals of eleven seeds, with every possible outcome of a seed.
 
-    - Seeds 0 to 4 pass. In the run of seed 4 a promise did not hold, but is excused: it need not
-      hold if all members are dead.
+    - Seeds 0 to 4 pass. In the run of seed 4 a promise did not hold, which is excused: the promise
+      need not hold if all members are dead.
     - Seeds 5 to 7 break promises.
     - Seed 8 is unknown, because the cluster did not become steady.
     - Seed 9 fails by an error of coordlab itself.
@@ -76,7 +76,7 @@ def tally_of_every_outcome() -> Tally:
 
 
 def progress(tally: Tally, *, elapsed_s: float = 30.0, stop: Stop | None = None) -> SearchProgress:
-    """Return the progress of a search by two workers, which has a thousand seeds to play."""
+    """Return the progress of a search: two workers have to play a thousand seeds."""
     return SearchProgress(
         tally=tally,
         workers=2,
@@ -96,9 +96,9 @@ def printed(width: int) -> tuple[Console, io.StringIO]:
 
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_panel_shows_speed_findings_marks_rechecks_failures_and_time_left(width: int) -> None:
-    """Eleven runs in 30 s are 22 a minute, and the 754 s that are left are 12 min 34 s.
+    """The panel shows the rate (11 runs in 30 s are 22 a minute) and the time left (754 s).
 
-    The text of a finding may look like markup, and is shown as it is.
+    The text of a finding may look like markup of the console, but is shown unchanged.
     """
     console, out = printed(width)
     console.print(exploration_panel("standard", progress(tally_of_every_outcome())))
@@ -122,9 +122,9 @@ def test_panel_shows_speed_findings_marks_rechecks_failures_and_time_left(width:
 
 
 def test_panel_of_a_stopping_search_names_what_it_waits_for() -> None:
-    """After the time limit the workers finish the runs that they are playing.
+    """After the time limit the workers still finish the runs that they are playing.
 
-    So the panel says this, and not how much time is left.
+    So the panel says that they finish, and not how much time is left.
     """
     console, out = printed(100)
     console.print(exploration_panel("standard", progress(Tally(0), stop=Stop.TIME_LIMIT)))
@@ -153,7 +153,7 @@ def test_without_a_terminal_each_finding_is_a_line_with_progress_between() -> No
     assert progress_at_0_s.startswith("0 of 1,000")
     assert finding == "fencing-1: it broke 5 (seed 5)"
     assert failure == "the lab itself failed: seed 10 ends its worker: killed"
-    # Three seeds: the two with a finding, and the one that ended its worker.
+    # There are three seeds: two with a finding, and one that ended its worker.
     assert progress_at_the_end.startswith("3 of 1,000")
 
 
@@ -180,7 +180,8 @@ def test_summary_lists_findings_failures_marks_and_the_command_to_resume(width: 
     for part in (
         "INTERRUPTED, VIOLATED so far 11 runs of standard from seed 0: it was interrupted",
         "5 pass, 3 violated, 1 unknown, 2 broken",
-        # All seeds are to be played twice. Ten have a result, and two of these were compared.
+        # All seeds are to be played twice. Ten seeds have a result, and two of the ten were
+        # compared.
         "2 seeds played twice (2 in another process): 1 gave the same; 8 still to be compared",
         "fencing-1 2 runs, seeds 5, 6",
         "[bold]readers[/] lost an offset 5",
@@ -209,7 +210,7 @@ def _index_of(text: str, lines: list[str]) -> int:
 
 
 def test_summary_of_a_finished_search_has_no_command_to_resume() -> None:
-    """If every seed was played, nothing is left to resume."""
+    """If every seed was played, the summary has no command that resumes the search."""
     console, out = printed(100)
     tally = Tally(0)
     tally.take(PlayedSeeds(worker="here:1", busy_s=9.0, runs=tuple(map(passed, range(1_000)))))

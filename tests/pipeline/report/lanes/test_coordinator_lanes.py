@@ -65,11 +65,11 @@ def test_fault_lane_of_a_crash_has_its_parts() -> None:
 
 
 def test_labels_of_momentary_faults_end_where_the_next_begins() -> None:
-    """Many short faults, such as deletions of groups, share a row; their labels must not overlap.
+    """Many short faults, such as deletions of groups, share rows; their labels must not overlap.
 
-    The end of such a fault is the time at which the room for its label ends.
+    So a row is free for the next fault only when the room for the last label has ended.
     """
-    # MAX_ROWS + 1 = 31 faults, at 10 to 40 s: too many for a row each.
+    # MAX_ROWS + 1 = 31 faults, at 10 to 40 s, are too many for each to have a row of its own.
     moments = [
         journal_entry(
             fault_id=f"delete_group-{index}",
@@ -137,7 +137,7 @@ def test_coordinator_lane_without_groups_is_none() -> None:
 
 
 def test_coordinator_lane_of_a_crash_shows_the_time_without_a_coordinator_and_the_load() -> None:
-    """Between two tenures there is no coordinator; the next one loads the partition meanwhile."""
+    """Between two tenures there is no coordinator: the next broker still loads the partition."""
     run = report_input(
         tables={
             "groups": [group()],
@@ -163,7 +163,7 @@ def test_coordinator_lane_of_a_crash_shows_the_time_without_a_coordinator_and_th
     # The load that the builder makes reads 265 records, and waited 1.2 ms for earlier loads.
     assert cells(chart, "loads", ROW, BEGIN_S, END_S, RECORDS) == [(OFFSETS_2, 19.075, 19.08, 265)]
     assert cells(chart, "loads", WAITED) == [("1.2 ms",)]
-    # `twice` has the times with two coordinators.
+    # `twice` has the times at which two brokers coordinated.
     assert cells(chart, "twice", ROW) == []
 
 
@@ -189,7 +189,7 @@ def test_coordinator_lane_of_two_coordinators_has_a_row_each_and_one_for_the_ove
     chart = coordinators_lane(run)
     assert chart is not None
     compiled_without_warnings(chart)
-    # The tenures are in the order of time, so that of broker-2 is the first.
+    # The tenures are in the order of time, so the tenure of broker-2 is the first.
     (row_of_older, label_of_older), (row_of_newer, _) = cells(chart, "tenures", ROW, LABEL)
     assert row_of_older == OFFSETS_2
     assert row_of_newer != row_of_older

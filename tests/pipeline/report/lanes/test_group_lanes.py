@@ -44,7 +44,7 @@ def test_group_lane_without_states_is_none() -> None:
 
 
 def test_group_lane_has_a_row_for_each_coordinator_of_a_group() -> None:
-    """Two coordinators can have the same group; a reader must see both."""
+    """Two coordinators can have the same group; a reader must see both coordinators."""
     states = [
         state("Stable", from_s=6, to_s=40),
         state("Dead", from_s=40, to_s=40),
@@ -95,7 +95,7 @@ def test_group_lane_of_many_groups_counts_them_and_shows_one_on_demand() -> None
     counts = cells(chart, "counts", KIND, BEGIN_S, NUMBER)
     groups_by_state_at_10_s = {kind: number for kind, from_s, number in counts if from_s == 10.0}
     assert groups_by_state_at_10_s == {"Stable": 1_000, "PreparingRebalance": 0, "Empty": 0}
-    # There is a count for each state at each time of a change, and not one for each of the groups.
+    # At each time of a change there is a count for each state, and not a value for each group.
     assert len(chart.data["counts"]) < 5_000
 
     (pick,) = detail.picks
@@ -121,12 +121,12 @@ def test_group_states_in_the_page_are_bounded() -> None:
     detail = group_detail(report_input(tables={"group_states": states}))
     assert detail is not None
     assert len(detail.data["states"]) <= groups.MAX_PICKED
-    # MAX_PICKED is 8,000 states: those of 800 groups.
+    # MAX_PICKED is 8,000 states, which is what 800 groups have.
     assert "800 of 2,000 groups can be picked" in detail.about
 
 
 def test_rebalance_lane_without_rebalances_is_none() -> None:
-    """A failover without a rebalance is common: an empty lane would only take room."""
+    """A failover without a rebalance is common, and an empty lane would only take room."""
     assert rebalances_lane(report_input()) is None
     assert rebalance_detail(report_input()) is None
 
@@ -134,7 +134,7 @@ def test_rebalance_lane_without_rebalances_is_none() -> None:
 def test_bar_of_a_rebalance_has_a_part_for_joining_and_one_for_syncing() -> None:
     """Members join from 26 s to 64 s. At 64.5 s the assignment is stored.
 
-    Both parts have the length of the whole rebalance, 64.5 - 26 = 38.5 s. Only the first has a
+    Both parts have the length of the whole rebalance, 64.5 - 26 = 38.5 s. Only the first part has a
     label, which may extend over both. The bars go beyond the end of the run, at 60 s, and the axis
     of the chart cuts them off there.
     """
@@ -159,10 +159,11 @@ def test_bar_of_a_rebalance_has_a_part_for_joining_and_one_for_syncing() -> None
 
 
 def test_rebalance_that_never_completed_ends_with_the_next_one_or_its_coordinator() -> None:
-    """Otherwise the bar of a rebalance that never completed would reach to the end of the run.
+    """The bar of a rebalance that never completed does not reach to the end of the run.
 
-    The bar from 20 s ends at 26 s, when the next rebalance begins. That one never completes either,
-    and ends at 30 s, when the coordinator is killed. The table need not be in the order of time.
+    The bar from 20 s ends at 26 s, when the next rebalance begins. The next rebalance never
+    completes either. Its bar ends at 30 s, when the coordinator is killed. The rows of the table
+    need not be in the order of time.
     """
     run = report_input(
         tables={
@@ -203,7 +204,7 @@ def test_rebalance_lane_of_many_groups_counts_those_in_progress() -> None:
 
 
 def test_availability_lane_without_a_gap_is_none() -> None:
-    """Without a gap, every group, member and partition always had service."""
+    """A run without gaps has no lane: every group, member and partition always had service."""
     assert availability_lane(report_input()) is None
 
 
@@ -230,7 +231,7 @@ def test_availability_lane_has_a_row_for_each_subject() -> None:
 
 
 def test_availability_lane_of_a_partition_of_two_groups_has_a_row_for_each_group() -> None:
-    """One group may consume the partition while the other does not."""
+    """Of two groups that read a partition, one may consume it while the other does not."""
     run = report_input(
         tables={
             "availability": [
@@ -248,9 +249,9 @@ def test_availability_lane_of_a_partition_of_two_groups_has_a_row_for_each_group
 
 
 def test_availability_lane_draws_a_gap_around_many_faults_once() -> None:
-    """The table has a row for each fault that a gap is around, but the lane needs only one bar.
+    """A gap during which several faults happen has a row for each fault, but only one bar.
 
-    A bar for each would hide other labels, and leave no room for other gaps.
+    A bar for each fault would hide other labels, and leave no room for other gaps.
     """
     # consumer-0 has a single gap, and many faults happen in it. The lane has at most MAX_GAPS bars.
     faults = [f"crash-{index}" for index in range(availability.MAX_GAPS + 1)]
@@ -266,13 +267,13 @@ def test_availability_lane_draws_a_gap_around_many_faults_once() -> None:
 
 
 def test_availability_lane_of_many_members_counts_those_without_service() -> None:
-    """The lane of a thousand members is one line: how many of them are in a gap.
+    """The lane of a thousand members is one line: how many members have a gap at each time.
 
-    The gap of consumer-0 is around two faults, but consumer-0 counts only once.
+    Two faults happen in the gap of consumer-0, but consumer-0 counts only once.
     """
     gaps = [gap("member", f"consumer-{index}", from_s=11, to_s=19) for index in range(1_000)]
     gaps.append(gap("member", "consumer-0", from_s=11, to_s=19, fault="crash-1"))
-    # A group's gap has a line of its own, and does not count among those of the members.
+    # A group's gap has a line of its own, and does not count among the members' gaps.
     gaps.append(gap("group", "readers", from_s=12, to_s=18))
     chart = availability_lane(report_input(tables={"availability": gaps}))
     assert chart is not None
@@ -287,9 +288,9 @@ def test_availability_lane_of_many_members_counts_those_without_service() -> Non
 
 
 def test_availability_lane_of_many_members_counts_from_the_fault_on() -> None:
-    """Members have no service from the fault on (11.25 s), and not from their last commit (11 s).
+    """A member's gap begins at the fault (11.25 s), and not at the member's last commit (11 s).
 
-    The time between the two is only the usual wait between two commits.
+    From the last commit to the fault the member only waits, as it always does between commits.
     """
     gaps = [gap("member", f"consumer-{index}", from_s=11, to_s=19) for index in range(100)]
     run = report_input(run_facts(faults=(journal_entry(),)), tables={"availability": gaps})
