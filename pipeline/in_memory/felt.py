@@ -308,7 +308,8 @@ def _groups_of_sent_away(trace: Trace) -> list[str]:
     # When each process first wrote a row with each member id.
     first_us: dict[tuple[str, int, str | None, str | None], int] = {}
     for row in trace.of(*MEMBER_KINDS):
-        member, life = (row.group, row.member), (row.node, row.incarnation)
+        member = (row.group, row.member)
+        life = (row.node, row.incarnation)
         lives[member] = max(life, lives.get(member, life))
         first_us.setdefault((*life, *member), row.time_us)
 

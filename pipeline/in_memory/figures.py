@@ -96,7 +96,8 @@ class _Measure(NamedTuple):
 
 def _measures(trace: Trace) -> list[_Measure]:
     """Return all measures, in the order of the table."""
-    broker_rows, client_rows = broker_phases_of(trace), client_phases_of(trace)
+    broker_rows = broker_phases_of(trace)
+    client_rows = client_phases_of(trace)
     measures = [_Measure("broker", name, column, broker_rows) for name, column in _BROKER.items()]
     measures += [_Measure("client", name, column, client_rows) for name, column in _CLIENT.items()]
     for name, subject_kind in _GAPS.items():

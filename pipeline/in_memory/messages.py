@@ -315,7 +315,9 @@ def _collapse(exchanges: Sequence[_Exchange], injected_us: int) -> list[_Row]:
 
     def by_route_and_time(exchange: _Exchange) -> tuple[tuple[str, str, str, str], int, int, int]:
         """Return a sort key."""
-        begin_us, correlation_id = exchange.begin_us or 0, exchange.correlation_id or 0
+        # `begin_us` is never None here. An exchange without a correlation id is sorted like id 0.
+        begin_us = exchange.begin_us or 0
+        correlation_id = exchange.correlation_id or 0
         return exchange.route, begin_us, correlation_id, exchange.index
 
     rows: list[_Row] = []

@@ -76,9 +76,11 @@ def text_table(
     """
     # A column without heading and key is shown, because it has the names of the rows.
     shown = [column for column in columns if column.heading or not column.key]
-    shown_rows, note = rows, ""
+    shown_rows = rows
+    note = ""
     if limit is not None:
-        shown_rows, note = rows[:limit], note_on_left_out(source, len(rows), limit)
+        shown_rows = rows[:limit]
+        note = note_on_left_out(source, len(rows), limit)
     return TextTable(
         headings=tuple(column.heading for column in shown),
         rows=tuple(tuple(column.of(row) for column in shown) for row in shown_rows),

@@ -165,7 +165,8 @@ def _exchanges(events: DataFrame) -> DataFrame:
     request = Window.partitionBy(*_REQUEST).orderBy(
         "time_us", "is_server", "node", "incarnation", "seq"
     )
-    is_sent, is_server = _is(TraceKind.REQUEST_SENT), F.col("is_server")
+    is_sent = _is(TraceKind.REQUEST_SENT)
+    is_server = F.col("is_server")
     sent_so_far = F.count(F.when(is_sent, 1)).over(_up_to_here(request))
     last_sent = F.last(F.when(is_sent, F.col("sent_so_far")), ignorenulls=True)
     numbered = (

@@ -180,7 +180,8 @@ def _started(steps: DataFrame) -> DataFrame:
 
 def _changes(steps: DataFrame, names: DataFrame) -> DataFrame:
     """One row per rebalance for which members were removed or added, with their consumers."""
-    removed, added = _is(TraceKind.MEMBER_REMOVED), _is(TraceKind.MEMBER_ADDED)
+    removed = _is(TraceKind.MEMBER_REMOVED)
+    added = _is(TraceKind.MEMBER_ADDED)
     # A static member that restarts gets a new member id, but it stays the same member.
     is_replacement = F.col("cause").eqNullSafe(F.lit(RemovalCause.STATIC_MEMBER_REPLACED.value))
     consumer_or_id = F.coalesce("consumer", "member")

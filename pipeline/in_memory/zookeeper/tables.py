@@ -121,7 +121,8 @@ def zookeeper_watches_of(trace: Trace) -> list[TableRow]:
     A row also tells when the change was made of which the client was notified, and when the client
     began its next attempt.
     """
-    txns, groups = _txns(trace), _groups(trace)
+    txns = _txns(trace)
+    groups = _groups(trace)
 
     attempts_us: dict[str, list[int]] = {}  # when each consumer began its attempts
     for row in trace.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED):

@@ -131,7 +131,8 @@ def coordinators_lane(run: ReportInput) -> Chart | None:
 
 def _layers(y: alt.Y, fills: Mapping[str, str]) -> list[alt.Chart]:
     """Return the marks of the lane in the order of drawing; later marks cover earlier ones."""
-    tenures, loads = LANE.marks("tenures", y), Marks("loads", y, _LOAD_TIPS)
+    tenures = LANE.marks("tenures", y)
+    loads = Marks("loads", y, _LOAD_TIPS)
     vacant = Marks("vacant", y, (Tip("l", "partition"), *FROM_TO))
     stalled = Marks("stalled", y, (Tip("l", "broker"), *FROM_TO))
     twice = Marks("twice", y, (Tip("l", "at once"), *FROM_TO))

@@ -100,7 +100,8 @@ def faults_lane(run: ReportInput) -> Chart | None:
     # the beginning of a list. So in the end the list is in time order.
     next_in_row: dict[str, int] = {}
     for fault in reversed(shown):
-        row, start = rows[fault.fault_id], fault.injected_at_us or 0
+        row = rows[fault.fault_id]
+        start = fault.injected_at_us or 0
         label_end = next_in_row.get(row, run.end_us)
         next_in_row[row] = start
         if fault.momentary:

@@ -170,7 +170,8 @@ def _events(entry: JournalEntry) -> Iterable[_Event]:
             yield _Event(stop["down_at_us"], place, AWAY)
     for successor in _mappings(resolved.get("replaced")):
         place = successor["place"]
-        started_us, ready_us = successor.get("started_at_us"), successor.get("ready_at_us")
+        started_us = successor.get("started_at_us")
+        ready_us = successor.get("ready_at_us")
         if started_us is not None:
             yield _Event(started_us, place, STARTING)
         if ready_us is not None:

@@ -206,7 +206,8 @@ def _labels(row: Row, prefix: str) -> tuple[str, str]:
     reason = row["reason"]
     if row["consumer"] is not None:
         reason += f" of {row['consumer'].removeprefix(prefix)}"
-    long, short = [reason, _generations(row)], [row["reason"]]
+    long = [reason, _generations(row)]
+    short = [row["reason"]]
     length = _length(row)
     if length is not None:
         long.append(length)

@@ -64,7 +64,8 @@ def free(intervals: Iterable[tuple[int, int]], from_us: int, to_us: int) -> list
 
     Between 0 and 10, the intervals (2, 4) and (3, 6) leave (0, 2) and (6, 10).
     """
-    stretches, covered_until = [], from_us
+    stretches = []
+    covered_until = from_us
     for start, end in sorted(intervals):
         if min(start, to_us) > covered_until:
             stretches.append((covered_until, min(start, to_us)))
@@ -83,7 +84,8 @@ def concurrent(intervals: Iterable[tuple[int, int]], *, from_us: int, to_us: int
     # For each time, by how much the number of intervals changes.
     changes: dict[int, int] = {from_us: 0}
     for start, end in intervals:
-        shown_from, shown_to = max(start, from_us), min(end, to_us)
+        shown_from = max(start, from_us)
+        shown_to = min(end, to_us)
         # An interval that lies outside of the time from `from_us` to `to_us` does not count.
         if shown_from < shown_to:
             changes[shown_from] = changes.get(shown_from, 0) + 1
@@ -91,7 +93,9 @@ def concurrent(intervals: Iterable[tuple[int, int]], *, from_us: int, to_us: int
     changes.setdefault(to_us, 0)
 
     # Sum up the changes, from the first time to the last.
-    times, counts, count = [], [], 0
+    times = []
+    counts = []
+    count = 0
     for time_us in sorted(changes):
         count += changes[time_us]
         times.append(time_us)

@@ -171,7 +171,8 @@ def _times_without_owner_us(side: GroupSide, from_us: int, until_us: int) -> Ite
     for spans in spans_by_partition.values():
         # Add up the holes between the times with an owner. Two times can overlap. So a hole begins
         # when all earlier times have ended (`owned_until_us`).
-        owned_until_us, gap_us = from_us, 0
+        owned_until_us = from_us
+        gap_us = 0
         for start_us, end_us in sorted(spans):
             if start_us > owned_until_us:
                 gap_us += max(0, min(start_us, until_us) - owned_until_us)

@@ -404,7 +404,8 @@ def _spec(data: str, lanes: int, axis_ends_s: Mapping[str, float]) -> alt.TopLev
     height = lanes * _ROW_HEIGHT
     y_scale = alt.Scale(domain=[0, height], reverse=True, nice=False, zero=False)
     y = alt.Y("lane:Q", scale=y_scale, axis=None)
-    top, bottom = alt.Y("top:Q", scale=y_scale, axis=None), "bottom:Q"
+    top = alt.Y("top:Q", scale=y_scale, axis=None)
+    bottom = "bottom:Q"
     x = alt.X(
         "from:Q",
         title="seconds from the change",

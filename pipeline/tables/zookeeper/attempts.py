@@ -134,7 +134,8 @@ def _numbered(events: DataFrame) -> DataFrame:
 
 def _steps(numbered: DataFrame) -> DataFrame:
     """One row per attempt that has a row after its beginning, with the results of its steps."""
-    is_view, is_end = _is(TraceKind.ZOOKEEPER_VIEW), _is(TraceKind.ZOOKEEPER_ATTEMPT_ENDED)
+    is_view = _is(TraceKind.ZOOKEEPER_VIEW)
+    is_end = _is(TraceKind.ZOOKEEPER_ATTEMPT_ENDED)
     is_conflict = _is(TraceKind.ZOOKEEPER_CLAIM_CONFLICT)
     gives_up_partitions = F.col("kind").isin([kind.value for kind in _GIVEN_UP])
     attempt_rows = numbered.where(F.col("is_within") & ~_is(TraceKind.ZOOKEEPER_GAVE_UP))
