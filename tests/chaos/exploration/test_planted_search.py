@@ -126,6 +126,7 @@ def test_shortest_schedules_of_the_first_few_are_shrunk(
     planted: list[bool] = []
 
     def drawn_with(_: Space, seed: int) -> Experiment:
+        # The plans of the other seeds have 50 faults, which does not matter, because they pass.
         return replace(drawn, faults=drawn.faults[:1] * plan_lengths.get(seed, 50))
 
     def played(_: Experiment, seed: int, **__: object) -> PlayedRun:

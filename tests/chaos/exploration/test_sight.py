@@ -351,14 +351,14 @@ def test_mutants_are_found_and_leave_no_effect(tree: SwitchedTree) -> None:
     """
     order = Order(seed=SEED, mutants=numbers(tree, DIES_AT_ONCE, LOSES_SESSION, AT_IMPORT))
     first, second = play_orders(tree, order, order)
-    dead, lost, constant = first.mutants
+    dead, without_session, constant = first.mutants
 
     assert without_times(first) == without_times(second)
     assert dead.found_by == (LAB,)
     assert "has no attribute" in dead.what
     assert constant.mutant in first.sound.at_import
     assert not constant.found_by
-    assert (lost.differs, constant.differs) == (True, False)
+    assert (without_session.differs, constant.differs) == (True, False)
 
 
 @pytest.mark.slow
@@ -387,16 +387,17 @@ def test_sitting_continues_after_the_last_finished_seed(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.jsonl")
     lines: list[str] = []
     assert not sit(journal, mutants, seeds=2, until=lambda: True, say=lines.append)
-    first = journal.read()
+    after_first = journal.read()
     assert sit(journal, mutants, seeds=2, say=lines.append)
-    second = journal.read()
+    after_second = journal.read()
 
-    assert first is not None
-    assert second is not None
-    # A journal consists of its head and its orders.
-    assert [order.seed for order in second[1]] == [0, 1]
-    assert second[1][0] == first[1][0]
-    assert [len(order.mutants) for order in second[1]] == [1, 0]
+    assert after_first is not None
+    assert after_second is not None
+    _, (order_of_first,) = after_first  # the head of the journal, and its orders
+    _, orders = after_second
+    assert [order.seed for order in orders] == [0, 1]
+    assert orders[0] == order_of_first
+    assert [len(order.mutants) for order in orders] == [1, 0]
     assert any(DIES_AT_ONCE in line for line in lines)
 
 

@@ -95,6 +95,7 @@ class Cluster:
         self._act("start", node, NodeState.UP)
 
     def status(self) -> ClusterStatus:
+        # First end the stopping members whose time has come.
         for node, at_us in list(self._down_at_us.items()):
             if self.time_us >= at_us:
                 self.states[node] = NodeState.DOWN

@@ -153,7 +153,7 @@ class Explored:
         self.stop = search.run()
 
     def plans(self) -> dict[int, tuple[tuple[int, ...], str]]:
-        """Return lineage and plan of every played seed."""
+        """Return the lineage of each played seed, and the digest of its plan."""
         return {
             run.seed: (run.lineage, run.digest)
             for record in self.written
@@ -195,7 +195,10 @@ def test_resumed_search_plays_the_seeds_of_an_uninterrupted_one(space: Space) ->
 
 
 def test_longer_search_begins_with_the_same_plans(space: Space) -> None:
-    """So a user may search 70 seeds, and later resume the search with a larger `--count`."""
+    """The plan of a seed does not depend on the number of seeds.
+
+    So a user may search 70 seeds, and later resume the search with a larger `--count`.
+    """
     short, long = Explored(space, 70).plans(), Explored(space, 120).plans()
     assert {seed: plan for seed, plan in long.items() if seed < 70} == short
 
