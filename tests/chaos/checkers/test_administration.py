@@ -52,7 +52,7 @@ def order_shutdown(rows: Rows, time_s: float) -> None:
 
 
 def end_shutdown(rows: Rows, time_s: float) -> None:
-    """Let the process of broker-0 end by itself."""
+    """Let broker-0 end its shutdown."""
     rows.add(time_s, "broker-0", TraceKind.NODE_STOPPED)
 
 

@@ -165,10 +165,10 @@ def test_disk_that_is_full_from_the_start_begins_no_run(
     def refuse_to_allocate(_file: int, _offset: int, _size: int) -> None:
         raise OSError(error, os.strerror(error))
 
-    # A first run, before the disk is full.
+    # A first run is played while the disk has room.
     assert run_cli([*RUN, "--runs", str(tmp_path)]) == 0
     (first_run,) = list_runs(tmp_path)
-    capsys.readouterr()
+    capsys.readouterr()  # forget the output of the first run
     monkeypatch.setattr(os, "posix_fallocate", refuse_to_allocate)
 
     code = run_cli([*RUN, "--runs", str(tmp_path)])

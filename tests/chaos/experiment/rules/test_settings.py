@@ -1,8 +1,8 @@
-"""Unwise settings, which give a warning, and impossible ones, which give an error.
+"""Unwise settings, which give a warning, and impossible settings, which give an error.
 
 Kafka accepts an unwise setting, but an engineer would not want it. For example, it is unwise that
 `min.insync.replicas`, the number of in-sync replicas that a write with acks=all needs, is as large
-as the number of replicas.
+as the number of replicas. No write would succeed while one broker is down.
 
 The functions `cluster`, `readers`, `producer` and `topics` return sections of an experiment file
 with the given Kafka settings. In the names of these settings underscores stand for dots.
@@ -55,8 +55,8 @@ def topics(**config: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "path", "expected"),
     [
-        # The offsets topic has one replica. A broker that is lost takes the groups' offsets with
-        # it.
+        # The offsets topic has one replica. If its broker is lost, the groups' offsets are lost,
+        # too.
         (
             {"cluster": cluster(offsets_topic_replication_factor=1, min_insync_replicas=1)},
             "cluster.config.offsets.topic.replication.factor",
@@ -74,7 +74,7 @@ def topics(**config: object) -> dict[str, Any]:
             "cluster.config.min.insync.replicas",
             "2",
         ),
-        # The lab compacts only Kafka's own topics.
+        # The lab does not compact the topics of clients.
         (
             {"topics": topics(cleanup_policy="compact")},
             "topics.orders.config.cleanup.policy",
@@ -95,7 +95,7 @@ def topics(**config: object) -> dict[str, Any]:
             "cluster.config.unclean.leader.election.enable",
             "false",
         ),
-        # The session is 9 s, so one lost heartbeat ends it.
+        # The session of a broker is 9 s. With this interval, one lost heartbeat ends the session.
         (
             {"cluster": cluster(broker_heartbeat_interval_ms=5_000)},
             "cluster.config.broker.heartbeat.interval.ms",
@@ -112,7 +112,8 @@ def topics(**config: object) -> dict[str, Any]:
             "topics.orders.config.unclean.leader.election.enable",
             "false",
         ),
-        # A group's first rebalance waits 3 s for members.
+        # A group's first rebalance waits 3 s for members, so the group cannot be steady before
+        # that.
         (
             {"run": {"steady_state_timeout": "3s"}},
             "run.steady_state_timeout",

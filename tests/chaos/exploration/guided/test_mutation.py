@@ -111,6 +111,7 @@ def test_mutant_keeps_most_of_its_parent() -> None:
         assert genome != parent
         faults = Counter(msgspec.json.encode(fault) for fault in genome.faults)
         kept_shares.append((parent_faults & faults).total() / parent_faults.total())
+    # At least half of the mutants keep 80 % of the parent's faults or more.
     median = sorted(kept_shares)[len(kept_shares) // 2]
     assert median >= 0.8
     different_plans = {msgspec.json.encode(genome.faults) for genome in mutants()}
@@ -150,6 +151,7 @@ def test_half_of_the_mutants_keep_their_parents_network_seed() -> None:
         genome.network_seed == seed for seed, genome in zip(MUTANTS, mutants(), strict=True)
     )
     assert keep_parents_seed + have_own_seed == len(mutants())
+    # The difference allows for chance among 150 mutants.
     assert abs(keep_parents_seed / len(mutants()) - SAME_NETWORK) < 0.15
 
 
