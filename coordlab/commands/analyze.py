@@ -49,13 +49,13 @@ def analyze_command(
     """
     console = Console(stderr=True) if json else Console()
     past_runs = named_runs(run_directories, runs)
-    # Without Java no run can be analysed. The notice names the first one as an example.
+    # Without Java no run can be analysed. The notice names the first run as an example.
     notice = java_notice(past_runs[0].path)
     if notice is not None:
         raise NoJava(notice)
     for past_run in past_runs:
         # At the end of a run, its driver merges the rows of all nodes into a file for Spark. If the
-        # driver was killed, this is done now.
+        # driver was killed, `salvage` merges the rows.
         salvage(past_run, console)
     summaries = analyze_runs(console, [past_run.path for past_run in past_runs], master=master)
     if json:

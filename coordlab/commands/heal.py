@@ -1,6 +1,6 @@
 """`heal`: undoes faults in a cluster that `up` has started.
 
-The request goes to the process of `up`, which heals the faults and answers which these were.
+The request goes to the process of `up`. This process heals the faults, and its answer lists them.
 """
 
 from pathlib import Path

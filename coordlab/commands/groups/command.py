@@ -1,8 +1,9 @@
 """`groups`: Kafka's tool kafka-consumer-groups, for a running cluster or a moment of a replay.
 
-Every subcommand takes the same three steps. For `groups delete --group tool`:
+Every subcommand takes the same three steps. The example is `groups delete --group tool`:
 
-1. `asks_a_question` gives it the options that say which cluster to ask, as QuestionOptions.
+1. `asks_a_question` gives the subcommand the options that say which cluster to ask, as
+   QuestionOptions.
 2. The subcommand defines its question: a coroutine that sends requests with an AdminClient, here a
    DeleteGroups. `options.ask` finds or plays the cluster, and runs the question as its client.
 3. `_print_and_exit_code` prints the answer, as text or as a JSON document.
@@ -76,7 +77,7 @@ DEFAULT_TIMEOUT = "15s"
 EXIT_REFUSED = EXIT_VIOLATED
 """Exit code if the cluster answered with an error, or not at all.
 
-It is 1, the code with which other commands report a violated check.
+This is 1, the code with which other commands report a violated check.
 """
 EXIT_CODES = (
     "Exit codes: 0 done, 1 the cluster answered with an error or not at all, 130 interrupted, "
@@ -154,7 +155,7 @@ _QUESTION_OPTIONS = (
         "a coordinator loads, moves or does not answer. One request takes a third of it at most.",
     ),
 )
-"""The options of every subcommand. Each fills the field of QuestionOptions with its name."""
+"""The options of every subcommand. Each option sets the field of QuestionOptions with its name."""
 _why = click.option(
     "--why", is_flag=True, help="Print every rebalance of the groups so far, with its reason."
 )
@@ -176,8 +177,8 @@ def asks_a_question(command: Callable[..., int]) -> Callable[..., int]:
     """Decorate a subcommand, so that it can ask a cluster a question.
 
     The decorator adds the options that say which cluster to ask, and passes them to the subcommand
-    as one argument, `options`. If the cluster does not answer, it prints the reason, and returns
-    EXIT_REFUSED.
+    as one argument, `options`. If the cluster does not answer, the decorated subcommand prints the
+    reason, and returns EXIT_REFUSED.
     """
 
     @functools.wraps(command)
@@ -262,9 +263,9 @@ def list_groups_command(
     listed = reply.answer
     names = [group.group for group in listed.groups]
     if reply.rebalances is not None and not states and not types:
-        # Some groups have rebalances in the trace, but no broker lists them at the moment, because
-        # their coordinator is down. Their rebalances are printed, too. If the user filters groups
-        # by state or type, such groups are left out: nobody knows their state.
+        # If the coordinator of a group is down, no broker lists the group at the moment, but the
+        # trace has its rebalances. These rebalances are printed, too. If the user filters groups by
+        # state or type, such groups are left out, because nobody knows their state.
         names += reply.rebalances.groups()
     return _print_and_exit_code(
         options,
@@ -453,8 +454,8 @@ def reset_offsets_command(
     """
     if (all_topics and topics) or (not all_topics and not topics):
         raise click.UsageError("name topics with --topic, or all of them with --all-topics")
-    # The user must give exactly one of the five options that say where to. So all that were given
-    # are collected, and counted.
+    # The user must give exactly one of the five options that set the target. So the given options
+    # are collected and counted.
     targets: list[ResetTarget] = []
     if to_earliest:
         targets.append(ToEarliest())

@@ -1,8 +1,8 @@
 """Fake brokers for tests of the clients: a test says how they answer.
 
-By default a broker answers as a healthy one would that coordinates a group with a single member. A
-test may script other answers to the next requests: `broker.answer(HeartbeatRequest, ...)`. Each
-broker keeps the requests that it got.
+By default a fake broker answers like a healthy broker that coordinates a group with a single
+member. A test may script other answers to the next requests: `broker.answer(HeartbeatRequest,
+...)`. Each broker keeps the requests that it got.
 
 All brokers of a ClientLab share one state, from which they answer: who is leader, what is
 committed, how many records there are. The clients under test and the brokers are on one network in
@@ -104,10 +104,10 @@ class ScriptedBroker:
 
     def __init__(self, lab: "ClientLab", broker_id: int) -> None:
         self.broker_id = broker_id
-        # Type of request -> the answers to the next requests of this type. None: a request shall
-        # get no answer.
+        # Type of request -> the answers to the next requests of this type. None instead of an
+        # answer means that the request gets no answer.
         self.script: dict[type, deque[AnyResponse | None]] = {}
-        # All requests so far, and those that got no answer because of the script.
+        # All requests so far, and the requests that got no answer because of the script.
         self.requests: list[AnyRequest] = []
         self.unanswered: list[IncomingRequest] = []
         self._lab = lab
@@ -126,7 +126,7 @@ class ScriptedBroker:
         self.host.serve(self._handle)
 
     def answer(self, request_type: type, *answers: AnyResponse | None) -> None:
-        """Script the answers to the next requests of a type. With None a request gets none."""
+        """Script the answers to the next requests of a type; None means that there is no answer."""
         self.script.setdefault(request_type, deque()).extend(answers)
 
     def of_type(self, request_type: type) -> list[AnyRequest]:
@@ -156,8 +156,8 @@ class ScriptedBroker:
     def _healthy_answer(self, body: AnyRequest) -> AnyResponse:
         """Return the answer of a healthy broker.
 
-        Commits change the committed offsets of the lab. Those within a transaction change them only
-        when an EndTxn commits the transaction.
+        A commit changes the committed offsets of the lab. Within a transaction, a commit changes
+        them only when an EndTxn commits the transaction.
         """
         lab = self._lab
         match body:
@@ -168,8 +168,8 @@ class ScriptedBroker:
             case JoinGroupRequest():
                 return self._join(body)
             case SyncGroupRequest():
-                # Only the leader of a group sends assignments. So only the leader gets one here,
-                # and any other member gets an empty one.
+                # Only the leader of a group sends assignments. So here only the leader gets its
+                # assignment, and any other member gets an empty assignment.
                 assignments = {entry.member_id: entry.assignment for entry in body.assignments}
                 return SyncGroupResponse(
                     protocol_type="consumer",
@@ -222,7 +222,7 @@ class ScriptedBroker:
         return joined(body, self._generation)
 
     def _has_records(self, body: FetchRequest) -> bool:
-        """Return True if there are records for a Fetch: if it begins below the high watermark."""
+        """Return True if a Fetch begins below the high watermark: then it finds records."""
         return any(
             entry.fetch_offset < self._lab.high_watermark
             for topic in body.topics
@@ -268,9 +268,9 @@ class ClientLab:
         # The broker that leads all partitions of the topic, and its leader epoch.
         self.leader = 0
         self.leader_epoch = 0
-        # The number of records in each partition. All of them are committed.
+        # The number of records in each partition. All these records are committed.
         self.high_watermark = 0
-        # Partition -> committed offset, and the same for commits in the open transaction.
+        # Partition -> committed offset. `pending` has the commits of the open transaction.
         self.committed: dict[int, int] = {}
         self.pending: dict[int, int] = {}
         # The brokers that an answer to Metadata names.
@@ -295,7 +295,7 @@ class ClientLab:
         return [row for row in self.rows if row.kind == kind]
 
     def next_incarnation(self) -> int:
-        """Return the incarnation of a broker that starts. No other broker has had it."""
+        """Return the incarnation of a broker that starts; each call returns another number."""
         self._incarnations += 1
         return self._incarnations
 
@@ -311,7 +311,7 @@ class ClientLab:
         return host
 
     def dispose(self) -> None:
-        """End the tasks of the clients. Otherwise Python would warn that they never ended."""
+        """End the tasks of the clients, because Python warns about tasks that never end."""
         for host in self.clients:
             host.retire()
             host.dispose()
@@ -328,8 +328,9 @@ class ClientLab:
     ) -> ConsumerNode:
         """Start a consumer of the topic.
 
-        It needs `process_us` for each record, and in addition a random time up to
-        `process_spread_us`. If `transaction_timeout_ms` is given, it commits in transactions.
+        The consumer needs `process_us` for each record, and in addition a random time up to
+        `process_spread_us`. If `transaction_timeout_ms` is given, the consumer commits in
+        transactions.
         """
         spec = ConsumerSpec(
             name=NodeName("consumer-g-0"),
@@ -385,7 +386,7 @@ class ClientLab:
     def fetched_offsets(
         self, partitions: range, error: ErrorCode = ErrorCode.NONE
     ) -> OffsetFetchResponse:
-        """Return the answer to an OffsetFetch, with this error code for each of the partitions."""
+        """Return the answer to an OffsetFetch, with this error code for each partition."""
         return OffsetFetchResponse(
             groups=(
                 OffsetFetchResponseGroup(
@@ -433,7 +434,7 @@ def no_coordinator(error: ErrorCode) -> FindCoordinatorResponse:
 def joined(body: JoinGroupRequest, generation: int, *, leader: str = "") -> JoinGroupResponse:
     """Return a successful answer to a JoinGroup.
 
-    The member is the leader of its group, unless `leader` names another one.
+    The member is the leader of its group, unless `leader` names another member.
     """
     is_leader = not leader
     members = (

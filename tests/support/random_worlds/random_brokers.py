@@ -5,8 +5,8 @@ would write about it. The controller elects leaders of the partitions of `__cons
 broker that becomes leader loads the groups of the partition, and coordinates them from then on. A
 broker that is no longer leader unloads them. Members join, leave and expire, and groups rebalance.
 
-The probabilities and delays are chosen so that rare cases happen often enough to be tested: orders
-that a broker never gets, two brokers that coordinate the same group.
+The probabilities and delays are chosen so that rare cases happen often enough to be tested. In some
+of these cases a broker never learns of an election, or two brokers coordinate the same group.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ def partition_of(group: str) -> str:
 
 @dataclass(slots=True)
 class Coordinated:
-    """A group in the memory of one broker. If two brokers coordinate it, each has its own copy."""
+    """A group in the memory of one broker; two brokers that coordinate a group have two copies."""
 
     state: str = "Empty"
     generation: int = 0
@@ -59,11 +59,11 @@ class Broker:
     """A broker's process: the offsets partitions that it leads, and their groups."""
 
     name: str
-    # Offsets partition -> the leader epoch in which the broker serves it, or is loading it.
+    # Offsets partition -> leader epoch: partitions that the broker serves, and that it is loading.
     served: dict[str, int] = field(default_factory=dict)
     loading: dict[str, int] = field(default_factory=dict)
     groups: dict[str, Coordinated] = field(default_factory=dict)
-    # How often it has appended to a log so far.
+    # How often the broker has appended to a log so far.
     appends: int = 0
 
 
@@ -73,32 +73,32 @@ class Brokers:
     def __init__(self, world: World) -> None:
         self._world = world
         self.brokers = {name: Broker(name) for name in BROKERS}
-        # Offsets partition -> the leader epoch of its last election, and the leader: "" for none.
+        # Offsets partition -> the leader epoch of its last election, and its leader (or "").
         self.epochs = {offsets_partition(index): -1 for index in range(OFFSETS_PARTITIONS)}
         self.leaders: dict[str, str] = dict.fromkeys(self.epochs, "")
         # Offsets partition -> the end offset of its log, which all brokers share here.
         self._log_end = dict.fromkeys(self.epochs, 0)
 
     def restarted(self, name: str) -> None:
-        """Forget all that a restarted broker knew. In most cases it loads its partitions again."""
+        """Forget what a broker knew before its restart; mostly it loads its partitions again."""
         self.brokers[name] = Broker(name)
         for partition, leader in self.leaders.items():
             if leader == name and self._world.chance(0.85):
                 self._apply_later(partition, name, self.epochs[partition])
 
     def elect(self, partition: str, *, leader: str | None = None) -> None:
-        """Elect `leader`. If it is None, draw a leader.
+        """Elect `leader`. If `leader` is None, draw a leader.
 
-        Most often that is another live broker than before. It may also be the present leader again,
-        or "", so that the partition has no leader.
+        Most draws give another live broker. Some give the present leader again, or "", so that the
+        partition has no leader.
         """
         world = self._world
         old_leader = self.leaders[partition]
         if leader is None:
             alive = [name for name in BROKERS if world.lives[name].alive]
             others = [name for name in alive if name != old_leader]
-            # Of each of the others the list has four entries (three of `others` and one of
-            # `alive`), but only one of the present leader and one of "".
+            # The list has each other live broker four times (three times from `others`, once from
+            # `alive`), but the present leader and "" only once.
             leader = world.rng.choice([*(others * 3), *alive, ""])
         self.epochs[partition] += 1
         self.leaders[partition] = leader
@@ -113,7 +113,7 @@ class Brokers:
         )
         if leader:
             self._apply_later(partition, leader, epoch)
-        # Some brokers (15 %) never learn of the election. If the former leader is one of them, it
+        # Some brokers (15 %) never learn of the election. A former leader that never learns of it
         # goes on serving the partition, so that there are two coordinators.
         for name in BROKERS:
             if name != leader and world.lives[name].alive and world.chance(0.85):
@@ -145,7 +145,8 @@ class Brokers:
         def finish() -> None:
             broker.loading.pop(partition, None)
             if world.chance(0.06):
-                # As if a newer load had replaced this one: no row is written, and no group loaded.
+                # No row is written and no group is loaded, as if a newer load had replaced this
+                # load.
                 return
             records = world.rng.randint(0, 400)
             world.add(
@@ -161,7 +162,7 @@ class Brokers:
         world.node_later(name, wait_us, begin)
 
     def _load_groups(self, broker: Broker, partition: str) -> None:
-        """Load the partition's groups: copy each from one of the brokers that have it.
+        """Load the partition's groups: copy each group from a broker that has it.
 
         A loaded group is Stable or Empty, because a real group's state is written to the log only
         at the end of a rebalance.
@@ -201,8 +202,7 @@ class Brokers:
     def _follow(self, name: str, partition: str, epoch: int) -> None:
         """Let a broker become follower, and unload the partition's groups.
 
-        If the order is late, so that the broker has become leader again since, it ignores the
-        order.
+        If the order is so late that the broker has become leader again, the broker ignores it.
         """
         world, broker = self._world, self.brokers[name]
         columns: Columns = {"partition": partition, "leader_epoch": epoch}
@@ -331,7 +331,7 @@ class Brokers:
             self._enter(broker, group, "Stable", GroupStateCause.ASSIGNMENT_STORED)
 
     def join(self, broker: Broker, group: str, member: str, client_id: str) -> None:
-        """Add a member, or let it join again. Either may begin a rebalance."""
+        """Add a member, or let the member join again. Both may begin a rebalance."""
         coordinated = broker.groups.setdefault(group, Coordinated())
         reason = self._world.rng.choice(_CLIENT_REASONS)
         if member not in coordinated.members:

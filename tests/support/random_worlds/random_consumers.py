@@ -2,8 +2,8 @@
 
 No real client runs. Random decisions say what a client does, and a `World` writes its rows. A
 consumer asks a random broker which broker coordinates its group, and sends its other requests to
-that one. How the broker answers depends on its state in the simulation (`Brokers`), and what the
-consumer does next depends on the answer.
+the coordinator. The answer depends on the coordinator's state in the simulation (`Brokers`), and
+what the consumer does next depends on the answer.
 
 Most numbers below are probabilities. They are chosen so that rare cases happen often enough.
 """
@@ -38,17 +38,17 @@ class Consumer:
 
     name: str
     group: str
-    # Its member id; "" before it has got the first one.
+    # The consumer's member id, or "" before it has got one.
     member: str = ""
-    # How many member ids it has had. The next one is made of this number.
+    # How many member ids the consumer has had so far. Its next member id has the next number.
     id_count: int = 0
-    # -1 while it is no member.
+    # -1 while the consumer is no member.
     generation: int = -1
-    # Its state as a member, named as in rows of MEMBER_STATE.
+    # The consumer's state as a member. The names are the same as in rows of MEMBER_STATE.
     state: str = "UNJOINED"
-    # The broker that it considers the coordinator; None if it knows none.
+    # The broker that the consumer considers the coordinator, or None.
     coordinator: str | None = None
-    # The partitions that it was assigned.
+    # The partitions that the consumer was assigned.
     owned: tuple[str, ...] = ()
     # Connection (broker, purpose) -> correlation id of its next request.
     next_ids: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -69,14 +69,15 @@ class Consumers:
 
     def restarted(self, name: str) -> None:
         """Forget all that a restarted consumer knew."""
-        # Only the count of its member ids goes on, so that it never gets an old id again.
+        # The count of its member ids goes on, so that the consumer never gets an old id again.
         id_count = self.consumers[name].id_count
         self.consumers[name] = Consumer(name, CONSUMERS[name], id_count=id_count)
 
     def act(self, name: str) -> None:
         """Let a consumer take one step."""
         consumer = self.consumers[name]
-        # What the consumer may do now, and how often that is drawn relative to the rest.
+        # What the consumer may do now, and how often each of these steps is drawn relative to the
+        # others.
         weights: dict[Callable[[Consumer], None], int]
         if consumer.coordinator is None:
             weights = {self._look_up: 12, self._commit: 1, self._consume: 2}
@@ -141,14 +142,14 @@ class Consumers:
     ) -> None:
         """Send a request to broker `peer`, and write the rows of both sides about it.
 
-        `answer` is called when the broker serves the request, and returns the error code of its
-        answer. `done` is called when the consumer gets the answer, with this error code, or when
-        the request has failed, with DISCONNECTED or TIMED_OUT.
+        When the broker serves the request, `answer` is called, and returns the error code of the
+        broker's answer. When the consumer gets the answer, `done` is called with this error code.
+        If the request fails, `done` is called with DISCONNECTED or TIMED_OUT.
         """
         world = self._world
         connection = (peer, purpose)
         if connection in consumer.next_ids and world.chance(0.04):
-            # As if the connection had been opened anew: its requests are counted from 0 again.
+            # Count the requests from 0 again, as if the connection had been opened anew.
             consumer.next_ids[connection] = 0
         correlation_id = consumer.next_ids.setdefault(connection, 0)
         consumer.next_ids[connection] += 1
@@ -203,7 +204,8 @@ class Consumers:
             and consumer.member not in coordinated.members
         )
         if is_unknown_group or is_unknown_member:
-            # A real broker would always refuse the request. Here it answers 70 % without an error.
+            # A real broker would always refuse the request. Here 70 % of these requests get an
+            # answer without an error.
             return "UNKNOWN_MEMBER_ID" if self._world.chance(0.3) else "NONE"
         return "NONE" if self._world.chance(0.95) else self._world.rng.choice(_MEMBER_ERRORS)
 
@@ -241,7 +243,7 @@ class Consumers:
                 cause=asked,
             )
             if world.chance(0.12):
-                # The consumer gives it up again before it has even connected to it.
+                # The consumer gives this coordinator up before it has even connected to it.
                 self._give_up_coordinator(consumer)
 
         purpose = world.rng.choice(("bootstrap", "client"))
@@ -284,8 +286,8 @@ class Consumers:
             member = new_id or consumer.member
             coordinated = broker.groups.get(consumer.group)
             old = consumer.member
-            # If the coordinator still has the consumer's old id, the new one takes its place, as
-            # that of a static member does after a restart.
+            # If the coordinator still has the consumer's old id, the new id takes its place. After
+            # a restart of a static member, its new id does the same.
             if new_id and old and coordinated is not None and old in coordinated.members:
                 self._brokers.replace(broker, consumer.group, old, new_id)
             else:
@@ -339,7 +341,8 @@ class Consumers:
             # The last commit may be older than the position.
             "committed": max(0, position - self._world.rng.randint(0, 5)),
             "earliest": 0,
-            # Not the end of the log, as in Kafka: the records in between would be skipped.
+            # In Kafka this is the end of the log. Here it is not, because the consumer would skip
+            # all records before the end.
             "latest": position,
         }
         offset = offset_of_cause[cause]
@@ -355,7 +358,7 @@ class Consumers:
         )
 
     def _heartbeat(self, consumer: Consumer) -> None:
-        """Send a heartbeat, whose answer may tell about a rebalance or another coordinator."""
+        """Send a heartbeat. The answer may tell about a rebalance or another coordinator."""
         if consumer.coordinator is None:
             return
 
@@ -392,7 +395,7 @@ class Consumers:
     def _give_up_partitions(self, consumer: Consumer) -> None:
         """Let a consumer revoke or lose its partitions."""
         world = self._world
-        # A consumer that has none writes a row only in 30 % of the cases.
+        # A consumer without partitions writes a row only in 30 % of the cases.
         if not consumer.owned and world.chance(0.7):
             return
         kind = world.rng.choice((TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST))
@@ -438,7 +441,8 @@ class Consumers:
     def _consume(self, consumer: Consumer) -> None:
         """Let a consumer process up to ten records of one partition.
 
-        Sometimes the partition is not its own, and sometimes it processes old records again.
+        Sometimes the consumer does not own the partition, and sometimes it processes old records
+        again.
         """
         world = self._world
         if not consumer.owned and not world.chance(0.05):
@@ -486,8 +490,8 @@ class Consumers:
             if error in ("NOT_COORDINATOR", "REQUEST_TIMED_OUT", "DISCONNECTED", "TIMED_OUT"):
                 self._give_up_coordinator(consumer)
 
-        # Some consumers, those with the number 1, commit within transactions. A broker writes the
-        # same rows about these commits as about others.
+        # The consumers with the number 1 commit within transactions. A broker writes the same rows
+        # about these commits as about others.
         api = "TxnOffsetCommit" if consumer.name.endswith("1") else "OffsetCommit"
         self._exchange(consumer, api, peer, answer, done)
 

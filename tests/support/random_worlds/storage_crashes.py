@@ -79,17 +79,17 @@ STEP_WEIGHTS = {
     Step.WRITE_BACK: 1,
     Step.CHECKPOINT: 2,
 }
-"""How often each step is drawn, relative to the others."""
+"""How often each step is drawn, relative to the other steps."""
 KILLED_IN_OPENING_ONE_IN = 8
-"""In one of eight lives, on average, the process shall be killed while it opens the disk."""
+"""On average, the process is to be killed in one of eight lives while it opens the disk."""
 
 
 @dataclass(slots=True)
 class ExpectedLog:
     """What a log must contain.
 
-    If a step crashes, we cannot know whether it has had its effect. So this has the content before
-    the current step and the content after it, and either is right.
+    If a step crashes, we cannot know whether it has had its effect. So this object has the content
+    before the current step and the content after the step, and both are right.
     """
 
     # The batches before the current step, and after it.
@@ -113,7 +113,7 @@ class ExpectedLog:
         return _end_offset(self.batches)
 
     def settle(self) -> None:
-        """Note that the current step has ended, so that it has certainly had its effect."""
+        """Note that the current step has ended, and has therefore had its effect."""
         self.batches, self.mark = list(self.batches_after), self.mark_after
         self.is_cleaning = False
 
@@ -136,9 +136,9 @@ class CrashReport:
 
 
 def check_crash_points(count: int, first_seed: int, directory: Path) -> CrashReport:
-    """Check `count` crash points, on as many disks below `directory` as this takes.
+    """Check `count` crash points, on as many disks below `directory` as are needed.
 
-    The first disk has the seed `first_seed`, the second one `first_seed + 1`, and so on.
+    The first disk has the seed `first_seed`, the second disk `first_seed + 1`, and so on.
 
     Raises: AssertionError if the content of a disk is wrong. The message names the seed and the
     life, and the files of the disk are not removed.
@@ -234,7 +234,7 @@ class CrashingDisk:
         return self._rng.choices(list(STEP_WEIGHTS), list(STEP_WEIGHTS.values()))[0]
 
     def _settle(self) -> None:
-        """Note that the current step has ended, so that it has certainly had its effect."""
+        """Note that the current step has ended, and has therefore had its effect."""
         for log in self._logs.values():
             log.settle()
         self._checkpoints = self._checkpoints[-1:]
@@ -245,7 +245,7 @@ class CrashingDisk:
         expected = self._logs[partition]
         log = storage.log(partition)
         # The process may be killed within each call of `log`. So what the call may change is noted
-        # before it, and what it guarantees (more durable batches) only after it.
+        # before the call, and what the call guarantees (more durable batches) only after it.
         match step:
             case Step.APPEND:
                 batch = self._batch(expected.next_offset)
@@ -337,8 +337,8 @@ class CrashingDisk:
                 mark=log.flushed_length,
                 mark_after=log.flushed_length,
                 durable=min(expected.durable, len(batches)),
-                # If a cleaning was killed, the mark may be lower than before: it may still belong
-                # to the old file, and the new file has fewer batches below it.
+                # If a cleaning was killed, the mark may be lower than before: it may still be the
+                # mark of the old file, and the new file has fewer batches below the mark.
                 durable_mark=min(expected.durable_mark, log.flushed_length),
             )
         assert all(cut in recoveries for cut in cuts), f"{crash_point}: not reported"
@@ -382,7 +382,7 @@ def _check_log(
     batches = _batches_of(found)
     before, after = expected.batches, expected.batches_after
     if expected.is_cleaning and batches == after:
-        # The new file has replaced the old one, but the mark may still be that of the old one.
+        # The new file has replaced the old file, but the mark may still be that of the old file.
         assert found.flushed_length <= len(batches), f"{crash_point}: mark"
         return
     match end:
@@ -410,9 +410,9 @@ def _check_log(
 
 
 def _written(batches: list[RecordBatch], expected: ExpectedLog) -> list[RecordBatch]:
-    """Return the written batches. A crashed log must be a prefix of them.
+    """Return the written batches. A crashed log must be a prefix of these batches.
 
-    If a cleaning was interrupted, these are the batches of the old file or those of the new one.
+    If a cleaning was interrupted, these are the batches of the old file or of the new file.
     Otherwise they are the batches before the interrupted step or after it, whichever are more. The
     shorter list is a prefix of the longer one.
     """
