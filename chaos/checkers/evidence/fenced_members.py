@@ -16,6 +16,11 @@ knows only the old id. Two schedules of the tests' corpus show these cases:
 `static_member_whose_new_id_was_never_stored` and
 `static_member_fenced_by_a_replaced_coordinator`.
 
+The application may hear of the error much later, because it is busy. By then the broker that has
+fenced the member may have loaded the group with the new id. So it counts, too, if a broker lacked
+the id at some time since a coordinator last accepted a request under the id. The schedule
+`static_member_hears_late_that_it_was_fenced` shows this.
+
 Kafka does not allow this for an id with which the member has been Stable. Such an id is stored:
 with the assignment, or by an append of its own, which the coordinator awaits before it answers. If
 the group's present coordinator has loaded the group without such an id, it must not fence the
@@ -35,6 +40,7 @@ FENCING_KINDS = frozenset(
         TraceKind.MEMBER_ADDED,
         TraceKind.GROUP_LOADED,
         TraceKind.MEMBER_STATE,
+        TraceKind.SESSION_RESTARTED,
         TraceKind.NODE_STARTED,
     }
 )
@@ -51,6 +57,9 @@ class _Group:
     # id -> each broker that has the group without it. The value is True if the broker loaded the
     # group without the id although a member had been Stable with it, which Kafka does not allow.
     lacking: dict[str, dict[str, bool]] = field(default_factory=dict)
+    # id -> when a broker that had lacked the id, as Kafka allows, last loaded the group anew
+    lacked_until_us: dict[str, int] = field(default_factory=dict)
+    heard_us: dict[str, int] = field(default_factory=dict)  # id -> last request that was accepted
 
 
 class FencedMembers:
@@ -91,7 +100,9 @@ class FencedMembers:
             case TraceKind.GROUP_LOADED:
                 members = detail_of(row).get("members")
                 if isinstance(members, list):
-                    self._compare_with_load(group, row.node, members)
+                    self._compare_with_load(group, row, members)
+            case TraceKind.SESSION_RESTARTED:
+                group.heard_us[member] = row.time_us
             case TraceKind.MEMBER_STATE if row.error == ErrorCode.FENCED_INSTANCE_ID.name:
                 if self._was_lost_legally(group, row.group or "", member):
                     self._fenced[row.node] = None
@@ -100,13 +111,16 @@ class FencedMembers:
             case _:
                 pass
 
-    def _compare_with_load(self, group: _Group, broker: str, members: list[str]) -> None:
+    def _compare_with_load(self, group: _Group, load: TraceRow, members: list[str]) -> None:
         """Compare the ids that a broker has loaded with all ids that were given."""
+        broker = load.node
         for member in group.added:
-            if member in members:
-                group.lacking.get(member, {}).pop(broker, None)
-            else:
-                group.lacking.setdefault(member, {})[broker] = member in group.stable
+            lacking = group.lacking.setdefault(member, {})
+            was_stable = lacking.pop(broker, None)
+            if was_stable is not None and self._may_lack(load.group or "", broker, was_stable):
+                group.lacked_until_us[member] = load.time_us
+            if member not in members:
+                lacking[broker] = member in group.stable
 
     def _was_lost_legally(self, group: _Group, group_id: str, member: str) -> bool:
         """Return True if some broker lacks the id, and Kafka allows this.
@@ -114,13 +128,26 @@ class FencedMembers:
         Kafka allows it if no member had been Stable with the id, if the broker is not the
         coordinator, or if the partition lost data.
         """
-        lacking = group.lacking.get(member, {})
-        if self._lost_data.of(self._context.groups[group_id].offsets_partition):
-            return bool(lacking)
-        coordinator = self._coordinators.coordinator(group_id)
-        return any(
-            not was_stable or broker != coordinator for broker, was_stable in lacking.items()
+        if any(
+            self._may_lack(group_id, broker, was_stable)
+            for broker, was_stable in group.lacking.get(member, {}).items()
+        ):
+            return True
+        lacked_until_us = group.lacked_until_us.get(member)
+        heard_us = group.heard_us.get(member, -1)
+        return (
+            lacked_until_us is not None
+            and heard_us <= lacked_until_us + self._context.clock_error_us
         )
+
+    def _may_lack(self, group_id: str, broker: str, was_stable: bool) -> bool:
+        """Return True if Kafka allows that a broker has the group without a certain id.
+
+        `was_stable`: a member had been Stable with the id before the broker loaded the group.
+        """
+        is_coordinator = broker == self._coordinators.coordinator(group_id)
+        has_lost_data = self._lost_data.of(self._context.groups[group_id].offsets_partition)
+        return not was_stable or not is_coordinator or bool(has_lost_data)
 
     def stopped(self, consumer: str) -> bool:
         """Return True if the consumer's application ended because a failover lost its member id."""

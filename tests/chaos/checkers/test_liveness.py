@@ -519,6 +519,43 @@ def test_static_member_that_a_replaced_coordinator_fences_is_not_expected(
     assert is_excused is (old_coordinator == "serves"), report.note
 
 
+@pytest.mark.parametrize("is_heard_later", [False, True])
+@pytest.mark.parametrize("is_loaded", [True, False])
+def test_application_may_hear_late_that_a_replaced_coordinator_fenced_it(
+    is_loaded: bool, is_heard_later: bool
+) -> None:
+    """The steps of the test above, but the application of C0 hears of the error only at 41 s.
+
+    At 38 s broker-2 becomes the coordinator again, and loads the group. So at 41 s it has the id
+    "new" (`is_loaded`), or no longer has it because the session of C0 has expired meanwhile.
+
+    If a coordinator has accepted a request with the id "new" after this load, C0 had not been
+    fenced before. Then C0 is expected to be a member.
+
+    Corpus: `static_member_hears_late_that_it_was_fenced`.
+    """
+    rows = healed_group()
+    rows.member_added(35, "broker-2", "old", instance="i-0")
+    rows.member_added(36, "broker-1", "new", instance="i-0")
+    rows.session_restarted(36.5, "broker-1", "new")
+    rows.member_state(36.6, C0, "STABLE", member="new")
+    rows.unloaded(37.9, "broker-1", leader_epoch=2)
+    members = ["new", f"{C1}-id"] if is_loaded else [f"{C1}-id"]
+    rows.group_loaded(38, "broker-2", members=members)
+    rows.load_completed(38, "broker-2", leader_epoch=2)
+    if is_heard_later:
+        rows.session_restarted(39, "broker-2", "new")
+    rows.committed(40.2, C1, offset=1)
+    rows.member_state(41, C0, "UNJOINED", before="STABLE", member="new", error="FENCED_INSTANCE_ID")
+    for member in members:  # so that broker-2 need not remove a silent member
+        rows.session_restarted(80, "broker-2", member)
+
+    report = check(finish(rows, verifying_s=101))
+
+    is_excused = report.outcome is CheckOutcome.PASS
+    assert is_excused is not is_heard_later, report.note
+
+
 def test_run_that_never_healed_is_inconclusive() -> None:
     """Groups are judged from the healing on. This run stops before its faults are healed."""
     rows = Rows()
