@@ -88,7 +88,7 @@ def test_bad_arguments_exit_254_and_leave_nothing(
 def test_file_that_is_no_experiment_is_reported_without_a_traceback(
     folder: Path, capsys: pytest.CaptureFixture[str], golden: Golden
 ) -> None:
-    """The message names the line at which the file cannot be read."""
+    """The message names the line of the file that cannot be read."""
     outputs = []
     for name, content in BROKEN_FILES.items():
         (folder / "broken.yaml").write_text(content)

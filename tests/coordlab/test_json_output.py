@@ -19,10 +19,10 @@ Captured = pytest.CaptureFixture[str]
 def test_validate_as_json_has_problems_and_warnings_with_their_places(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Editors and CI show a problem beside its line.
+    """The document gives the line of each problem, because editors and CI show it beside the line.
 
-    Of the three files, one has a warning and one a problem: a misspelt fault. The exit code is that
-    of an invalid file only if a file has a problem.
+    Of the three files, one has a warning, and one has a problem: a misspelt fault. The exit code is
+    the code of an invalid file only if a file has a problem.
     """
     monkeypatch.chdir(tmp_path)
     assert run_cli(["init", "mine"]) == EXIT_PASS
@@ -55,7 +55,7 @@ def test_validate_as_json_has_problems_and_warnings_with_their_places(
 
 
 def test_analyze_as_json_has_the_figures_of_the_summary_file(tmp_path: Path) -> None:
-    """Scripts can read the output and the summary file in the same way."""
+    """The output has the keys of the summary file, so scripts can read both in the same way."""
     fault = fault_summary(values={"commit gap": [8 * S, 9 * S]}, members=2)
     summary = summary_of("crash/1", fault, directory=tmp_path)
     (tmp_path / "tables").mkdir()
@@ -68,7 +68,7 @@ def test_analyze_as_json_has_the_figures_of_the_summary_file(tmp_path: Path) -> 
     (run,) = json.loads(printed.getvalue())["runs"]
 
     summary_file = json.loads(summary_path(tmp_path).read_bytes())
-    # Only the file says from which events the tables beside it were made.
+    # Only the file says from which events the tables in its folder were made.
     del summary_file["made_from"]
     assert run == summary_file
     assert run["faults"][0]["members"] == 2

@@ -1,7 +1,7 @@
 """The JUnit file of a run, from which CI systems take the run's result.
 
-The run is a test suite. Its test cases are the run as a whole, and each check of the run. CI must
-show the suite red unless the run passed, and it must show the reason.
+The run is a test suite. Its test cases are the run as a whole, and each check of the run. Unless
+the run passed, CI must show the suite as failed, with the reason.
 
 The builders `manifest()` and `results(...)` describe a run in virtual time that took 4.25 s. It
 passed, unless a test says otherwise.
@@ -59,10 +59,10 @@ REQUIRED = {
 
 
 def check_structure(element: ET.Element) -> None:
-    """Check an element and all below it against the common schema.
+    """Check an element, and all elements below it, against the common schema.
 
-    Its children must be known and in order, its attributes known and complete, and the counts of a
-    test suite must be right.
+    The children of an element must be known and in order, and its attributes known and complete.
+    The counts of a test suite must be right.
     """
     order = CHILDREN.get(element.tag, ())
     positions = [order.index(child.tag) for child in element]
@@ -103,7 +103,7 @@ def case_named(root: ET.Element, name: str) -> ET.Element:
 
 
 def test_passed_run_is_green_and_has_its_replay_command() -> None:
-    """The run and each check are one test case; the properties name directory and command."""
+    """The run and each check are a test case; the properties name the directory and the command."""
     root = parsed(results(report("fencing", CheckOutcome.PASS)))
 
     (suite,) = root
@@ -117,10 +117,10 @@ def test_passed_run_is_green_and_has_its_replay_command() -> None:
 
 
 def test_violated_check_is_a_failure_with_its_evidence() -> None:
-    """The failure's text has the finding's story, the events that led to it.
+    """The failure's text has the finding's story, which lists the events that led to the finding.
 
     Characters that XML forbids are replaced. The check made five findings, of which the report
-    keeps two. The message has the summary of the first, and says that there are 5 - 1 = 4 more.
+    keeps two. The message has the summary of the first finding, and says that there are 4 more.
     """
     finding = Finding(
         check="fencing",
@@ -162,9 +162,10 @@ def test_inconclusive_run_is_never_green(outcome: RunOutcome, error_type: str) -
 
 
 def test_check_that_could_not_judge_is_an_error_and_one_without_a_case_is_skipped() -> None:
-    """`processing` had nothing to judge in this run, which is no problem: it is skipped.
+    """The check `processing` had nothing to judge in this run, so it is skipped.
 
-    `liveness` had, but could not judge it. So the run's verdict is unknown, and CI must show this.
+    `liveness` had something to judge, but could not judge it. So the run's verdict is unknown, and
+    CI must show this.
     """
     inconclusive = report("liveness", CheckOutcome.INCONCLUSIVE, note="no leader came back")
     nothing = report("processing", CheckOutcome.NOTHING_SEEN)
@@ -192,7 +193,7 @@ def test_failure_before_any_result_is_an_error_of_the_run() -> None:
 def test_file_of_an_invalid_experiment_replaces_an_older_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The green file of an earlier run must not be taken for the result of this one."""
+    """The file of an earlier run, which passed, must not be taken for the result of this run."""
     file = tmp_path / "build" / "junit.xml"
     file.parent.mkdir()
     file.write_bytes(junit_of_run(manifest(), results(), tmp_path))
@@ -210,7 +211,7 @@ def test_file_of_an_invalid_experiment_replaces_an_older_one(
 def test_unwritable_file_is_reported_before_the_start(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The file is tried before the start, so that the result of a whole run cannot be lost."""
+    """The program tries to write the file before the start, so that no result is lost."""
     (tmp_path / "file").write_text("")
     runs, junit = tmp_path / "runs", tmp_path / "file" / "junit.xml"
 

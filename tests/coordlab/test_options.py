@@ -1,6 +1,6 @@
 """Options that several commands share, such as those that say which cluster is meant.
 
-A command gets all of them as one dataclass, and not as many arguments.
+A command gets all these options as one dataclass, and not as many arguments.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ def test_command_gets_the_fields_of_the_dataclass_as_one_and_others_by_name() ->
     """`gather_into` gathers `--count` and `--json` into the argument `shared`.
 
     The option `--group`, which is no field of the dataclass, is still an argument of its own. The
-    help is still that of the command's own docstring.
+    help text is still the command's own docstring.
     """
     calls: list[tuple[SharedOptions, str]] = []
 

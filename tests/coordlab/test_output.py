@@ -14,11 +14,11 @@ from coordlab.output import Output, _WatchedFile
 
 
 def test_write_into_a_full_non_blocking_pipe_waits_for_the_reader() -> None:
-    """If the operating system refuses the write, it must be repeated until the pipe has room.
+    """If the operating system refuses a write, the write is repeated until the pipe has room.
 
     1. The test fills the pipe.
     2. A thread writes "last words" into the full pipe, and must wait.
-    3. The test reads what it had filled in. Then the pipe has room, and the write must succeed.
+    3. The test reads the bytes of step 1. Then the pipe has room, and the write must succeed.
     """
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)

@@ -11,9 +11,9 @@ from coordlab.own_packages import package_root
 def test_a_package_of_the_same_name_from_elsewhere_is_refused_with_its_place(
     tmp_path: Path,
 ) -> None:
-    """Packages of this project have plain names, which another distribution may have, too.
+    """Packages of this project have plain names, which packages of other projects may have, too.
 
-    Such a distribution may be earlier on Python's path.
+    A package of another project may come earlier on Python's path.
     """
     foreign = tmp_path / "pipeline"
     foreign.mkdir()

@@ -1,6 +1,6 @@
 """coordlab prints commands for its user to paste, such as `coordlab replay found.yaml`.
 
-They must begin with the words with which the user called the program: `coordlab`, or
+These commands must begin with the words with which the user called the program: `coordlab`, or
 `.venv/bin/python -m coordlab`.
 """
 
@@ -20,7 +20,7 @@ def called(
 ) -> str:
     """Return how the program calls itself if a user `typed` these words, which ran `script`.
 
-    `on_path` is the script of that name that the shell would find.
+    `on_path` is the script that the shell finds under this name.
     """
     monkeypatch.setattr("sys.orig_argv", typed)
     monkeypatch.setattr("sys.argv", [script])
@@ -50,7 +50,7 @@ def test_module_is_called_by_the_interpreter_that_was_typed(
 def test_script_is_called_by_its_name_if_the_path_has_it(
     monkeypatch: pytest.MonkeyPatch, on_path: str | None, expected: str
 ) -> None:
-    """The PATH may have this script (/v), that of another installation (/w), or none."""
+    """The PATH may have this script (/v), the script of another installation (/w), or none."""
     typed = ["/v/bin/python", "/v/bin/coordlab", "run"]
     assert called(monkeypatch, typed, script="/v/bin/coordlab", on_path=on_path) == expected
 
@@ -65,7 +65,7 @@ def test_other_callers_get_the_name_in_the_documents(monkeypatch: pytest.MonkeyP
 
 
 def test_help_shows_the_call_that_was_typed() -> None:
-    """A user can paste the examples of a help text."""
+    """The examples of a help text begin with the typed words, so that a user can paste them."""
     words = [sys.executable, "-m", "coordlab"]
     helped = subprocess.run(
         [*words, "list", "--help"], cwd=ROOT, capture_output=True, text=True, check=True

@@ -1,7 +1,7 @@
 """Options of `coordlab run`.
 
-Invalid ones are refused. Valid ones become part of the replay command: the command that a run
-prints for people who want to repeat it.
+Invalid options are refused. Valid options become part of the replay command, which a run prints for
+people who want to repeat the run.
 """
 
 import shlex
@@ -28,16 +28,16 @@ from results_schema.results import EXIT_BAD_ARGUMENTS
 def test_invalid_time_scale_is_refused(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The options are refused before the start, with exit code 254."""
+    """The time scale is refused before the start, with exit code 254."""
     assert run_cli(["run", "graceful_move", *arguments]) == EXIT_BAD_ARGUMENTS
-    # The message is printed in a box, whose frame and line ends would interrupt it.
+    # The message is printed in a box. The box has a frame and line ends, which interrupt the text.
     assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
 def test_impossible_runs_folder_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A folder below a file is the user's mistake, and not a failure of coordlab."""
+    """A runs folder below a file is the user's mistake, and not a failure of coordlab."""
     (tmp_path / "file").write_text("")
     runs = tmp_path / "file" / "runs"
 

@@ -23,10 +23,10 @@ def _signals_as_before() -> Iterator[None]:
 def test_sigterm_cancels_the_main_task_of_a_running_loop(handler: signal.Handlers) -> None:
     """The task must end by its cancellation, so that its clean-up heals the faults of a run.
 
-    An exception raised in the signal's handler would leave the task running.
+    If the signal's handler raised an exception instead, the task would go on.
 
-    `handler` is what Ctrl-C did before. A shell starts the background processes of a script with
-    SIG_IGN: they ignore Ctrl-C, but must still react to SIGTERM.
+    `handler` is the handler of Ctrl-C from before. A shell starts the background processes of a
+    script with SIG_IGN: these processes ignore Ctrl-C, but must still react to SIGTERM.
     """
     ended: list[str] = []
 
@@ -47,6 +47,6 @@ def test_sigterm_cancels_the_main_task_of_a_running_loop(handler: signal.Handler
 
 
 def test_sigterm_outside_of_any_loop_is_a_keyboard_interrupt() -> None:
-    """No event loop runs, for example, while Spark analyses a run."""
+    """While Spark analyses a run, for example, no event loop runs."""
     with terminate_as_ctrl_c(), pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGTERM)

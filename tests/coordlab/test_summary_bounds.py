@@ -1,10 +1,10 @@
 """The summary that a run prints at its end fits the terminal, however long the run was.
 
 A run may have hundreds of faults and of findings (broken promises that its checks report). The
-summary must still fit a screen or two, so the tests limit the number of lines, for example to 70,
-and must not hide what matters.
+summary must still fit one or two screens, and must not hide what matters. So the tests limit the
+number of lines, for example to 70.
 
-Times are microseconds, and S is a second.
+Times are microseconds, and S is one second.
 """
 
 import io
@@ -38,7 +38,7 @@ def console(width: int) -> Console:
 
 
 def entry(number: int, outcome: FaultOutcome = FaultOutcome.HIT) -> JournalEntry:
-    """Return the entry of a crash in the run's journal, the list of its faults."""
+    """Return the entry of a crash in the journal, which lists the faults of a run."""
     return JournalEntry(
         fault_id=f"crash-0.{number}",
         fault="crash",
@@ -70,7 +70,7 @@ def crash(number: int, **changes: object) -> FaultSummary:
 
 
 def violated(count: int) -> CheckReport:
-    """Return a check with `count` findings; a report keeps at most twenty of them.
+    """Return the report of a check with `count` findings; it keeps at most twenty of them.
 
     The story of a finding is its evidence as text, here in twenty lines.
     """
@@ -91,7 +91,7 @@ def violated(count: int) -> CheckReport:
 def test_summary_of_a_hundred_faults_is_bounded_and_names_what_failed(width: int) -> None:
     """The summary shows 21 of a hundred faults, and counts the other 79.
 
-    Fault 70, which the tool could not inject, is among those that are shown.
+    Fault 70, which the tool could not inject, is among the 21.
     """
     faults = [entry(n) for n in range(100)]
     faults[70] = entry(70, FaultOutcome.FAILED)
@@ -107,7 +107,7 @@ def test_summary_of_a_hundred_faults_is_bounded_and_names_what_failed(width: int
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_phases_fit_the_terminal_and_no_name_is_truncated(width: int) -> None:
-    """One fault is shown in full; three are a table, and fifty a table of bounded length."""
+    """One fault is shown in full; three faults are a table, and fifty a table of bounded length."""
     for count in (1, 3, 50):
         shown = console(width)
         print_phases(shown, summary_of("x/1", *map(crash, range(count))))
@@ -130,8 +130,8 @@ def test_narrow_terminal_keeps_median_and_longest() -> None:
 def test_first_finding_of_a_check_has_its_evidence_and_the_others_a_line() -> None:
     """The evidence of thirty findings would scroll the verdict off the screen.
 
-    So the terminal shows 12 of the 20 lines of the first finding's story, one line for each of the
-    first five findings, and counts the other 25.
+    So the terminal shows 12 of the 20 lines of the first finding's story, and one line for each of
+    the first five findings. It says that there are 25 other findings.
     """
     shown = console(80)
     print_checks(shown, (violated(30),))
@@ -146,7 +146,7 @@ def test_first_finding_of_a_check_has_its_evidence_and_the_others_a_line() -> No
 
 
 def test_single_finding_has_no_pointer_to_others() -> None:
-    """The evidence of a single finding is shown, so there are no others to point to."""
+    """The evidence of a single finding is shown, so no sentence says where other findings are."""
     shown = console(80)
     print_checks(shown, (violated(1),))
     assert not any("their stories" in line for line in lines_of(shown))

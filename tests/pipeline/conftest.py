@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the tables."""
+"""Fixtures for the tests of the tables."""
 
 import pytest
 

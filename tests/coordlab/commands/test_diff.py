@@ -1,9 +1,9 @@
-"""`coordlab diff` compares two runs: what is the first event in which they differ?
+"""`coordlab diff` compares two runs, and shows the first event in which they differ.
 
 A user gives each run as a schedule (an experiment file, which `diff` then plays in virtual time),
 as a seed that draws a schedule, or as the directory of a past run. With `--against-passing` a
 single run is enough: `diff` looks for the smallest change with which this run passes, and compares
-the two.
+the run with the changed run.
 
 Exit code 1 (EXIT_VIOLATED) means that the runs differ, as for `diff` of Unix.
 
@@ -59,7 +59,7 @@ def test_schedules_differ_first_at_the_first_fault_that_only_one_has(capsys: Cap
 
     comparison = json.loads(capsys.readouterr().out)
     assert comparison["equal"] is False
-    # The number of equal rows before the first that differs.
+    # The number of equal rows before the first row that differs.
     assert comparison["rows_alike"] > 100
     # "parts" has the rows of both runs from the place on where the runs part.
     parts = comparison["parts"]
@@ -112,8 +112,8 @@ def test_run_directory_is_read_and_equals_the_schedule_that_it_was_played_from(
 def test_failing_schedule_is_compared_with_the_nearest_that_passes(capsys: Captured) -> None:
     """`diff` tries small changes of the failing run until one passes.
 
-    It still fails with other network seeds, which give the messages other latencies, and without
-    the pause. Without the cut it passes.
+    The run still fails with other network seeds, which give the messages other latencies, and
+    without the pause. Without the cut the run passes.
     """
     assert run_cli(["diff", "failing.yaml", "--against-passing", "--json"]) == EXIT_VIOLATED
 
@@ -130,10 +130,10 @@ def test_failing_schedule_is_compared_with_the_nearest_that_passes(capsys: Captu
 def test_difference_from_a_passing_run_begins_at_the_first_different_step(
     capsys: Captured,
 ) -> None:
-    """In two runs with other latencies, all rows differ from the first message on.
+    """In two runs with different latencies, all rows differ from the first message on.
 
-    That would say nothing. So such runs are compared by their steps: rows without times, offsets
-    and ids, which depend on latencies. Their first steps are equal.
+    Such a comparison would be useless. So these runs are compared by their steps: rows without
+    times, offsets and ids, which depend on latencies. The first steps of the two runs are equal.
     """
     # 4711 is a seed, which draws another schedule.
     assert run_cli(["diff", "failing.yaml", "4711"]) == EXIT_VIOLATED
@@ -151,8 +151,8 @@ def test_difference_from_a_passing_run_begins_at_the_first_different_step(
 def test_nearest_passing_run_of_a_race_is_that_of_a_neighbouring_seed() -> None:
     """If a schedule fails only with some latencies (a race), the next network seed passes.
 
-    This seed is tried first, because it leaves the schedule unchanged. The test has no schedule
-    that fails only in a race, so it pretends: `failed` is a run of another experiment with seed 3,
+    The next seed is tried first, because it leaves the schedule unchanged. The test has no schedule
+    that fails only in a race. As a substitute, `failed` is a run of another experiment with seed 3,
     and `schedule` passes with seed 4.
     """
     schedule = quick_experiment()

@@ -1,8 +1,8 @@
 """`coordlab list` shows the past runs, each with the name by which other commands find it.
 
-The name of a run is that of its directory, such as `crash/2026-01-01T10-00-00.000Z`. A run that
-passed has a `*` if something bad happened in it that no promise forbids, such as two members that
-owned a partition at the same time. The list explains the `*` below.
+The name of a run is the name of its directory, such as `crash/2026-01-01T10-00-00.000Z`. A run that
+passed has a `*` if something bad happened in the run that no promise forbids: for example, two
+members owned a partition at the same time. A line below the list explains the `*`.
 """
 
 import json
@@ -34,7 +34,7 @@ TWO_OWNERS = Owners(
     records_both=7,
     healed_us=None,
 )
-"""Two members, each assigned by another coordinator, owned a partition from 10 s to 39 s."""
+"""Two members owned a partition from 10 s to 39 s; two coordinators had assigned it to them."""
 
 
 @pytest.mark.parametrize(("verdict", "marked"), [(Verdict.PASS, True), (Verdict.VIOLATED, False)])
@@ -107,7 +107,7 @@ def test_seeds_are_printed_in_the_form_of_the_option(seeds: list[int], text: str
 def test_name_of_a_run_is_never_truncated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Users copy the name, so on a narrow terminal the rest has a line of its own."""
+    """Users copy the name, so on a narrow terminal the rest of the row has a line of its own."""
     name = analysed_run(tmp_path, verdict=Verdict.PASS).path.relative_to(tmp_path)
     shown = {}
     for width in ("40", "80", "200"):

@@ -3,7 +3,7 @@
 Each function `page_*` makes up some runs, and returns the table that compares them. The last test
 compares all these texts, each below the docstring of its function, with pages/comparison.txt, which
 a person has reviewed. `summary_of("x/1", fault, ...)` makes the summary of a run with these faults.
-Times are microseconds, and S is a second.
+Times are microseconds, and S is one second.
 """
 
 import io
@@ -38,7 +38,7 @@ def page_of(summaries: list[RunSummary], names: list[str] | None = None) -> str:
 
 
 def runs(count: int) -> list[RunSummary]:
-    """Return runs of which the first has a commit gap of 9 s, the next one of 10 s, and so on."""
+    """Return runs: the commit gap of the first run is 9 s, of the second run 10 s, and so on."""
     return [summary_of(f"crash/{n}", crash(detect_s=8, gap_s=8 + n)) for n in range(1, count + 1)]
 
 
@@ -76,7 +76,7 @@ def page_figure_that_a_run_lacks_is_a_dash() -> str:
 def test_columns_that_do_not_fit_continue_below() -> None:
     """The columns of eight runs, A to H, stand below each other if the terminal is narrow.
 
-    Each width shows all values and headings, and no cell is broken.
+    At each width all values and headings are shown, and no cell is broken.
     """
     for width in (40, 60, 80, 120):
         lines = printed(compare_runs(runs(8)), width=width)

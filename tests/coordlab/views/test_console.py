@@ -27,7 +27,7 @@ def two_columns() -> Table:
 
 
 def test_lines_of_a_table_have_no_trailing_blanks() -> None:
-    """Rich pads each cell to its column's width; blanks at the ends of lines are bad in files."""
+    """Rich pads each cell to its column's width, but blanks at the ends of lines are removed."""
     console, file = printed()
     print_table(console, two_columns())
     assert file.getvalue() == "name  much longer heading\na     1\nb\n"

@@ -2,8 +2,8 @@
 
 With `--json` a command prints a document, and nothing else may be printed.
 
-A LiveView gets two functions: one makes the panel from the progress, the other makes the new lines.
-In these tests the progress is a number, and `lines` makes that many lines.
+A LiveView gets two functions. From the progress, the first makes the panel, and the second makes
+the new lines. In these tests the progress is the number of lines that `lines` makes.
 """
 
 import io
@@ -42,7 +42,7 @@ def printed_on(console: Console) -> str:
 def test_live_view_prints_each_line_unchanged_unless_it_is_hidden(
     terminal: bool, shown: bool, expected: str
 ) -> None:
-    """Names may look like markup, and must be printed as they are.
+    """Names may look like markup of the console, and must be printed unchanged.
 
     With `--json` the view is not `shown`, because standard output is only for the document.
     """
@@ -54,7 +54,7 @@ def test_live_view_prints_each_line_unchanged_unless_it_is_hidden(
 
 
 def test_live_view_on_a_terminal_draws_the_latest_progress_and_no_line() -> None:
-    """The panel is drawn again in its place, and lines would push it away."""
+    """A panel is drawn again in the same place, so lines would push it away."""
     console = Console(file=io.StringIO(), width=40, force_terminal=True, no_color=True)
     with LiveView(console, panel, lines) as view:
         view(1)

@@ -1,8 +1,8 @@
 """The summary that the terminal shows at the end of a run: what the faults did to the groups.
 
-The terminal here is 80 columns wide. Each function `page_*` returns what it shows for one made-up
-run. The file pages/summary.txt has all these texts, each below the function's name and docstring,
-for a person to review.
+The terminal here is 80 columns wide. Each function `page_*` returns what the terminal shows for one
+made-up run. A person has reviewed the file pages/summary.txt, which has all these texts, each below
+the name and docstring of its function.
 
 The summary has figures of each fault, such as `detect`, the time until the controller noticed the
 dead broker, `notice`, the time until the members noticed it, and `commit gap`, the time between two
@@ -104,7 +104,8 @@ def fault_summary(
     """Return the figures of a crash of broker-2 at 11.25 s.
 
     moved: number of offsets partitions that got another leader.
-    kept_id, kept: numbers of members that kept their member id, and also their generation.
+    kept_id: number of members that kept their member id.
+    kept: number of members that kept both their member id and their generation.
     left_after: pairs (timeouts, members): so many members left the coordinator after so many
         timeouts of their commits.
     told_by_old: members to which the old coordinator named itself again.
@@ -162,7 +163,7 @@ def rebalances(**changes: object) -> Rebalances:
 
 
 def coordinators() -> Coordinators:
-    """Return two coordinators from 19.08 to 91.635 s, of which the older one was cut off."""
+    """Return two coordinators from 19.08 to 91.635 s; the older coordinator was cut off."""
     return Coordinators(
         groups=("orders-readers",),
         partition="__consumer_offsets-2",
@@ -183,7 +184,7 @@ def coordinators() -> Coordinators:
 
 
 def owners(*, to_us: int | None = 93_214_000, longest_us: int = 29_133_000) -> Owners:
-    """Return two owners of twelve partitions; a `to_us` of None means until the run's end."""
+    """Return two owners of twelve partitions, until `to_us` or (None) until the run's end."""
     return Owners(
         group="orders-readers",
         partitions=12,
@@ -312,7 +313,7 @@ def page_many_faults_are_a_line_each() -> str:
 
 
 def five_crashes() -> list[FaultSummary]:
-    """Return five crashes, of which crash-1 to crash-3 were in the same commit gap of 154.45 s.
+    """Return five crashes; crash-1 to crash-3 happened in the same commit gap of 154.45 s.
 
     Their processing gaps differ by a millisecond.
     """
@@ -326,7 +327,7 @@ def five_crashes() -> list[FaultSummary]:
 
 
 def test_gaps_are_merged_if_they_are_equal_and_long_enough() -> None:
-    """Of three crashes with the same gap, the later two name the first, crash-1.
+    """Of three crashes with the same gap, the second and the third refer to the first, crash-1.
 
     Gaps of length 0 are not merged, nor are gaps that differ by a millisecond.
     """
@@ -355,7 +356,7 @@ def test_every_line_fits_eighty_columns(chain: Chain) -> None:
     )
     lines = page(summary).splitlines()
     assert max(len(line.rstrip()) for line in lines) <= WIDTH
-    # A unit that begins a line was separated from its number.
+    # If a line begins with a unit, the unit was separated from its number.
     first_words = [line.split()[0] for line in lines if line.strip()]
     assert not {"s", "ms"} & set(first_words)
     assert "others 1,613" in page(summary)
@@ -376,7 +377,7 @@ def summary_page(
     verdict: Verdict = Verdict.UNKNOWN,
     phases: RunSummary | None = None,
 ) -> str:
-    """Return the whole printed summary, of which `phases` are the figures."""
+    """Return the whole printed summary; `phases` are the figures in it."""
     shown = io.StringIO()
     results = Results(
         outcome=RunOutcome.COMPLETED,
@@ -483,7 +484,7 @@ def page_check_that_judged_nothing_prints_no_zero() -> str:
 
 
 def test_passed_check_names_the_meaning_of_its_zeros() -> None:
-    """The word `needless` matters: `0 rebalances` beside two that happened would look wrong."""
+    """The word `needless` matters: `0 rebalances` would look wrong if two rebalances happened."""
     needless = CheckReport(
         check="needless_rebalance",
         outcome=CheckOutcome.PASS,

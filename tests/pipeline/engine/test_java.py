@@ -20,7 +20,7 @@ from pipeline.engine.java import JavaInfo, JavaProblem, find_java, parse_version
 def test_parse_version_of_each_spelling_is_the_major_version(
     printed: str, version: int | None
 ) -> None:
-    """Java up to 8 calls its version 1.x; an early access version, such as 18-ea, has no dots."""
+    """Java up to 8 names its version 1.x; an early access version, such as 18-ea, has no dots."""
     assert parse_version(printed) == version
 
 

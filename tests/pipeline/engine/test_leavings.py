@@ -7,7 +7,7 @@ from tests.support.harness.abandoned_folders import check_only_abandoned_folders
 
 
 def test_only_the_folder_of_a_dead_process_is_removed(tmp_path: Path) -> None:
-    """The files of another Spark that still runs must stay."""
+    """The files of another Spark must stay as long as it runs."""
     # The check makes folders with this prefix, some of live and some of dead processes.
     check_only_abandoned_folders_are_removed(
         tmp_path,

@@ -11,8 +11,8 @@ from tests.support.builders.trace_builder import parse_trace, write_run
 def test_trace_of_an_earlier_version_is_unreadable_with_its_reason(tmp_path: Path) -> None:
     """In an earlier version, the column `cause` had sentences, which no table can evaluate.
 
-    Today it has a fixed word, and a second column, `cause_text`, has the sentence. A file without
-    `cause_text` was written by the earlier version.
+    Today `cause` has a fixed word, and the sentence is in a second column, `cause_text`. A file
+    without `cause_text` was written by the earlier version.
     """
     run = write_run(tmp_path / "run", parse_trace("1 driver run_stage stage=steady\n"), files=2)
     old = run / "events" / "0.parquet"

@@ -62,7 +62,7 @@ def test_session_is_quiet_and_leaves_nothing_behind(spark: SparkSession, tmp_pat
 def test_session_without_java_names_the_version_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The program looks for a Java itself, because Spark's own message explains less."""
+    """The program itself looks for Java, because Spark's own message explains less."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaMissing, match="Install Java 17"), spark_session():
         pytest.fail("a session without Java")
@@ -110,6 +110,6 @@ def test_partition_for_in_spark_is_kafkas(spark: SparkSession) -> None:
 
 
 def test_session_restores_the_former_handler_of_ctrl_c(spark: SparkSession) -> None:
-    """Spark's own handler would stay after the session, and handle a later run's Ctrl-C."""
+    """Without this, Spark's own handler would stay, and would handle the Ctrl-C of a later run."""
     assert spark.sparkContext.defaultParallelism > 0  # the session exists
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

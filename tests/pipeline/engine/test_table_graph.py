@@ -1,9 +1,9 @@
 """`compute` runs the steps of an analysis in threads, and ends all of them if one fails.
 
-A step has a function that makes a DataFrame from other DataFrames: from those of other steps, or
-from given sources such as the events of a run. `compute` begins a step when its inputs are there.
+A step has a function that makes a DataFrame from other DataFrames. These are made by other steps,
+or are given sources such as the events of a run. `compute` begins a step when its inputs are there.
 It passes each new DataFrame to `carry_out`, a function of the caller, which caches, collects or
-writes it. What `carry_out` returns is what later steps read.
+writes the DataFrame. Later steps read what `carry_out` returns.
 """
 
 import os
@@ -30,14 +30,14 @@ ROOT = Path(__file__).parents[3]
 PATIENCE_S = 60
 """A time limit that is reached only if the code under test is wrong."""
 FOREVER_MS = 10**9
-"""How long a job sleeps that only its cancellation can end: 11 days."""
+"""A job that is to end by its cancellation sleeps so long: 11 days."""
 
 
 def _adds_column(name: str, *inputs: str) -> Step:
     """Return the step `name`, which adds a column `name` to its first input.
 
-    The other inputs are needed only for the value of that column: the names of their last columns,
-    such as "left+right".
+    The other inputs are needed only for the value of the new column, which consists of the names of
+    their last columns: "left+right".
     """
 
     def transform(first: DataFrame, *others: DataFrame) -> DataFrame:
@@ -81,7 +81,7 @@ def test_steps_are_computed_after_their_inputs_in_any_order_of_the_list(
 
 
 def test_step_with_an_unknown_input_is_refused(spark: SparkSession) -> None:
-    """Otherwise the step would wait for ever."""
+    """`compute` refuses the step, because it would wait for ever."""
     with pytest.raises(ValueError, match=r"second: no_such_step"):
         compute(
             [_adds_column("second", "no_such_step")],
@@ -95,7 +95,7 @@ def test_step_with_an_unknown_input_is_refused(spark: SparkSession) -> None:
 def test_independent_steps_are_computed_at_the_same_time(spark: SparkSession) -> None:
     """The test passes only if both steps are in `carry_out` at the same time.
 
-    Each of them waits there for the other, and the wait of a step that is alone times out.
+    There each step waits for the other step. If a step is alone, its wait times out.
     """
     both_started = threading.Barrier(2, timeout=PATIENCE_S)
 
@@ -117,7 +117,7 @@ def test_independent_steps_are_computed_at_the_same_time(spark: SparkSession) ->
 def test_failed_step_raises_its_own_error_and_ends_the_jobs_of_others(spark: SparkSession) -> None:
     """`compute` cancels the jobs of the other steps, and raises the error of the failed step.
 
-    The step whose job is cancelled raises an error, too, which must not hide the first one. Without
+    A step with a cancelled job raises an error, too, which must not hide the first error. Without
     the cancellation, the job would go on after `compute` has returned, because the Spark session
     can belong to the caller and then stays open.
     """
@@ -194,9 +194,9 @@ def test_interrupted_analysis_leaves_no_jvm_and_no_files(
     Ctrl-C reaches the whole process group (Python, JVM, workers), so the test signals the group.
 
     A run of at most `whole_run_rows` rows is analysed by a single task, in plain Python. With 1,000
-    this is so here, and the task may have written the tables when the signal comes. Such tables may
-    stay, because every reader ignores tables without a summary. With 0, Spark's transforms analyse
-    the run, and they leave nothing.
+    a single task analyses this run, and may have written the tables when the signal comes. Such
+    tables may stay, because every reader ignores tables without a summary. With 0, Spark's
+    transforms analyse the run, and they leave nothing.
     """
     assert spark.version  # the fixture found a Java, so that is not why the program below fails
     run = write_run(tmp_path / "crash" / "1", parse_trace((TRACES / "crash.txt").read_text()))

@@ -1,7 +1,7 @@
 """The tables of a run do not depend on where the analysis keeps them while it works.
 
-The analysis keeps the tables of small runs in memory (MemoryStore), and those of large runs in
-files (FileStore). All other tests have small runs, so this one lets small runs count as large.
+The analysis keeps the tables of small runs in memory (MemoryStore), and the tables of large runs in
+files (FileStore). All other tests have small runs. In this test, small runs count as large.
 """
 
 import shutil
@@ -52,7 +52,7 @@ def _assert_same(analysed: AnalysedRuns, copies: dict[str, Path]) -> None:
 
 @contextmanager
 def _settings_of_long_work(spark: SparkSession) -> Iterator[None]:
-    """Use Spark's settings for large runs; the session of the tests has those for small runs."""
+    """Use Spark's settings for large runs; other tests have the settings for small runs."""
     wanted = {**LONG_WORK, "spark.sql.shuffle.partitions": str(PARTITIONS)}
     before = {name: spark.conf.get(name) for name in wanted}
     try:

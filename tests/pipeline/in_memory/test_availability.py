@@ -26,7 +26,7 @@ CRASH = """
 def gap(batches: str) -> tuple[int, int | None, int | None]:
     """Return begin, end and length of the gap of partition t-0 around the fault.
 
-    `batches` has the lines about batches, to which those of CRASH are added.
+    `batches` has the lines about batches. The lines of CRASH are added to them.
     """
     rows = availability_of(Trace(parse_trace(CRASH + batches)))
     (row,) = (row for row in rows if row["subject_kind"] == "partition")
@@ -65,7 +65,7 @@ def test_partition_that_is_always_processed_has_no_gap() -> None:
 def test_gap_ends_with_the_batch_that_began_first_even_if_another_ended_first(
     first_work_us: int,
 ) -> None:
-    """Two members work on batches after the fault, and the one that ends last began first.
+    """Two members work on batches after the fault, and the batch that ends last began first.
 
     The batch that ended at 10 s took 4.5 s: it began at 5.5 s, and the gap ends there. The batch
     that ended at 8 s began later: at 7.8 s if it took 0.2 s, and at 6 s if it took 2 s.

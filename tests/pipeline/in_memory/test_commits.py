@@ -1,8 +1,8 @@
 """Whether a commit succeeded, in traces short enough to be counted by hand.
 
-A commit of several partitions has a row of the trace for each of them, all at the same time. The
-broker may refuse some of the partitions, so the rows may differ, but the commit has one outcome. A
-line of a trace has the time in seconds, the node, the kind of the row, and other columns.
+A commit of several partitions has a row of the trace for each partition, all at the same time. The
+broker may refuse some partitions, so the rows may differ, but the commit has one outcome. A line of
+a trace has the time in seconds, the node, the kind of the row, and other columns.
 """
 
 import pytest
@@ -45,8 +45,8 @@ def test_commit_has_one_outcome_in_whatever_order_its_rows_come(
 ) -> None:
     """One failed partition makes the whole commit fail.
 
-    Of two errors, the one whose name is last in the alphabet counts, so that the order of the rows
-    does not matter. Spark's table (`pipeline.tables.commits`) has the same rule.
+    Of two errors, the last in the alphabet counts, so that the order of the rows does not matter.
+    Spark's table (`pipeline.tables.commits`) has the same rule.
     """
     table = commits_of(Trace(parse_trace(rows)))
     assert {row["error"]: row["commits"] for row in table} == outcomes

@@ -1,9 +1,8 @@
 """RebalanceLog: the rebalances of a run so far, for a view that shows them while the run goes on.
 
-After the run, the table `rebalances` has the same rebalances. The log also says what cut a
-rebalance short: a rebalance normally ends when the coordinator stores the new assignment, but it
-may end without one, because the next rebalance begins, the last member leaves, or the coordinator
-dies.
+After the run, the table `rebalances` has the same rebalances. A rebalance normally ends when the
+coordinator stores the new assignment. But it may be cut short, because the next rebalance begins,
+the last member leaves, or the coordinator dies. The log says which of these happened.
 """
 
 from pipeline.in_memory.rebalances import Rebalance, RebalanceLog, rebalances_of
@@ -39,7 +38,7 @@ def test_rebalances_of_random_runs_equal_those_of_the_table() -> None:
 
 
 class Story:
-    """The trace of a group `g` on broker-1. Its first row is at 1 s, each next one a second later.
+    """The trace of a group `g` on broker-1: its rows are one second apart, from 1 s on.
 
     For example, `Story().begin().only_rebalance()` is a rebalance that begins at 1 s.
     """
@@ -111,7 +110,7 @@ def test_rebalance_is_cut_short_by_the_departure_of_the_last_member() -> None:
 
 
 def test_rebalance_is_cut_short_by_the_death_of_its_coordinator() -> None:
-    """Only the death of broker-1, the group's coordinator, counts; that of broker-0 does not."""
+    """Only the death of broker-1, the group's coordinator, counts; broker-0's death does not."""
     story = Story().begin()
     story.add(TraceKind.NODE_KILLED, node="driver", peer="broker-0")
     assert story.only_rebalance().cut_short_by is None
@@ -131,10 +130,10 @@ def test_completed_rebalance_is_not_cut_short_later() -> None:
 
 
 def test_next_rebalance_cuts_short_the_one_before() -> None:
-    """Member `m` leaves while the first rebalance is in progress, and so begins a second one.
+    """Member `m` leaves while the first rebalance is in progress, which begins a second rebalance.
 
-    The cause of the second is what cut the first short. Member `n` joined before `m` left, so it
-    was added in the first.
+    The cause of the second rebalance is what cut the first short. Member `n` joined before `m`
+    left, so `n` was added in the first rebalance.
     """
     story = Story().begin()
     story.add(

@@ -1,6 +1,6 @@
 """Kinds of trace rows that the analysis drops at once, because no table reads them.
 
-They are listed in NO_TABLES_KINDS, and a table that reads one of them after all would be empty.
+These kinds are listed in NO_TABLES_KINDS. A table that reads a listed kind would be empty.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ _TRANSFORMS = [
 
 @pytest.mark.parametrize("kind", NO_TABLES_KINDS, ids=str)
 def test_no_transform_reads_a_kind_that_is_left_out(kind: TraceKind) -> None:
-    """No module that computes a table mentions such a kind."""
+    """No module that computes a table mentions a listed kind."""
     assert _TRANSFORMS  # otherwise the test would read no file and pass
     readers = [path.name for path in _TRANSFORMS if f"TraceKind.{kind.name}" in path.read_text()]
     assert readers == []

@@ -7,5 +7,5 @@ from pipeline.report.charts import chart_specs
 
 @pytest.fixture(autouse=True, scope="session")
 def _every_chart_is_valid() -> None:
-    """Check each chart against Vega-Lite's schema, which takes too long for a user's report."""
+    """Check each chart against Vega-Lite's schema. For a user's report this would take too long."""
     chart_specs._VALIDATE = True

@@ -23,8 +23,8 @@ TIMEOUT = "broker.session.timeout.ms"
 def facts(name: str, timeout: str = "9000", seed: int = 7, **changes: object) -> RunFacts:
     """Return the facts of a run of the experiment `a_run`.
 
-    `timeout` is the brokers' session timeout in milliseconds. The runs also differ in their names,
-    such as `x/1`, and in their start, for which the name serves, too.
+    `timeout` is the brokers' session timeout in milliseconds. The name of the run, such as `x/1`,
+    also stands for the time of its start.
     """
     settings = (
         SettingFact(section="cluster", name="brokers", value="3"),
@@ -36,7 +36,7 @@ def facts(name: str, timeout: str = "9000", seed: int = 7, **changes: object) ->
 def summary(name: str, directory: Path, detect_us: int) -> RunSummary:
     """Return the summary of a run with a crash that the controller detected after `detect_us`.
 
-    The longest time without a commit was a second longer.
+    The longest time without a commit was one second longer than `detect_us`.
     """
     fault = fault_summary(
         values={"detect": [detect_us], "commit gap": [detect_us + S]}, partitions_moved=1
@@ -45,7 +45,7 @@ def summary(name: str, directory: Path, detect_us: int) -> RunSummary:
 
 
 def test_runs_are_named_by_the_settings_in_which_they_differ() -> None:
-    """Another name, such as a timestamp, would not show which run had the longer timeout."""
+    """A timestamp as the name, for example, would not show which run had the longer timeout."""
     assert column_names([facts("x/1"), facts("x/2", "18000")]) == (
         f"{TIMEOUT} 9000",
         f"{TIMEOUT} 18000",
@@ -134,7 +134,7 @@ def test_page_compares_figures_and_settings_and_links_the_runs_reports(tmp_path:
     # The diamond marks a difference: the rows of the median and of the maximum of `detect` have it.
     assert html.count("\N{BLACK DIAMOND} detect") == 2
     assert "2 runs in 2 columns." in html
-    # Notes: a single run may be an exception, and the unit of some figures.
+    # Two notes: a single run may be an exception; and the unit of some figures.
     assert "A column of one run is one throw" in html
     assert "a sum over partitions is in partition-seconds" in html
     no_scripts = re.sub(r"<script.*?</script>", "", html, flags=re.S)  # Vega's text contains URLs

@@ -5,7 +5,7 @@ here differ in the kind of members. Dynamic members leave and join, so the group
 members have a configured id, under which their successors return, so the group does not rebalance,
 but the records of a replaced member wait longer.
 
-Times are microseconds, and S is a second.
+Times are microseconds, and S is one second.
 """
 
 import re
@@ -38,7 +38,7 @@ def deploy(name: str, waited_us: int, rebalances: int) -> tuple[RunFacts, RunSum
         blast_radius=BlastRadius(groups=("readers",)),
         resolved={"outcome": "completed", "replaced": replaced},
     )
-    # The group has 8 partitions. The worst one of them waited for a quarter of the sum of all.
+    # The group has 8 partitions. The worst partition waited for a quarter of the sum of all.
     waits = Spread(samples=8, missing=0, p50=0, p90=0, maximum=waited_us // 4, total=waited_us)
     felt_by_readers = FeltGroup(
         partitions=8,

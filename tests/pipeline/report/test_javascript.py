@@ -1,8 +1,8 @@
 """The script of Vega, which draws the charts of a page.
 
-Every page contains it. To make this one script of Vega and the code that it needs (to bundle it)
-takes seconds, so it is done once, and the script is kept in a cache folder of the user. It is
-checked before each use.
+Every page contains this script. It is bundled, that is, made of Vega and the code that Vega needs.
+This takes seconds, so it is done once, and the script is kept in a cache folder of the user. The
+script is checked before each use.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def bundled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Bundle a short text instead of Vega; return the list of calls, which grows with each one."""
+    """Bundle a short text instead of Vega; return a list to which each call is added."""
     calls: list[str] = []
 
     def bundle(snippet: str) -> str:
@@ -44,7 +44,7 @@ def test_javascript_is_bundled_once_for_all_processes(cache: Path, bundled: list
     vega_javascript.cache_clear()
     assert vega_javascript() == first
     assert len(bundled) == 1
-    # A page has the script in an element, which this text would end.
+    # A page has the script in an element, and this text would end the element.
     assert "</script>" not in first
 
 

@@ -1,6 +1,6 @@
 """The report as one HTML file, which opens without a network, and shows any text as text.
 
-A run has free texts, such as the names of groups. They must not be taken for markup.
+A run has free texts, such as the names of groups. These texts must not be taken for markup.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""The pages of whole runs equal the recorded ones.
+"""The pages of whole runs equal the recorded pages.
 
 The runs are listed in RECIPES and SCHEDULES of tests/support/worlds/report_runs.py, and the fixture
-`reports` plays them and makes their pages. Of each page, its facts are recorded: the figures and
-names in it. Of some pages the words are recorded, too: the sentences, which a person has reviewed.
-If a sentence is reworded, the words change, but the facts must not.
+`reports` plays them and makes their pages. The facts of each page are recorded, that is, its
+figures and names. The words of some pages are recorded, too, that is, their sentences, which a
+person has reviewed. If a sentence is reworded, the words change, but the facts must not.
 
 `golden.check` compares a text with the recorded file of that name. With `pytest --rewrite` it
 writes the file instead.

@@ -1,9 +1,9 @@
 """Two sections of a run's report: the list of checks, and the violations with their evidence.
 
 A check judges whether the run kept one of Kafka's promises, such as "a commit that was acknowledged
-is not lost" (`durable_commits`). Each time that the promise was broken is a finding, with the rows
-of the trace that prove it as its evidence. The page prints each of these rows with a link to a
-chart, or lane, that shows what happened at that time.
+is not lost" (`durable_commits`). Each time that the promise was broken is a finding. Its evidence
+is the rows of the trace that prove it. The page prints each of these rows with a link to a chart,
+or lane, that shows what happened at that time.
 """
 
 import re
@@ -30,7 +30,7 @@ COMMIT = Rows().add(
 def _violated(*findings: Finding, total: int | None = None) -> CheckReport:
     """Return the report of a check whose promise was broken.
 
-    A run keeps only some of many findings. Then `total` is how many there were in all.
+    A run keeps only some of many findings. Then `total` is the number of all findings.
     """
     return CheckReport(
         check="durable_commits",
@@ -120,7 +120,7 @@ def test_checks_use_the_words_of_the_terminal() -> None:
 
 
 def test_violation_with_long_evidence_folds_the_rest() -> None:
-    """Evidence may have hundreds of rows: the first ones are shown, the others folded."""
+    """Evidence may have hundreds of rows: the first rows are shown, the other rows are folded."""
     evidence = [COMMIT] * (MAX_STEPS + 5)
     facts = run_facts(checks=(_violated(_finding(*evidence)),))
     html = _html(violations_section(report_input(facts)))
@@ -138,7 +138,8 @@ def test_violations_count_the_findings_that_were_not_kept() -> None:
 def test_violations_name_the_guard_that_was_switched_off() -> None:
     """An experiment can switch off a guard: one of the checks by which Kafka keeps its promises.
 
-    A violation is no surprise then. Without a note it would look like one of unchanged Kafka.
+    Then a violation is no surprise. Without a note it would look like a violation of unchanged
+    Kafka.
     """
     guard = SettingFact(
         section="cluster.guards", name="high_watermark_gate", value="false", default="true"

@@ -1,12 +1,12 @@
-"""The section of a report about rebalances: why each one began, and how long it took.
+"""The section of a report about rebalances: why each rebalance began, and how long it took.
 
 The section has sentences, such as "After crash-0: 1 rebalance", and a table with a row for each
-rebalance. Its rows come from the table `rebalances` of the analysis; `rebalance` makes one of them,
-by default about the rebalance at 55 s, when the session of c-0 expires, 45 s after the fault
+rebalance. The rows come from the table `rebalances` of the analysis, and `rebalance` makes such a
+row. By default it is about the rebalance at 55 s: the session of c-0 expires, 45 s after the fault
 crash-0 (at 10 s). The sentences come from the summary of the run, which counts the rebalances after
-each fault by their reason; `rebalances_of` makes one such count.
+each fault by their reason. `rebalances_of` makes such a count.
 
-Times are microseconds, and S is a second.
+Times are microseconds, and S is one second.
 """
 
 from collections.abc import Sequence
@@ -34,13 +34,13 @@ def built(rows: Sequence[Row], *faults: FaultSummary) -> Section:
 
 
 def text(section: Section) -> str:
-    """Return all paragraphs; a plain space separates a number from its unit."""
+    """Return all paragraphs of the section; a plain space separates a number from its unit."""
     paragraphs = " ".join(part.html for part in section.parts if isinstance(part, Paragraph))
     return paragraphs.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def table(section: Section) -> TextTable:
-    """Return the only table."""
+    """Return the only table of the section."""
     (shown,) = [part for part in section.parts if isinstance(part, TextTable)]
     return shown
 
@@ -86,7 +86,7 @@ def test_rebalance_has_its_reason_and_that_of_the_client() -> None:
 
 
 def test_rebalance_without_a_result_has_no_length() -> None:
-    """One rebalance could not store its assignment, the other was cut short by the run's end.
+    """One rebalance could not store its assignment; the run's end cut the other short.
 
     A length of 0 would be wrong in both cases.
     """
@@ -102,7 +102,7 @@ def test_rebalance_without_a_result_has_no_length() -> None:
 
 
 def test_faults_with_and_without_rebalances_are_listed_separately() -> None:
-    """A run may have several faults: its reader sees which of them caused a rebalance."""
+    """If a run has several faults, the section shows which of them caused a rebalance."""
     faults = (
         fault_summary(fault="crash-0", members=12, rebalances=(rebalances_of(),)),
         fault_summary(fault="crash-1", members=12),

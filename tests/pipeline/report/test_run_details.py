@@ -12,9 +12,9 @@ SESSION_TIMEOUT = "session.timeout.ms"
 def _setting(
     name: str, value: str, default: str | None, section: str = "cluster.config"
 ) -> SettingFact:
-    """Return a setting, by default one of the brokers.
+    """Return a setting, by default a setting of the brokers.
 
-    A `default` of None means that the setting has none, such as the number of members.
+    If `default` is None, the setting has no default, like the number of members.
     """
     return SettingFact(section=section, name=name, value=value, default=default)
 
@@ -50,7 +50,8 @@ def test_configuration_begins_with_the_differences_from_kafka() -> None:
 def test_configuration_of_late_members_has_only_differences_from_their_group() -> None:
     """Members that join late inherit their group's settings.
 
-    The session timeout is 6000 for the group and for them, so it is listed only for the group.
+    The session timeout is 6000 for the group and for its late members, so it is listed only for the
+    group.
     """
     late = "groups.readers.late_members[0].config"
     differences, _defaults = _configuration(

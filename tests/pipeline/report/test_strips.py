@@ -1,11 +1,11 @@
 """Strips: lines of a chart that show how long each member needed for a phase of a failover.
 
-A strip has a dot for each member, on a logarithmic axis of time. Beside it stand the phase's name
-and its figures. Some members have no time, because they did not need the phase; a note counts them.
-A time that was taken from the clocks of two machines is not known better than the error between
-these clocks (`bound_us`).
+A strip has a dot for each member, on a logarithmic axis of time. Beside the strip stand the phase's
+name and its figures. Some members have no time, because they did not need the phase; a note counts
+these members. A time that was measured with the clocks of two machines is not known better than the
+error between these clocks (`bound_us`).
 
-Times are microseconds, and S is a second. The chart's data has a row for each mark that is drawn:
+Times are microseconds, and S is one second. The chart's data has a row for each mark that is drawn:
 
 - `name`: the name and figures of the strip
 - `range`: a line from the shortest to the longest time
@@ -35,7 +35,7 @@ def strip(*values_us: int | None, bound_us: int = 0, note: str = "") -> Strip:
 
 
 def desktop_text(shown: Strip) -> str:
-    """Return the figures beside a strip on a desktop; those on a phone are shorter."""
+    """Return the figures beside a strip on a desktop; a phone shows shorter figures."""
     text, _on_phone = figures_text(shown)
     return text
 
@@ -104,7 +104,7 @@ def test_values_below_the_clocks_error_are_drawn_at_it_with_a_note() -> None:
     assert any(row["says"] == "c-0: < 1 ms" for row in rows if row["mark"] == "dot")
     (band,) = [row for row in rows if row["mark"] == "band"]
     assert (band["from"], band["to"]) == (0, 1_000)
-    # `figures_text` returns the text for a desktop, then that for a phone.
+    # `figures_text` returns the text for a desktop, then the text for a phone.
     _, text_on_phone = figures_text(strip_with_error)
     assert text_on_phone == "p50 < 1 ms, max 5 ms"
 
@@ -129,7 +129,7 @@ def test_phase_that_no_member_needed_is_a_text_without_a_mark() -> None:
 def test_time_of_0_has_no_unit_and_is_not_known_with_an_error_between_clocks() -> None:
     """`0 us` would look as if microseconds had been measured.
 
-    With an error between clocks, even a measured 0 only means less than this error.
+    With an error between clocks, a measured 0 only means that the time is less than this error.
     """
     assert desktop_text(strip(0, 5_000)) == "p50 0, max 5 ms; 2 members"
     assert desktop_text(strip(0, 5_000, bound_us=1_000)) == "p50 < 1 ms, max 5 ms; 2 members"

@@ -1,7 +1,7 @@
-"""Caveats: what a run that passed says beside its PASS.
+"""Caveats: sentences beside the PASS of a run that passed.
 
-A run passes if it broke no promise of Kafka's. Its group may still have suffered, for example if
-two members owned a partition at once for a minute, which no promise forbids. A caveat says so.
+A run passes if it broke no promise of Kafka's. Its group may still have suffered: for example, two
+members may have owned a partition at once for a minute, which no promise forbids. A caveat says so.
 """
 
 from pipeline.summary.caveats import caveats_of, pass_text
@@ -12,7 +12,7 @@ from tests.support.builders.report_rows import S, summary_of
 
 
 def owners(group: str, longest_us: int, *, partitions: int = 1) -> Owners:
-    """Return the entry about partitions with two owners at once, the longest for `longest_us`."""
+    """Return the entry about partitions with two owners at once, for up to `longest_us`."""
     return Owners(
         group=group,
         partitions=partitions,
@@ -31,8 +31,8 @@ def owners(group: str, longest_us: int, *, partitions: int = 1) -> Owners:
 def felt_group(*, unowned_us: int | None = None, repeated: int | None = None) -> FeltGroup:
     """Return what the users of a group with one partition felt.
 
-    Its partition had no owner for `unowned_us`, and `repeated` records were processed again. None
-    means that this was not measured.
+    The partition had no owner for `unowned_us`, and `repeated` records were processed again. None
+    means that this figure was not measured.
     """
     totals = {"without an owner": unowned_us, "records processed again": repeated}
     spreads = {
@@ -78,8 +78,8 @@ def test_time_without_an_owner_and_records_processed_again_are_caveats() -> None
 def test_unnoticeable_effects_are_no_caveat() -> None:
     """Two owners, or no owner, for less than a second are no caveat.
 
-    Nor is a time that is shorter than the error between the clocks of two machines: it may be no
-    more than this error.
+    A time that is shorter than the error between the clocks of two machines is no caveat either,
+    because the time may only be a result of this error.
     """
     short = run(owners("g", 999_999), g=felt_group(unowned_us=999_999, repeated=0))
     assert caveats_of(short) == ()

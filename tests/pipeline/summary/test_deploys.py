@@ -1,9 +1,9 @@
 """What a deploy costs the users of a group, and which of two deploys costs less.
 
-A deploy is a rollout: each member of a group is stopped, and a successor takes its place. It costs
-rebalances, time in which partitions have no owner, and time in which records wait. These costs are
-measured for the whole run (`felt`), so a run with one deploy tells what the deploy cost: in total,
-and divided by the number of replaced members.
+A deploy is a rollout: each member of a group is stopped, and a successor takes its place. Its costs
+are rebalances, the time in which partitions have no owner, and the time in which records wait.
+These costs are measured for the whole run (`felt`), so a run with one deploy shows what the deploy
+cost: in total, and divided by the number of replaced members.
 """
 
 from dataclasses import replace
@@ -54,7 +54,7 @@ def felt(**changes: Any) -> Felt:  # noqa: ANN401 - a test's own words
 def rollout(*, ready: int, fired_at_us: int = 10 * S) -> JournalEntry:
     """Return a rollout that stops 40 members; only the first `ready` of them get a ready successor.
 
-    The first successor is ready at 50 s, and each next one a second later: the 40th at 89 s.
+    One successor is ready each second, from the first at 50 s to the 40th at 89 s.
     """
     replaced = [
         {
@@ -122,7 +122,7 @@ def deploy_cost(**changes: Any) -> DeployCost:  # noqa: ANN401 - a test's own wo
 def test_cost_in_a_run_with_an_accident_has_a_mark() -> None:
     """If a machine was disturbed during the run, its figures prove little: they get a `*`.
 
-    A deploy's cost has figures of the whole run, so all of them get it.
+    A deploy's cost has figures of the whole run, so all these figures get the mark.
     """
     (cost,) = deploys_of((rollout(ready=40),), replace(felt(), disturbed=True))
     assert deploy_text(cost).endswith("6.00 s) *")
@@ -145,7 +145,7 @@ def test_members_without_a_ready_successor_are_not_counted_as_replaced() -> None
 
 
 def test_group_that_was_deployed_twice_has_no_cost_of_one_deploy() -> None:
-    """A group's figures cover the whole run, and do not tell which part each deploy had in them."""
+    """A group's figures cover the whole run, and do not show which deploy caused which part."""
     assert deploys_of((rollout(ready=40), rollout(ready=40)), felt()) == ()
     # A run with a crash only has no deploy.
     assert deploys_of((crash(),), felt()) == ()
@@ -154,10 +154,10 @@ def test_group_that_was_deployed_twice_has_no_cost_of_one_deploy() -> None:
 
 
 def test_cheaper_deploy_is_named_with_the_difference() -> None:
-    """Deploy a is better in waiting, and b in rebalances: the text about each cost says so.
+    """Deploy `a` costs less waiting, and deploy `b` fewer rebalances: each text names the cheaper.
 
-    The members of b are static. A static member keeps its place in the group through a restart, so
-    there is no rebalance, but its partitions wait for it.
+    The members of `b` are static. A static member keeps its place in the group through a restart,
+    so there is no rebalance, but its partitions wait for the member.
     """
     static = deploy_cost(rebalances=0, waited_us=8_000 * S, longest_wait_us=36 * S)
     assert better_texts("a", deploy_cost(), "b", static) == (
@@ -171,7 +171,7 @@ def test_cheaper_deploy_is_named_with_the_difference() -> None:
 def test_reason_names_what_partitions_waited_for() -> None:
     """Records wait longer in a deploy without rebalances, and the figures do not say why.
 
-    So a sentence says it.
+    So a sentence gives the reason.
     """
     moving = deploy_cost(moved=180, partitions=200)
     assert reason_text("a", moving) == (
@@ -186,7 +186,7 @@ def test_reason_names_what_partitions_waited_for() -> None:
 
 
 def test_deploys_of_nearly_equal_cost_count_as_equal() -> None:
-    """810 s are about 1 % more than 800 s. Two runs of the same deploy would differ as much."""
+    """810 s are about 1 % more than 800 s, and two runs of the same deploy differ as much."""
     slightly_dearer = deploy_cost(waited_us=810 * S)
     text_about_waiting, *_ = better_texts("a", deploy_cost(), "b", slightly_dearer)
     assert text_about_waiting == ("records waited, all partitions: no difference, 800.00 s")

@@ -1,7 +1,7 @@
 """How figures are printed: lengths of time, and lines with the percentiles of many lengths.
 
 A length of time between moments on two machines is as uncertain as their clocks, which differ by up
-to `bound_us`. A length below this error is printed as `< 500 us`. It may even be measured as
+to `bound_us`. A length below this error is printed as `< 500 us`. Its measured value may even be
 negative.
 
 A line has the number of samples, the number of missing samples, the percentiles p50, p90 and p99,
@@ -30,7 +30,7 @@ from pipeline.summary.figures import (
         (999_700, 0, "1.00 s"),
         (7_710_000, 0, "7.71 s"),
         (400, 500, "< 500 us"),
-        # Within the error even the sign means nothing.
+        # If a length is smaller than the error, even its sign means nothing.
         (-400, 500, "< 500 us"),
         (500, 500, "500 us"),
         # A length that is more negative than the error allows is shown as it was measured.
@@ -93,8 +93,8 @@ def test_distribution_of_counts_prints_no_unit() -> None:
 def test_fault_rows_without_any_join_omit_the_line() -> None:
     """In many runs no member has to join after a fault. Then the line of `join` is left out.
 
-    `accept` has no samples here either, but every member needs this phase: that none completed it
-    is worth a line.
+    `accept` has no samples here either. But every member needs this phase, so its line stays, and
+    shows that no member completed the phase.
     """
     by_name = {measure.name: measure for measure in MEASURES}
     fault = FaultSummary(

@@ -1,8 +1,8 @@
 """The summary that an analysis writes beside its tables, and how it shows that they are outdated.
 
-An analysis takes time, so a later command uses the tables that are there, if they are current: made
-by the same version of the code, from the same files of events that the run has now. The summary
-says from what the tables were made.
+An analysis takes time, so a later command uses the existing tables, if they are current. Tables are
+current if the same version of the code made them from the files of events that the run has now. The
+summary names this version and these files.
 """
 
 import json
@@ -31,7 +31,7 @@ from tests.support.builders.report_rows import S, fault_summary, rebalances_of, 
 
 
 def _summaries_without_empty_fields() -> tuple[FaultSummary, dict[str, object]]:
-    """Return the summary of a fault, and fields of the summary of a run; each has some value."""
+    """Return the summary of a fault, and fields of a run's summary, without empty values."""
     fault = fault_summary(
         values={"detect": [7 * S, None], "commit gap": [8 * S, 9 * S]},
         rebalances=(rebalances_of(),),
@@ -105,7 +105,7 @@ def test_summary_file_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_summary_of_a_moved_run_names_its_new_place(tmp_path: Path) -> None:
-    """Links of a report use the directory in the summary, so it must be the present one."""
+    """Links of a report use the directory in the summary, so it must be the present directory."""
     _write(tmp_path / "1")
     (tmp_path / "1").rename(tmp_path / "2")
 
@@ -156,8 +156,8 @@ def test_tables_are_current_until_events_or_tables_change(tmp_path: Path) -> Non
     _write_rows(tmp_path, 3)
     assert is_current(tmp_path)
 
-    # A file that cannot be read counts as a change, too. This one has the first bytes of a Parquet
-    # file and no more.
+    # A file that cannot be read counts as a change, too. This file has only the first bytes of a
+    # Parquet file.
     (tmp_path / "events" / "torn.parquet").write_bytes(b"PAR1")
     assert not is_current(tmp_path)
     (tmp_path / "events" / "torn.parquet").unlink()

@@ -1,6 +1,6 @@
 """The summary of a run, computed in plain Python.
 
-That it equals the summary that Spark computes is tested in tests/pipeline/whole_runs.
+Tests in tests/pipeline/whole_runs compare it with the summary that Spark computes.
 """
 
 from pathlib import Path
@@ -14,9 +14,9 @@ from tests.support.random_worlds.random_trace import random_run
 
 
 def test_summary_of_rows_equals_that_of_their_files(tmp_path: Path) -> None:
-    """A command that plays many runs has their rows in memory, and computes summaries from these.
+    """A command that plays many runs has their rows in memory, and computes summaries from them.
 
-    The result must be the same as if the rows were read from the files of the run.
+    Each summary must be the same as if the rows were read from the files of the run.
     """
     rows = random_run(2)
     # The files give the rows in another order, and the manifest has an error between clocks.

@@ -27,7 +27,7 @@ _KEY = ("fault", "group", "consumer")
 def test_client_phases_of_random_runs_equal_the_oracle(
     random_runs: tuple[AnalysedRun, ...],
 ) -> None:
-    """Cases: a phase that a member needed or not, requests that wait, fail, or get no answer."""
+    """Cases: phases that were or were not needed; requests that wait, fail or have no answer."""
     rows = check_table(random_runs, "client_phases", client_phases_of, _KEY)
     assert len(rows) > 100
     phases = ("notice_us", "rediscover_us", "accept_us", "join_us", "sync_us", "longest_wait_us")

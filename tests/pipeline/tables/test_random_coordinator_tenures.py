@@ -30,7 +30,7 @@ def test_coordinator_tenures_of_random_runs_equal_the_oracle(
 ) -> None:
     """Cases: every kind of end, and brokers that are paused, cut off, or restarted.
 
-    A tenure ends with `reloaded` if the same broker loads the partition again. That is rare.
+    A tenure ends with `reloaded` if the same broker loads the partition again, which is rare.
     """
     rows = check_table(random_runs, "coordinator_tenures", coordinator_tenures_of, _KEY)
     ends = Counter(row["end_reason"] for row in rows)

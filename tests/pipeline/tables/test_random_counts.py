@@ -32,7 +32,7 @@ def test_runs_of_random_traces_equal_the_oracle(random_runs: tuple[AnalysedRun, 
 
 
 def test_groups_of_random_traces_equal_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """The group's load names its offsets partition; without a load, the group's name decides it."""
+    """A load of the group names its offsets partition. Without a load, the group's name decides."""
     rows = check_table(random_runs, "groups", groups_of, ("group",))
     assert len({row["partition"] for row in rows}) > 1
     assert len({row["consumers"] for row in rows}) > 1
@@ -90,7 +90,7 @@ def test_bad_rows_of_a_damaged_trace_equal_the_oracle(analysed: AnalysedRuns) ->
     bad_rows = read_table(directory, "bad_rows")
     key = ("time_us", "node", "incarnation", "seq", "kind")
     assert differences(expected, bad_rows, key) == []
-    # Six reasons: one of five required columns is missing, or the kind is unknown.
+    # There are six reasons: one of five required columns is missing, or the kind is unknown.
     assert len({row["reason"] for row in bad_rows}) == 6
     (run,) = read_table(directory, "runs")
     assert run["events"] == len(written) - len(bad_rows)

@@ -32,5 +32,6 @@ def test_faults_of_random_runs_equal_the_oracle(random_runs: tuple[AnalysedRun, 
         unknown = sum(row[column] is None for row in rows)
         assert 5 < unknown < len(rows) - 5, column
     assert any(len(row["from_nodes"]) > 1 for row in rows)
-    # `until_us` is when the next fault hits: of two faults at the same time, the first has no time.
+    # `until_us` is the time at which the next fault hits. So if two faults hit at the same time,
+    # the first has a time of length 0.
     assert any(row["until_us"] == row["injected_us"] for row in rows)

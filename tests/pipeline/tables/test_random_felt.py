@@ -1,6 +1,6 @@
 """Spark's tables `felt_partitions` and `felt_groups` equal their oracles in plain Python.
 
-The two tables show what the users of a group notice of a run: time in which a partition had no
+The two tables show how a run affects the users of a group: the time in which a partition had no
 owner, records that waited (the lag), records that were processed again, and members that were
 removed although they worked (`sent_away`).
 

@@ -26,7 +26,7 @@ _KEY = ("fault", "api", "from_node", "to_node", "group", "sent_us", "correlation
 
 
 def test_messages_of_random_runs_equal_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """Cases: requests without an answer, moments that were not traced, several equal requests."""
+    """Cases: requests without an answer, times that were not traced, several equal requests."""
     rows = check_table(random_runs, "messages", messages_of, _KEY)
     assert len(rows) > 1_000
     for column in ("received_us", "answered_us", "ended_us", "named", "member"):

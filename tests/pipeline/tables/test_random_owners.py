@@ -2,8 +2,8 @@
 
 The traces of these tests are random, and about members only. They have cases that a person would
 hardly write down: members are assigned partitions that they own already, revoke partitions of
-others, die while they are paused, and process partitions that they never owned. The model goes
-through the rows of a trace one by one, and keeps in mind who owns what at the time.
+other members, die while they are paused, and process partitions that they never owned. The model
+reads the rows of a trace one by one, and remembers which member owns which partition.
 """
 
 import pytest
@@ -39,7 +39,7 @@ def test_ownership_of_random_members_equals_the_model(
             tuple(getattr(interval, name) for name in columns) for interval in model.intervals
         ]
         rows_by_spark = [tuple(row[name] for name in columns) for row in run.table("ownership")]
-        # Sorted as texts, because a row may have None in place of a number.
+        # The rows are sorted as texts, because a row may have None in place of a number.
         assert sorted(rows_by_spark, key=str) == sorted(expected, key=str)
     # With only a few intervals the comparison would prove little.
     assert sum(len(model.intervals) for model, _ in runs) > 100
@@ -48,7 +48,7 @@ def test_ownership_of_random_members_equals_the_model(
 def test_ownership_overlaps_of_random_members_equal_the_model(
     runs: list[tuple[Owned, AnalysedRun]],
 ) -> None:
-    """Each pair of owners occurs once, the earlier one first, with the records of both."""
+    """Each pair of owners occurs once, the earlier owner first, with the records of both."""
     key = ("partition", "first_consumer", "second_consumer", "from_us", "to_us")
     for model, run in runs:
         rows = run.table("ownership_overlaps")
@@ -62,7 +62,7 @@ def test_ownership_overlaps_of_random_members_equal_the_model(
 def test_processing_of_random_members_equals_the_model(
     runs: list[tuple[Owned, AnalysedRun]],
 ) -> None:
-    """A record that two members process counts as repeated for the later one, owner or not."""
+    """A record that two members process counts as repeated for the later member, owner or not."""
     for model, run in runs:
         counts_by_spark = {
             (row["partition"], row["consumer"]): {

@@ -1,6 +1,6 @@
 """Spark's table `rebalances` equals its oracle in plain Python (`pipeline.in_memory`).
 
-A row is a rebalance of a group, with the reason for which it began.
+A row is a rebalance of a group, with its reason.
 
 Spark's computation is fast for large runs, but hard to check by eye. The oracle computes the same
 rows with simple loops over the trace. `check_table` compares the two tables of each run, row by

@@ -1,8 +1,8 @@
-"""The random traces with which other tests compare Spark's tables and those of plain Python.
+"""The random traces for which other tests compare Spark's tables with tables of plain Python.
 
-`random_run(seed)` makes one of them: the events of a run that no cluster played. A trace must be
-plausible, the same for each seed, and all traces together must have every case in which the two
-computations could differ.
+`random_run(seed)` makes a trace: the events of a run that no cluster played. A trace must be
+plausible, and the same in each call with the same seed. All traces together must have every case in
+which the two computations could differ.
 """
 
 from collections import Counter
@@ -89,6 +89,6 @@ def test_random_runs_have_ties_and_two_incarnations_and_open_ends() -> None:
         if row.incarnation
     }
     assert len(restarted) > 10
-    # Some runs record that they stop; the others broke off, so their intervals have open ends.
+    # Some runs record that they stop. The other runs broke off, so their intervals have no ends.
     ended = [any('"stopping"' in (row.detail or "") for row in rows) for rows in runs]
     assert 4 < sum(ended) < len(ended)

@@ -34,8 +34,8 @@ def test_sessions_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
     assert {row["end"] for row in rows} == {"expired", "closed", None}
     # A client that never received the answer that opened its session has no node in the row.
     assert any(row["consumer"] is None for row in rows)
-    # `deleted_of_others`: ephemeral nodes of other sessions that this one deleted. A session that
-    # also created nodes shows that the two counts are kept apart.
+    # `deleted_of_others`: ephemeral nodes of other sessions that this session deleted. A session
+    # that also created nodes shows that the two counts are kept apart.
     assert any(row["deleted_of_others"] and row["created"] for row in rows)
     # `learned_us`: when a server told the client that its session had expired.
     assert any(row["learned_us"] is not None for row in rows)
@@ -45,7 +45,7 @@ def test_sessions_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
 
 
 def test_watches_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
-    """Cases: a watch that tells its client of a change late, or of one that is not in the trace."""
+    """Cases: a watch that tells of a change late, or of a change that is not in the trace."""
     key = ("server", "incarnation", "consumer", "fired_us")
     rows = check_table(random_runs, "zookeeper_watches", zookeeper_watches_of, key)
     # `changed_us`: when the transaction was applied; unknown if the trace lacks it.
@@ -71,7 +71,7 @@ def test_attempts_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
     # `gave_up`: where the consumer gave up after the last attempt.
     assert {row["gave_up"] for row in rows} == {"starting", "running", "new session", None}
     # `given_up`: partitions that the consumer ceased to read; `conflicts`: partitions that had an
-    # owner; `view`: the consumers that it saw in the group.
+    # owner; `view`: the consumers that this consumer saw in the group.
     assert any(row["given_up"] > 1 and row["conflicts"] > 1 and row["view"] for row in rows)
     # A consumer that was started again.
     assert any(row["incarnation"] for row in rows)
@@ -91,7 +91,7 @@ def test_operations_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
 
 
 def test_rewinds_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
-    """A rewind is a committed offset that is lower than the one before.
+    """A rewind is a committed offset that is lower than the committed offset before.
 
     Cases: rewinds in both stores of offsets, by members and by clients without a member id.
     """
@@ -102,11 +102,11 @@ def test_rewinds_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
 
 
 def test_late_release_shows_in_the_tables(random_runs: Runs) -> None:
-    """A consumer whose session expired deletes the owner nodes of others; some of these give up.
+    """A consumer with an expired session deletes owner nodes of others, and some of them give up.
 
     In its next session the consumer still does an operation of the old session: it deletes owner
-    nodes that live consumers have created in between (ZK-74). Consumers whose attempts meet
-    conflicts give up (ZK-38).
+    nodes that live consumers have created in between (ZK-74). If the attempts of a consumer meet
+    conflicts, the consumer gives up (ZK-38).
     """
     (run,) = (run for run in random_runs if run.run.startswith("zookeeper_late_release"))
     sessions = run.table("zookeeper_sessions")
@@ -118,5 +118,5 @@ def test_late_release_shows_in_the_tables(random_runs: Runs) -> None:
     assert sum(row["deleted_of_others"] for row in next_sessions) > 0
     attempts = run.table("zookeeper_attempts")
     assert any(row["conflicts"] for row in attempts)
-    # Every request counts, pings too: a run of this length has some hundreds.
+    # Every request counts, pings too, so a run of this length has some hundreds of requests.
     assert sum(row["requests"] for row in run.table("zookeeper_operations")) > 500

@@ -1,6 +1,6 @@
 """The tables of the analysis against small traces worked out by hand.
 
-Each trace is a text file whose lines are the events of a run, with times in seconds and comments.
+Each trace is a text file. Its lines are the events of a run, with times in seconds and comments.
 To see why a test expects its rows, read the trace beside it. Spark analyses all runs in one call,
 and the tests then read the tables back without Spark. docs/TABLES.md explains every column.
 
@@ -14,11 +14,11 @@ and the tests then read the tables back without Spark. docs/TABLES.md explains e
     analysed.table("pause", "client_phases", "fault")
     -> {("f1",): {"attempts": 1, ...}, ("f2",): {"attempts": 2, ...}}
 
-The tables divide a failover into phases. Those of the brokers are detect (the controller elects a
-new leader), publish (the leader learns of it), load wait, and load (it reads the groups into
-memory). Those of a member are notice (it gives its coordinator up), rediscover (it is told the new
-one), accept (it has its first success there), join and sync. A tenure is the time in which a broker
-coordinates a partition of `__consumer_offsets`.
+The tables divide a failover into phases. The phases of the brokers are detect (the controller
+elects a new leader), publish (the leader learns of its election), load wait, and load (the leader
+reads the groups into memory). The phases of a member are notice (the member gives its coordinator
+up), rediscover (it is told the new coordinator), accept (its first request succeeds there), join
+and sync. A tenure is the time in which a broker coordinates a partition of `__consumer_offsets`.
 
 (BEHAVIOUR 2.0) in a docstring is section 2.0 of docs/kafka/BEHAVIOUR.md.
 """
@@ -42,7 +42,7 @@ def _rows(
 ) -> dict[object, Sequence[object]]:
     """Return the values of `columns` of each row, by the row's key.
 
-    A key of one column loses its tuple: `{("f1",): {"attempts": 1, ...}}` becomes `{"f1": [1]}`.
+    A key of one column is not a tuple: `{("f1",): {"attempts": 1, ...}}` becomes `{"f1": [1]}`.
     """
     return {
         key[0] if len(key) == 1 else key: [row[column] for column in columns]
@@ -51,10 +51,10 @@ def _rows(
 
 
 def test_broker_phases_of_a_crash_follow_the_elected_leader(analysed: AnalysedRuns) -> None:
-    """Three elections follow the fault; only that of `broker-0` ends the phase `detect`.
+    """Three elections follow the fault; only the election of `broker-0` ends the phase `detect`.
 
     The election at 12.001 s elects no leader. The election at 35 s comes after `broker-0` became
-    leader, so the failover is over by then. Each phase is the difference of two moments:
+    leader, so the failover is over by then. Each phase is the difference of two times:
 
     - detect = decided - fault
     - publish = applied - decided
@@ -89,9 +89,9 @@ def test_broker_phases_of_a_crash_follow_the_elected_leader(analysed: AnalysedRu
 def test_broker_phases_of_a_run_interrupted_before_the_load_are_null(
     analysed: AnalysedRuns,
 ) -> None:
-    """The failover after the second fault, f2, has an election and no more when the run ends.
+    """When the run ends, the failover after the second fault (f2) has only had its election.
 
-    Its later moments, and the phases that they end, are null.
+    Its later times are null, and so are the phases that end at these times.
     """
     rows = analysed.table("pause", "broker_phases", "fault", "partition")
     assert _rows(rows, "decided_us", "detect_us", "publish_us", "active_us", "load_us") == {
@@ -145,8 +145,8 @@ def test_client_phases_of_a_rejoining_member_measure_its_join_and_sync(
 ) -> None:
     """`join` lasts from the first JoinGroup at 20.02 s to the successful answer at 20.1 s.
 
-    The first JoinGroup is answered MEMBER_ID_REQUIRED, and the second succeeds; the time of both is
-    part of the phase.
+    The first JoinGroup is answered MEMBER_ID_REQUIRED, and the second succeeds. The phase includes
+    the time of both.
     """
     rows = analysed.table("crash", "client_phases", "consumer")
     # The trace also has rows of an administrator's client, which is no member.
@@ -163,8 +163,8 @@ def test_client_phases_that_never_end_are_null_and_count_every_lookup(
     """After the second fault (f2) no lookup finds the new coordinator before the run ends.
 
     One lookup fails, and one names broker-1, which is dead: 2 attempts, 1 stale answer. After the
-    first fault (f1, a pause at 5 s), the member waits for an answer of the paused coordinator. It
-    gives the coordinator up at 20.1 s, so `notice` is 15.1 s.
+    first fault (f1, a pause at 5 s), the member waits for an answer of the paused coordinator. The
+    member gives this coordinator up at 20.1 s, so `notice` is 15.1 s.
     """
     rows = analysed.table("pause", "client_phases", "fault")
     columns = ("notice_us", "rediscover_us", "accept_us", "attempts", "stale_answers")
@@ -190,10 +190,10 @@ def test_coordinator_tenures_end_with_their_broker(analysed: AnalysedRuns) -> No
 
 
 def test_coordinator_tenures_of_a_split_brain_overlap(analysed: AnalysedRuns) -> None:
-    """Two coordinators are active from 8.2 s, when the new one has loaded, to 20.2 s.
+    """Two coordinators are active from 8.2 s, when the new coordinator has loaded, to 20.2 s.
 
-    At 20.2 s the old coordinator unloads the partition, after it was paused from 5.001 to 20.01 s.
-    It was paused in most of the overlap: for 20.01 - 8.2 = 11.81 s.
+    At 20.2 s the old coordinator unloads the partition. It was paused from 5.001 to 20.01 s, and
+    therefore in most of the overlap: for 20.01 - 8.2 = 11.81 s.
     """
     rows = analysed.table("pause", "coordinator_tenures", "leader_epoch")
     assert _rows(rows, "broker", "start_us", "end_us", "end_reason", "overlap_us") == {
@@ -212,9 +212,10 @@ def test_coordinator_tenures_of_a_split_brain_overlap(analysed: AnalysedRuns) ->
 def test_availability_of_a_crash_per_member_partition_and_group(analysed: AnalysedRuns) -> None:
     """A gap is the time without service around the fault.
 
-    For a member it lies between two acknowledged commits, for a partition between two processed
-    records. For a group it begins with the kill of its coordinator, and ends when another broker is
-    active. If service does not come back before the run ends, the end and the length are null.
+    The gap of a member lies between two acknowledged commits, and the gap of a partition between
+    two processed records. The gap of a group begins with the kill of its coordinator, and ends when
+    another broker is active. If service does not come back before the run ends, the end and the
+    length of the gap are null.
 
     consumer-0 received an acknowledgement at 12.001 s, which was on its way at the kill (12 s). The
     gap begins with this acknowledgement, and ends with the first commit at the new coordinator, at
@@ -234,11 +235,11 @@ def test_availability_of_a_crash_per_member_partition_and_group(analysed: Analys
 def test_availability_with_two_coordinators_has_no_time_without_one(
     analysed: AnalysedRuns,
 ) -> None:
-    """After f1 the group always has a coordinator, from 8.2 to 20.2 s even two.
+    """After f1 the group always has a coordinator, and from 8.2 to 20.2 s it has two.
 
-    So the group's gap begins and ends with the fault, at 5 s, and its length is 0. The member has a
-    gap all the same, which is the cost of the pause: it waits 15 s for an answer of the paused
-    coordinator before it asks another broker (MEASURED_FAILOVER 3).
+    So the group's gap begins and ends with the fault, at 5 s, and its length is 0. But the member
+    has a gap, which is the cost of the pause: it waits 15 s for an answer of the paused coordinator
+    before it asks another broker (MEASURED_FAILOVER 3).
     """
     rows = analysed.table("pause", "availability", "fault", "subject_kind")
     assert _rows(rows, "gap_us", "before_us", "after_us") == {
@@ -301,8 +302,8 @@ def test_faults_have_their_blast_radius_and_window(analysed: AnalysedRuns) -> No
 def test_groups_find_their_partition_by_load_or_by_name(analysed: AnalysedRuns) -> None:
     """The analysis learns a group's offsets partition from a load of the group, or computes it.
 
-    The trace of `g` has a row `group_loaded`, which contains the partition. That of group-1 has no
-    such row, so its partition follows from the group's name: the hash gives partition 2 of 3.
+    The trace of `g` has a row `group_loaded`, which contains the partition. The trace of group-1
+    has no such row, so its partition follows from its name: the hash gives partition 2 of 3.
     """
     assert _rows(analysed.table("crash", "groups", "group"), "partition", "consumers") == {
         "group-1": [OFFSETS_2, 2]
@@ -328,10 +329,10 @@ def test_interrupted_runs_end_with_their_last_event(analysed: AnalysedRuns) -> N
 
 
 def test_bad_rows_and_files_are_set_aside_and_counted(analysed: AnalysedRuns) -> None:
-    """Unusable rows are counted by reason, unusable files are named; the rest is analysed.
+    """Unusable rows are counted by reason, unusable files are named; all else is analysed.
 
-    The run `broken` has two good rows; `_broken_run` in tests/support/worlds/analysed_runs.py
-    writes the others.
+    The run `broken` has two good rows. `_broken_run` in tests/support/worlds/analysed_runs.py
+    writes the unusable rows and files.
     """
     summary = analysed.summaries["broken"]
     assert summary.bad_rows == (("no kind", 1), ("no time_us", 1), ("unknown kind", 2))
@@ -363,7 +364,7 @@ def test_analysis_leaves_only_the_tables(analysed: AnalysedRuns) -> None:
 def test_summary_of_a_crash_has_lines_for_its_phases_and_gaps(analysed: AnalysedRuns) -> None:
     """A line has a measure's name, and then: samples, missing, median, p90, p99, maximum.
 
-    A percentile is empty if there are too few samples for it. The median of two is the lower one.
+    A percentile is empty if there are too few samples. The median of two values is the lower value.
     The two members noticed the fault after 27 and 30 ms. The clocks of the machines differ by up to
     40 ms, as the manifest says, so the line `notice` has `< 40 ms`.
     """

@@ -1,12 +1,12 @@
 """Two ways of analysing a run with Spark must give the same tables and the same summary.
 
 A large run goes through transforms of Spark's DataFrames, which split its rows over many tasks in
-Spark's worker processes. Planning these would take too long for a small run. So a single task reads
-a small run whole, and computes all its tables in plain Python.
+Spark's worker processes. To plan these tasks would take too long for a small run. So a single task
+reads a small run whole, and computes all its tables in plain Python.
 
-The fixture `analysis` has runs that the transforms analysed: random ones (`random`), and runs
+The fixture `analysis` has runs that the transforms analysed: random runs (`random`), and runs
 written by hand (`stories`). Each test copies such a run without its tables, analyses the copy in
-the other way, and compares.
+the other way, and compares the two results.
 """
 
 import errno
@@ -49,8 +49,8 @@ def _copied(run: Path, base: Path) -> Path:
 def _read_whole(run: Path, base: Path) -> tuple[Path, RunSummary | None]:
     """Copy a run, and read the copy whole; return the copy and its summary.
 
-    The summary is None for a run with a file that cannot be read so. Only the transforms can skip
-    what is broken in it.
+    The summary is None for a run with a broken file, because only the transforms can skip the
+    broken parts of a file.
     """
     copy = _copied(run, base)
     (files,) = find_run_files([copy])
@@ -58,7 +58,7 @@ def _read_whole(run: Path, base: Path) -> tuple[Path, RunSummary | None]:
 
 
 def _check_tables(copy: Path, run: Path) -> None:
-    """Compare each table of the copy, which was read whole, with the one of the transforms.
+    """Compare each table of the copy, which was read whole, with the table of the transforms.
 
     The order of the rows does not matter.
     """
@@ -80,7 +80,7 @@ def test_random_runs_read_whole_have_the_tables_of_the_transforms(
         _check_tables(copy, run.directory)
         assert replace(summary, directory=run.directory) == read_summary(run.directory), run.run
         summaries.append(summary)
-    # Enough runs and faults for a comparison that means something.
+    # There are enough runs and faults for a comparison that means something.
     assert len(summaries) > 30
     assert sum(len(summary.faults) for summary in summaries) > 50
     assert any(fault.rebalances for summary in summaries for fault in summary.faults)
@@ -121,8 +121,8 @@ def test_each_run_of_one_call_is_read_whole_or_transformed_as_needed(
 
     The summaries are in the order of the runs, and the progress ends with its total.
 
-    That only one run goes through the transforms is a special case of theirs: they write the run's
-    name into the column `run` as a constant, and do not take it from the path of each file.
+    A single run is a special case for the transforms: they write the run's name into the column
+    `run` as a constant, and do not take the name from the path of each file.
     """
     directories = analysis.stories.directories
     # Take the first run that cannot be read whole.
@@ -164,7 +164,7 @@ def test_unwritable_tables_are_an_error_of_the_system_with_its_path(
 
 
 class _Cluster:
-    """Spark on this machine that looks like a cluster: its address is that of another machine."""
+    """Spark on this machine. It looks like a cluster, because it names another machine."""
 
     master = "spark://elsewhere:7077"
     defaultParallelism = 2
@@ -181,7 +181,7 @@ def test_workers_of_a_cluster_must_have_the_version_of_coordlab_that_starts_the_
 ) -> None:
     """Workers read runs whole only if the same version of this project is installed there.
 
-    Otherwise the transforms compute the tables, because they need no Python at the workers.
+    Otherwise the transforms compute the tables, because they need no Python on the workers.
     """
     context = spark.sparkContext
     cluster: SparkContext = _Cluster(context)

@@ -138,9 +138,9 @@ def test_question_at_one_moment_always_has_the_same_answer(capsys: Captured) -> 
 def test_question_after_the_crash_of_the_coordinator_waits_for_the_next_one(
     capsys: Captured,
 ) -> None:
-    """The answer comes when the controller has fenced the dead broker, and the next has loaded.
+    """First the controller fences the dead broker, and the next coordinator loads the group.
 
-    That takes 1 to 5 s in this experiment, whose brokers have short sessions.
+    This takes 1 to 5 s, because the brokers of this experiment have short sessions.
     """
     at_us = CRASH_US + 100_000
     arguments = ("describe", "--group", GROUP, "--state", "--why", "--json")
@@ -151,7 +151,7 @@ def test_question_after_the_crash_of_the_coordinator_waits_for_the_next_one(
     assert 1_000_000 < took_us < 5_000_000
     (group,) = answer["groups"]
     assert group["state"] == "Stable"
-    # The only rebalance is that of the first joins.
+    # The only rebalance began with the first joins.
     assert len(answer["rebalances"][GROUP]) == 1, "a failover without a rebalance"
 
 
@@ -161,8 +161,8 @@ def test_replaced_coordinator_that_is_cut_off_can_be_asked(
     """In a split brain, both coordinators have the group.
 
     A cut separates the coordinator from the other brokers, and another broker takes over. With
-    `--broker` the old one is asked, and answers as before. Without it all brokers are asked, and
-    the answer lists the new one.
+    `--broker` the old coordinator is asked, and answers as before. Without `--broker` all brokers
+    are asked, and the answer lists the new coordinator.
     """
     cut = {
         "at": "1s",
@@ -188,8 +188,8 @@ def test_replaced_coordinator_that_is_cut_off_can_be_asked(
 def test_reset_is_committed_with_execute(capsys: Captured) -> None:
     """The reset creates the group `tool`, and commits an offset of it.
 
-    The log is shorter than 9999 records, so the log's end is committed instead. `state` is that
-    before the reset: Dead, because the group did not exist.
+    The log is shorter than 9999 records, so the log's end is committed instead. `state` is the
+    state before the reset: Dead, because the group did not exist.
     """
     assert groups(*RESET_TOOL, "--to-offset", "9999", "--execute", "--json") == EXIT_PASS
     answer = document(capsys)
@@ -215,7 +215,7 @@ def test_run_that_ends_before_an_answer_is_reported(capsys: Captured) -> None:
 
 
 def test_schedule_of_other_code_is_refused_unless_forced(capsys: Captured) -> None:
-    """As for `replay`, other code would give another run, and so the answers of another run."""
+    """Other code would give another run, and so the answers of another run."""
     stamp = msgspec.structs.replace(stamp_of(QUICK, play(QUICK, 0)), code="0f")
     stamped = msgspec.structs.replace(QUICK, replay=stamp)
     Path("found.yaml").write_text(experiment_text(stamped))
@@ -272,7 +272,7 @@ def test_groups_without_a_running_run_suggests_a_replay(capsys: Captured) -> Non
     [
         ("virtual", {}, "is a run in virtual time"),
         ("ray", {"status": RunStatus.COMPLETED, "ended_at": "now"}, "is completed"),
-        # No process of Linux has so large a pid, so the one that drove the run is dead.
+        # No process of Linux has so large a pid, so the process that drove the run seems dead.
         ("ray", {"pid": 2**22 + 1}, "broke off"),
         ("ray", {"host": "elsewhere"}, "is driven from elsewhere: ask there"),
         ("ray", {"config": {}}, "is a run of another version"),
@@ -283,7 +283,7 @@ def test_groups_without_a_running_run_suggests_a_replay(capsys: Captured) -> Non
 def test_run_that_cannot_be_asked_is_refused_with_the_reason(
     capsys: Captured, runtime: str, change: dict[str, object], error_output: str
 ) -> None:
-    """The command refuses at once if the cluster has ended or is elsewhere, and says which.
+    """The command refuses at once if the cluster has ended or is on another machine.
 
     `change` replaces fields of the run's manifest.
     """
@@ -296,5 +296,5 @@ def test_run_that_cannot_be_asked_is_refused_with_the_reason(
 
     assert run_cli(["groups", "list", "--run", str(directory.path)]) == EXIT_BAD_ARGUMENTS
     assert error_output in capsys.readouterr().err
-    # Without `--run` the command looks for a run itself, and refuses this one, too.
+    # Without `--run` the command looks for a run itself, and refuses this run, too.
     assert run_cli(["groups", "list"]) == EXIT_BAD_ARGUMENTS

@@ -21,15 +21,15 @@ from coordlab.commands.init.command import fault_plans
 from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_PASS
 
 COMMENTED_OUT = re.compile(r"^( *)#(?=[a-z])", re.MULTILINE)
-"""Finds the `#` before a setting that is commented out. Before a comment in words it is followed by
-a space."""
+"""Finds the `#` before a setting that is commented out. In a comment in words, a space follows the
+`#`."""
 QUOTED_DEFAULT = re.compile(r"Default:(?:\n +#)? (\S+)\.(\n +[a-z._]+:) (\S+)$", re.MULTILINE)
 """Finds a setting with a comment above it that quotes its default, in two lines such as these:
 
 # How many replicas must have a record. Default: 1.
 min.insync.replicas: 2
 
-Its groups are the default (1), the line end with the name, and the value (2).
+The groups of the pattern are the default (1), the line end with the name, and the value (2).
 """
 
 
@@ -41,7 +41,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_fault_has_an_example() -> None:
-    """Whoever adds a fault must add a plan that shows it."""
+    """A person who adds a kind of fault must add a plan that shows it."""
     assert list(fault_plans()) == list(FAULT_KINDS)
 
 
@@ -75,7 +75,7 @@ def test_commented_lines_have_the_defaults() -> None:
     assert len(COMMENTED_OUT.findall(text)) > 20  # the pattern still finds the lines
     assert uncommented.groups["readers"].config.group_instance_id == "readers-{index}"
     assert uncommented.checks == ("fencing", "durable_commits")
-    # These two commented lines are examples. All others have defaults.
+    # These two commented lines are examples. All other commented lines have defaults.
     without_examples = msgspec.to_builtins(uncommented)
     without_examples["groups"]["readers"]["config"]["group.instance.id"] = None
     without_examples["checks"] = []

@@ -1,4 +1,4 @@
-"""`coordlab run --seeds 1..4,9`: its valid values, and options that cannot be given beside it."""
+"""`coordlab run --seeds 1..4,9`: the valid values, and the options that contradict `--seeds`."""
 
 import click
 import pytest
@@ -57,5 +57,5 @@ def test_seeds_beside_a_contradicting_option_are_refused(
 ) -> None:
     """The options are refused before a run starts, with exit code 254."""
     assert run_cli(["run", "graceful_move", *arguments]) == EXIT_BAD_ARGUMENTS
-    # The message is in a box, whose frame and line ends would interrupt it.
+    # The message is in a box. The box has a frame and line ends, which interrupt the text.
     assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
