@@ -7,7 +7,7 @@ from scripts.docs.reference import FOLDER, page, page_names
 
 @pytest.mark.parametrize("name", page_names())
 def test_generated_page_is_up_to_date(name: str) -> None:
-    """A page that differs from the code misleads; `make docs` writes all pages again."""
+    """A page that differs from the code is wrong; `make docs` writes all pages again."""
     assert (FOLDER / name).read_text(encoding="utf-8") == page(name)
 
 

@@ -1,4 +1,4 @@
-"""README's figures of the planted bugs are those of their record.
+"""README's figures of the planted bugs are the recorded figures.
 
 A planted bug is put into the code on purpose, to see how many seeds the search needs to find it.
 Shrinking removes the faults of a schedule that the finding does not need.
@@ -11,7 +11,7 @@ from benchmarks.planted_bugs.bugs import BUGS
 from benchmarks.planted_bugs.operation_bugs import OPERATION_BUGS
 
 ROOT = Path(__file__).resolve().parents[2]
-# The two groups of a row are the seeds needed and the faults that are left at most.
+# The two groups of this pattern are the number of seeds needed and the most faults left.
 _ROW = re.compile(r"^\| \w+ \| [^|]+ \| (\d+) \| [^|]+ \| \d+ to (\d+) \|", re.MULTILINE)
 _CLAIM = re.compile(r"within (\d+) seeds and shrunk to (\w+) faults at most")
 _WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}

@@ -54,7 +54,7 @@ SETTINGS = Settings(
 def tables_of_crash(fault: str = "crash-0") -> dict[str, list[Row]]:
     """Return the tables of a crash that moved one offsets partition, with twelve members.
 
-    c-0 finds the new coordinator first. Each further member finds it 1 ms after the member before.
+    c-0 finds the new coordinator first, and each other member 1 ms after the member before.
     """
     members = [f"c-{number}" for number in range(12)]
     return {
@@ -311,7 +311,7 @@ def test_a_few_faults_are_small_multiples_on_one_scale() -> None:
 
 
 def test_many_faults_share_charts_with_one_selection_and_an_overview() -> None:
-    """Each chain has one chart, about the fault that the reader selects. An overview has all."""
+    """Each chain has a chart of the fault that a reader selects, and an overview of all faults."""
     names = [f"crash-{n}" for n in range(200)]
     rows = tables_of_crashes(names)
 
@@ -337,12 +337,12 @@ def test_section_of_a_thousand_members_is_small() -> None:
     ]
     rows["availability"] = [gap("member", f"c-{n}", gap_us=8 * S + n * MS) for n in range(1_000)]
     shown = charts(section_of(fault_summary(rows), rows=rows).parts)
-    # A datum for each of the 1,000 members would be more.
+    # If each of the 1,000 members had data of its own, there would be more.
     assert sum(len(data) for chart in shown.values() for data in chart.data.values()) < 600
 
 
 def test_names_of_a_run_are_escaped() -> None:
-    """A group may have any name, also one that is HTML."""
+    """A group may have any name, and even HTML may be a name."""
     rows = tables_of_crash()
     rows["broker_phases"] = [broker_phase(*BROKER_LENGTHS, groups=["<img>"])]
     section = section_of(fault_summary(rows), rows=rows)

@@ -1,13 +1,13 @@
 """Each broker has one colour in all lanes of a report; its variants distinguish generations.
 
 A lane is a chart over the time of the run. One lane shows which broker was the coordinator, another
-the states of groups, and a third the owners of partitions. In all of them the colour of a bar tells
-which coordinator it belongs to.
+the states of groups, and a third the owners of partitions. In all these lanes the colour of a bar
+shows the coordinator that the bar belongs to.
 
 The builders make rows of tables, with times in seconds: `tenure` is the time in which a broker is
 coordinator, `state` the time in which a group has one state, `owned` the time in which a member
-owns a partition. A `to_s` of None means that the run ended first. In rows of `state` and `owned`
-the coordinator is broker-2, unless another is named.
+owns a partition. If `to_s` is None, the run ended first. In rows of `state` and `owned` the
+coordinator is broker-2, unless a test names another broker.
 """
 
 from pipeline.report.charts.chart import SERIES, soft
@@ -77,8 +77,8 @@ def test_broker_has_one_colour_in_all_lanes() -> None:
 def test_generations_of_one_coordinator_are_shades_of_its_colour() -> None:
     """Two generations differ, and both visibly belong to the same coordinator.
 
-    The variants are the plain colour, the colour with a pattern, and the pale colour. Here they are
-    those of the first broker.
+    The variants are the plain colour, the colour with a pattern, and the pale colour. The colour
+    here is the colour of the first broker.
     """
     plain, pattern, pale = (broker_fill(0, variant) for variant in range(3))
     assert len({plain, pattern, pale}) == 3

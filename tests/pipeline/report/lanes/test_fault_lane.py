@@ -1,8 +1,8 @@
 """Accidents do not look like planned faults in the charts of a report.
 
-The plan of a run lists the faults that are injected. An accident is not one of them: a machine was
-lost or disturbed during the run. Both have a bar in the fault lane, and a coloured band behind all
-other lanes, the charts over the time of the run.
+The plan of a run lists the faults that are injected. An accident is not in the plan: a machine was
+lost or disturbed during the run. Faults and accidents have a bar in the fault lane, and a coloured
+band behind all other lanes. A lane is a chart over the time of the run.
 """
 
 from pipeline.report.lanes.faults import faults_lane
@@ -58,7 +58,7 @@ def _fills_of_bands(*faults: JournalEntry) -> list[str]:
 
 
 def test_band_of_an_accident_is_grey() -> None:
-    """One layer draws the bands of accidents in grey, another draws those of the plan in orange.
+    """One layer draws the bands of accidents in grey; another draws planned faults in orange.
 
     A run without accidents has only the orange layer.
     """

@@ -24,7 +24,7 @@ from pipeline.report.lanes.labels import common_prefix, group_prefix, prefix_not
     ],
 )
 def test_common_prefix_keeps_the_distinguishing_part(members: tuple[str, ...], prefix: str) -> None:
-    """`readers-0` is short and clear; the number alone, or a part of a word, would not be."""
+    """`readers-0` is short and clear; the number alone, or a part of a word, would be unclear."""
     assert common_prefix(members) == prefix
     labels = [name.removeprefix(prefix) for name in members]
     assert len(set(labels)) == len(members)

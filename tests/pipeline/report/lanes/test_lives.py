@@ -35,7 +35,7 @@ S = 1_000_000
 def entry(fault: str, **resolved: Any) -> JournalEntry:  # noqa: ANN401 - the journal's own
     """Return the journal's entry of an operation, such as a `rollout`.
 
-    `resolved` holds its stops and starts: `stopped=[stop(...)], replaced=[start(...)]`.
+    `resolved` has the operation's stops and starts: `stopped=[stop(...)], replaced=[start(...)]`.
     """
     return JournalEntry(
         fault_id=f"{fault}-0",
@@ -52,7 +52,7 @@ def entry(fault: str, **resolved: Any) -> JournalEntry:  # noqa: ANN401 - the jo
 def stop(place: str, at_s: int, down_s: int | None) -> dict[str, Any]:
     """Return the journal's record of a stop: told to stop at `at_s`, ended at `down_s`.
 
-    A `down_s` of None means that the process never ended.
+    If `down_s` is None, the process never ended.
     """
     return {"place": place, "stopped_at_us": at_s * S, "down_at_us": _us(down_s)}
 
@@ -134,7 +134,7 @@ def test_member_that_never_stops_is_stopping_until_the_end() -> None:
 
 
 def test_scaling_shows_the_starts_and_stops_of_members() -> None:
-    """The journal of a scaling has one time for each stop or start, and not when it was complete.
+    """The journal of a scaling does not record when a stop or start was complete.
 
     So the lane has no parts STOPPING and STARTING.
     """
@@ -150,7 +150,7 @@ def test_scaling_shows_the_starts_and_stops_of_members() -> None:
 
 
 def test_later_rollout_continues_an_earlier_one() -> None:
-    """The second rollout stops life 2, which the first one started."""
+    """The second rollout stops life 2, which the first rollout started."""
     first = entry(
         "rollout",
         stopped=[stop("m-0", at_s=10, down_s=11)],
@@ -170,7 +170,7 @@ def test_later_rollout_continues_an_earlier_one() -> None:
 
 
 def test_bar_of_an_empty_place_names_no_life() -> None:
-    """While a place is empty, no life is in it: the last has ended, the next has not begun."""
+    """While a place is empty, its last life has ended, and its next life has not begun."""
     rollout = entry(
         "rollout",
         stopped=[stop("m-0", at_s=10, down_s=12)],

@@ -1,18 +1,17 @@
 """The ownership lane of a report: which member owned which partition, over the time of the run.
 
-The lane is a chart with a row for each partition, or, if there are many, with their number over
-time. A second chart, the detail, then shows the rows that the reader picks: a range of fifty
-partitions, or the partitions of a member.
+The lane is a chart with a row for each partition. If there are many partitions, the lane shows how
+many have an owner over time. A second chart, the detail, then has the rows that the reader picks: a
+range of fifty partitions, or the partitions of a member.
 
-The page gets the data of a chart as JSON, with keys of one letter that save room; the constants
-below name these keys. `rows` returns each bar as a dict, and `cells` returns some keys of it. A bar
-is the time in which a member owned a partition:
+The page gets the data of a chart as JSON. To save room, each key has only one letter, and the
+constants below name these keys. `rows` returns each bar as a dict, and `cells` returns some values
+of each bar. A bar is the time in which a member owned a partition:
 
     cells(chart, "owners", ROW, MEMBER, BEGIN_S, END_S) -> [("orders-0", "consumer-0", 6.0, 93.2)]
 
-`owned` makes a row of the table `ownership`, with times in seconds. An end of None means that the
-run ended first, at 60 s. By default broker-2 assigned the partition in generation 1 and leader
-epoch 0.
+`owned` makes a row of the table `ownership`, with times in seconds. If the end is None, the run
+ended first, at 60 s. By default broker-2 assigned the partition in generation 1 and leader epoch 0.
 """
 
 from pipeline.report.charts.chart import Chart
@@ -123,7 +122,7 @@ def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
 
 
 def test_ownership_table_is_in_the_order_of_partition_numbers() -> None:
-    """Overlaps of one rebalance begin nearly together, so their order by time means nothing."""
+    """Overlaps of a rebalance begin at nearly the same time, so an order by time means nothing."""
     begins_s = {"orders-10": 64.000, "orders-2": 64.001, "orders-1": 64.002}
     overlaps = [
         ownership_overlap(name, "consumer-0", "consumer-6", from_s=begin_s, to_s=93)

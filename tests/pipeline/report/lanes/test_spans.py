@@ -49,7 +49,7 @@ def test_slots_of_overlapping_intervals_never_share_a_row() -> None:
 
 
 def test_free_time_is_what_the_intervals_leave() -> None:
-    """`free(intervals, 0, 60)` returns the parts of the range from 0 to 60 that none covers.
+    """`free(intervals, 0, 60)` returns the parts of the range 0 to 60 that no interval covers.
 
     A lane shows these parts, for example, as the time without a coordinator. An interval outside of
     the range has no effect.
@@ -60,7 +60,7 @@ def test_free_time_is_what_the_intervals_leave() -> None:
 
 
 def test_concurrent_counts_the_intervals_at_each_time() -> None:
-    """From 20 to 30 three intervals hold. The one that ends at 99 is cut off at 60."""
+    """From 20 to 30 three intervals hold. The interval that ends at 99 is cut off at 60."""
     steps = concurrent([(10, 30), (20, 30), (20, 99)], from_us=0, to_us=60)
     assert steps.times_us == (0, 10, 20, 30, 60)
     assert steps.counts == ((0,), (1,), (3,), (1,), (0,))
@@ -82,7 +82,7 @@ def test_joined_steps_have_every_count_at_every_change() -> None:
 def test_thinned_steps_keep_the_highest_and_lowest_peak() -> None:
     """A reader must see a moment in which all members were without service, however short."""
     rng = random.Random(2)
-    # A line that jumps up and down at random, with one peak above all others and one below.
+    # A line that jumps up and down at random, with one highest and one lowest peak.
     counts = [rng.randrange(100) for _ in range(20_000)]
     counts[12_345] = 1_000
     counts[777] = -1

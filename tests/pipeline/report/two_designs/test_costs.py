@@ -1,8 +1,8 @@
 """What a change, such as the join or the death of a member, costs a group in each of two designs.
 
-The designs are two groups of one run. The members of `old` agree through ZooKeeper, those of `new`
-have a coordinator. The costs are the requests that the change caused and the time until the group
-was stable again. They are counted from the run's tables, and a formula predicts some of them.
+The designs are two groups of one run. The members of `old` agree through ZooKeeper; the members of
+`new` have a coordinator. The costs are the requests that the change caused, and the time until the
+group was stable again. The run's tables have these costs, and a formula predicts some of them.
 
 In most tests each group has two members, and a third joins at JOIN_US, so that one partition of
 each group changes its owner. The rows for this are in `tests/support/builders/two_designs.py`.
@@ -53,10 +53,10 @@ def both_costs(**tables: list[dict[str, object]]) -> tuple[Cost, Cost]:
 
 
 def test_requests_and_notifications_of_a_change_are_those_of_its_window() -> None:
-    """The window of a change lasts until the next one. Only requests that the join caused count.
+    """The window of a change lasts until the next change. Only requests of the join count.
 
-    Session pings, heartbeats, commits and earlier requests do not count. A count is None where the
-    design has no such thing: `old` has no coordinator to which it could send requests.
+    Session pings, heartbeats, commits and earlier requests do not count. A count is None if the
+    design has no such requests: `old` has no coordinator to which it could send requests.
     """
     old, new = both_costs()
 
@@ -74,8 +74,8 @@ def test_requests_and_notifications_of_a_change_are_those_of_its_window() -> Non
 def test_request_in_the_tenth_of_a_second_of_the_change_counts() -> None:
     """The table has one row for the requests of each tenth of a second.
 
-    Here the join comes 40 ms after the begin of a tenth. Its row begins before the join, but must
-    count as well, because a newcomer sends its first requests immediately.
+    Here the join comes 40 ms after the begin of a tenth. The row of this tenth begins before the
+    join, but must count, too, because a newcomer sends its first requests immediately.
     """
     facts = two_design_facts()
     facts.manifest.config["groups"]["old"]["late_members"] = [{"at": "5040ms", "members": 1}]
@@ -159,7 +159,7 @@ def test_measured_points_equal_the_figures_of_the_docs(kind: str, section: str) 
     """
     page = MEASUREMENT.read_text(encoding="utf-8")
     text = page.split(f"\n## {section}. ")[1].split("\n## ")[0]
-    # The section has one table for `old`, and after the line "New:" one for `new`.
+    # The section has a table for `old`, and after the line "New:" a table for `new`.
     old, new = text.split("\nNew:\n")
     # The type checker accepts only these two literals as keys, not `kind`, which is any string.
     points = MEASURED["join" if kind == "join" else "death"]

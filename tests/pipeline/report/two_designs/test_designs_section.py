@@ -1,8 +1,8 @@
-"""Report sections about the two designs: a group on ZooKeeper beside one with a coordinator.
+"""Report sections about the two designs: a group on ZooKeeper, and a group with a coordinator.
 
 Before Kafka had group coordinators, the members of a group met in ZooKeeper, and each computed for
 itself which partitions it owns. In the runs of these tests the group `old` works so, and the group
-`new` has a coordinator. Each group has two members, and a third one joins. In that join, `old`
+`new` has a coordinator. Each group has two members, and a third member joins. In this join, `old`
 sends 54 reads and 18 writes to ZooKeeper, and `new` sends 9 requests to its coordinator.
 
 After such a change of the group, each member on ZooKeeper makes an attempt: it reads which members
@@ -78,7 +78,8 @@ def test_figure_that_is_zero_in_both_designs_is_omitted() -> None:
 
 def test_figures_are_of_the_largest_size_that_both_designs_have() -> None:
     """A median over groups of several sizes would hide that the costs grow with them."""
-    # Both designs have a group of 3 and one of 5 members, but 9 and 7 have no counterpart.
+    # Both designs have a group of 3 and a group of 5 members. The groups of 9 and of 7 members have
+    # no counterpart.
     members_of_old_and_new = ((3, 3), (5, 5), (9, 7))
     runs = [
         (two_design_facts(run=f"run-{old}", old=old, new=new), two_design_tables())
@@ -108,17 +109,18 @@ def test_growth_chart_shows_counts_of_this_run_and_curves_of_the_formula() -> No
         ("coordinator requests", 3, 9),
     }
     curves = {row["text"] for row in rows if row["mark"] == "law name"}
-    # One curve is for the cluster on which Kafka 1.1.1 was measured, the other for this run's.
+    # One curve is for the cluster on which Kafka 1.1.1 was measured, the other for the cluster of
+    # this run.
     assert curves == {"law: 1 broker, 64 partitions", "law: 1 broker, 6 partitions"}
     assert growth.picks[0].options == ("one member joins",)
 
 
 def test_costs_of_one_change_are_one_block_if_both_groups_have_one_size() -> None:
-    """The table of costs has a row for each group, and for each change of it: here the join.
+    """The table of costs has a row for each change of each group. Here the change is the join.
 
     A phone shows the two rows of a block beside each other, so that a reader compares them. In the
-    first run both groups have 3 members. In the second one they have 9 and 7 and cannot be
-    compared, so each of their rows is a block of its own.
+    first run both groups have 3 members. In the second run they have 9 and 7 members and cannot be
+    compared, so each row is a block of its own.
     """
     runs = [
         (two_design_facts(run=f"run-{old}", old=old, new=new), two_design_tables())
@@ -140,8 +142,8 @@ def test_lanes_show_each_view_and_the_members_that_gave_up() -> None:
 
     Discs with the same view have the same colour.
     """
-    # attempt(member, time, members in its view): old-0 has not seen the third member yet, so its
-    # plan conflicts with that of old-1, which has.
+    # attempt(member, time, members in its view): old-1 has seen the third member, but old-0 has
+    # not. So their plans conflict.
     attempts = [
         attempt(0, JOIN_US, (0, 1)),
         attempt(1, JOIN_US, (0, 1, 2), outcome="conflict", conflicts=1, gave_up="running"),
@@ -168,7 +170,7 @@ def test_lanes_show_each_view_and_the_members_that_gave_up() -> None:
 def test_large_group_shows_members_with_trouble_first() -> None:
     """24 of 40 members have a lane: first those with a conflict or failure, then others by number.
 
-    The lanes are drawn in the order of the members' numbers, so the last lane is that of old-39,
+    The lanes are drawn in the order of the members' numbers, so the last lane is about old-39,
     which had a conflict.
     """
     all_members = range(40)
@@ -184,7 +186,7 @@ def test_large_group_shows_members_with_trouble_first() -> None:
 
 
 def test_report_of_one_run_has_all_charts_of_the_designs_in_one_section() -> None:
-    """The page that compares runs has three sections for these charts, this report has one.
+    """The page that compares runs has three sections for these charts; the report of a run has one.
 
     The report of a run without a group on ZooKeeper has no such section.
     """

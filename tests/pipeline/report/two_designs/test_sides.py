@@ -1,11 +1,12 @@
 """Sides: the groups that a report compares, and the changes of their members.
 
 A report compares two designs of a consumer group: in each run, the group `old` works on ZooKeeper,
-and the group `new` has a coordinator. Each group of each run is a side of the comparison. What is
-compared are the changes, such as "1 member joins": what they cost, and how long they last.
+and the group `new` has a coordinator. Each group of each run is a side of the comparison. The
+report compares the changes of the groups, such as "1 member joins": their costs, and how long they
+last.
 
-By default each group has two members, and a third joins both at JOIN_US. `crash_of` kills a member,
-by default at DEATH_US. The run ends at END_US.
+By default each group has two members, and at JOIN_US a third member joins each group. `crash_of`
+kills a member, by default at DEATH_US. The run ends at END_US.
 """
 
 import pytest
@@ -45,10 +46,10 @@ def test_sides_are_named_by_group_then_by_size_then_by_run() -> None:
 
 
 def test_changes_are_joins_and_faults_that_hit_the_groups_members_or_a_broker() -> None:
-    """A change lasts until the next one of its group begins.
+    """A change lasts until the next change of the same group begins.
 
-    The crash of broker-0 is a change of both groups, the crash of a member only of its own group.
-    The number of members of a death includes the member that dies.
+    The crash of broker-0 is a change of both groups; the crash of a member is a change of its own
+    group only. The number of members at a death includes the member that dies.
     """
     faults = [
         crash_of("consumer-old-1", healed_us=DEATH_US + 10 * S),
@@ -81,7 +82,7 @@ def test_changes_are_joins_and_faults_that_hit_the_groups_members_or_a_broker() 
 def test_late_members_join_at_their_time_after_the_steady_state(at: str, at_us: int) -> None:
     """The time of late members counts from the steady state, which begins at 10 s.
 
-    Only the join of a single member is a change of the kind `join`; that of two is an `other`.
+    The join of a single member is a change of the kind `join`; the join of two is an `other`.
     """
     facts = two_design_facts()
     facts.manifest.config["groups"]["old"]["late_members"] = [{"at": at, "members": 2}]
