@@ -67,8 +67,8 @@ def test_wait_counts_as_a_whole_once_it_reaches_a_second(
 ) -> None:
     """Records produced at 4 s wait until they are processed.
 
-    Waits shorter than a second are usual, because a member polls in intervals. They do not count. A
-    longer wait counts as a whole, including its first second.
+    Waits shorter than a second are usual, because a member polls in intervals. These waits do not
+    count. A longer wait counts as a whole, including its first second.
     """
     figures = partition_figures(f"""
     3 producer-0 records_produced partition=t-0 offset=0 count=5

@@ -1,17 +1,17 @@
 """A GroupCoordinator for tests, with simple parts in place of its broker.
 
-The coordinator does no I/O. Each of its calls returns a Result, which says what shall be done:
+The coordinator does no I/O. Each of its calls returns a Result, which lists what is to be done:
 appends to the log, timers, replies, trace events, and verifications (to find out whether a
 transaction is still open). The harness carries the Result out, and then checks the coordinator's
 invariants.
 
 The log is a list of batches for each partition of `__consumer_offsets`. By default an append
 succeeds at once. If a test sets `holds_appends`, each append waits until the test calls `complete`,
-and so decides how it ends.
+and so decides how the append ends.
 
 A coordinator that imitates Java's (with JavaSwitches) follows its logs: the broker tells it each
-new log end and high watermark. If it is under test, an append that is held is already in the log,
-but above the high watermark.
+new log end and high watermark. With such a coordinator, an append that is held is already in the
+log, but above the high watermark.
 """
 
 import heapq
@@ -113,7 +113,7 @@ class CoordinatorHarness:
         self.answer_order: list[RequestId] = []
         self._request_ids = count(1)
         # Key of each running timer -> the time at which it fires, and a number. Of two timers with
-        # equal times the one that was set first (with the smaller number) fires first.
+        # equal times, the timer that was set first (with the smaller number) fires first.
         self._deadlines: dict[str, tuple[int, int]] = {}
         # Time, number and key of each timer that was ever set. An entry is stale if the timer was
         # cancelled or set again since. Then `_deadlines` no longer has its time and number.
@@ -136,7 +136,7 @@ class CoordinatorHarness:
     def submit(
         self, body: GroupRequest, *, version: int | None = None, client_id: str = "client"
     ) -> RequestId:
-        """Send a request and return its id. The answer stands in `responses`, at once or later."""
+        """Send a request and return its id. The answer will be in `responses`, at once or later."""
         request_id = RequestId(next(self._request_ids))
         request = envelope(body, version=version, client_id=client_id)
         self.execute(self.coordinator.handle(request_id, request, self.now_us))
@@ -162,8 +162,8 @@ class CoordinatorHarness:
         """Let time pass as in Kafka's own tests: first set the clock, and then fire timers.
 
         This differs from `advance` in two ways. A timer that is due exactly at the new time does
-        not fire yet. And if a fired timer sets another one, the delay of that one counts from the
-        new time.
+        not fire yet. And if a fired timer sets another timer, the delay of the other timer counts
+        from the new time.
         """
         self.now_us += delay_ms * 1_000
         while self._timer_heap and self._timer_heap[0][0] < self.now_us:
@@ -173,13 +173,13 @@ class CoordinatorHarness:
                 self.execute(self.coordinator.timer_fired(key, self.now_us))
 
     def complete(self, error: ErrorCode = ErrorCode.NONE, *, index: int = 0) -> None:
-        """Let a held append succeed, or fail with `error`. By default it is the oldest one.
+        """Let a held append, by default the oldest, succeed or fail with `error`.
 
         If the coordinator follows its logs, the append is already in the log, and it stays there
         even if it fails with a timeout.
         """
         append = self.held.pop(index)
-        # This is None if the append is not in the log yet, as the coordinator does not follow it.
+        # None if the coordinator does not follow its logs: the append is not in the log yet.
         base_offset = self._base_offsets.pop(append.append_id, None)
         if error is ErrorCode.NONE:
             if base_offset is None:
@@ -270,7 +270,7 @@ class CoordinatorHarness:
         return None
 
     def failover(self) -> "CoordinatorHarness":
-        """Return another coordinator, which has loaded copies of this one's logs."""
+        """Return another coordinator, which has loaded copies of this coordinator's logs."""
         return CoordinatorHarness(
             config=self.config,
             guards=self.guards,
@@ -334,7 +334,7 @@ class CoordinatorHarness:
     ) -> list[str]:
         """Make a Stable group of `size` members, in generation 1; return the members' ids.
 
-        The first of them is the leader.
+        The first member is the leader.
         """
         ids = [
             self.new_member_id(client_id=f"c{number}", group_id=group_id) for number in range(size)
@@ -345,8 +345,8 @@ class CoordinatorHarness:
             )
             for member_id in ids
         ]
-        # The first member begins the initial delay. Others join during it, so the group waits for
-        # the same delay once more.
+        # The first member begins the initial delay. Others join during this delay, so the group
+        # waits for the same delay once more.
         self.advance(self.config.group_initial_rebalance_delay_ms * 2)
         leader = self.join_response(joins[0]).leader
         assert leader == ids[0]
@@ -368,7 +368,7 @@ class CoordinatorHarness:
     # -- observations --
 
     def response(self, request_id: RequestId) -> AnyResponse | None:
-        """Return the answer to a request; None as long as it has none."""
+        """Return the answer to a request, or None as long as there is no answer."""
         return self.responses.get(request_id)
 
     def join_response(self, request_id: RequestId) -> JoinGroupResponse:
@@ -404,11 +404,11 @@ class CoordinatorHarness:
         return [event for event in self.trace if event.kind is kind]
 
     def timer_keys(self) -> list[str]:
-        """Return the keys of the running timers; the one that fires next comes first."""
+        """Return the keys of the running timers; the timer that fires next comes first."""
         return [key for key, _ in self.deadlines()]
 
     def deadlines(self) -> list[tuple[str, int]]:
-        """Return key and time of each running timer; the one that fires next comes first."""
+        """Return key and time of each running timer; the timer that fires next comes first."""
         by_deadline = sorted(self._deadlines.items(), key=lambda item: item[1])
         return [(key, deadline_us) for key, (deadline_us, _) in by_deadline]
 
@@ -496,7 +496,8 @@ class CoordinatorHarness:
                 # Nobody waits for the outcome.
                 self._write(append)
             elif self.holds_appends or self.held:
-                # A log acknowledges appends in their order. So one after a held one is held, too.
+                # A log acknowledges appends in their order. So an append after a held append is
+                # held, too.
                 if self.coordinator.follows_log:
                     self._base_offsets[append.append_id] = self._write(append)
                 self.held.append(append)
