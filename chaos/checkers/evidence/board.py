@@ -1,16 +1,17 @@
 """Evidence: the facts of one run that several checkers need, each computed once.
 
 Many checkers need the same facts, such as which broker coordinates a group, or which faults are in
-force. Evidence has an attribute for each of these facts. Its value is an object, called a part,
-that follows the rows of the trace. A part begins to do so when its attribute is read for the first
-time. Therefore a checker reads the attributes that it needs in its constructor, before the first
-row. Facts that nobody reads cost nothing.
+force. Evidence has an attribute for each of these facts. The value of an attribute is an object
+that follows the rows of the trace. Such an object is called a part. A part follows the rows from
+the moment at which its attribute is read for the first time. Therefore a checker reads the
+attributes that it needs in its constructor, before the first row. Facts that nobody reads cost
+nothing.
 
-A fact that only one checker needs has no attribute here. For example, the checker of durable
-commits has its registers of commits itself.
+A fact that only one checker needs has no attribute here. For example, only the checker of durable
+commits has to know which commits were acknowledged. So it keeps this record of commits itself.
 
-Coverage marks, which note that a rare situation occurred in a run, use the same Evidence. For each
-row of the trace,
+The same Evidence also serves coverage marks. A coverage mark notes that a rare situation occurred
+in a run. For each row of the trace,
 
 1. coverage marks read the facts as they were before the row;
 2. CheckSuite feeds the row to the Evidence;
@@ -68,8 +69,8 @@ class Evidence:
         self.kinds_read: frozenset[TraceKind] = frozenset()
         """Kinds of rows on which the facts that were read so far depend.
 
-        CheckSuite uses this to tell which verdicts are unsafe if the rows of a node are lost. A
-        fact that only illustrates findings is not counted, because no verdict depends on it.
+        If rows of one of these kinds are lost, verdicts may be wrong. CheckSuite then says so. A
+        fact that only illustrates findings adds no kinds here, because no verdict depends on it.
         """
 
     def observe(self, row: TraceRow) -> None:
@@ -79,7 +80,7 @@ class Evidence:
 
     @cached_property
     def coordinators(self) -> CoordinatorView:
-        """Which broker coordinates each group, and what the brokers have of groups in memory."""
+        """The coordinator of each group, and what the brokers have of groups in memory."""
         return self._follow(CoordinatorView(self._context), COORDINATOR_KINDS)
 
     @cached_property
@@ -111,17 +112,20 @@ class Evidence:
 
     @cached_property
     def faults(self) -> FaultsInForce:
-        """Faults in force, and those that are over."""
+        """Faults that are in force, and faults that are over."""
         return self._follow(FaultsInForce(self._context), FAULT_KINDS)
 
     @cached_property
     def expiry(self) -> Expiry:
-        """Since when groups have had no members, which decides when their offsets may expire."""
+        """The time since which each group has had no members.
+
+        Offsets of a group may expire when the group has had no members for long enough.
+        """
         return self._follow(Expiry(self._context), EXPIRY_KINDS)
 
     @cached_property
     def half_loads(self) -> HalfLoads:
-        """Coordinators whose load ended halfway, because they no longer led the partition."""
+        """Coordinators that stopped loading halfway, because they no longer led the partition."""
         return self._follow(HalfLoads(), HALF_LOAD_KINDS)
 
     @cached_property
@@ -147,7 +151,7 @@ class Evidence:
 
     @cached_property
     def undisturbed(self) -> Undisturbed:
-        """Since when nothing disturbs a group."""
+        """The time since which nothing has disturbed a group."""
         undisturbed = Undisturbed(self._context, self.faults, self.replicas)
         return self._follow(undisturbed, DISTURBING_KINDS)
 
@@ -157,12 +161,14 @@ class Evidence:
         return self._follow(ZooKeeperTree(), TREE_KINDS)
 
     def _follow(self, part: P, kinds: frozenset[TraceKind]) -> P:
-        """Register a part that verdicts depend on."""
+        """Register a part on which verdicts depend."""
         self.kinds_read |= kinds
         return self._feed(part, kinds)
 
     def _feed(self, part: P, kinds: frozenset[TraceKind]) -> P:
         """Register a part for its kinds of rows, from the next row on."""
-        for kind in sorted(kinds):  # the order of a set differs between processes
+        # The order of a set differs between processes. The kinds are sorted, so that
+        # `_observers` has the same order in every process.
+        for kind in sorted(kinds):
             self._observers.setdefault(kind, []).append(part.observe)
         return part

@@ -1,30 +1,32 @@
-"""Static members that were fenced after a failover, because their new id was never stored.
+"""Static members that were fenced after a failover, because their new member id was never stored.
 
 A static member has a `group.instance.id`, with which it keeps its place in the group when it
 restarts. If two processes have the same instance id, the coordinator accepts only one of them and
-fences the other, with the error FENCED_INSTANCE_ID. This ends its application. In Kafka 3.9 the
-wrong one may be fenced, because JoinGroup cannot tell the rightful owner from an impostor (section
-2.2 of docs/kafka/BEHAVIOUR.md):
+fences the other process: it answers with the error FENCED_INSTANCE_ID. The application of the
+fenced process ends then. In Kafka 3.9 the wrong process may be fenced, because JoinGroup cannot
+tell the rightful owner of an instance id from an impostor (section 2.2 of
+docs/kafka/BEHAVIOUR.md):
 
 1. A static member restarts while a rebalance is in progress, and gets a new member id. The
    coordinator will store the id with the next assignment.
 2. Before that assignment, another coordinator takes over. It loads the group with the old id.
 3. The member sends a request with its new id. The new coordinator takes it for an impostor.
 
-In a split brain, in which two brokers act as the coordinator, the replaced one may do the same: it
-knows only the old id. Two schedules of the tests' corpus show these cases:
-`static_member_whose_new_id_was_never_stored` and
+The same may happen in a split brain, in which two brokers act as the coordinator. The coordinator
+that was replaced knows only the old id, so it may fence the member, too. Two schedules of the
+tests' corpus show these cases: `static_member_whose_new_id_was_never_stored` and
 `static_member_fenced_by_a_replaced_coordinator`.
 
 The application may hear of the error much later, because it is busy. By then the broker that has
-fenced the member may have loaded the group with the new id. So it counts, too, if a broker lacked
-the id at some time since a coordinator last accepted a request under the id. The schedule
-`static_member_hears_late_that_it_was_fenced` shows this.
+fenced the member may have loaded the group with the new id. So this class also looks back: it is
+enough if a broker lacked the id at some time since a coordinator last accepted a request under the
+id. The schedule `static_member_hears_late_that_it_was_fenced` shows this case.
 
-Kafka does not allow this for an id with which the member has been Stable. Such an id is stored:
-with the assignment, or by an append of its own, which the coordinator awaits before it answers. If
-the group's present coordinator has loaded the group without such an id, it must not fence the
-member, unless the partition lost data (`lost_data`).
+Kafka does not allow such a fencing if the member has been Stable with the new id. An id with which
+a member is Stable has been stored. It was stored with the assignment, or by an append of its own,
+which the coordinator awaits before it answers. So if the group's present coordinator has loaded the
+group without such an id, the coordinator must not fence the member, unless the partition lost data
+(`lost_data`).
 """
 
 from dataclasses import dataclass, field
@@ -57,7 +59,8 @@ class _Group:
     # id -> each broker that has the group without it. The value is True if the broker loaded the
     # group without the id although a member had been Stable with it, which Kafka does not allow.
     lacking: dict[str, dict[str, bool]] = field(default_factory=dict)
-    # id -> when a broker that had lacked the id, as Kafka allows, last loaded the group anew
+    # id -> last time at which a broker loaded the group anew that had lacked the id before. Only
+    # brokers count for which Kafka allows that they lacked the id.
     lacked_until_us: dict[str, int] = field(default_factory=dict)
     heard_us: dict[str, int] = field(default_factory=dict)  # id -> last request that was accepted
 

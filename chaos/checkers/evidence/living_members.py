@@ -1,8 +1,8 @@
-"""Which consumers of each group are alive, and the state that each has reported last.
+"""The living consumers of each group, and the state that each consumer has reported last.
 
 A consumer counts as present from its start to its death, and as absent otherwise. The consumers
-with which a run begins count as present even before their start. Those that the run starts later
-(`late`) are absent until then.
+with which a run begins count as present even before their start. The consumers that the run starts
+later (`late`) are absent until their start.
 """
 
 from chaos.checkers.context import CheckContext, detail_of
@@ -62,7 +62,7 @@ class Presence:
         return self._states.get(consumer)
 
     def state(self, consumer: str) -> str | None:
-        """Return the state in that row, such as "STABLE"; None before the first such row."""
+        """Return the state in the row of `state_row`, such as "STABLE"; None without a row."""
         row = self._states.get(consumer)
         return None if row is None else detail_of(row).get("to")
 
@@ -75,7 +75,10 @@ class Presence:
         return consumer not in self._absent and consumer not in self._states
 
     def stable_as(self, member: str | None) -> TraceRow | None:
-        """Return the row in which a consumer, Stable now, reported this under `member`; or None."""
+        """Return the row with which a consumer reported that it is Stable with the id `member`.
+
+        Return None if no consumer is Stable with this id now.
+        """
         return next(
             (
                 row

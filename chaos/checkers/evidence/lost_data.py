@@ -1,14 +1,15 @@
 """Partitions that may have lost acknowledged data in a way that Kafka allows.
 
 Kafka promises that acknowledged data survives as long as one in-sync replica survives (Kafka's
-documentation, Replication). The last one may lose it:
+documentation, Replication). The last in-sync replica of a partition may lose its data and come
+back:
 
-1. The machine of broker-0 loses power, or its disk is emptied. Data is missing there from now on,
-   but the controller does not know this.
-2. The session of broker-0 ends. The controller removes it from the ISR of each partition. But where
-   it is the only member, it stays in the ISR.
-3. broker-0 comes back. Where it is in the ISR, the controller elects it. The missing data is lost,
-   even if another broker still has it.
+1. The machine of broker-0 loses power, or its disk is emptied. From now on broker-0 lacks data, but
+   the controller does not know this.
+2. The session of broker-0 ends. The controller removes broker-0 from the ISR of each partition. But
+   if broker-0 is the only member of an ISR, it stays in this ISR.
+3. broker-0 comes back. The controller elects broker-0 as leader of the partitions whose ISR still
+   has it. The missing data of these partitions is lost, even if another broker still has it.
 
 This election is right by Kafka's rules, so checkers do not expect the lost data any more.
 """
@@ -32,7 +33,7 @@ LOSS_KINDS = frozenset(
 EMPTY_DISK = "empty"
 """Value of `disk` in the row of a fault after which the node starts again on an empty disk."""
 LOST_TRANSACTION = "lost transaction"
-"""Name of the excuse for a transaction that never ends because a loss took its records."""
+"""Name of the excuse for a transaction that never ends because its records were lost."""
 
 
 @dataclass(slots=True)
@@ -72,13 +73,16 @@ class LostData:
         return self._losses.get(partition, [])
 
     def _note_damage(self, row: TraceRow) -> None:
-        """Note that the broker `row.peer` lacks data of every partition in whose ISR it is."""
+        """Note that the broker `row.peer` lacks data of each partition whose ISR has the broker."""
         for replicas in self._replicas.values():
             if row.peer in replicas.in_sync:
                 replicas.damaged[row.peer] = row
 
     def _note_decision(self, row: TraceRow, partition: str) -> None:
-        """Note a new ISR. It is a loss if a damaged broker, its only member, was elected."""
+        """Note a new ISR, and note a loss of data.
+
+        Data is lost if a damaged broker was elected that is the only member of the ISR.
+        """
         replicas = self._replicas.setdefault(partition, _Replicas())
         replicas.in_sync = tuple(
             broker_name(BrokerId(broker)) for broker in detail_of(row).get("isr", ())
@@ -90,7 +94,7 @@ class LostData:
         if row.kind != TraceKind.LEADER_ELECTED or row.peer not in replicas.damaged:
             return
         if replicas.in_sync != (row.peer,):
-            # Another in-sync replica had all data, so the controller should have elected that one.
-            # Kafka does not allow this loss.
+            # Another in-sync replica had all data, and the controller should have elected this
+            # replica. Kafka does not allow this loss, so it is not noted as allowed.
             return
         self._losses.setdefault(partition, []).append(row)

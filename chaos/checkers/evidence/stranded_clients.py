@@ -1,20 +1,21 @@
 """Consumers that know only brokers which are lost for good, as in Kafka 3.9.
 
 A client asks its bootstrap servers only until it gets a first answer. From then on it asks the
-brokers that the last answer to its request Metadata listed. An answer lists only unfenced brokers.
-So a client can lose the cluster for ever. We call such a client stranded:
+brokers that were listed in the last answer to its request Metadata. An answer lists only unfenced
+brokers, those that the controller counts as alive. So a client can lose the cluster for ever. We
+call such a client stranded. For example:
 
 1. Of three brokers, broker-0 and broker-1 are fenced. The client gets an answer that lists broker-2
    only.
 2. broker-2 is lost, and never starts again.
-3. The other two come back. The client never hears of them.
+3. broker-0 and broker-1 come back. The client never hears of them.
 
-(Since Kafka 3.8 the setting `metadata.recovery.strategy` offers a way back, which is the default
-since 4.0, KIP-899.)
+(Since Kafka 3.8 the setting `metadata.recovery.strategy` offers a way back. Since Kafka 4.0 this
+way is the default, see KIP-899.)
 
-The trace does not show which brokers a client knows. It shows its lookups of the coordinator. A
-stranded client's lookups all fail: it finds no broker that it could ask, or the broker that it asks
-is down.
+The trace does not show which brokers a client knows. But the trace shows the client's lookups of
+the coordinator. All lookups of a stranded client fail: the client finds no broker to ask, or the
+broker that it asks is down.
 """
 
 from dataclasses import dataclass, field
@@ -40,9 +41,10 @@ STRANDED = "knows only brokers that are lost for good"
 
 @dataclass(slots=True)
 class _Failures:
-    """A series of lookups that all failed as those of a stranded client do."""
+    """A series of lookups of one consumer that failed as the lookups of a stranded client do."""
 
-    first_us: int  # time of the first of them, in microseconds of the run
+    # Times of the first and the last lookup, in microseconds of the run
+    first_us: int
     last_us: int = 0
     asked: dict[str, None] = field(default_factory=dict)  # brokers that were down when asked
 
@@ -55,28 +57,31 @@ class StrandedClients:
         # The lists of brokers that answers to Metadata may have had so far: each set of brokers
         # that were unfenced at the same time. The dict is used as an ordered set.
         self._listed: dict[frozenset[str], None] = {}
-        # Nodes that have ended and not started again. A set will do: nothing iterates over it.
+        # Nodes that have ended and not started again. Nothing iterates over them, so their order
+        # does not matter and a set will do.
         self._down: set[str] = set()
         self._failures: dict[str, _Failures] = {}  # by consumer
 
     def lost_brokers(self, consumer: str, *, since_us: int, until_us: int) -> frozenset[str]:
         """Return the brokers that a stranded consumer knows; empty if it is not stranded.
 
-        It counts as stranded if all its lookups failed from `since_us` to `until_us` (times of the
-        run in microseconds), and all brokers that it may know are down now.
+        The consumer counts as stranded if two conditions hold. All its lookups failed from
+        `since_us` to `until_us` (times of the run in microseconds). And all brokers of a list that
+        the consumer may have got are down now.
         """
         failures = self._failures.get(consumer)
         if failures is None or failures.first_us > since_us or failures.last_us < until_us:
             return frozenset()
-        # Which of the lists does the client have? One with a broker that it has asked. It is
-        # stranded if all brokers of such a list are down.
+        # The client has a list with every broker that it asks. So each list that has one of the
+        # asked brokers may be the client's list. The client is stranded if all brokers of such a
+        # list are down.
         known = (
             listed
             for broker in failures.asked
             for listed in self._listed
             if broker in listed and listed <= self._down
         )
-        return next(known, frozenset())  # one such list suffices
+        return next(known, frozenset())  # the first such list suffices
 
     def observe(self, row: TraceRow) -> None:
         """Take a row of STRANDING_KINDS."""
@@ -99,7 +104,10 @@ class StrandedClients:
                 pass
 
     def _list(self, unfenced: frozenset[str]) -> None:
-        """Note the list of brokers in answers from now on. Clients ignore an empty list."""
+        """Note the list of brokers that answers to Metadata have from now on.
+
+        An empty list is not noted, because clients ignore it.
+        """
         self._unfenced = unfenced
         if unfenced:
             self._listed[unfenced] = None

@@ -1,9 +1,10 @@
 """Events that may have led to a finding, such as faults, elections, fencing, loads and rebalances.
 
-A finding is a violation that a checker reports. Its evidence proves the violation, but often does
-not tell how it came about: "offset 20 was lost" does not show that the coordinator changed just
-before. So a finding also lists the events that came before its evidence and during it. This module
-keeps the rows of such events and chooses those that belong to a finding.
+A finding is a violation that a checker reports. The evidence of a finding consists of the rows of
+the trace that prove the violation. Often these rows do not tell how the violation came about. For
+example, "offset 20 was lost" does not show that the coordinator changed just before. So a finding
+also lists the events that came before its evidence and during its evidence. This module keeps the
+rows of such events, and chooses the rows that belong to a finding.
 """
 
 from collections import deque
@@ -35,11 +36,11 @@ TURNING_KINDS = frozenset((*_FAULTS, *_OF_BROKERS, *_OF_PARTITIONS, *_OF_GROUPS)
 }
 """Kinds of rows that TurningPoints must see."""
 KEPT = 512
-"""Number of rows that are kept. A small cluster writes so many in some minutes."""
+"""Number of rows that are kept. A small cluster takes some minutes to write as many rows."""
 MOST_FAULTS, MOST_OTHERS = 4, 8
-"""A finding shows at most 4 rows about faults and 8 other rows, the last ones.
+"""Largest numbers of rows about faults, and of other rows, that a finding shows.
 
-A longer list would be hard to read.
+If there are more, the newest rows are shown. A longer list would be hard to read.
 """
 _CONTROLLERS = controller_name(0).removesuffix("0")  # the beginning of every controller's name
 
@@ -51,7 +52,7 @@ class TurningPoints:
         self._rows: deque[TraceRow] = deque(maxlen=KEPT)
 
     def observe(self, row: TraceRow) -> None:
-        """Take a row of TURNING_KINDS. Of failed requests, only those to a controller are kept."""
+        """Take a row of TURNING_KINDS. A failed request is kept only if it was to a controller."""
         if row.kind == TraceKind.REQUEST_FAILED and not _asks_controller(row):
             return
         self._rows.append(row)
@@ -67,12 +68,13 @@ class TurningPoints:
         """Return the events that may have led to a finding, in time order.
 
         - `evidence`: the rows of the finding, in time order.
-        - `partitions`, `groups`: what the finding is about; rows about others are left out.
+        - `partitions`, `groups`: the partitions and groups that the finding is about. Rows about
+          other partitions and groups are left out.
         - `faults`: the first row of each fault that was in force at the first row of `evidence` or
           later.
 
         The events are taken from the time between the first of these faults and the last row of
-        `evidence`. If the same event is repeated, such as a failed request, only the last one is
+        `evidence`. If an event is repeated, such as a failed request, only its last occurrence is
         returned.
         """
         if not evidence:
@@ -90,7 +92,8 @@ class TurningPoints:
                 faults_by_cause[row.kind, row.cause] = row
             elif _concerns(row, partitions, groups):
                 subject = (row.kind, row.node, row.peer, row.partition, row.group, row.api)
-                # Without the pop, the new row would take the place of the old one, not the last.
+                # A dict keeps the place of a key that is assigned again. After the pop, the new row
+                # gets the last place instead of the place of the old row.
                 others.pop(subject, None)
                 others[subject] = row
         chosen = [
@@ -105,7 +108,7 @@ def _asks_controller(row: TraceRow) -> bool:
 
 
 def _concerns(row: TraceRow, partitions: Collection[str], groups: Collection[str]) -> bool:
-    """Return False if a row is about another partition or group than those given."""
+    """Return False if a row is about a partition or group that is not among those given."""
     if row.kind in _OF_PARTITIONS:
         return row.partition in partitions
     if row.kind in _OF_GROUPS:

@@ -1,12 +1,12 @@
-"""Since when nothing disturbs a group.
+"""The time since which nothing has disturbed a group.
 
-Some promises have a time limit that counts from the last disturbance of a group. Some disturbances
-last for a while:
+Some promises of Kafka have a time limit that counts from the last disturbance of a group. Some
+disturbances last for a while:
 
-1. a fault is in force, unless it only ends or pauses consumers (these are disturbances of other
-   kinds, below);
+1. a fault is in force, unless the fault only ends or pauses consumers (kinds 3 and 4 are about
+   consumers);
 2. a partition that the group's coordinators need has no leader, or too few replicas in sync;
-3. no member is alive and running.
+3. no member of the group is both alive and running (not paused).
 
 Others are over in a moment:
 
@@ -41,17 +41,20 @@ DISTURBING_KINDS = frozenset(
 
 @dataclass(slots=True)
 class _Group:
-    """Members of a group, and its last disturbance."""
+    """Members of a group, and the last disturbance of the group."""
 
     coordinators: tuple[str, ...]  # partitions that the group's coordinators need
-    # The two dicts are used as ordered sets: only the keys matter.
+    # The next two dicts are used as ordered sets, so only their keys matter.
     alive: dict[str, None] = field(default_factory=dict)  # members whose processes live
-    stopped: dict[str, None] = field(default_factory=dict)  # those of `alive` that are paused
+    stopped: dict[str, None] = field(default_factory=dict)  # members of `alive` that are paused
     changed_us: int = 0  # time of the last disturbance of kind 4 or 5
 
 
 class Undisturbed:
-    """Follows disturbances of each group. The caller keeps `faults` and `replicas` up to date."""
+    """Follows the disturbances of each group.
+
+    The caller feeds rows to `faults` and `replicas`, which this class only reads.
+    """
 
     def __init__(self, context: CheckContext, faults: FaultsInForce, replicas: Replicas) -> None:
         self._context = context
@@ -76,7 +79,8 @@ class Undisturbed:
         """Return the time since which a group is undisturbed; None while it is disturbed."""
         quiet_us = self._faults.cluster_quiet_since_us
         group = self._groups[group_id]
-        # The two numbers are equal if all living members are paused, or if there are none (0 = 0).
+        # The two numbers are equal if all living members are paused, or if no member lives (then
+        # both numbers are 0).
         if quiet_us is None or len(group.alive) == len(group.stopped):
             return None
         if not all(self._serves(partition) for partition in group.coordinators):
@@ -91,7 +95,7 @@ class Undisturbed:
     def observe(self, row: TraceRow) -> None:
         """Take a row of DISTURBING_KINDS."""
         # Some rows about a node, such as NODE_KILLED, are written by the driver (the process that
-        # conducts the run). These have the node as `peer`.
+        # conducts the run). Such a row names the node in `peer`.
         node = row.peer or row.node
         match row.kind:
             case TraceKind.NODE_STARTED | TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
@@ -110,7 +114,7 @@ class Undisturbed:
             case TraceKind.GROUP_LOADED if row.group in self._groups:
                 self._groups[row.group].changed_us = row.time_us
             case _ if row.partition is not None:
-                # A new leader or ISR, a load or an unload
+                # The row is about a new leader or ISR, a load or an unload (kind 5).
                 for group in self._groups.values():
                     if row.partition in group.coordinators:
                         group.changed_us = row.time_us
@@ -132,7 +136,7 @@ class Undisturbed:
     def _serves(self, partition: str) -> bool:
         """Return True if a partition has a leader and enough in-sync replicas.
 
-        The result is also True if no row has shown its state yet.
+        The result is also True if no row has shown the partition's state yet.
         """
         known = self._replicas.of(partition)
         if known is None:

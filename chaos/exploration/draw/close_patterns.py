@@ -11,6 +11,10 @@ targets and times:
 - `draw.target((role,))` draws a target with this role, such as `follower-of(orders-3)`. It returns
   None if the experiment has no such node.
 - `draw.rng(purpose)` is a random generator. Each purpose has its own.
+- `draw.restart_ms(purpose)` draws the time until a quick restart, at most 3 s.
+- `draw.length_ms(purpose)` draws a length from the list of the space file, or a length near a
+  timeout. It may be much longer than 3 s.
+- `draw.around_ms(timeout, factor)` is not random. It returns the factor times the timeout.
 - `after_ms` is the time of a fault, counted from the beginning of the pattern.
 """
 
@@ -23,10 +27,12 @@ from protocol.api import Api
 # Roles of the nodes that a pattern hits. A role that occurs twice in a tuple is drawn twice as
 # often. The same holds for the tuples in the functions below.
 _RESTARTED = ("coordinator-of", "coordinator-of", "follower-of", "broker", "member", "controller")
-_DISKLESS = ("member", "leader-member-of", "controller")  # roles without a disk to lose
+# Roles of nodes that must keep their disk in `quick_restart`. A member has no disk. The only
+# controller has one, but must not lose it.
+_DISKLESS = ("member", "leader-member-of", "controller")
 _ON_ONE_ROLE = ("coordinator-of", "coordinator-of", "leader-of", "follower-of", "member")
 _MOST_SLOW_MS = 10_000
-"""Longest delay of a slow follower's fetches."""
+"""Longest delay of the messages with which a slow follower fetches records from the leader."""
 
 
 def quick_restart(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
@@ -39,8 +45,8 @@ def quick_restart(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     role = rng.choice(_RESTARTED)
     # If the experiment has no node with the role, a coordinator is hit.
     target = draw.target((role,)) or draw.coordinator()
-    # A target such as `member(orders, 0)` begins with its role. A member has no disk, and the only
-    # controller must not lose its disk. These nodes crash, and never lose power.
+    # A target such as `member(orders, 0)` begins with its role. A node that must keep its disk
+    # crashes, and never loses power, because a loss of power also loses unsynced data of the disk.
     keeps_disk = target.startswith(_DISKLESS) or rng.random() < 0.7
     kind = "crash" if target.startswith(_DISKLESS) else rng.choice(("crash", "power_loss"))
     faults, after_ms = [], 0
@@ -62,8 +68,9 @@ def quick_restart(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
 def twice_on_one_role(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     """Hit the holder of one role with two faults.
 
-    The second fault comes a round trip to a session timeout after the first fault. By then another
-    node may have the role. In this case the second fault hits this other node.
+    The gap between the two faults may be as short as a round trip, or as long as a session timeout.
+    When the second fault begins, another node may have the role. Then the second fault hits this
+    other node.
     """
     rng = draw.rng("twice")
     role = rng.choice(_ON_ONE_ROLE)
@@ -79,6 +86,7 @@ def twice_on_one_role(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     faults = []
 
     for place, kind in enumerate(rng.choices(kinds, k=2)):
+        # The length of a fault is a short one in half of the draws.
         short = rng.random() < 0.5
         lasts_ms = draw.restart_ms(f"{place}") if short else draw.length_ms(f"length {place}")
         if kind == "cut":
@@ -133,8 +141,9 @@ def static_restart_in_a_rebalance(draw: FaultDraw) -> tuple[FaultDefinition, ...
         draw.around_ms("heartbeat.interval.ms", 1.0, group)
         + draw.experiment.cluster.config.group_initial_rebalance_delay_ms
     )
-    # Up to three restarts follow. Each comes at most about one delay after the restart before it.
-    # SyncGroup must be slow until the last restart.
+    # SyncGroup must be slow until the last of up to three restarts. The first restart comes at most
+    # `delay_ms` after the join phase. Each further restart comes at most `delay_ms` after the
+    # restart before it has ended.
     slow = draw.link_fault(
         "slow",
         coordinator,
@@ -142,8 +151,11 @@ def static_restart_in_a_rebalance(draw: FaultDraw) -> tuple[FaultDefinition, ...
         lasts_ms=joined_ms + 3 * delay_ms,
         args={"delay": f"{delay_ms}ms", "apis": [Api.SYNC_GROUP.label]},
     )
+    # The target of `remove_members` is a coordinator, because the administrator's request goes to
+    # the coordinator of the group whose members are removed.
     faults = [slow, draw.fault("remove_members", coordinator, after_ms=20)]
-    # The member restarts one to three times. A group may also start without members.
+    # The member restarts one to three times. If the group starts without members (`total` is 0),
+    # there is no restart.
     if total:
         member = f"member({group}, {rng.randrange(total)})"
         after_ms = joined_ms
@@ -160,7 +172,7 @@ def slow_follower(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
 
     A follower that lags for longer than `replica.lag.time.max.ms` leaves the ISR (the set of
     in-sync replicas). Here the lag is about as long as this limit. One of these changes comes
-    during it:
+    while the follower lags:
 
     - Another follower is cut off.
     - The coordinator dies, moves once, or moves to and fro.
@@ -248,7 +260,7 @@ def fenced_while_it_serves(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
         "slow",
         broker,
         "controller",
-        lasts_ms=2 * lasts_ms,  # longer than the broker is fenced
+        lasts_ms=2 * lasts_ms,  # so metadata still comes late when the broker is unfenced
         args={
             "delay": f"{rng.choice((100, 500, 2_000))}ms",
             "purposes": [connection_purposes.METADATA],

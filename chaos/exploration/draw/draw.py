@@ -1,6 +1,7 @@
 """`draw`: makes the experiment of a seed.
 
-A space has an experiment without faults (the base), and choices such as `cluster.brokers: [3, 5]`.
+A space is a file from which many experiments are drawn. It has an experiment without faults (the
+base), and choices such as `cluster.brokers: [3, 5]`. The draw has three steps:
 
 1. The document of the base experiment is copied.
 2. The seed draws an option of each choice. The options are written into the copy
@@ -26,21 +27,22 @@ from chaos.exploration.space import Space
 from cluster.host.randomness import stream
 
 OptionKey = tuple[str, str | int | None]
-"""Name of one draw of an option: the `where` of the choice, and a key in place of its star.
+"""A choice, and a key for which an option of the choice is drawn.
 
-The path of a choice may have a star, such as `groups.*.members`. A seed then draws an option for
-each key that the star stands for. The key is None if the path has no star.
+The choice is given by its `where`, such as "settings.groups.*.members[{}]". If the path of a choice
+has a star, as in this example, a seed draws an option for each key for which the star stands. If
+the path has no star, the key is None.
 """
 
 
 def draw(space: Space, seed: int) -> Experiment:
     """Return the experiment of `seed` in `space`. Every process draws the same experiment.
 
-    Raises: ExperimentError if the experiment is invalid. This is rare: `load_space` has checked
-    every option and every pair of options, so only a combination of three or more can be invalid.
+    Raises: ExperimentError if the experiment is invalid. This is rare. `load_space` has checked
+    every option and every pair of options, so only three or more options together can be invalid.
     """
-    # `taken` says which place in the space's file each drawn value comes from. So a problem can
-    # name this place.
+    # `taken` says for each drawn value at which place in the space's file the value is written. So
+    # a problem can name this place.
     experiment, taken = draw_cluster(space, seed)
     experiment = msgspec.structs.replace(
         experiment, faults=draw_faults(space.faults, experiment, seed)
@@ -98,7 +100,8 @@ def _choose(
                 rng = stream(seed, "choice", choice.where, *(() if key is None else (key,)))
                 index = rng.randrange(len(choice.options))
             put_option(document, choice, index, key=key)
-            # `taken` has the path in the experiment, with the key in place of the star.
+            # The keys of `taken` are paths in the experiment. So the key takes the place of the
+            # star.
             for spot in choice.spots:
                 taken[spot.path if key is None else spot.path.replace("*", str(key), 1)] = (
                     choice.at(index)
@@ -108,15 +111,17 @@ def _choose(
 
 def _place_of(path: str, taken: dict[str, str]) -> str:
     """Return the place in the space's file from which the value at an experiment's path comes."""
-    # Several drawn values may contain the value at `path`. The drawn value with the longest path is
-    # the nearest. If there is no such value, the value at `path` comes from the base experiment.
+    # A drawn value may be a mapping that contains the value at `path`. If several drawn values
+    # contain it, the drawn value with the longest path is the nearest. If none contains it, the
+    # value at `path` comes from the base experiment.
     drawn_above = [drawn for drawn in taken if path.startswith(drawn)]
     return taken[max(drawn_above, key=len)] if drawn_above else f"experiment.{path}"
 
 
 def _name(document: Item, space: Space, seed: int) -> None:
     """Write the keys at the beginning of an experiment file: version, name, question, expect."""
-    # For the type checker: `load_space` has checked that the document is a mapping.
+    # This is only for the type checker, because `load_space` has checked that the document is a
+    # mapping.
     if not isinstance(document.value, dict):
         raise TypeError("a space's experiment is a mapping")
     head = {

@@ -3,7 +3,8 @@
 1. A space lists kinds of faults, and patterns, which are combinations of faults (`patterns`). The
    seed keeps some of them by chance.
 2. The seed draws one kind or pattern after the other. Each begins some time after the one before.
-   This ends with the window, which is the period in which faults may begin.
+   The last begins before the end of the window. The window is the period of a run in which faults
+   may begin.
 3. For each fault the seed draws what its kind needs: a target such as `broker(0)`, a duration,
    arguments. A fault of links, such as a cut, has two ends instead of a target.
 
@@ -53,24 +54,32 @@ ONE_WAY = 0.3
 SOME_PURPOSES = 0.2
 """Share of the faults of links that affect only connections with one or two purposes."""
 SOME_APIS = 0.15
-"""Share of the faults of links, among those for all purposes, that affect only one or two APIs."""
+"""Share of the faults of links that affect only requests of one or two APIs.
+
+It applies only to faults that are not limited to some purposes already (`SOME_PURPOSES`).
+"""
 BETWEEN_ZOOKEEPERS = 0.25
 """Share of the faults of links that are between ZooKeeper servers, if there are such servers."""
 TO_ZOOKEEPER = 0.4
-"""Share of the faults of links that are between ZooKeeper servers and clients."""
+"""Share of the faults of links that are between ZooKeeper servers and clients.
+
+It applies only if there are ZooKeeper servers, as BETWEEN_ZOOKEEPERS does.
+"""
 _NEW_TOPICS = ("new-0", "new-1")
 """Names of topics that the fault `create_topic` creates, and that no experiment defines."""
 _NEW_PARTITIONS = (None, None, 0, 1, 2, 5, 9)
 """Numbers of partitions that the fault `create_topic` requests.
 
-None leaves the number out. A broker refuses a topic with 0 partitions.
+None leaves the number out. It stands twice in the tuple, so it is drawn twice as often. A broker
+refuses a topic with 0 partitions. This refusal is one of the cases to test.
 """
-# The delays of the fault `slow`, and its jitters. A jitter is the maximum of an additional random
-# delay.
+# The fault `slow` delays messages by one of these delays, and by a random time in addition. The
+# jitter is the maximum of this random time.
 _DELAYS = ("2ms", "20ms", "200ms", "1s", "3s")
 _JITTERS = ("0s", "5ms", "500ms")
 # A fault of links may be limited to the connections with some purposes, or to the requests of some
-# APIs. Each constant below has the purposes and the APIs that exist between two kinds of nodes.
+# APIs. Each constant below is a pair for the links between two kinds of nodes. First come the
+# purposes of these connections, then the APIs of the requests on them.
 _CONTROLLER_LINKS = (
     (
         connection_purposes.BROKER_HEARTBEAT,
@@ -130,7 +139,8 @@ def draw_faults(
         draw = FaultDraw(experiment=experiment, space=space, seed=seed, index=index, at_ms=at_ms)
         faults += draw_one(draw, weights)
         index += 1
-    faults += draw_losses(space, experiment, seed)  # nodes that never restart
+    # The draw of losses adds kills of nodes that never restart.
+    faults += draw_losses(space, experiment, seed)
     return tuple(sorted(faults, key=lambda fault: microseconds(fault.at)))
 
 
@@ -155,7 +165,8 @@ def _kept(space: FaultSpace, seed: int) -> dict[str, int]:
         for name, weight in weights.items()
         if stream(seed, "kept", name).random() < space.kept
     }
-    # If `kept` is empty, the mapping after `or` is returned: one drawn name with its weight.
+    # If `kept` is empty, the mapping after `or` is returned. It has one drawn name (`only`) as its
+    # key, and the weight of this name as the value.
     return kept or {(only := stream(seed, "kept").choice(list(weights))): weights[only]}
 
 
@@ -193,7 +204,8 @@ def _topic_creation(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     exists already, so the creation is refused, unless another fault has deleted the topic.
     """
     experiment = draw.experiment
-    # A group with a black list reads all topics that are not on the list, and so the new one, too.
+    # A group with a black list reads all topics that are not on the list. So the group would also
+    # read the new topic.
     if any(group.topic_filter == "black_list" for group in experiment.groups.values()):
         return ()
     rng = draw.rng("topic")
@@ -229,19 +241,23 @@ def _args(draw: FaultDraw, kind: FaultKind, target: str) -> dict[str, Any]:
 
     Arguments that are missing in the result have their defaults.
     """
-    # The fallback is only for the type checker: every drawn target has a role.
+    # A target such as `leader-of(orders-3)` is split into its role `leader-of` and its argument
+    # `orders-3`. The fallback is only for the type checker, because every drawn target has a role.
     role, argument = split_target(target) or ("", "")
     if kind.args_type is DiskArgs and role in BROKER_TARGETS:
         return draw.disk()
     if kind.args_type is MachineCutArgs and draw.chance("one_way", ONE_WAY):
         return {"direction": "one_way"}
-    # The new leader must be a replica of the partition. So it is named only if the target is a
-    # single partition, and not a coordinator or all partitions.
+    # The argument `to` of a leadership move names the new leader, which must be a replica of the
+    # partition. So `to` is drawn only if the target names a single partition. The other targets are
+    # a coordinator or all partitions.
     if kind.args_type is MoveArgs and role == "leader-of" and draw.chance("to", 0.3):
         partition = parse_partition(argument)
         if partition is not None:
             replica = draw.rng("to").choice(replicas_at_start(partition, draw.experiment))
             return {"to": f"broker({replica})"}
+    # The kinds with TopicArgs delete or reset the offsets of a group. Their target is always
+    # `coordinator-of(<group>)`, so `argument` is the name of this group.
     if issubclass(kind.args_type, TopicArgs):
         return _offsets_args(draw, kind, argument)
     return {}
@@ -308,6 +324,7 @@ def _ends(draw: FaultDraw) -> tuple[str, str, _Links]:
     member = draw.member("to")
     if member is not None:
         clients += [f"members({group})", member]
+        # In a group on ZooKeeper each member computes its own share, so no member is the leader.
         if group not in zookeeper_groups(draw.experiment):
             clients.append(f"leader-member-of({group})")
     return rng.choice((server, server, "brokers")), rng.choice(clients), _CLIENT_LINKS
@@ -319,12 +336,13 @@ def _ends_at_zookeeper(draw: FaultDraw) -> tuple[str, str, _Links] | None:
     Some of the draws return None. The caller then draws a link between other nodes.
     """
     rng = draw.rng("ensemble")
-    # One random number between 0 and 1 decides about the link. If it is below BETWEEN_ZOOKEEPERS,
-    # the link is between two servers. In the next part of the range, which has the length
-    # TO_ZOOKEEPER, the link is to clients. In the rest of the range the result is None.
+    # One random number between 0 and 1 decides about the link. If the number is below
+    # BETWEEN_ZOOKEEPERS, the link is between two servers. In the next part of the range, which has
+    # the length TO_ZOOKEEPER, the link is to clients. In the rest of the range the result is None.
     drawn = rng.random()
-    # The caller has checked that there are ZooKeeper servers. So the draws of a server never return
-    # None, and each `or "zookeepers"` is only for the type checker.
+    # `or "zookeepers"` below has no effect and is only for the type checker. The method
+    # `zookeeper_server` returns None only if the experiment has no ZooKeeper servers, and the
+    # caller has checked that there are some.
     server = rng.choice(("zookeeper-leader", draw.zookeeper_server() or "zookeepers"))
     if drawn < BETWEEN_ZOOKEEPERS:
         other = rng.choice(("zookeepers", draw.zookeeper_server("other server") or "zookeepers"))

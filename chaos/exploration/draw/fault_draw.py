@@ -47,9 +47,10 @@ _ROLES = {
     "machine": 2,
     "machine-of": 3,
 }
-"""Weight of each role in the draw of a target. A fault accepts only some of the roles.
+"""Weight of each role in the draw of a target.
 
-An experiment file uses the same names of roles.
+A fault accepts only some of the roles, and only these roles are drawn for this fault. The names of
+the roles are the names in experiment files.
 """
 
 
@@ -58,8 +59,9 @@ class FaultDraw:
     """Draws the values of one fault, or of all faults of one pattern (a combination of faults).
 
     - `index`: the number of this fault or pattern in the plan of the seed, counted from 0.
-    - `at_ms`: the time of this fault or pattern, counted from the steady state. In the methods,
-      `after_ms` counts from `at_ms`.
+    - `at_ms`: the time of this fault or pattern, counted from the steady state (the moment at which
+      the cluster works and all groups have their assignments). In the methods, `after_ms` counts
+      from `at_ms`.
 
     Every call of a method with the same purpose returns the same value. For example, `group()`
     always returns the same group.
@@ -109,7 +111,10 @@ class FaultDraw:
         return f"member({self.group()}, {self.rng(purpose).randrange(total)})" if total else None
 
     def zookeeper_group(self) -> str | None:
-        """Draw a group on ZooKeeper, the same in every call; None if there is none."""
+        """Draw a group on ZooKeeper; every call gives the same group.
+
+        Return None if the experiment has no group on ZooKeeper.
+        """
         groups = list(zookeeper_groups(self.experiment))
         return self.rng("ZooKeeper group").choice(groups) if groups else None
 
@@ -140,10 +145,11 @@ class FaultDraw:
             # Each value of `internal` is a tuple (number of partitions, replication factor).
             sizes[TRANSACTION_STATE] = internal[TRANSACTION_STATE][0]
         offsets = internal[CONSUMER_OFFSETS][0]
-        # `sizes` has all topics but `__consumer_offsets`. If it is empty, `__consumer_offsets` is
-        # drawn in any case.
+        # `sizes` has all topics but `__consumer_offsets`. If `sizes` is empty, `__consumer_offsets`
+        # is drawn in any case.
         drawn = CONSUMER_OFFSETS if rng.random() < 0.5 or not sizes else rng.choice(list(sizes))
-        # `offsets`, the number of partitions of `__consumer_offsets`, is the default of `get`.
+        # `sizes` does not have `__consumer_offsets`. So for this topic, `get` returns its default
+        # `offsets`, the number of partitions of `__consumer_offsets`.
         return f"{drawn}-{rng.randrange(sizes.get(drawn, offsets))}"
 
     def target(self, roles: Sequence[str], purpose: str = "target") -> str | None:
@@ -221,9 +227,9 @@ class FaultDraw:
         return max(1, min(around_ms, microseconds(self.space.longest) // MS))
 
     def gap_ms(self, purpose: str, longest_ms: int) -> int:
-        """Draw a gap from 1 ms to `longest_ms`. Short gaps are as likely as long ones.
+        """Draw a gap from 1 ms to `longest_ms`. Short gaps are as likely as long gaps.
 
-        More precisely, a gap from 1 to 2 ms is as likely as one from 2 to 4 ms, or 4 to 8 ms.
+        For example, a gap of 2 to 3 ms is as likely as a gap of 4 to 7 ms, or a gap of 8 to 15 ms.
         """
         rng = self.rng(purpose)
         # First a power of two is drawn, such as 16. Then a value is drawn from this power up to the

@@ -1,8 +1,8 @@
 """Draws which nodes die in a run and never restart.
 
 Such a loss must not make a run fail by itself. So each group keeps at least one of the members that
-start with the cluster. And a broker is lost only if every partition can do without one replica,
-because it has more replicas than its `min.insync.replicas`.
+start with the cluster. And a broker is lost only if every partition has more replicas than its
+`min.insync.replicas`. Then every partition can do without one replica.
 """
 
 from chaos.experiment.structs import Experiment, FaultDefinition, internal_topics, microseconds
@@ -44,7 +44,8 @@ def draw_losses(
 def may_lose_a_broker(experiment: Experiment) -> bool:
     """Return True if every partition keeps enough in-sync replicas after the loss of a broker."""
     config = experiment.cluster.config
-    # `spare` has one number for each topic: how many replicas the topic can do without.
+    # `spare` has one number for each topic. This is the number of replicas without which the topic
+    # still has as many as `min.insync.replicas` demands.
     spare = []
     for name, (_, replicas) in internal_topics(experiment).items():
         is_transaction_state = name == TRANSACTION_STATE
@@ -55,7 +56,7 @@ def may_lose_a_broker(experiment: Experiment) -> bool:
         )
         spare.append(replicas - min_isr)
     for topic in experiment.topics.values():
-        # A topic without a setting of its own has the setting of the cluster.
+        # If a topic does not set `min.insync.replicas` itself, the setting of the cluster holds.
         topic_min_isr = topic.config.min_insync_replicas
         min_isr = config.min_insync_replicas if topic_min_isr is None else topic_min_isr
         spare.append(topic.replication_factor - min_isr)

@@ -5,9 +5,9 @@ scaling changes the number of members. Most arguments of these operations have t
 Kubernetes. For example, `max_surge` is the number of successors that may run in addition to all
 members.
 
-The start-up time of a successor is often near the session timeout, because it makes a difference
-whether the successor joins before or after the session of its predecessor has ended. All times are
-so short that the operation ends within the run.
+The start-up time of a successor is often drawn near the session timeout. The group takes another
+course if the successor joins shortly before the session of its predecessor has ended than if it
+joins shortly after. All times are so short that the operation ends within the run.
 """
 
 from random import Random
@@ -26,9 +26,12 @@ _SESSIONS = (0.5, 0.9, 1.1, 1.5)
 _GRACE_MS = (1, 200, 2_000, 30_000)
 """Grace periods. A member is asked to stop, and is killed if it still runs after this time."""
 _READY_AFTER_MS = (0, 0, 1_000, 5_000)
-"""Times from a successor's start until it counts as available; 0 is drawn half of the time."""
+"""Times from a successor's start until the successor counts as available.
+
+0 stands twice in the tuple, so it is drawn in half of the draws.
+"""
 _EVERY_MS = (1, 500, 3_000)
-"""Times between two steps of a scaling in steps of one member."""
+"""Times between two steps of a scaling that adds or removes one member at each step."""
 RANGE = 0.3
 """Share of rollouts whose start-up time is a range."""
 KILLS = 0.3
@@ -36,7 +39,10 @@ KILLS = 0.3
 BATCHES = 0.3
 """Share of rollouts that replace members in batches."""
 STARTED = 0.3
-"""Share of rollouts that go on when a successor has started, without waiting for its join."""
+"""Share of rollouts that do not wait until a successor has joined the group.
+
+Such a rollout goes on as soon as the successor has started.
+"""
 PARTIAL = 0.2
 """Share of rollouts that replace only the members from some index on.
 
@@ -47,13 +53,16 @@ BROKEN = 0.15
 _DEADLINES_MS = (3_000, 10_000)
 """Deadlines of a rollout whose new version does not start.
 
-Such a rollout fails if it makes no progress for this time. The times are short, so that it fails
-within the run.
+Such a rollout fails if it makes no progress for the time of its deadline. The deadlines are short,
+so that the rollout fails within the run.
 """
 
 
 def draw_operation(draw: FaultDraw, kind: FaultKind) -> FaultDefinition | None:
-    """Return an operation on the draw's group; None if the group has no members."""
+    """Return an operation on the group that `draw.group()` draws.
+
+    Return None if this group has no members.
+    """
     group = draw.experiment.groups[draw.group()]
     if group.members_total == 0:
         return None
@@ -93,8 +102,8 @@ def _rollout(draw: FaultDraw) -> dict[str, Any]:
     group = draw.experiment.groups[draw.group()]
     surge = rng.randint(0, group.spare_members)
     args: dict[str, Any] = {
-        # The number of members that may be missing at a time. 0 is drawn only with a surge, because
-        # with neither of them no member could be replaced.
+        # The number of members that may be missing at a time. 0 is drawn only if there is a surge.
+        # If no member may be missing and no successor may run in addition, nothing can be replaced.
         "max_unavailable": rng.choice((1, 1, 2, "50%", "100%", 0) if surge else (1, 1, 2, "100%")),
         "start_up": _start_up(draw, rng),
     }
@@ -103,15 +112,16 @@ def _rollout(draw: FaultDraw) -> dict[str, Any]:
     if rng.random() < BATCHES:
         args["in_batches"] = True
     if rng.random() < PARTIAL:
-        # As in a StatefulSet, members with a lower number than the partition are not replaced.
+        # This partition is an index and has nothing to do with Kafka's partitions. Members with a
+        # lower index are not replaced.
         args["partition"] = rng.randrange(group.members_total)
     if rng.random() < STARTED:
         args["ready"] = "started"
     ready_after_ms = rng.choice(_READY_AFTER_MS)
     if ready_after_ms:
         args["ready_after"] = length_text(ready_after_ms)
-    # A rollout fails if it makes no progress for this time. Then `at_deadline` decides whether the
-    # rollout stops where it is, or replaces the successors by the old version.
+    # A rollout fails if it makes no progress for the time `progress_deadline`. Then `at_deadline`
+    # decides whether the rollout stops where it is, or replaces the successors by the old version.
     args["progress_deadline"] = "30s"
     if rng.random() < BROKEN:
         args["broken_from"] = rng.randrange(group.members_total)
@@ -133,7 +143,8 @@ def _start_up(draw: FaultDraw, rng: Random) -> str | list[str]:
         start_up_ms = rng.choice(_QUICK_MS)
     else:
         start_up_ms = draw.around_ms("session.timeout.ms", rng.choice(_SESSIONS))
-    # In a range, the fault draws the start-up time of each successor between the two times.
+    # If the result is a range, the rollout itself draws a start-up time for each successor, between
+    # the two times of the range.
     if rng.random() < RANGE:
         return [length_text(start_up_ms), length_text(2 * start_up_ms)]
     return length_text(start_up_ms)

@@ -54,7 +54,8 @@ class Pattern:
 
 
 # Each function below draws the faults of the pattern of the same name. The pattern's entry in
-# PATTERNS says in `doc` what the pattern is. A docstring here only adds to this text.
+# PATTERNS says in `doc` what the pattern is. So a function has a docstring only if there is more to
+# say than the entry says.
 
 
 def _isolated_coordinator(draw: FaultDraw) -> Faults:
@@ -77,8 +78,8 @@ def _coordinator_without_controller(draw: FaultDraw) -> Faults:
 
 
 def _coordinator_without_clients(draw: FaultDraw) -> Faults:
-    # The time of the move is half of another drawn length. So the move mostly comes before the cut
-    # ends.
+    # The length of the cut and the time of the move are drawn separately. The time of the move is
+    # half of a drawn length, so the move mostly comes before the cut ends.
     return (
         draw.link_fault("cut", draw.coordinator(), "clients", lasts_ms=draw.length_ms()),
         draw.fault("leadership_move", draw.coordinator(), after_ms=draw.length_ms("move") // 2),
@@ -107,7 +108,8 @@ def _swizzle_clog(draw: FaultDraw) -> Faults:
     rng = draw.rng("swizzle")
     nodes = [f"broker({broker})" for broker in draw.broker_ids]
     nodes = rng.sample(nodes, rng.randint(1, len(nodes)))
-    # `randrange` needs at least one millisecond in each half of the span to draw from.
+    # Each half of the span must have at least one millisecond, because `randrange` of 0 raises an
+    # exception.
     span_ms = max(2, draw.length_ms())
     faults = []
     for node in nodes:
@@ -145,8 +147,8 @@ def _next_coordinator_too(draw: FaultDraw) -> Faults:
     later_ms = draw.around_ms("broker.session.timeout.ms", draw.rng("later").choice((1.0, 1.2)))
     kind = draw.rng("kind").choice(("crash", "pause"))
     lasts_ms = draw.length_ms()
-    # Both faults have the target `coordinator-of(GROUP)`. The second fault hits the broker that is
-    # the coordinator at the time of this fault.
+    # Both faults have the target `coordinator-of(<group>)`. The second fault hits the broker that
+    # is the coordinator when the second fault begins.
     return tuple(
         draw.fault(kind, draw.coordinator(), after_ms=place * later_ms, lasts_ms=lasts_ms)
         for place in range(2)
@@ -163,7 +165,7 @@ def _leadership_to_and_fro(draw: FaultDraw) -> Faults:
 
 
 def _move_during_rebalance(draw: FaultDraw) -> Faults:
-    """Kill a member, and move the coordinator during the rebalance that this causes."""
+    """Kill a member, and move the coordinator during the rebalance that the kill causes."""
     rng = draw.rng("move")
     member = draw.member()
     if member is None:  # the group has no members, so only the coordinator can be moved
@@ -197,7 +199,7 @@ def _orders_for_an_empty_group(draw: FaultDraw) -> Faults:
     """Empty a group, then let an administrator reset or delete its offsets, or delete the group.
 
     To empty the group, all its members are killed. The coordinator removes dead members only when
-    their sessions end. In half of the draws, the administrator removes them before.
+    their sessions end. In half of the draws, the administrator removes the members before this.
     """
     rng = draw.rng("empty")
     group = draw.group()

@@ -1,9 +1,9 @@
 """Drawn losses of responses: the APIs, the errors, and the two ends of the link.
 
 If a response is lost on its way, the server has carried out the request, but the client does not
-know this. The client sends the request again, and the server carries it out on a state that the
-first request has changed. This is interesting only if the request changes the server's state. So
-nearly all APIs in this module are of this kind.
+know this. The client sends the request again, and the server carries out the second request on a
+state that the first request has changed. This is interesting only if the request changes the
+server's state. So nearly all APIs in this module belong to requests that change the server's state.
 
 A fault loses either all responses of an API, or only the responses with certain errors.
 """
@@ -18,9 +18,9 @@ from protocol.errors import ErrorCode
 _NONE = ErrorCode.NONE.name
 _MEMBER_ID_REQUIRED = ErrorCode.MEMBER_ID_REQUIRED.name
 _Response = tuple[Api, tuple[str, ...]]
-"""An API, and the errors of the responses to lose. If there are no errors, all responses are lost.
+"""An API, and the errors of the responses to lose.
 
-The error NONE stands for a success.
+The error NONE stands for a success. If the tuple of errors is empty, all responses are lost.
 """
 # A response that occurs twice in a tuple is drawn twice as often.
 _OF_A_REBALANCE: tuple[_Response, ...] = (
@@ -56,13 +56,16 @@ _COUNTS = (1, 1, 1, 2, 5)
 _LEAST_MS = 2_000
 """Shortest duration of a loss. A shorter loss might end before any request of the API is sent."""
 _REBALANCE_MS = 10_000
-"""Shortest duration of a loss in a rebalance, whose requests are sent some seconds apart."""
+"""Shortest duration of a loss in a rebalance.
+
+It is longer than _LEAST_MS, because the requests of one rebalance are sent some seconds apart.
+"""
 
 
 def draw_response_loss(draw: FaultDraw) -> FaultDefinition:
     """Return the loss of a response between clients, brokers and the controller."""
     rng = draw.rng("response")
-    # The three words are drawn with the weights 5, 3 and 1.
+    # "members" is drawn with the weight 5, "controller" with 3 and "brokers" with 1.
     between = rng.choices(("members", "controller", "brokers"), (5, 3, 1))[0]
     if between == "controller":
         return _loss(draw, rng.choice(_OF_THE_CONTROLLER), "brokers", "controller")

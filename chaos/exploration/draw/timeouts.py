@@ -1,7 +1,7 @@
 """Kafka's timeouts, near which durations of faults are drawn.
 
-If a fault ends a little before a timeout, it has other effects than if it ends a little after. Many
-bugs show only near this border.
+A fault that ends a little before a timeout has other effects than a fault that ends a little after
+the timeout. Many bugs show only in faults whose duration is near a timeout.
 """
 
 from chaos.experiment.structs import Experiment

@@ -17,7 +17,8 @@ from chaos.exploration.draw.fault_draw import FaultDraw
 from cluster.host import connection_purposes
 
 Faults = tuple[FaultDefinition, ...]
-SESSION = "zookeeper.session.timeout.ms"  # the timeout near which pauses and cuts end
+SESSION = "zookeeper.session.timeout.ms"
+"""The timeout near which pauses and cuts of this module end."""
 ALL_SERVERS = "zookeepers"
 """The target that stands for all servers of the ensemble."""
 _ONE_WAY = {"direction": "one_way"}
@@ -177,7 +178,7 @@ def members_at_once(draw: FaultDraw) -> Faults:
 def _change_of_members(draw: FaultDraw, within_ms: int) -> Faults:
     """Return the restart of a member in 65 of 100 draws, and otherwise nothing.
 
-    By chance it may be the member that the pattern itself hits.
+    The restarted member may by chance be the member that the pattern itself hits.
     """
     other = draw.zookeeper_member("changes")
     if other is None or not draw.chance("changes", 0.65):

@@ -1,12 +1,15 @@
-"""Marks of operations: events in a group while a rollout or scaling replaces its members.
+"""Marks of operations: rare situations during a rollout or a scaling of a group.
 
 An operation is something that a user does with a group on purpose. A rollout replaces all members
 of the group by successors. A scaling changes the number of members. Operations are injected like
-faults. Most searches have no operations, because their space does not list them.
+faults. Most searches have no operations, because the list of faults of these searches has none.
 
-A mark is a rare situation of a run. Each function below is the condition of one mark. It gets a row
-of the trace, and the state of the cluster before this row (`seen`). The module `coordinators`
-explains the form of these functions. `seen.operations` has the operations that go on.
+A mark is a rare situation of a run. Each function below is the condition of one mark. The function
+gets a row of the trace, and the state of the cluster before this row (`seen`). `seen.operations`
+has the operations that go on. The module `coordinators` explains the form of these functions.
+
+`row.peer` is the node that died or was paused, in a row of the driver. The driver is the process
+that injects faults.
 """
 
 from chaos.exploration.marks.base import MarkList
@@ -26,6 +29,7 @@ mark = OPERATIONS.add
     TraceKind.NODE_PAUSED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # A node whose name begins with "consumer-" is a member. Members do not count here.
     return bool(seen.operations) and not (row.peer or "").startswith("consumer-")
 
 
@@ -44,6 +48,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.MEMBER_ADDED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # When the new member takes the place of the old member, the coordinator writes MEMBER_REMOVED
+    # for the old member and MEMBER_ADDED for the new member. Both rows have this cause.
     return row.cause == RemovalCause.STATIC_MEMBER_REPLACED and seen.is_operated_on(row.group)
 
 
@@ -53,7 +59,9 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.MEMBER_REMOVED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # `killed` also has the nodes that were stopped.
+    # `row.member` is a member id. `seen.nodes` maps this id to the node of the member. For an
+    # unknown id `get` returns None, which is never in `seen.killed`. `seen.killed` has the nodes
+    # that were killed or stopped.
     return (
         row.cause == RemovalCause.SESSION_EXPIRY
         and seen.is_operated_on(row.group)
@@ -68,8 +76,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.NODE_KILLED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # The driver (the process that injects faults) writes NODE_KILLED, with the killed node in
-    # `peer`. But NODE_STOPPED is written by the node that stops.
+    # The driver writes NODE_KILLED, with the killed node in `peer`. But NODE_STOPPED is written by
+    # the node that stops, and has no `peer`.
     node = row.peer or row.node
     return bool(seen.operations) and seen.presence.state(node) in JOINING
 
@@ -89,4 +97,6 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.FAULT_INJECTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # `operation_of` returns the groups of the operation that begins with this row. If the fault is
+    # no operation, there are no such groups.
     return any(map(seen.is_operated_on, operation_of(row)))
