@@ -38,8 +38,8 @@ from pipeline.summary.figures import (
 )
 
 MAX_COLUMNS = 8
-"""Maximum number of runs that have a column each. If there are more runs, all runs of an experiment
-share a column.
+"""Maximum number of runs that have a column each. If there are more runs, each experiment has a
+column, which its runs share.
 """
 MAX_FAULTS_OF_A_KIND = 8
 """Maximum number of faults of one kind that have rows each. If a run has more crashes than this,
@@ -72,8 +72,8 @@ class ComparisonRow:
       and members after a fault have `outcome`. Rows about the whole run have `felt` or `run`.
     - `name`: the name of the figure, such as `commit gap`.
     - `cells`: one for each column; None if no run of the column has the figure.
-    - `differs`: True if the columns differ notably (`comparison_cells.differs`). Columns without
-      the fault do not count.
+    - `differs`: True if the columns differ notably (`comparison_cells.differs`). In a row about a
+      fault, columns whose runs do not have the fault do not count.
     """
 
     fault: str | None
@@ -218,8 +218,8 @@ class _Table:
         """Return the row with `differs` computed only over the columns that have the fault.
 
         A column without the fault has no figure in any row about the fault. If such a column
-        counted, all these rows would differ. `has_fault` tells for each run whether it has the
-        fault.
+        counted, all rows about the fault would differ. `has_fault` has an entry for each run: True
+        if the run has the fault.
         """
         cells_with_fault = [
             cell
@@ -266,9 +266,9 @@ class _Table:
         self, measure: Measure, faults: Sequence[Sequence[FaultSummary]]
     ) -> list[list[Distribution]]:
         """Return for each run the distributions of a measure after its compared faults."""
-        # `is_about` leaves out a measure that says nothing about a fault, often because it is 0 for
-        # all subjects. But if it says something about the fault of one run, a comparison in full
-        # also shows the 0 of the other runs.
+        # `is_about` leaves out a measure that says nothing about a fault, often because the measure
+        # is 0 for all subjects. But if the measure says something about the fault of one run, a
+        # comparison in full also shows the 0 of the other runs.
         says_something = any(
             fault.is_about(measure) for faults_of_run in faults for fault in faults_of_run
         )
@@ -381,8 +381,8 @@ class _Table:
     ) -> ComparisonRow:
         """Return a row of figures.
 
-        `fault`, `group`, `name`, `statistic` and `unit` are those of ComparisonRow. The other
-        parameters have an entry for each run:
+        `fault`, `group`, `name`, `statistic` and `unit` become the fields of the ComparisonRow. The
+        other parameters have an entry for each run:
 
         - `values`: the value of the figure; None if the run does not have it.
         - `bounds`: the difference between the clocks of the run's machines, in microseconds.
@@ -442,7 +442,7 @@ def _never_if_zero(cell: Cell | None) -> Cell | None:
 def _matched_faults(
     summaries: Sequence[RunSummary],
 ) -> dict[str, tuple[tuple[FaultSummary, ...], ...]]:
-    """Return which faults are compared with one another, by the name of their rows.
+    """Return which faults are compared with one another. The key is the name of the fault in rows.
 
     Example: the first run has two crashes and a cut, and the second run has a crash.
 
@@ -450,9 +450,9 @@ def _matched_faults(
         "crash 2": ((second crash of run 1,), ())
         "cut": ((cut of run 1,), ())
 
-    If no two runs have a kind of fault in common, their first faults are compared as `fault 1`,
-    their second faults as `fault 2`, and so on. If a run has more than MAX_FAULTS_OF_A_KIND
-    crashes, for example, the entry "crash, all" has all crashes of each run.
+    If no two runs have a kind of fault in common, the first faults of the runs are compared as
+    `fault 1`, their second faults as `fault 2`, and so on. If a run has more than
+    MAX_FAULTS_OF_A_KIND crashes, for example, the entry "crash, all" has all crashes of each run.
     """
     by_kind: dict[str, list[list[FaultSummary]]] = {}  # for each kind, a list for each run
     for run, summary in enumerate(summaries):
@@ -481,8 +481,8 @@ def _several_runs_have(faults_of_runs: Sequence[Sequence[FaultSummary]]) -> bool
 
 
 _OverFaults = Literal["median", "longest"]
-"""How the values of several faults become one value if the faults of a run are compared together:
-the median of the values, or the longest.
+"""How the values of several faults become one value: it is the median of the values, or the longest
+value. This is needed if a run has so many faults that they are compared together.
 """
 
 
@@ -557,8 +557,7 @@ _FELT_COUNTS: tuple[tuple[str, Callable[[FeltGroup], int]], ...] = (
     ("partitions that came back", lambda group: group.came_back),
     ("members sent away needlessly", lambda group: group.sent_away),
 )
-"""Names of the counts of a run that its users notice, and the functions that return these counts.
-"""
+"""Counts that belong to the felt figures: the name of each, and the function that returns it."""
 
 
 # The next three functions return None for a run without events. Such a run has no owners and no

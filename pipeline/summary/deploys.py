@@ -5,9 +5,9 @@ another. A rollout is one of the faults that an experiment can plan, because eac
 cost a rebalance. With these functions, the report tells what a deploy cost, and compares two ways
 to deploy, such as with and without static membership.
 
-The cost is read from the group's felt figures (what users notice), such as the time in which
-records waited. The felt figures do not only cover the rollout. They cover the whole run from the
-moment at which its groups had all their members. This has two consequences:
+The cost is read from the group's felt figures. These are the figures of what users notice, such as
+the time in which records waited. They cover not only the rollout, but the whole run from the moment
+at which its groups had all their members. This has two consequences:
 
 - A group with two rollouts has no cost, because its figures could not be divided between the two.
 - The text names the other faults of the run, because they may have added to the cost.
@@ -23,7 +23,7 @@ from pipeline.summary.story import counted
 from results_schema.journal import JournalEntry
 
 ROLLOUT = "rollout"
-"""The kind of fault that a deploy is in the run's journal."""
+"""The name that a deploy has in the run's journal, as a kind of fault."""
 UNOWNED = "without an owner"
 WAITED = "no processing despite records"
 REPEATED = "records processed again"
@@ -40,17 +40,17 @@ class DeployCost:
     replaced: int
     """number of members that were replaced: their successors became ready"""
     length_us: int | None
-    """time from the beginning of the rollout until the last successor was ready; None if no member
-    was replaced"""
+    """time from the beginning of the rollout until the last successor was ready; None if no
+    successor became ready"""
     rebalances: int
     unowned_us: int
     """time without an owner, added up over all partitions"""
     longest_us: int
-    """time without an owner of the partition for which it was longest"""
+    """time without an owner, for the partition with the longest such time"""
     waited_us: int
     """time in which records waited, added up over all partitions"""
     longest_wait_us: int
-    """time in which records waited of the partition for which it was longest"""
+    """time in which records waited, for the partition with the longest such time"""
     repeated: int
     """number of records that were processed again"""
     moved: int = 0

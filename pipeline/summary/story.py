@@ -1,4 +1,4 @@
-"""Sentences about what a run did to its groups. The terminal and the report show the same ones.
+"""Sentences about what a run did to its groups, for the terminal and the report.
 
 Example: "two coordinators of readers (__consumer_offsets-3) from 20.001 s to 29.113 s: 9.112 s".
 The functions turn the structs of `figures`, `outcomes` and `felt` into such plain texts, without
@@ -37,11 +37,11 @@ _LONG_WAIT_US = 1_000_000
 _ORDINALS = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 """Ordinals in words. A greater ordinal is written with digits: `6th`, `7th`."""
 _REASONS_THAT_REMOVE = frozenset({RebalanceCause.SESSION_EXPIRY, RebalanceCause.LEAVE})
-"""Reasons for which a rebalance removes a member. The headline of such a rebalance, for example
+"""Reasons of rebalances that remove a member. The headline of such a rebalance, for example
 "session expiry of consumer-a-0", already tells that this member was removed."""
 _MAX_ERRORS = 8
-"""Maximum number of errors of commits that `errors_text` names. It adds up the commits with all
-other errors."""
+"""Maximum number of errors of commits that `errors_text` names. For all other errors, it only tells
+how many commits met them."""
 _PRINTED_IF_ZERO = frozenset(
     {"needless_rebalances", "gaps", "overlaps", "commits_acknowledged", OLD_EPOCH_ATTEMPTS}
 )
@@ -72,7 +72,7 @@ GROUP_HEADINGS: dict[str, str] = {
     "felt": f"{FELT} over the whole run",
     "run": "verdict, overlaps and failed commits",
 }
-"""Headings in a comparison of runs; the key is `ComparisonRow.group`."""
+"""Headings in a comparison of runs. The key is the `group` of the rows under the heading."""
 
 
 def as_title(text: str) -> str:
@@ -153,8 +153,8 @@ def leaving_texts(fault: FaultSummary) -> Iterator[str]:
         return
 
     # No commit timed out. But members may have noticed late because they waited for an answer of
-    # the old coordinator. It is assumed that they did if the longest wait took half (or more) of
-    # the longest time until a member noticed.
+    # the old coordinator. This is assumed if the longest wait took at least half of the longest
+    # time until a member noticed.
     notice, wait = fault.distribution("notice"), fault.distribution("longest wait")
     if notice is None or wait is None or notice.maximum is None or wait.maximum is None:
         return
@@ -283,10 +283,11 @@ def _answered(tenure: OverlappingTenure) -> str:
 
 
 def owners_statement(both: Owners) -> Statement:
-    """Tell that partitions had two owners at the same time, for how long, and who they were.
+    """Tell that partitions had two owners at the same time, for how long, and who the owners were.
 
     The last of the particulars is about the records: "40 records processed by both meanwhile; over
-    1.204 s after the healing". The second half tells when the time with two owners was over.
+    1.204 s after the healing". The part after the semicolon tells when the time with two owners was
+    over.
     """
     records = f"{counted(both.records_both, 'record')} processed by both meanwhile"
     if both.to_us is None:
@@ -397,10 +398,10 @@ def felt_text(group: str, felt: FeltGroup) -> str:
 def check_figures(check: CheckReport) -> list[str]:
     """Return what a check counted and measured, as texts such as "12 leader epochs".
 
-    - All figures in `check.seen` are returned. These are numbers of judged cases, and times, whose
-      names end in `_us`.
-    - Of the figures in `check.measured`, only the times are returned, whose names end in `_ms`. The
-      other figures are moments, which other parts of the output show.
+    - All figures in `check.seen` are returned. These are numbers of judged cases, and times. The
+      name of a time ends in `_us`.
+    - Of the figures in `check.measured`, only those with a name in `_ms` are returned, which are
+      times. The other figures are moments, which other parts of the output show.
 
     A figure that is 0 is returned only if it is in _PRINTED_IF_ZERO and the check judged something.
     """

@@ -85,7 +85,7 @@ _INVISIBLE, _INVISIBLE_ESCAPED = "\u200b", "\\u200b"
 
 
 def row_name(name: str, slot: int = 0, label: str = "") -> str:
-    """Return the name of one of several rows with the same subject. `slot` is its number, from 0.
+    """Return the name of row number `slot` among several rows with the same subject.
 
     For example, the partition `orders-0` has two rows, because it had two owners at the same time.
     Vega needs different names for the two rows, but only the first row should be labelled
@@ -116,8 +116,8 @@ def time_lane(
     """
     params = [alt.param(name=pick.param, value=pick.options[0]) for pick in picks]
     bands = fault_bands(run)
-    # Many bands overlap, and would hide what is behind them. So if there are many, they get only
-    # this fraction of the usual opacity.
+    # Many bands overlap, and would hide what is behind them. So if there are many bands, each of
+    # them gets only this fraction of the usual opacity.
     faint = min(1.0, _BANDS_AT_ONCE / max(1, len(bands)))
     # All properties are arguments of this one call, because each method of a layered chart copies
     # its layers, which is slow.

@@ -34,8 +34,8 @@ MAX_NODES = 24
 MAX_MESSAGES = 400
 """Maximum number of exchanges in a diagram. If there are more, the diagram has the first ones."""
 REPEAT_ROWS = 3
-"""Number of rows below a client's line for the bars of repeated requests. A client can repeat
-FindCoordinator, Heartbeat and OffsetCommit at the same time.
+"""Number of rows below a client's line for the bars of repeated requests. There are three, because
+a client can repeat FindCoordinator, Heartbeat and OffsetCommit at the same time.
 """
 CHARACTER_PX = 6.0
 """Average width of a character in a label, in pixels."""
@@ -63,8 +63,8 @@ _FAMILIES = {
 _SERVERS = ("controller", "broker")
 """The roles of servers, in the order of their lines."""
 _UNREACHABLE_ZOOM = 1e12
-"""A zoom, in pixels per second, that no reader reaches. It means "never": two texts at the same
-moment touch each other at any zoom.
+"""A zoom, in pixels per second, that no reader reaches. A text that needs this zoom is never shown.
+For example, two texts at the same moment touch each other at any zoom, so only one is shown.
 """
 HELD_US = 500_000
 """A message that took at least this time counts as held on its way, for instance at a cut link.
@@ -81,7 +81,7 @@ a client waits for an answer that does not come (UNANSWERED).
 class Diagram:
     """The data of the diagram of one fault.
 
-    A datum has these keys, and those of `_message_cells`:
+    A datum is a dictionary. It has these keys, and also the keys that `_message_cells` explains:
 
     - `r`: name of the node on whose line the datum begins
     - `q`: name of the node on whose line a message ends
@@ -95,7 +95,7 @@ class Diagram:
     - `nodes`: the nodes that have a line, from top to bottom.
     - `legs`: messages that arrived, as lines from time `a` on the line of `r` to time `b` on the
       line of `q`.
-    - `waits`: bars on the line of `r` from `a` to `b`.
+    - `waits`: times of waiting, as bars on the line of `r` from `a` to `b`.
     - `stubs`: messages that never arrived, sent at `a` by `r`. In a stub, `v` is the direction from
       `r` to the receiver's line: `up` or `down`.
     - `repeats`: bars of requests that a client repeated, in rows below the client's line
@@ -221,8 +221,8 @@ def _add_exchange(drawn: Diagram, row: Row) -> None:
 
     if row["repeats"] > 1:
         begin = _begin_us(row)
-        # The bar reaches to the end of the last repeat. If this is not known, it reaches to the end
-        # of the first exchange, or has no length.
+        # The bar reaches to the end of the last repeat. If that end is not known, the bar reaches
+        # to the end of the first exchange. If that end is not known either, the bar has no length.
         known_ends = [end for end in (row["last_ended_us"], ended) if end is not None]
         end = known_ends[0] if known_ends else begin
         bar = _line(begin, end, client, client, cells, "repeated")
@@ -316,7 +316,7 @@ def _family(row: Row) -> str:
 
 
 def _begin_us(row: Row) -> int:
-    """Return the earliest known time of an exchange. The trace can lack some of its times."""
+    """Return the earliest known time of an exchange. Any of the four times can be unknown."""
     moments = (row["sent_us"], row["received_us"], row["answered_us"], row["ended_us"])
     return min((moment for moment in moments if moment is not None), default=0)
 

@@ -11,8 +11,10 @@ this module draws with the library Altair:
 - A word is a text above a node's line, such as the name of a request. A word about something that
   is not a message, such as an election, is a landmark.
 
-Similar requests, such as JoinGroup and SyncGroup, are a family. Each family has its own colour. In
-the data, `r` is a node, and `a` and `b` are times in seconds.
+Similar requests, such as JoinGroup and SyncGroup, are a family. Each family has its own colour.
+
+The data of the chart are dictionaries with short keys, such as `r` for a node, and `a` and `b` for
+times in seconds. `message_rows.Diagram` explains the keys.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -124,7 +126,8 @@ _MORE = (
     "appear as you zoom in."
 )
 _STUB_SIZE = 700
-"""Size of a stub in square pixels, as Vega demands. A stub is then 13 pixels long."""
+"""Size of a stub. Vega wants the size as an area in pixels. With this area, a stub is 13 pixels
+long."""
 # A stub as an SVG path: a short vertical line with a bar across its end.
 _STUB_DOWN = "M0,0L0,1M-0.35,1L0.35,1"
 _STUB_UP = "M0,0L0,-1M-0.35,-1L0.35,-1"
@@ -138,7 +141,7 @@ than this, their texts would cover everything else. Then the texts appear only w
 in.
 """
 _ZOOM_OF_MANY_LOSSES = 200.0
-"""The zoom at which the texts of so many members appear, in pixels per second."""
+"""The zoom at which the texts of more than _MANY_LOSSES members appear, in pixels per second."""
 _TIPS = (
     Tip("api", "request"),
     Tip("fr", "from"),
@@ -244,15 +247,16 @@ def _times_hit(run: ReportInput, nodes: Sequence[str]) -> Iterator[Datum]:
 def _coloured(data: Sequence[Datum]) -> list[Datum]:
     """Return the data with a new field `cl`: the colour of the family `f`.
 
-    Stubs and repeats need it, because the scale of the legend colours only legs and waits.
+    Stubs and repeats need this field. The colours of legs and waits come from the scale of the
+    legend instead.
     """
     return [{**datum, "cl": _COLOURS[str(datum["f"])]} for datum in data]
 
 
 def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
     """Return the marks of the diagram in the order of drawing; later marks cover earlier ones."""
-    # Both are positions of a node: `row` is the middle of the node's part of the diagram, and
-    # `line` is the node's line.
+    # `row` and `line` are both vertical positions of a node: `row` is the middle of the node's part
+    # of the diagram, and `line` is the node's line.
     row = rows_y(drawn.nodes, label_offset=_LINE_PX, without=prefix)
     line: alt.Y = rows_y(drawn.nodes, label_offset=_LINE_PX, without=prefix).bandPosition(_LINE_AT)
     drawn_families = {datum["f"] for datum in (*drawn.legs, *drawn.waits, *drawn.repeats)}
@@ -304,8 +308,8 @@ def _lines(
 ) -> Iterator[alt.Chart]:
     """Yield the waits and the legs.
 
-    `encoding` has the `x`, `y` and `color` that waits and legs share. The colour is that of the
-    family of requests.
+    `encoding` has the `x`, `y` and `color` that waits and legs share. The colour depends on the
+    family of the request.
     """
     position = {name: encoding[name] for name in ("x", "y")}
     in_sight = f"datum.b >= {FROM_S} && datum.a <= {TO_S}"
@@ -480,9 +484,9 @@ def _coordinator_lost_text(cause: str | None) -> str:
 def _note_on_left_out(count: int) -> str:
     """Return the sentence on exchanges that are not drawn; "" if all are drawn.
 
-    The sentence tells one reason: the clients of these exchanges have no line. A diagram also
-    leaves out exchanges if there are more than MAX_MESSAGES. But this does not happen, because the
-    table never has more rows about one fault.
+    The sentence tells one reason: the clients of these exchanges have no line. A diagram would also
+    leave out exchanges if it had more than MAX_MESSAGES. But the sentence need not tell this,
+    because the table `messages` never has more rows than this about one fault.
     """
     if not count:
         return ""

@@ -47,7 +47,10 @@ def what_broke(run: ReportInput) -> Markup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concerned:
-    """The groups, members and partitions that faults concerned."""
+    """The facts of the answer to "For whom?": groups, members and partitions that faults affected.
+
+    The macro `for_whom` makes the sentences of the answer from these fields.
+    """
 
     any_fault_hit: bool
     """False if no fault hit a node. Then the answer is "Nobody."."""
@@ -56,8 +59,9 @@ class Concerned:
     groups_in_all: int
     """The number of groups in the run."""
     members_in_all: int
-    """The number of members of which the affected members are a part: of all members of the group
-    if only one group is affected, otherwise of all members of the run."""
+    """The number of members that took part in the run: members of the affected group if only one
+    group is affected, otherwise members of all groups. It can be larger than the number of affected
+    members, because members can join after the faults."""
     groups: tuple[str, ...]
     """The groups in the blast radius of the faults."""
     data_partitions: tuple[str, ...]
@@ -71,7 +75,10 @@ class Concerned:
     """True if a sentence on groups precedes the sentence on the partitions, which then has the word
     "also": "broker-0 also led 3 partitions"."""
     auto_offset_reset: str | None
-    """The value of this setting if no member commits; None if a member commits."""
+    """The value of this setting if no member commits; None if a member commits.
+
+    The answer names the setting because members without commits depend on it. When such a member
+    is assigned a partition, it begins at the earliest or latest record, as the setting says."""
 
 
 def for_whom(run: ReportInput) -> Markup:
@@ -117,7 +124,11 @@ def for_whom(run: ReportInput) -> Markup:
 
 
 def _affected_members(run: ReportInput) -> dict[str, int]:
-    """Return the number of affected members of each group, the largest number first."""
+    """Return the number of affected members of each group, the largest number first.
+
+    The table `client_phases` has only affected members: a row for each fault, each group that the
+    fault affected, and each consumer that was a member of this group before the fault.
+    """
     members_by_group: dict[str, set[str]] = {}
     for row in run.tables.rows("client_phases"):
         members_by_group.setdefault(row["group"], set()).add(row["consumer"])
@@ -127,23 +138,24 @@ def _affected_members(run: ReportInput) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Durations:
-    """The longest times without service, and with two owners or two coordinators.
+    """The facts of the answer to "For how long?".
 
-    A field is None if there was no such time in the run.
+    These are the longest times without service, and the longest times with two owners or two
+    coordinators. The field for such a time is None if there was no such time in the run.
     """
 
     any_fault_hit: bool
     two_owners: Owners | None
     two_coordinators: Coordinators | None
     one_owner_us: int | None
-    """How long there were two coordinators, but each partition still had one owner."""
+    """How long there were two coordinators while each partition still had only one owner."""
     commit_gap: Worst | None
     """The longest time for which a member had no commit acknowledged."""
     commit_interval_us: int | None
     """The time between two commits of a member, by the settings; None if the groups have different
     settings, or if no group commits."""
     hit_member: str | None
-    """The member that had the longest commit gap, if a fault hit this member itself."""
+    """The member that had the longest commit gap; None if no fault hit this member itself."""
     no_coordinator: Worst | None
     """The longest time for which a group had no active coordinator."""
     group_text: str
@@ -166,7 +178,7 @@ class Durations:
 
 
 def for_how_long(run: ReportInput) -> Markup:
-    """Answer how long there was no service, and how long two owners or two coordinators."""
+    """Answer for how long there was no service, or there were two owners or two coordinators."""
     summary = run.summary
     two_owners = longest_owners(summary)
     two_coordinators = longest_coordinators(summary)
@@ -191,7 +203,10 @@ def for_how_long(run: ReportInput) -> Markup:
 
 
 def _commit_interval_us(facts: RunFacts) -> int | None:
-    """Return the commit interval of the groups; None if it is not the same, or if none commits."""
+    """Return the commit interval of the groups.
+
+    Returns None if the groups have different intervals, or if no group commits.
+    """
     intervals = _values_in_groups(facts, "commit_interval_ms")
     intervals_ms = {int(interval) for interval in intervals if interval.isdigit()}
     return intervals_ms.pop() * 1_000 if len(intervals_ms) == 1 else None
@@ -200,11 +215,12 @@ def _commit_interval_us(facts: RunFacts) -> int | None:
 def _one_owner_us(two_owners: Owners | None, two_coordinators: Coordinators | None) -> int | None:
     """Return how long there were two coordinators before a partition got a second owner.
 
-    Returns None if the two coordinators are not the cause of the two owners. They are the cause if
-    two conditions hold:
+    Returns None if the two coordinators are not the cause of the two owners. The two coordinators
+    are the cause if two conditions hold:
     1. The second owner came after the second coordinator, in a group that both coordinators served.
-    2. Each coordinator assigned the partition to one of the owners, in the same leader epoch in
-       which it served beside the other coordinator.
+    2. Each of the two owners got the partition from another of the two coordinators. The assigning
+       coordinator is compared with its leader epoch: a broker that coordinates the group a second
+       time, in another epoch, is another coordinator here.
     """
     if two_owners is None or two_coordinators is None:
         return None
@@ -230,7 +246,7 @@ def _hit_member_with_gap(worst: Worst, run: ReportInput) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promises:
-    """What the answer on promises says. Each check judges one promise."""
+    """The facts of the answer to "Was a promise broken?". Each check judges one promise."""
 
     violated: tuple[CheckReport, ...]
     findings: int
@@ -240,8 +256,8 @@ class Promises:
     saw_nothing: tuple[str, ...]
     """The names of checks that had nothing to judge in this run."""
     why_unknown: str | None
-    """Why a run that did not complete proves nothing (_WITHOUT_RESULTS); None if the run completed,
-    or if coordlab itself failed."""
+    """Why a run that did not complete proves nothing: a text of _WITHOUT_RESULTS. None if the run
+    completed. Also None if the run failed, that is, if an error of our own software ended it."""
     guards_off: tuple[str, ...]
     """The names of the guards that the run switched off."""
     no_member_commits: bool
@@ -282,7 +298,7 @@ def check_name(check: CheckReport) -> str:
 
 
 def no_member_commits(facts: RunFacts) -> bool:
-    """Return whether it is certain that no member commits offsets.
+    """Return True if it is certain that no member commits offsets.
 
     A member can commit by itself, or Kafka's client can commit automatically. If a run has not
     recorded its settings, it is not certain that no member commits.
@@ -293,6 +309,8 @@ def no_member_commits(facts: RunFacts) -> bool:
     automatic = list(_values_in_groups(facts, "enable.auto.commit"))
     if not intervals:
         return False
+    # Each setting has its own value that means "no commits". The values differ, so that one set can
+    # hold both: an interval is never "false", and the other setting is never "not set".
     without_commits = {_NO_COMMIT_INTERVAL, _NO_AUTO_COMMIT}
     return all(value in without_commits for value in (*intervals, *automatic))
 

@@ -56,7 +56,7 @@ def group_that_commits() -> Rows:
 def reassign_to_c1(rows: Rows, time_s: float, offset: int, cause: str = "committed") -> None:
     """Move t-0 from C0 to C1, which begins to read at `offset`.
 
-    `cause` says why C1 begins there: it is the committed offset, or the latest offset.
+    `cause` says why C1 begins there: `offset` is the committed offset, or the latest offset.
     """
     rows.revoked(time_s, C0)
     rows.assigned(time_s + 0.1, C1, generation=2)
@@ -66,7 +66,7 @@ def reassign_to_c1(rows: Rows, time_s: float, offset: int, cause: str = "committ
 def set_offset_as_administrator(rows: Rows, time_s: float, offset: int) -> None:
     """Let broker-0 store a commit of an administrator.
 
-    Unlike the commit of a member, it has no member id and no generation.
+    Unlike the commit of a member, this commit has no member id and no generation.
     """
     rows.commit_stored(time_s, "broker-0", "", generation=-1, append_id=1, offset=offset)
 
@@ -117,9 +117,9 @@ def test_commit_beyond_the_processed_records_is_found_with_the_committer() -> No
 
 
 def test_commit_beyond_the_last_processed_record_is_found() -> None:
-    """As in the test above, C0 commits 30 too early. Nobody goes on at 30.
+    """C0 commits 30 when it has processed the records up to 19.
 
-    The wrong commit alone is a violation.
+    No member goes on at 30 afterwards. The wrong commit alone is a violation.
     """
     rows = group_that_commits()
     rows.committed(3.5, C0, offset=30)
@@ -158,8 +158,9 @@ def test_gap_that_a_member_processes_later_is_no_violation() -> None:
 def test_records_before_the_first_commit_may_be_skipped() -> None:
     """C0 dies before it has committed anything, so C1 starts from the latest offset.
 
-    C1 skips the records 60 to 79. They come after the group's first position, 50, and before the
-    commit of C1, 90. Still the group may skip them, because `auto.offset.reset` is "latest".
+    C1 skips the records 60 to 79. These records come after the group's first position, 50, and
+    before the commit of C1, 90. Still the group may skip them, because it had no committed offset
+    when C1 started, and because `auto.offset.reset` is "latest".
     """
     rows = Rows()
     rows.assigned(1, C0)
@@ -176,9 +177,10 @@ def test_records_before_the_first_commit_may_be_skipped() -> None:
 
 
 def test_reset_to_latest_of_a_group_that_never_commits_is_counted() -> None:
-    """Without a commit the group starts from the latest offset again, as it is configured.
+    """A group that has no committed offset starts from the latest offset, as it is configured.
 
-    So the skipped records are no violation, and the report only counts them.
+    C0 starts from 50, and C1 from 80. The skipped records are no violation, and the report only
+    counts them.
     """
     rows = Rows()
     rows.assigned(1, C0)
@@ -212,22 +214,27 @@ def test_reset_to_latest_after_a_lost_commit_is_found_as_a_reset() -> None:
 
 
 def transaction_state(rows: Rows, time_s: float, to: str) -> None:
-    """Let a transaction of C0 (producer 0) enter the state `to`. broker-2 coordinates it."""
+    """Let broker-2, the transaction coordinator, move C0's transaction to the state `to`.
+
+    C0 is producer 0.
+    """
     detail = {"transactional_id": C0, "producer_id": 0, "from": "Ongoing", "to": to}
     rows.add(time_s, "broker-2", TraceKind.TRANSACTION_STATE, detail=detail)
 
 
 @pytest.mark.parametrize("is_behind_load", [True, False])
 def test_reset_to_latest_is_excused_if_kafka_forgot_the_only_commit(is_behind_load: bool) -> None:
-    """C0 commits 60 in a transaction.
+    """The group's only commit, of offset 60 in a transaction of C0, is lost.
 
-    This is the only commit of the group, which broker-0 coordinates.
+    The group's coordinator is broker-0.
 
-    1. An earlier transaction of C0 is aborted. Its marker has to remove the pending offsets of C0
-       from the group, but broker-0 is loading. So the removal waits until the load is over.
+    1. An earlier transaction of C0 is aborted. The marker of the abort has to remove the pending
+       offsets of C0 from the group, but broker-0 is loading. So the removal waits until the load
+       is over.
     2. The transaction with offset 60 is committed, and C0 gets its acknowledgement.
     3. The load is over. The removal takes place, and removes the offset 60, too, as in Kafka 3.9.
-    4. C1 finds no committed offset, and starts from the latest offset. So it leaves out 60 to 79.
+    4. C1 finds no committed offset, and starts from the latest offset, 80. So the records 60 to 79
+       are left out.
 
     Without a load nothing can have delayed the removal. Then the loss of the commit is a bug.
     """
@@ -289,7 +296,7 @@ def test_duplicates_are_counted_by_the_member_that_processed_the_record_before()
 
 
 def test_duplicates_of_a_split_brain_are_counted_separately() -> None:
-    """From 50 s on C0 and C1 both own the partition, as in a split brain.
+    """From 50 s on, C0 and C1 both own the partition (a split brain).
 
     C1 processes 0 to 99, which C0 has processed before 50 s, and 100 to 109, which C0 has processed
     just before C1. These are 110 duplicates.
@@ -314,8 +321,8 @@ def test_duplicates_of_a_split_brain_are_counted_separately() -> None:
 def test_new_incarnation_of_a_member_is_another_member() -> None:
     """C0 is killed after it has processed 0 to 19. Its new process begins at 15.
 
-    So 15 to 19 are processed again. The new process knows nothing of the old process. So these
-    records count as processed again by another member.
+    So 15 to 19 are processed again. The new process (incarnation 1) knows nothing of the old one.
+    So these records count as processed again by another member.
     """
     rows = group_that_commits()
     rows.add(4, "driver", TraceKind.NODE_KILLED, peer=C0)
@@ -403,8 +410,8 @@ def test_deletion_removes_a_commit_in_flight_that_is_acknowledged_later(
 ) -> None:
     """C0's only commit, of 10, is not stored yet when an administrator deletes the group's offsets.
 
-    The commit is acknowledged all the same. Then C1 finds no offset, and starts at 80. If there was
-    no deletion (`is_removed` is False), this is a violation.
+    The deletion removes the commit, which is acknowledged all the same. Then C1 finds no offset,
+    and starts at 80. Without the deletion (`is_removed` is False), this is a violation.
     """
     rows = Rows()
     rows.assigned(1, C0)
@@ -573,10 +580,10 @@ def test_reset_to_latest_after_a_deletion_is_found_if_members_had_committed_sinc
 
     The question is whether the deletion may have removed this commit:
 
-    - A member that has joined since the deletion has sent its commit after the deletion. So this
+    - If the committer joined after the deletion, it also sent the commit after the deletion. So the
       commit must stay.
-    - Another member, or an administrator, may have sent its commit before the deletion. Then the
-      commit waited for the replicas, and the deletion removed it.
+    - If the committer is another member or an administrator, it may have sent the commit before the
+      deletion. Then the commit waited for the replicas, and the deletion removed it.
     """
     rows = group_that_commits()
     rows.revoked(3.3, C0)

@@ -5,7 +5,7 @@ its leader, no client loses its connection or its commit, and so on. The functio
 example of each kind of loss. A fault explains losses as long as the fault lasts, and for SETTLING_S
 after its end, because a cluster needs time to recover. A loss at any other time is a violation.
 
-Each test writes a trace by hand, that is, the events that a run of a cluster would have recorded.
+Each test writes a trace by hand, that is, the rows (events) that a run of a cluster records.
 Most traces begin with `steady_cluster()`: three brokers, of which broker-0 leads OFFSETS_0 and is
 its preferred leader. OFFSETS_0 is the partition with the committed offsets of the group g, so the
 leader of OFFSETS_0 is the coordinator of g. At 10 s the start of the cluster is over, and the stage
@@ -135,7 +135,8 @@ def test_loss_that_a_fault_may_explain_is_no_violation(loss: str, time_s: float)
 def test_client_losses_before_the_steady_state_are_no_violation(loss: str) -> None:
     """At 5 s the cluster is still starting. Brokers register and load groups, so requests may fail.
 
-    This trace begins with no steady cluster, because its stage "steady" comes after the loss.
+    The other tests begin with `steady_cluster()`. This test does not, because the loss must come
+    before the stage "steady".
     """
     rows = Rows()
     lose(rows, 5, loss)
@@ -156,7 +157,8 @@ def test_clients_of_a_partition_that_no_broker_may_lead_are_not_judged(
       failed lookup of C0 is a finding.
     """
     rows = steady_cluster()
-    # Nothing ends the loss of a node, so the fault is momentary: it has no end in the trace.
+    # A node loss is never undone, so this fault has no end in the trace. A fault without an end is
+    # called momentary.
     rows.fault(20, "broker-2", fault="node_loss", nodes=["broker-2"], momentary=True)
     rows.add(25, "controller", TraceKind.BROKER_FENCED, peer="broker-2", detail={})
     rows.elected(25, "", isr=isr)
@@ -169,7 +171,7 @@ def test_preferred_leader_may_lead_again() -> None:
     """The controller gives the leadership back to the preferred leader by itself.
 
     This happens at 120 s here. The settling time has ended at 90 s, but the return of the preferred
-    leader is no loss. This election moves the coordinator of g, so C0 may lose its coordinator.
+    leader is no loss. The return also moves the coordinator of g, so C0 may lose its coordinator.
     """
     rows = after_a_fault()
     rows.elected(40, "broker-1", isr=[0, 1, 2])
@@ -189,10 +191,10 @@ def test_preferred_leader_is_the_one_that_an_administrator_put_first(
     At 200 s the controller elects `leader` without an order. This is right only if `leader` is the
     preferred leader.
 
-    - If broker-2 was elected at 41 s as the preferred leader, the administrator's order was carried
-      out.
-    - Without this election nobody can tell whether the order was carried out. So both broker-0 and
-      broker-2 may be the preferred leader.
+    - With `is_elected`, broker-2 is elected at 41 s as the preferred leader. So the administrator's
+      order was carried out.
+    - Without this election the checker cannot tell whether the order was carried out. So both
+      broker-0 and broker-2 may be the preferred leader.
     """
     rows = after_a_fault()
     rows.fault(
@@ -225,7 +227,7 @@ def test_preferred_leader_is_the_one_that_an_administrator_put_first(
     "error", ["REBALANCE_IN_PROGRESS", "UNKNOWN_MEMBER_ID", "TRANSACTION_ABORTED"]
 )
 def test_commit_may_fail_because_of_a_rebalance(error: str) -> None:
-    """A rebalance makes commits fail with these errors, and a rebalance needs no fault."""
+    """In a rebalance commits fail with these errors, and a rebalance can happen without a fault."""
     rows = steady_cluster()
     rows.add(15, C0, TraceKind.COMMIT_FAILED, group="g", error=error)
 
@@ -265,7 +267,8 @@ def test_member_that_has_left_may_end_its_connections() -> None:
 def test_replica_that_returns_is_no_loss() -> None:
     """At 150 s broker-2 returns to the ISR, which it had left during the fault.
 
-    The election at 140 s elects broker-0, which leads already. So this election is no loss either.
+    At 140 s the controller elects broker-0, which leads already. So this election is no loss
+    either.
     """
     rows = after_a_fault()
     change_isr(rows, 25, [0, 1])
@@ -325,8 +328,8 @@ def test_replica_keeps_its_lag_time_after_an_election(after_s: int, expected: li
     """Planted bug: a new leader removes its followers from the ISR at once.
 
     A leader must give a follower the time `replica.lag.time.max.ms` (30 s) to catch up. Clocks may
-    drift, so the checker demands only half of this time (15 s). No fault excuses a shorter time, so
-    there is a fault in this test.
+    drift, so the checker demands only half of this time (15 s). No fault excuses a shorter time. To
+    show this, the trace has a fault that is still going on when the replica leaves.
     """
     rows = steady_cluster()
     rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
@@ -337,11 +340,11 @@ def test_replica_keeps_its_lag_time_after_an_election(after_s: int, expected: li
 
 
 def test_replica_whose_broker_is_fenced_may_leave_at_once() -> None:
-    """Two kinds of replicas may leave the ISR before half of the lag time is over (see above).
+    """Two kinds of replicas may leave the ISR before half of the lag time is over.
 
-    - The broker of the replica is fenced, as broker-2 is here.
-    - The replica was not in the ISR at the election, as that of broker-0, which joins the ISR only
-      at 24 s.
+    - A replica whose broker is fenced: in this trace, the replica of broker-2.
+    - A replica that was not in the ISR at the election: in this trace, the replica of broker-0. It
+      joins the ISR only at 24 s.
     """
     rows = steady_cluster()
     rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
@@ -367,8 +370,9 @@ def test_replica_whose_broker_is_stopping_may_leave_at_once(
     """The controller takes a stopping broker out of the ISR, even if the broker is not fenced.
 
     1. broker-2 begins to stop, and the controller is paused.
-    2. The controller resumes. It fences broker-2, because it has heard nothing of this broker.
-    3. The controller reads a heartbeat that broker-2 had sent before, so it unfences broker-2.
+    2. The controller resumes. It has heard nothing of broker-2 for too long, so it fences broker-2.
+    3. The controller reads a heartbeat that broker-2 sent during the pause. So it unfences
+       broker-2.
     4. The controller takes broker-2 out of the ISR, because broker-2 is stopping.
 
     With `has_stopped` the shutdown is over before step 2. So broker-2 is not stopping in step 4.
@@ -390,7 +394,8 @@ def test_consumer_on_zookeeper_may_close_its_connections() -> None:
     """A consumer that ZooKeeper coordinates closes its connections at every rebalance.
 
     So its open Fetch ends with DISCONNECTED, which is no loss. The checker knows from its context
-    which consumers have a coordinator, and consumer-old-0 is not among them.
+    which consumers are in a group with a coordinator. consumer-old-0 is in none of these groups, so
+    the checker takes it for a consumer on ZooKeeper.
     """
     rows = steady_cluster()
     rows.add(15, "consumer-old-0", TraceKind.REQUEST_FAILED, error="DISCONNECTED")

@@ -4,16 +4,16 @@ The measurement works with mutants. A mutant is a small change of the code at on
 for `<=`. A sample is a fixed list of mutants that were drawn at random. The measurement goes like
 this:
 
-1. `build_tree` copies our sources, with all mutants of a sample in them. Each mutant is behind a
-   switch. At first all switches are off. A run without a mutant is called "sound".
-   `probes.switch_on(number)` turns one mutant on.
-2. A player is a process that runs this copy. It takes orders: "play seed 0 sound, and then with
-   each of these mutants". A sitting gives the player an order for one seed after the other, and
-   writes the results into a journal.
+1. `build_tree` copies our sources, and puts all mutants of a sample into the copy. Each mutant is
+   behind a switch, and at first all switches are off. `probes.switch_on(number)` turns one mutant
+   on. A run without a mutant is called "sound".
+2. A player is a process that runs this copy. It takes orders: "play the run of seed 0 sound, and
+   then with each of these mutants". A sitting is one session of the measurement. It gives the
+   player an order for one seed after the other, and writes the results into a journal.
 3. The sound run of a seed "reaches" a mutant if it evaluates the place of the change. The mutant
-   "differs" if the trace of the run with the mutant is not that of the sound run. The mutant is
-   "found" if a checker reports something that it does not report in the sound run. It is also found
-   if the lab itself fails (LAB).
+   "differs" if the trace of the run with the mutant is not the trace of the sound run. The mutant
+   is "found" if a checker reports something that it does not report in the sound run. The mutant is
+   also found if the simulation itself fails with an exception (LAB).
 4. `record_of` summarizes a journal: each mutant has a fate, such as FOUND or UNREACHED. A page
    shows all records.
 """
@@ -128,12 +128,17 @@ def outcome() -> list[object]:
     ]
 '''
 SEED = 0
-"""Any seed of the standard space."""
+"""A seed of the space `standard`, which describes the experiments that a search draws.
+
+Any other seed would do as well.
+"""
 DIES_AT_ONCE, LOSES_SESSION, AT_IMPORT = "1-101", "1-132", "1-013"
 """Ids of three mutants of sample 1.
 
-With the first mutant a node dies, with the second one a heartbeat has no effect, and the third one
-changes an entry of a table, which is evaluated when its module is imported.
+- DIES_AT_ONCE: a node dies with an exception.
+- LOSES_SESSION: a heartbeat has no effect.
+- AT_IMPORT: an entry of a table at the top of a module is changed. The place of this change is
+  evaluated when the module is imported.
 """
 
 
@@ -187,16 +192,16 @@ def test_each_mutant_behind_the_switch_has_its_own_effect(made_up: Path) -> None
     # The comparisons above mean something: there are many mutants, and most change the result.
     assert len(mutants) > 50
     assert sum(result == sound_result for result in results) < len(mutants) / 2
-    # `reached` has the numbers of the mutants whose places were evaluated, the first ones and
-    # others.
+    # `reached` has the numbers of the mutants whose places were evaluated. These are the mutants 0
+    # to 2, and more.
     assert set(probes.reached) > set(range(3))
 
 
 def test_only_an_expression_that_keeps_its_value_is_skipped(made_up: Path) -> None:
     """A mutant is skipped if it cannot make a difference in this run.
 
-    The sound run evaluates a mutated expression in addition to the original one. If both have the
-    same value each time, the mutant need not be played.
+    If a mutant changes an expression, the sound run evaluates the original expression and the
+    mutated expression. If the two have the same value each time, the mutant need not be played.
     """
     path = made_up / "made_up" / "one.py"
     mutants = [mutant.source for mutant in every_mutant(path.parent, path)]
@@ -211,7 +216,10 @@ def test_only_an_expression_that_keeps_its_value_is_skipped(made_up: Path) -> No
 
 
 def made_up_sample(root: Path) -> list[SampledMutant]:
-    """Return every mutant of the made-up package: sample 1, drawn by seed 3, of at most 100."""
+    """Draw a sample of the made-up package, and return its mutants.
+
+    The package has fewer than 100 mutants, so the sample has all of them.
+    """
     return draw_sample(number=1, seed=3, count=100, root=root, packages=("made_up",))[1]
 
 
@@ -232,8 +240,8 @@ def test_mutants_are_found_at_the_new_place_of_their_code(made_up: Path) -> None
     """The code has moved to another file, with another line above it.
 
     - A call of `counter.add` is now spread over two lines. Its mutants are still found.
-    - The line of `Box.fits` is split into two statements. So some of its mutants have no place any
-      more.
+    - The only statement of `Box.fits` is split into two. So some mutants of `Box.fits` have no
+      place any more.
     """
     mutants = made_up_sample(made_up)
     before, _ = find_mutants(mutants, root=made_up)
@@ -254,7 +262,7 @@ def test_mutants_are_found_at_the_new_place_of_their_code(made_up: Path) -> None
 
 
 def test_mutant_of_removed_code_is_listed_as_removed(made_up: Path) -> None:
-    """Two statements are replaced by `pass`. So exactly their mutants are in `gone`."""
+    """Two statements are replaced by `pass`. So the mutants of these statements are in `gone`."""
     mutants = made_up_sample(made_up)
     path = made_up / "made_up" / "one.py"
     shortened = MADE_UP.replace("self.note(name)", "pass").replace("self.last = name", "pass")
@@ -285,9 +293,9 @@ def play_orders(
 
 
 def numbers(tree: SwitchedTree, *ids: str) -> tuple[int, ...]:
-    """Return the numbers in the tree of the mutants with these ids.
+    """Return the numbers that the mutants with these ids have in the tree.
 
-    Each of them must have a place in the present code.
+    Each of these mutants must have a place in the present code.
     """
     number_of = {mutant.id: number for number, mutant in enumerate(tree.mutants)}
     gone_ids = {mutant.id for mutant in tree.gone}
@@ -306,9 +314,9 @@ def without_times(order: PlayedOrder) -> PlayedOrder:
 
 @pytest.mark.slow
 def test_tree_without_a_mutant_gives_the_digests_of_the_product(tree: SwitchedTree) -> None:
-    """If no mutant is on, the copy plays the same runs as the original code.
+    """If no mutant is on, the copy plays the same runs as the original code (the product).
 
-    Equal digests mean equal runs.
+    A digest is a hash of a run's trace, so equal digests mean equal runs.
     """
     seeds = (SEED, SEED + 2)
     orders = play_orders(tree, *(Order(seed=seed, mutants=()) for seed in seeds))
@@ -363,9 +371,9 @@ def test_mutants_are_found_and_leave_no_effect(tree: SwitchedTree) -> None:
 
 @pytest.mark.slow
 def test_skipped_mutants_would_have_changed_nothing(tree: SwitchedTree) -> None:
-    """With `also_unchanged=True` also the mutants are played that are usually skipped.
+    """`also_unchanged=True` has those mutants played, too, that are usually skipped.
 
-    Their traces never differ, so it is right to skip them.
+    The traces with these mutants never differ from the sound trace, so it is right to skip them.
     """
     (without_mutants,) = play_orders(tree, Order(seed=SEED, mutants=()))
     skipped = without_mutants.sound.unchanged

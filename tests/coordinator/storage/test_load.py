@@ -54,9 +54,9 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
 def offset(partition: int, value: int | None, *, group_id: str = GROUP) -> Record:
-    """Return the record of a committed offset of topic foo; without a value, a tombstone.
+    """Return the record of a committed offset of topic foo. If `value` is None: a tombstone.
 
-    The timestamp of the record, its last argument, does not matter in these tests.
+    The last argument of `Record` is a timestamp, which does not matter in these tests.
     """
     key = encode_offset_commit_key(group_id, TopicPartition("foo", partition))
     if value is None:
@@ -222,7 +222,7 @@ def test_load_of_a_tombstone_removes_the_earlier_records_of_its_key() -> None:
 
 
 def test_load_takes_the_last_write_of_each_key() -> None:
-    """This holds for groups and for offsets, and for writes in one batch or in several.
+    """The last write wins for groups and for offsets, in one batch and over several batches.
 
     MM-23: load: later segments win
     """
@@ -252,11 +252,12 @@ def test_load_treats_keys_of_version_0_and_1_as_one() -> None:
 
 
 def test_load_restores_the_log_offset_of_each_committed_offset() -> None:
-    """The coordinator keeps with each commit the log offset of the batch that has the commit.
+    """With each commit, the coordinator keeps the log offset of the commit's batch.
 
-    An append may complete after the load. If the commit of this append has a lower log offset than
-    the loaded commit, it is older, and must not replace the loaded commit. Here the last commits of
-    both partitions are in the second batch, which begins at log offset 1.
+    It needs the log offset because an append may complete after the load. If the commit of this
+    append has a lower log offset than the loaded commit, the appended commit is older, and must not
+    replace the loaded commit. Here the last commits of both partitions are in the second batch,
+    which begins at log offset 1.
     """
     h = loaded((offset(0, 1),), (offset(1, 2), offset(0, 3)))
     committed = h.group().offsets.committed()
@@ -376,10 +377,10 @@ def test_load_whose_leader_resigned_is_served_by_scala_and_refused_by_java(
 def test_load_with_an_unreadable_record_serves_the_partition_without_groups(
     record: Record, error: str
 ) -> None:
-    """[S] does not report the error to clients, and discards all groups, also readable ones.
+    """[S] does not report the error to clients, and discards all groups, even the readable ones.
 
-    So a client that fetches a committed offset gets -1, as if none had been committed, and no error
-    (BEHAVIOUR 6.6 f).
+    So a client that fetches a committed offset gets no error, but the offset -1, which means that
+    nothing has been committed (BEHAVIOUR 6.6 f).
 
     MM-29: group record of an unknown version
     """
@@ -509,7 +510,7 @@ def test_load_of_an_older_epoch_is_ignored() -> None:
 def test_load_of_an_older_epoch_without_the_guard_is_carried_out() -> None:
     """Kafka ignores older epochs since KAFKA-10614. An experiment can switch this guard off.
 
-    Without it the coordinator behaves as Kafka did before: it carries out each load and unload.
+    Without the guard the coordinator carries out each load and unload, as Kafka did before.
     """
     h = CoordinatorHarness(owned=(), guards=Guards(leader_epoch_guard=False))
     h.load(epoch=2)

@@ -29,11 +29,11 @@ def spread(total: int, longest: int) -> Spread:
     return Spread(samples=200, missing=0, p50=0, p90=0, maximum=longest, total=total)
 
 
-def felt(**changes: Any) -> Felt:  # noqa: ANN401 - a test's own words
+def felt(**changes: Any) -> Felt:  # noqa: ANN401 - a test may change any field
     """Return what the users of the group `readers` felt in a run; `changes` replaces some figures.
 
-    By default: 20 rebalances, 600 s in which partitions had no owner, 800 s in which records
-    waited, each summed over 200 partitions.
+    By default there are 20 rebalances. The times are summed over 200 partitions: 600 s in which
+    partitions had no owner, and 800 s in which records waited.
     """
     fields: dict[str, Any] = {
         "partitions": 200,
@@ -102,7 +102,7 @@ def test_cost_of_a_deploy_is_given_in_total_and_for_each_replaced_member() -> No
     )
 
 
-def deploy_cost(**changes: Any) -> DeployCost:  # noqa: ANN401 - a test's own words
+def deploy_cost(**changes: Any) -> DeployCost:  # noqa: ANN401 - a test may change any field
     """Return the cost of a deploy of 40 members in which records waited, by default for 800 s."""
     fields: dict[str, Any] = {
         "group": "readers",
@@ -120,9 +120,10 @@ def deploy_cost(**changes: Any) -> DeployCost:  # noqa: ANN401 - a test's own wo
 
 
 def test_cost_in_a_run_with_an_accident_has_a_mark() -> None:
-    """If a machine was disturbed during the run, its figures prove little: they get a `*`.
+    """An accident is that a machine was away for a while, although no fault was planned for it.
 
-    A deploy's cost has figures of the whole run, so all these figures get the mark.
+    The figures of such a run prove little. A deploy's cost is made of figures of the whole run, so
+    each text about this cost gets a `*`.
     """
     (cost,) = deploys_of((rollout(ready=40),), replace(felt(), disturbed=True))
     assert deploy_text(cost).endswith("6.00 s) *")
@@ -145,7 +146,7 @@ def test_members_without_a_ready_successor_are_not_counted_as_replaced() -> None
 
 
 def test_group_that_was_deployed_twice_has_no_cost_of_one_deploy() -> None:
-    """A group's figures cover the whole run, and do not show which deploy caused which part."""
+    """A group's figures cover the whole run, so they cannot be divided between two deploys."""
     assert deploys_of((rollout(ready=40), rollout(ready=40)), felt()) == ()
     # A run with a crash only has no deploy.
     assert deploys_of((crash(),), felt()) == ()
@@ -169,9 +170,10 @@ def test_cheaper_deploy_is_named_with_the_difference() -> None:
 
 
 def test_reason_names_what_partitions_waited_for() -> None:
-    """Records wait longer in a deploy without rebalances, and the figures do not say why.
+    """The figures show that records wait longer in a deploy without rebalances, but not why.
 
-    So a sentence gives the reason.
+    A sentence below the figures gives the reason. It begins with "In" and the name of the run,
+    which is `a` or `b` here.
     """
     moving = deploy_cost(moved=180, partitions=200)
     assert reason_text("a", moving) == (
@@ -186,7 +188,10 @@ def test_reason_names_what_partitions_waited_for() -> None:
 
 
 def test_deploys_of_nearly_equal_cost_count_as_equal() -> None:
-    """810 s are about 1 % more than 800 s, and two runs of the same deploy differ as much."""
+    """The second deploy costs 810 s of waiting, about 1 % more than the 800 s of the first.
+
+    Two runs of the same deploy differ as much, so such a difference proves nothing.
+    """
     slightly_dearer = deploy_cost(waited_us=810 * S)
     text_about_waiting, *_ = better_texts("a", deploy_cost(), "b", slightly_dearer)
     assert text_about_waiting == ("records waited, all partitions: no difference, 800.00 s")
@@ -204,9 +209,10 @@ def test_without_waiting_records_the_time_without_an_owner_decides() -> None:
 
 
 def test_typical_cost_of_several_runs_has_the_median_of_each_figure() -> None:
-    """Each figure has its own median, which need not come from the same run.
+    """Each figure has its own median, and the medians need not come from the same run.
 
-    The medians are 5 of 1, 5, 9 rebalances, and 20 s of 10, 20, 30 s, and no run has both.
+    The runs had 1, 5 and 9 rebalances, so the median is 5. Their records waited for 10, 20 and
+    30 s, so the median is 20 s. No run had 5 rebalances and a wait of 20 s.
     """
     costs = [
         deploy_cost(rebalances=1, waited_us=20 * S),

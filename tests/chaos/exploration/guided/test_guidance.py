@@ -6,9 +6,10 @@ reached a rare situation (a "mark"), and changes a few things in this plan, whic
 mutation. A mutated plan is named by its lineage: (1, 7) is the plan of seed 1, mutated by seed 7.
 
 The search gives the seeds to workers, which play the runs at the same time. Which plan a seed plays
-must not depend on which worker is quicker. So the seeds are divided into blocks. A mutation in
-block N uses only the results of the blocks up to N - 2. These blocks are complete, while workers
-may still play the blocks N - 1 and N.
+must not depend on which worker is quicker. So the seeds are divided into blocks of consecutive
+seeds, and a block begins only when the block before the previous one is complete. For example,
+block 5 begins when all runs of block 3 have ended, even if some runs of block 4 go on. A mutation
+in block 5 uses only results of the blocks up to 3, which are all known at this moment.
 
 The tests have scripted workers, which answer in turn. The workers make up their results, without a
 cluster.
@@ -74,7 +75,8 @@ def marks_of(experiment: Experiment) -> tuple[str, ...]:
     kinds, and the mark "two_meet".
     """
     begins = [microseconds(fault.at) for fault in experiment.faults]
-    # From each fault on, count the faults that begin within MEETING_US.
+    # For each fault, count the faults that begin with it or less than MEETING_US later. The largest
+    # of these counts decides which marks of MEETINGS are reached.
     together = max(
         (sum(0 <= other - begin < MEETING_US for other in begins) for begin in begins), default=0
     )
@@ -98,7 +100,11 @@ def player(space: Space) -> Callable[[Item], PlayedRun]:
             result=PlayResult.PASS,
             marks=marks_of(grown.experiment),
             faults_hit=len(grown.experiment.faults),
-            digest=msgspec.json.encode(grown.experiment).hex()[-64:],  # the same for the same plan
+            # A digest has 64 digits, and is the same for the same plan. The end of the encoded plan
+            # serves as digest. The tests use the digest only to compare the plans of one seed.
+            digest=msgspec.json.encode(grown.experiment).hex()[-64:],
+            # A drawn plan has a lineage of one seed. Its run leaves the lineage empty, because the
+            # field `seed` has this seed already.
             lineage=lineage if len(lineage) > 1 else (),
         )
 
@@ -242,13 +248,13 @@ def test_without_a_share_every_seed_is_drawn(space: Space) -> None:
 
 
 def test_block_waits_only_for_the_block_before_the_last() -> None:
-    """The third block can be played when the whole first block has been played.
+    """The third block can be played when the first block is complete.
 
-    The seeds begin at 1,000.
+    The third block does not wait for the second. The seeds begin at 1,000.
 
-    1. The second block is played, and the first block except for its last seed. The third block is
-       not ready.
-    2. This last seed is played. The third block is ready.
+    1. All seeds of the first two blocks are played, except for the last seed of the first block.
+       The third block is not ready.
+    2. The last seed of the first block is played. The third block is ready.
     """
     guidance = Guidance(share=0.5, first_seed=1_000)
 
@@ -257,8 +263,8 @@ def test_block_waits_only_for_the_block_before_the_last() -> None:
         return PlayedSeeds(worker="w", busy_s=1.0, runs=runs)
 
     second, third = 1_000 + BLOCK, 1_000 + 2 * BLOCK
-    # The last seed of the second block is ready at once, because the first two blocks wait for
-    # none.
+    # The last seed of the second block is ready at once, because the first two blocks do not wait
+    # for any other block.
     assert guidance.is_ready(third - 1)
 
     guidance.take(played(range(second, third)))
@@ -273,15 +279,18 @@ def test_block_waits_only_for_the_block_before_the_last() -> None:
 def test_mutation_reaches_a_rare_situation_sooner_than_drawing(space: Space) -> None:
     """The rare situation is five faults that begin together.
 
-    A guided search keeps a plan in which four faults begin together. One mutation of this plan may
-    be enough to reach the situation. In a drawn plan all five faults must begin together by chance.
-    The guided search must need at most half as many seeds.
+    When a guided search has played a plan in which four faults begin together, it keeps this plan.
+    One mutation of the plan may be enough to reach the situation. In a drawn plan all five faults
+    must begin together by chance. The guided search must need at most half as many seeds as a
+    search that only draws plans.
     """
     count = 600
 
     def first_with(mark: str, share: float) -> int:
         """Return the first seed whose run reached the mark, or `count` if no run did."""
         explored = Explored(space, count, share=share, block=50, batch=10)
+        # In `guidance.runs()` each run has a lineage, also the run of a drawn plan. The lineage
+        # ends with the seed of the run.
         runs = sorted(explored.guidance.runs(), key=lambda run: run.lineage[-1])
         return next((run.lineage[-1] for run in runs if mark in run.marks), count)
 
@@ -294,9 +303,9 @@ def test_mutation_reaches_a_rare_situation_sooner_than_drawing(space: Space) -> 
 def test_report_names_the_marks_that_only_mutated_runs_reached(space: Space) -> None:
     """The report says what the mutations have achieved.
 
-    - `marks_by_mutation_alone` has the marks that no run of a drawn plan has reached.
-    - `first_by_mutated_runs` is the number of marks, and pairs of marks, that a run of a mutated
-      plan was the first to reach.
+    - `marks_by_mutation_alone` has the marks that only runs of mutated plans have reached.
+    - `first_by_mutated_runs` counts the marks that were first reached by the run of a mutated plan.
+      It also counts such pairs of marks.
     - `parents` is the number of plans that were mutated.
     """
     explored = Explored(space, 600, block=50, batch=10)
@@ -312,10 +321,10 @@ def test_report_names_the_marks_that_only_mutated_runs_reached(space: Space) -> 
 
 
 def test_report_counts_rare_marks_in_mutated_and_drawn_runs_separately() -> None:
-    """Both counts begin with the first mutated seed, which is 301 here.
+    """The runs of both kinds are counted from the first mutated seed on, which is 301 here.
 
-    Before seed 301 all plans were drawn. Drawn plans and mutated plans can be compared fairly only
-    in the same part of the search.
+    Before seed 301 all plans were drawn, and most marks were new. Drawn and mutated plans can be
+    compared fairly only in the same part of the search.
     """
 
     def run(seed: int, *marks: str, parent: int | None = None) -> PlayedRun:
@@ -324,8 +333,8 @@ def test_report_counts_rare_marks_in_mutated_and_drawn_runs_separately() -> None
             seed=seed, result=PlayResult.PASS, marks=tuple(sorted(marks)), lineage=lineage
         )
 
-    # 300 runs reach either mark a or mark b, so the marks are common. Only two of the later runs
-    # reach both of them, so the pair is rare.
+    # Of 300 runs, half reach mark a and the others mark b, so both marks are common. Only the runs
+    # 300 and 302 reach a and b together, so the pair is rare.
     runs = [run(seed, "a" if seed % 2 else "b") for seed in range(300)]
     runs += [
         run(300, "a", "b"),
@@ -344,6 +353,7 @@ def test_report_counts_rare_marks_in_mutated_and_drawn_runs_separately() -> None
     # There are two drawn plans, of which only 304 reaches something rare.
     assert (report.rare_in_mutated_runs, report.mutated_runs) == (2, 2)
     assert (report.rare_in_drawn_runs, report.drawn_runs_since) == (1, 2)
-    # Only plan 300 was mutated. Run 303 reaches nothing new, and the mark of run 304 was first
-    # reached by run 301.
+    # There is one parent: the plan of run 300. No drawn run counts as first. Run 300 reached the
+    # pair first, but it is before seed 301. Run 303 reaches nothing new, and run 304 only the mark
+    # that run 301 has reached before.
     assert (report.parents, report.first_by_drawn_runs) == (1, 0)

@@ -1,18 +1,21 @@
 """Coverage marks: has a run reached a given rare situation?
 
-A search wants to know which rare situations its runs have reached. Each situation has a name, its
-mark, such as `two_coordinators`. The modules of chaos/exploration/marks describe each mark. While a
-run is played, CoverageMarks observes the rows of its trace, and notes the marks.
+A search plays many runs, and wants to know which rare situations they have reached. Each situation
+has a name, called a mark, such as `two_coordinators`. The modules of chaos/exploration/marks
+describe each mark. A run writes a trace: a list of rows, each of which reports one event.
+CoverageMarks observes these rows, and notes the marks that they reach.
 
-Each mark has a "story" here: a short list of trace rows, a second apart, whose last row reaches the
-mark. For example, the story of `elected_in_join_phase`:
+Each mark has a "story" here: a short list of trace rows, a second apart. The last row of the story
+reaches the mark. For example, the story of `elected_in_join_phase` has three steps (the first one
+consists of several rows):
 
 1. broker-0 is elected, leads, and has loaded the group;
-2. the group begins a rebalance (state PreparingRebalance, which we call the join phase);
+2. the group begins a rebalance: it enters the state PreparingRebalance, which is called the join
+   phase;
 3. broker-1 is elected.
 
-Each of the functions below, down to the stories, makes one row. The docstring of such a function is
-what the row reports.
+Each function between here and the stories makes one row. The docstring of the function says which
+event the row reports.
 
 The stories are about the group `g`, whose members are the consumers C0 and C1. The group's offsets
 partition (its partition of `__consumer_offsets`) is on the brokers 0 to 2, and the leader of this
@@ -63,7 +66,11 @@ def lost_response(api: str, error: str) -> StoryRow:
 
 
 def operation(fault: str) -> StoryRow:
-    """A fault hits the group `g`. The faults `rollout` and `scale` are called operations."""
+    """A fault hits the group `g`.
+
+    The faults `rollout` (replace all members) and `scale` (change their number) are called
+    operations, because users do the same to their groups on purpose.
+    """
     detail: dict[str, object] = {"fault": fault, "groups": ["g"], "to": ["broker-0"]}
     return (DRIVER, TraceKind.FAULT_INJECTED, {"cause": f"{fault}-0", "detail": detail})
 
@@ -81,7 +88,10 @@ def topic_deleted(topic: str) -> StoryRow:
 
 
 def static_member_returns(member: str) -> StoryRow:
-    """A static member comes back under the new id `member`."""
+    """A static member comes back under the new member id `member`.
+
+    The coordinator replaces the old id by the new one, so the cause of the row is a replacement.
+    """
     columns: Columns = {"group": "g", "member": member}
     return (
         B0,
@@ -91,7 +101,10 @@ def static_member_returns(member: str) -> StoryRow:
 
 
 def elected(leader: str, epoch: int, isr: tuple[int, ...] = (0, 1, 2)) -> StoryRow:
-    """The controller elects a leader of the offsets partition. "": there is no leader."""
+    """The controller elects `leader` as leader of the offsets partition.
+
+    If `leader` is "", the partition has no leader from now on.
+    """
     detail: dict[str, object] = {"isr": list(isr), "reason": "any"}
     return (
         CONTROLLER,
@@ -101,7 +114,7 @@ def elected(leader: str, epoch: int, isr: tuple[int, ...] = (0, 1, 2)) -> StoryR
 
 
 def leads(node: str, epoch: int, end: int = 0) -> StoryRow:
-    """`node` becomes the leader of the offsets partition. Its log ends at `end`."""
+    """`node` becomes the leader of the offsets partition. The log of `node` ends at `end`."""
     return (
         node,
         TraceKind.BECAME_LEADER,
@@ -176,7 +189,7 @@ def rebalance(
 def transaction(
     node: str, before: str, after: str, cause: str = "the producer ended it"
 ) -> StoryRow:
-    """At its transaction coordinator `node`, C0's transaction changes its state."""
+    """The transaction coordinator `node` changes the state of C0's transaction."""
     detail: dict[str, object] = {"transactional_id": C0, "producer_id": 0, "from": before}
     return (node, TraceKind.TRANSACTION_STATE, {"cause": cause, "detail": {**detail, "to": after}})
 
@@ -193,7 +206,7 @@ def admin_deletes_group(node: str) -> StoryRow:
 
 
 def admin_commit(error: str) -> StoryRow:
-    """An administrator commits an offset. `error` is the answer, or "NONE" for success."""
+    """An administrator commits an offset, and gets the answer `error` ("NONE" means success)."""
     columns: Columns = {"group": "g", "partition": "t-0", "offset": 0, "error": error}
     return ("admin-0", TraceKind.ADMIN_COMMIT, columns)
 
@@ -300,7 +313,7 @@ def partitions_assigned(node: str, peer: str = B0, *partitions: str) -> StoryRow
 def commit(
     kind: TraceKind, node: str, offset: int, error: str | None = None, member: str | None = None
 ) -> StoryRow:
-    """`node` reports a commit of an offset of t-0. `kind` says what happened with the commit."""
+    """`node` reports a commit of an offset of t-0. `kind` says what became of the commit."""
     columns: Columns = {"group": "g", "partition": "t-0", "offset": offset, "error": error}
     return (node, kind, {**columns, "member": member, "peer": B0})
 
@@ -336,11 +349,12 @@ B0_COORDINATES: tuple[StoryRow, ...] = (
 )
 """broker-0 leads and coordinates in epoch 0."""
 B1_ELECTED: tuple[StoryRow, ...] = (*B0_COORDINATES, elected(B1, epoch=1))
-"""As B0_COORDINATES. Then the controller elects broker-1, which broker-0 does not know yet."""
+"""The rows of B0_COORDINATES, and then the election of broker-1. No row tells broker-0 about this
+election, so broker-0 still coordinates: it is a zombie."""
 A_SESSION_PASSES: tuple[StoryRow, ...] = tuple(
     high_watermark(B2, offset=end) for end in range(SESSION_TIMEOUT_S)
 )
-"""Ten rows, which mean nothing here. They take ten seconds, so that the session timeout passes."""
+"""Ten rows that only let time pass. They take ten seconds, which is the session timeout."""
 
 STORIES: dict[str, tuple[StoryRow, ...]] = {
     "elected_in_join_phase": (
@@ -587,7 +601,7 @@ def reached(story: tuple[StoryRow, ...]) -> tuple[str, ...]:
 
 
 def test_every_mark_has_a_story_and_a_description() -> None:
-    """Only marks of groups on ZooKeeper are left out. They are tested in test_zookeeper_marks."""
+    """Marks of groups on ZooKeeper have no story here. They are tested in test_zookeeper_marks."""
     assert sorted(STORIES) == sorted(set(MARKS) - set(ZOOKEEPER_MARKS))
     assert len(MARKS) == len(ALL_MARKS)
     assert all(MARKS.values())
@@ -613,7 +627,7 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
     "moved_three_times_in_a_session": (*B1_ELECTED, elected(B2, epoch=2), elected(B2, epoch=3)),
     # The load waits for 0.5 s only.
     "load_waited_long": (*B0_COORDINATES, loading(B1, epoch=1, wait_us=500_000)),
-    # The rebalance is one second later than in the story.
+    # The rebalance comes one second later than in the story, so it is not soon after the load.
     "rebalance_soon_after_load": (
         *B1_ELECTED,
         group_loaded(B1, generation=1),
@@ -659,7 +673,7 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
         (B0, TraceKind.UNLOAD_COMPLETED, {"partition": OFFSETS_0, "leader_epoch": 1}),
         loaded(B1, epoch=1),
     ),
-    # The append of the old leader comes early. The late append is that of the new leader.
+    # The old leader appends early. The late append is one of the new leader.
     "zombie_appended_late": (
         *B1_ELECTED,
         append(B0, epoch=0, base=3),
@@ -755,22 +769,23 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
         commit(TraceKind.OFFSETS_FETCHED, C1, offset=5),
     ),
 }
-"""Mark -> a story that is similar to that of the mark, but does not reach it."""
+"""Mark -> a story that is similar to the story of the mark, but does not reach the mark."""
 
 
 @pytest.mark.parametrize("name", sorted(NEAR_MISSES))
 def test_mark_is_not_reached_by_a_similar_situation(name: str) -> None:
-    """Each story of NEAR_MISSES is similar to that of its mark, but something important differs.
+    """Each story of NEAR_MISSES is similar to a story that reaches the mark.
 
-    The comment above the story says what.
+    The comment above a story of NEAR_MISSES says what is different in it.
     """
     assert name not in reached(NEAR_MISSES[name])
 
 
 def test_row_of_another_partition_or_group_reaches_no_mark() -> None:
-    """The leader of t-0 moves.
+    """Leadership of t-0 moves from broker-0 to broker-1.
 
-    But t-0 is a partition of an ordinary topic, in which no group is.
+    That is no rare situation, because t-0 is a partition of an ordinary topic. No group has its
+    state in t-0, so no coordinator moves.
     """
     first_election: Columns = {
         "partition": "t-0",

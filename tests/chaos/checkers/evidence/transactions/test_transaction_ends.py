@@ -3,15 +3,15 @@
 A producer commits offsets of its group in a transaction. The offsets wait for the end of the
 transaction (the function `pending` adds the row of such an offset). The transaction coordinator
 decides that the transaction is committed or aborted (`decided`), and sends a marker to the group's
-coordinator. The marker is the record that ends the transaction in the group (`completed`): the
-offsets count from then on, or are forgotten. The checker compares each end in a group with the
-decision to which the end belongs.
+coordinator. The marker is the record that ends the transaction in the group (`completed`). From
+then on the offsets count if the transaction was committed. If it was aborted, they are forgotten.
+The checker compares each end in a group with the decision to which the end belongs.
 
 The group's coordinator is broker-0, the transaction coordinator is broker-2, and the producer has
 the id 0. When a coordinator takes over, it loads its groups or transactions, that is, reads them
-from the log. A load of the group may delay a marker until the next transaction is decided. Then the
-end is "late", and the checker excuses what it does to the next transaction. "Planted bug" in a
-docstring names a bug that would lead to the situation.
+from the log. A load of the group may delay a marker until the next transaction is decided. Such an
+end is called "late". A late end may also end the next transaction in the group, and the checker
+excuses this. "Planted bug" in a docstring names a bug that would lead to the situation.
 """
 
 import pytest
@@ -80,7 +80,7 @@ def decided(rows: Rows, time_s: float, to: str, producer_id: int = 0) -> None:
 
 
 def loaded_open(rows: Rows, time_s: float, state: str, node: str = "broker-2") -> None:
-    """Let `node` load the transactions, and find that of producer 0 in the state `state`."""
+    """Let `node` load the transactions, and find the one of producer 0 in the state `state`."""
     rows.add(
         time_s,
         node,
@@ -129,7 +129,7 @@ def elected(rows: Rows, time_s: float) -> None:
 def test_end_that_follows_the_decision_passes_also_at_the_next_coordinator(
     to: str, *, committed: bool
 ) -> None:
-    """After the decision broker-1 becomes the group's coordinator, so broker-1 gets the marker."""
+    """The group's coordinator moves to broker-1 after the decision, so broker-1 gets the marker."""
     rows = Rows()
     pending(rows, 1)
     decided(rows, 2, to)
@@ -146,7 +146,7 @@ def test_end_that_follows_the_decision_passes_also_at_the_next_coordinator(
     ],
 )
 def test_end_against_the_decision_is_found(to: str, summary: str, *, committed: bool) -> None:
-    """Planted bug: the group's coordinator takes a marker for its opposite."""
+    """Planted bug: the group's coordinator commits at the marker of an abort, and vice versa."""
     rows = Rows()
     # The previous transaction ends as it was decided, which is the opposite of `to`.
     pending(rows, 0.1)
@@ -200,7 +200,8 @@ def test_decision_without_a_row_proves_nothing() -> None:
     """A coordinator may die after it has appended a decision, and before it writes the row.
 
     The next coordinator loads the decision and writes the markers. So the end in the group may be
-    right, although the only decision in the trace is that of another producer.
+    right, although the trace shows no decision on this transaction. The only decision in this trace
+    is about a transaction of producer 7.
     """
     rows = Rows()
     pending(rows, 1)
@@ -212,9 +213,10 @@ def test_decision_without_a_row_proves_nothing() -> None:
 
 @pytest.mark.parametrize(("clock_error_us", "findings"), [(0, 1), (2_000_000, 0)])
 def test_decision_with_a_later_clock_is_waited_for(clock_error_us: int, findings: int) -> None:
-    """The commit in the group, at 2 s, is against the decision at 1.5 s.
+    """The transaction ends in the group as a commit, at 2 s.
 
-    If clocks differ by up to 2 s, the commit may belong to the decision at 3 s.
+    This is against the decision to abort at 1.5 s. But if clocks differ by up to 2 s, the end may
+    belong to the decision to commit, whose row has the time 3 s.
     """
     rows = Rows()
     pending(rows, 1)
@@ -229,14 +231,13 @@ def test_decision_with_a_later_clock_is_waited_for(clock_error_us: int, findings
 def test_marker_after_a_completed_transaction_belongs_to_the_next_one(
     completed_s: float | None, findings: int
 ) -> None:
-    """In the group a transaction ends as an abort at 60 s.
+    """A commit was decided at 2 s, and in the group a transaction ends as an abort at 60 s.
 
-    The transaction was decided as a commit at 2 s.
-
-    - If the transaction coordinator completed this commit at 2.5 s, the abort is the end of a later
-      transaction. The end of the commit has no row, because the group was loaded from a log that
-      had the marker already.
-    - If the commit was not completed, the abort is against the decision.
+    - If the transaction coordinator completed the commit at 2.5 s, the abort must be the end of a
+      later transaction. The end of the committed transaction has no row, because the group was
+      loaded from a log that had the marker already.
+    - If the commit was not completed, the abort is the end of this transaction, and so against the
+      decision.
     """
     rows = Rows()
     pending(rows, 1)
@@ -252,10 +253,10 @@ def test_marker_after_a_completed_transaction_belongs_to_the_next_one(
 def test_decision_lost_with_the_last_replica_in_sync_is_not_binding(
     cause: str | None, findings: int
 ) -> None:
-    """A power loss of the only replica in sync loses the decision to abort.
+    """broker-2, the only replica in sync, loses the decision to abort in a power loss.
 
-    So the transaction may be decided once more, as a commit. A kill without a power loss loses
-    nothing.
+    So the transaction may be decided once more, as a commit. If broker-2 is killed without a power
+    loss (`cause` is None), nothing is lost, and the commit is a finding.
     """
     rows = Rows()
     elected(rows, 0.1)
@@ -272,8 +273,9 @@ def late_end(rows: Rows, *, loaded_s: float) -> Rows:
     """Add the rows of two transactions, and return all rows.
 
     The first transaction is aborted, and the second transaction is committed. The late marker of
-    the first transaction ends the second transaction in the group. Only a load between the two
-    decisions (10 s and 11.1 s) can have delayed the marker.
+    the first transaction ends the second transaction in the group, as an abort. The group's load is
+    completed at `loaded_s`. It can have delayed the marker only if it comes after the first
+    decision, at 10 s.
     """
     decided(rows, 10, ABORT)
     decided(rows, 10.1, "CompleteAbort")
@@ -285,7 +287,11 @@ def late_end(rows: Rows, *, loaded_s: float) -> Rows:
 
 
 def test_end_behind_a_load_is_excused_as_that_of_the_previous_transaction() -> None:
-    """In Kafka the same thread completes transactions and loads groups, so a load delays an end."""
+    """In Kafka the same thread ends transactions in groups and loads groups.
+
+    So an end has to wait while the thread loads. Here the end at 11.2 s belongs to the transaction
+    that was aborted at 10 s, and not to the one that was committed at 11.1 s.
+    """
     report = check(late_end(Rows(), loaded_s=10.5))
 
     assert not report.findings
@@ -295,8 +301,8 @@ def test_end_behind_a_load_is_excused_as_that_of_the_previous_transaction() -> N
 def test_late_end_may_follow_the_completion_of_the_next_transaction() -> None:
     """At 18 s the late abort of the first transaction removes the offsets of the second one.
 
-    The second transaction was completed as a commit at 11.2 s. Its own end in the group will find
-    no offsets.
+    The second transaction was completed as a commit at 11.2 s. Its own marker comes later, and will
+    find no offsets in the group.
     """
     rows = Rows()
     decided(rows, 10, ABORT)
@@ -315,9 +321,9 @@ def test_late_end_may_follow_the_completion_of_the_next_transaction() -> None:
 def test_late_end_is_also_excused_if_a_later_decision_fits() -> None:
     """The late abort, at 11.3 s, removes the offsets that the second transaction committed.
 
-    The third transaction was aborted before the load had finished. Its decision fits the late end,
-    too. But the end of the third transaction must come after that of the second one, which was a
-    commit. So the late end is that of the first transaction.
+    The third transaction was aborted before the load had finished. Its decision, an abort, fits the
+    late end, too. But ends keep the order of the transactions, and no end of the second transaction
+    has come yet, which would be a commit. So the late end belongs to the first transaction.
     """
     rows = Rows()
     decided(rows, 10, ABORT)
@@ -348,9 +354,10 @@ def test_late_end_may_belong_to_a_decision_that_only_a_load_shows(
     The next coordinator, broker-2, loads the decision at 10 s, and completes the transaction. There
     is no excuse in three cases:
 
-    - The loaded state is not the decision to abort.
-    - The load at 10 s is that of another broker than broker-2, which completes the transaction.
-    - The last load of the group, at `loaded_s`, was before 10 s.
+    - The state that was loaded at 10 s is not the decision to abort.
+    - The broker that loaded the state at 10 s (broker-1) is not the broker that completes the
+      transaction (broker-2).
+    - The group itself was loaded for the last time, at `loaded_s`, before 10 s.
     """
     rows = Rows()
     loaded_open(rows, 10, state, node)
@@ -369,9 +376,9 @@ def test_late_end_may_belong_to_a_decision_that_only_a_load_shows(
 def test_loaded_decision_excuses_no_end_of_a_later_transaction() -> None:
     """The loaded decision, at 10 s, is about the first of three transactions.
 
-    The end of the third transaction, at 12.2 s, is an abort, against the decision. The load at 12 s
-    can only have delayed the end of the second transaction. But the second transaction was a
-    commit, and its end does not explain an abort.
+    The third transaction was decided as a commit, but the end at 12.2 s is an abort. The load at
+    12 s can have delayed only the end of the second transaction. But the second transaction was
+    committed, so its end cannot be an abort.
     """
     rows = Rows()
     loaded_open(rows, 10, ABORT)
@@ -393,8 +400,8 @@ def test_late_end_may_be_the_second_one_of_a_loaded_decision(
     """The first transaction is decided at 10 s, and ends in the group at 10.05 s.
 
     Then the transaction coordinator dies. With `is_loaded` the next coordinator loads the decision,
-    and writes the marker again. Kafka applies this marker, too. Here a load of the group delays the
-    second marker, so it ends the second transaction.
+    and writes the marker again. Kafka applies this repeated marker, too. A load of the group delays
+    the repeated marker, so that it ends the second transaction.
     """
     rows = Rows()
     pending(rows, 9)
@@ -417,7 +424,8 @@ def test_late_end_of_a_loaded_decision_removes_an_offset_that_is_being_appended(
 ) -> None:
     """The late end comes at 10.5 s, while the next transaction's offset is being appended.
 
-    Only the load at 10 s shows the decision on the first transaction.
+    The decision on the first transaction has no row. It shows only in the load at 10 s. So without
+    this load (`is_loaded` is False) nothing excuses the end.
     """
     rows = Rows()
     rows.assigned(1, "consumer-g-0")
@@ -501,14 +509,15 @@ def test_late_end_removes_an_offset_that_is_being_appended(
 def test_late_end_counts_no_offset_if_one_that_is_being_appended_has_replaced_it(
     loaded_s: float, started_s: float, offsets: int, findings: int
 ) -> None:
-    """At the late end, the offset of the next transaction is being appended, which never succeeds.
+    """At the late end, an offset of the next transaction is being appended.
 
-    This offset has replaced the offset of the transaction that ends. So Kafka forgets both offsets,
-    although the commit of the first offset was acknowledged. There is no excuse in three cases:
+    In the coordinator's memory, this offset has replaced the offset of the transaction that ends.
+    The append of the new offset never succeeds. So Kafka forgets both offsets, although the commit
+    of the old offset was acknowledged. There is no excuse in three cases:
 
     - No load comes between the decision, at 10 s, and the end, at 10.5 s.
     - The append began after the end.
-    - The end counts the first offset.
+    - The end counts the old offset (`offsets` is 1).
     """
     rows = Rows()
     rows.assigned(1, "consumer-g-0")
@@ -574,9 +583,9 @@ def test_late_end_may_come_before_the_next_decision(
     The next transaction is decided only after this end, at 11.3 s. Only a load between the first
     decision, at 10 s, and the end is an excuse.
 
-    `is_known_since_before` changes nothing: broker-1, the coordinator before broker-0, had an
-    offset of a still earlier transaction. The marker of this transaction is in the log that
-    broker-0 loaded.
+    `is_known_since_before` changes nothing. If it is True, broker-1 had an offset of a still
+    earlier transaction when it coordinated the group before broker-0. The marker of this earlier
+    transaction is in the log that broker-0 loaded.
     """
     rows = Rows()
     rows.assigned(1, "consumer-g-0")
@@ -613,7 +622,10 @@ def test_wrong_end_without_a_load_has_no_excuse() -> None:
 
 
 def test_wrong_end_after_the_previous_one_has_no_excuse() -> None:
-    """The aborted transaction has ended at 10.05 s. So the end at 11.2 s cannot be its late end."""
+    """The aborted transaction has ended at 10.05 s, so it has no other end.
+
+    The end at 11.2 s can only be the end of the committed transaction, and is wrong.
+    """
     rows = Rows()
     pending(rows, 9)
     completed(rows, 10.05, committed=False)
