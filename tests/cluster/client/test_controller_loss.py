@@ -1,12 +1,13 @@
 """Groups and data go on while the cluster's only controller is away, and when it comes back.
 
 The controller does the work of Kafka's KRaft controller: it elects leaders, and it fences a broker
-(counts it as dead) after 9 s without a heartbeat. These 9 s are the session of the broker. A broker
-sends a heartbeat every 2 s. Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 6.2.
+(counts the broker as dead) after 9 s without a heartbeat. These 9 s are the broker's session. A
+broker sends a heartbeat every 2 s. Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 6.2.
 
 The cluster of the tests has three brokers and a group of three members. It runs in virtual time,
-so minutes of a cluster take seconds. A test does something to the controller by an action. `play`
-carries it out on the running cluster, and returns what the nodes have recorded since.
+so minutes of a cluster take seconds. Each test defines an action, for example a crash of the
+controller. `play` carries out the action on a running cluster, and returns the events that the
+nodes have recorded since the beginning of the action.
 """
 
 from collections.abc import Awaitable, Callable
@@ -23,9 +24,9 @@ pytestmark = pytest.mark.slow
 
 CONTROLLER = controller_name(100)
 BROKER_EVENTS = ("broker_fenced", "broker_registered", "leader_elected", "isr_changed")
-"""The kinds of the rows of the trace by which the controller changes brokers and partitions."""
+"""Kinds of events in which the controller changes the state of brokers or of partitions."""
 UNDISTURBED_GAP_US_MAX = 600_000
-"""Two commits of a member that nothing disturbs are less than this time apart."""
+"""Upper bound for the time between two commits of a member, as long as nothing disturbs it."""
 
 Action = Callable[[VirtualRuntime], Awaitable[None]]
 
@@ -37,7 +38,7 @@ def play(action: Action, *, after_s: int) -> tuple[list[TraceRow], ClusterStatus
     at the end. The trace is the list of events that the nodes record.
     """
     rows: list[TraceRow] = []
-    # No test here reads rows about messages.
+    # No test here reads rows about messages, and a run without these rows is faster.
     runtime = VirtualRuntime(
         cluster(members=3), seed=3, run_id="test", observers=(rows.append,), trace_messages=False
     )
@@ -80,9 +81,9 @@ def test_restarted_controller_fences_no_broker_and_moves_no_leader(
 ) -> None:
     """A restarted controller does not know which brokers are alive, and must not guess.
 
-    It gives every broker a new session of 9 s, and within this time the brokers send heartbeats.
-    It does so however long it was away. The test tries 5 s, which are less than a session, and
-    20 s, which are more.
+    The controller gives every broker a new session of 9 s, however long the controller was away.
+    Within these 9 s every broker sends a heartbeat. The test tries absences of 5 s, which are less
+    than a session, and of 20 s, which are more.
     """
 
     async def lose(runtime: VirtualRuntime) -> None:
@@ -99,7 +100,7 @@ def test_restarted_controller_fences_no_broker_and_moves_no_leader(
 
 
 def test_groups_continue_without_a_controller() -> None:
-    """Nobody fences brokers or elects leaders then. The leaders that there are go on leading."""
+    """Without a controller nobody fences brokers or elects leaders. The present leaders stay."""
 
     async def lose(runtime: VirtualRuntime) -> None:
         await runtime.crash(CONTROLLER)
@@ -111,10 +112,11 @@ def test_groups_continue_without_a_controller() -> None:
 
 
 def test_broker_that_died_without_a_controller_is_fenced_a_session_after_its_restart() -> None:
-    """The restarted controller gives the dead broker a full session of 9 s, too.
+    """The restarted controller gives even the dead broker a full session of 9 s.
 
-    The dead broker was the group's coordinator. The group still has its first generation at the
-    end, because a new coordinator loads the group, and the members do not join again.
+    The dead broker was the group's coordinator. After it is fenced, another broker loads the group
+    and becomes its coordinator. The members do not join again, so the group still has its first
+    generation at the end.
     """
     controller_restarted_us = 0
 
@@ -138,10 +140,11 @@ def test_broker_that_died_without_a_controller_is_fenced_a_session_after_its_res
 
 
 def test_broker_restarted_without_a_controller_is_unfenced_when_there_is_one() -> None:
-    """A broker that restarts registers with the controller again, and is fenced until then.
+    """A broker that restarts must register with the controller again, and is fenced until then.
 
-    As long as the session of its former life goes on, it gets DUPLICATE_BROKER_REGISTRATION. A
-    restarted controller begins this session anew, so the broker registers 9 s later.
+    The broker had a session before its restart. As long as this old session goes on, the controller
+    refuses the registration with DUPLICATE_BROKER_REGISTRATION. A restarted controller begins the
+    old session anew. So the broker registers 9 s after the restart of the controller.
     """
 
     async def lose_both(runtime: VirtualRuntime) -> None:
@@ -160,11 +163,11 @@ def test_broker_restarted_without_a_controller_is_unfenced_when_there_is_one() -
 def test_resumed_controller_fences_all_brokers_and_unfences_them_at_once() -> None:
     """A paused controller receives nothing for 20 s, so all sessions have ended when it resumes.
 
-    1. It first handles the timers that are due. So it fences all brokers, one after the other, as
-       Kafka 3.9 does in maybeFenceReplicas.
-    2. Then it handles the heartbeats that have arrived meanwhile. They unfence the brokers.
+    1. The controller first handles the timers that are due. So it fences all brokers, one after the
+       other. Kafka 3.9 does this in maybeFenceReplicas.
+    2. Then it handles the heartbeats that have arrived during the pause. They unfence the brokers.
 
-    Leaderships have moved without need, but no group rebalances.
+    The fencing has moved leaderships without need, but no group rebalances.
     """
     resumed_us = 0
 

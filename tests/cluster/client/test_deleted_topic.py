@@ -1,8 +1,8 @@
 """A topic is deleted while a consumer group reads it.
 
 The test runs a whole cluster in virtual time, which is a simulated clock. `cluster(members=2)` has
-a group `g` of two members, which read the topic `t` with its 12 partitions. The test adds a topic
-"gone", which the members read, too, until it is deleted.
+a group `g` of two members, which read the topic `t` with its 12 partitions. The test adds a second
+topic, "gone". The members read this topic, too, until the test deletes it.
 """
 
 import json
@@ -22,9 +22,9 @@ GONE = "gone"
 def test_group_continues_with_the_remaining_topics() -> None:
     """The group's leader finds the topic missing in its metadata, and causes a rebalance.
 
-    The members commit nothing here. A commit for the deleted topic would get the error
-    UNKNOWN_TOPIC_OR_PARTITION. Because this error may pass, the commit would be repeated for a
-    minute (default.api.timeout.ms), and would delay the rebalance.
+    The members commit nothing here, because a commit would delay the rebalance. For the deleted
+    topic it would get the error UNKNOWN_TOPIC_OR_PARTITION. A member takes this error for a
+    temporary one, and repeats the commit for a minute (default.api.timeout.ms).
     """
     base = cluster(members=2)
     spec = msgspec.structs.replace(

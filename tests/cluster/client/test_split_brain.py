@@ -1,15 +1,16 @@
 """Two coordinators serve one group at the same time, as was measured on Kafka 3.9.1.
 
 1. A group has six members that do not commit. Broker 1 is its coordinator.
-2. Broker 1 is cut off from the controller and from the other brokers, but not from the members. It
-   is called the old side. The controller elects another coordinator, broker 2: the new side. But
-   the members do not notice this, and stay with broker 1.
-3. 15 s after the cut (JOIN_S) two more consumers start, the joiners. Each of them asks one side,
-   and so joins the group there.
+2. Broker 1 is cut off from the controller and from the other brokers, but not from the members.
+   Broker 1 is called the old side here, and the other brokers are the new side. The controller
+   elects a new coordinator on the new side, broker 2. The members do not notice this, and stay
+   with broker 1.
+3. 15 s after the cut (JOIN_S) two more consumers start, the joiners. Each joiner knows only brokers
+   of one side, and joins the group on this side.
 4. 80 s after the cut (HEAL_S) the network heals.
 
 Sources: docs/kafka/MEASURED_FAILOVER.md (two owners) and docs/kafka/BEHAVIOUR.md 6.4. The bounds in
-seconds come from that measurement and from the settings of the brokers.
+seconds come from MEASURED_FAILOVER.md and from the settings of the brokers.
 """
 
 import itertools
@@ -36,20 +37,28 @@ OTHERS = (NodeName("broker-0"), NodeName("broker-2"))
 NEW = NodeName("broker-2")
 """The broker of the new side that becomes the coordinator.
 
-It has the next replica of the group's offsets partition.
+The coordinator of a group is the leader of the group's partition of `__consumer_offsets`. Broker 2
+has the next replica of this partition, so it is elected leader.
 """
 STEADY_S = 15
-"""After this time the group of a new cluster is stable."""
+"""Time after which the group of a new cluster is stable."""
 JOIN_S = 15
 HEAL_S = 80
 AFTER_S = 8
-"""Within this time after the healing the old members learn that the group has removed them."""
+"""Length of the wait after the healing.
+
+In this time the old members learn that the new side has removed them, and join the group again.
+"""
 SESSION_S = 45
 """The default session.timeout.ms, after which the new side removes the old members."""
 
 
 def consumer(index: int, servers: tuple[str, ...] = ()) -> ConsumerSpec:
-    """Return a member that never commits. With `servers` it is a joiner that asks these brokers."""
+    """Return a consumer that never commits.
+
+    With `servers` the consumer is a joiner: the test starts it later, and `servers` are the only
+    brokers that it knows at first.
+    """
     return ConsumerSpec(
         name=NodeName(f"consumer-g-{index}"),
         group_id="g",
@@ -66,8 +75,8 @@ def consumer(index: int, servers: tuple[str, ...] = ()) -> ConsumerSpec:
 def play(*servers: tuple[str, ...]) -> tuple[list[TraceRow], ClusterStatus]:
     """Run the steps 1 to 4. Each argument has the bootstrap servers of one joiner.
 
-    Return the rows of the trace since the cut, and the status at the end. The times in the rows
-    count from the cut.
+    Return the events that the nodes have recorded since the cut (the rows of the trace), and the
+    status of the cluster at the end. The times in the rows count from the cut.
     """
     joiners = [
         consumer(6 + index, servers_of_joiner) for index, servers_of_joiner in enumerate(servers)
@@ -76,7 +85,7 @@ def play(*servers: tuple[str, ...]) -> tuple[list[TraceRow], ClusterStatus]:
         cluster(members=0), consumers=(*(consumer(index) for index in range(6)), *joiners)
     )
     rows: list[TraceRow] = []
-    # No test here reads rows about messages.
+    # No test here reads rows about messages, and a run without these rows is faster.
     runtime = VirtualRuntime(
         spec, seed=1, run_id="test", observers=(rows.append,), trace_messages=False
     )
@@ -143,12 +152,13 @@ def times_s(
 def test_one_joiner_on_each_side_causes_two_sequences_of_generations() -> None:
     """The old side begins a generation every 5 s, and can finish none of them.
 
-    The joiner there makes the group rebalance. At the end of a rebalance the coordinator must
-    append the assignment to the log, and no follower acknowledges the append. After 5 s
-    (offsets.commit.timeout.ms) it gives up, and the members join again, and so on.
+    The joiner on the old side makes the group rebalance. At the end of a rebalance the coordinator
+    must append the assignment to the log, and no follower acknowledges the append. After 5 s
+    (offsets.commit.timeout.ms) the coordinator gives up, and the members join again, and so on.
 
-    The new side loads the group of six members. It gets no heartbeats of these members, so it
-    removes them when their sessions end, and goes on with its own joiner.
+    The new side loads the group of six members. The new coordinator gets no heartbeats of these
+    members, so it removes them when their sessions end. Then only the joiner of the new side is
+    left in the group.
     """
     rows, status = play((OLD,), OTHERS)
 
@@ -171,16 +181,16 @@ def test_one_joiner_on_each_side_causes_two_sequences_of_generations() -> None:
     without_old_members_s, after_healing_s = times_s(rows, "generation_started", NEW)
     assert SESSION_S <= without_old_members_s - loaded_s < SESSION_S + 0.1
 
-    # After the healing. Generation 1 is from before the cut, and generation 2 of the new side is
-    # without the old members. Generation 3 has all eight: six old members and two joiners.
+    # After the healing, generation 3 has all eight members: six old ones and two joiners.
+    # Generation 1 was the one before the cut, and generation 2 had only the joiner of the new side.
     assert HEAL_S < after_healing_s < HEAL_S + 5
     (group,) = status.groups["g"]
     assert group.generation == 3
     assert len(group.members) == 8
     assert group.state == "Stable"
 
-    # The old side then truncates its log at offset 1. The record 0 is the assignment from before
-    # the cut. All later records of the old side are lost.
+    # After the healing broker 1 follows broker 2, so it truncates its log at offset 1. The record
+    # at offset 0 is the assignment from before the cut. All later records of the old side are lost.
     truncated = [
         row
         for row in rows
@@ -203,8 +213,8 @@ def test_joiners_on_the_new_side_own_partitions_that_old_members_still_process()
     assert HEAL_S < after_healing_s < HEAL_S + 6
 
     old_members = [NodeName(f"consumer-g-{index}") for index in range(6)]
-    # Only after the healing the old members lose their partitions, because the new side does not
-    # know them.
+    # The old members lose their partitions only after the healing. Then they reach the new side,
+    # which does not know them.
     for member in old_members:
         assert times_s(rows, "partitions_revoked", member) == []
         (lost,) = times_s(rows, "partitions_lost", member)

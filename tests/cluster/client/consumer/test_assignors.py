@@ -1,8 +1,10 @@
 """The assignors, which distribute the partitions of topics over the members of a group.
 
 The tests follow Kafka's RangeAssignorTest and RoundRobinAssignorTest. A line "Kafka: ..." names the
-test there. Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 7.8. For example, a topic "t" with three
-partitions is assigned to two members:
+test in these two classes that a test here follows. Kafka's behaviour is in
+docs/kafka/BEHAVIOUR.md 7.8.
+
+In this example the range assignor assigns a topic "t" with three partitions to two members:
 
     RANGE.assign({"t": 3}, (member("a", "t"), member("b", "t")))
     # -> {"a": (t-0, t-1), "b": (t-2,)}
@@ -55,7 +57,7 @@ def test_range_with_more_members_than_partitions_leaves_the_last_member_idle() -
 
 
 def test_range_with_mixed_subscriptions_assigns_each_topic_to_its_subscribers() -> None:
-    """Each topic is divided among its own subscribers: all three read t1, and only b reads t2.
+    """Each topic is divided among its own subscribers. All three members read t1, only b reads t2.
 
     Kafka: testMultipleConsumersMixedTopicSubscriptions.
     """
@@ -112,7 +114,7 @@ def test_range_with_equal_subscriptions_is_complete_and_balanced(
 ) -> None:
     """If all members read all topics, each partition has exactly one owner.
 
-    Of any topic, two members have the same number of partitions, or one has one more.
+    The numbers of partitions that two members have of one topic differ by at most 1.
 
     Source: BEHAVIOUR 7.8.
     """
@@ -129,7 +131,7 @@ def test_range_with_equal_subscriptions_is_complete_and_balanced(
 
 
 def test_round_robin_assigns_all_partitions_in_turn() -> None:
-    """The members a and b get one partition in turn: first those of t1, and then those of t2.
+    """The members a and b take turns, first through the partitions of t1, and then through t2.
 
     The last partition of t1 goes to a. So b is next, and gets the first partition of t2.
 

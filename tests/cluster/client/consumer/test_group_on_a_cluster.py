@@ -5,8 +5,9 @@ The bounds in these tests come from measurements of a real Kafka cluster
 12 partitions of three replicas. The controller fences a broker (counts it as dead) when it has had
 no heartbeat for 9 s.
 
-There are two runs, `coordinator_kill` and `member_crash`. Each test looks at one of them.
-"BEHAVIOUR 3.6" is a section of docs/kafka/BEHAVIOUR.md.
+There are two runs, `coordinator_kill` and `member_crash`. Each test looks at one of these runs.
+"BEHAVIOUR 3.6" is a section of docs/kafka/BEHAVIOUR.md, and "MEASURED_FAILOVER kill" is a section
+of docs/kafka/MEASURED_FAILOVER.md.
 """
 
 import json
@@ -27,7 +28,7 @@ from tests.support.worlds.measured_cluster import MS, SECOND, cluster
 
 @dataclass
 class Story:
-    """What a run has left behind, in which one node was killed."""
+    """The results of a run in which one node was killed."""
 
     rows: list[TraceRow] = field(default_factory=list)
     """The trace of the run, oldest row first."""
@@ -48,18 +49,18 @@ ALL_PARTITIONS = [TopicPartition("t", index) for index in range(12)]
 
 
 def partitions_of(members: Iterable[MemberStatus]) -> list[TopicPartition]:
-    """Return the partitions that these members own, in order, each as often as it is owned."""
+    """Return the sorted partitions of these members. One with two owners is there twice."""
     return sorted(partition for member in members for partition in member.assigned)
 
 
 def play(spec: ClusterSpec, *, crash_coordinator: bool, after_us: int) -> Story:
     """Wait until the group is stable, kill a node, wait for `after_us`, and return the story.
 
-    The killed node is the coordinator or, without `crash_coordinator`, the member that is the
-    leader of generation 1.
+    With `crash_coordinator` the killed node is the coordinator. Without `crash_coordinator` it is
+    the member that leads the group in generation 1.
     """
     story = Story()
-    # No test here reads rows about messages.
+    # No test here reads rows about messages, and a run without these rows is faster.
     runtime = VirtualRuntime(
         spec, seed=7, run_id="test", observers=(story.rows.append,), trace_messages=False
     )
@@ -122,7 +123,7 @@ def test_group_of_twelve_becomes_stable_in_one_generation(coordinator_kill: Stor
 def test_every_member_notices_the_killed_coordinator_within_tens_of_ms(
     coordinator_kill: Story,
 ) -> None:
-    """A kill closes the connections of the coordinator, so its members need no timeout to notice.
+    """A kill closes the connections of the coordinator, so members notice without a timeout.
 
     Real members noticed it after 27 ms (median) to 58 ms (MEASURED_FAILOVER kill).
     """
@@ -134,10 +135,10 @@ def test_every_member_notices_the_killed_coordinator_within_tens_of_ms(
 
 
 def test_killed_coordinator_is_named_until_it_is_fenced(coordinator_kill: Story) -> None:
-    """A member that looks for its coordinator asks any broker, and gets the dead one as the answer.
+    """A member asks any broker for its coordinator, and the answer still names the dead broker.
 
-    The other brokers know of the death only when the controller has fenced the dead broker, 7 to
-    9 s after the kill. Until then a member asks again about once a second.
+    The other brokers learn of the death only when the controller fences the dead broker, 7 to 9 s
+    after the kill. Until then a member asks again about once a second.
     """
     (fenced,) = coordinator_kill.since_kill("broker_fenced")
     found_before_fencing = [
@@ -152,10 +153,10 @@ def test_killed_coordinator_is_named_until_it_is_fenced(coordinator_kill: Story)
 
 
 def test_every_member_commits_again_soon_after_the_load(coordinator_kill: Story) -> None:
-    """When another broker has loaded the group, it is the coordinator, and members commit there.
+    """A broker that has loaded the group is the new coordinator, and members commit there.
 
     Real members committed 124 ms (median) to 251 ms after the load (MEASURED_FAILOVER kill). The
-    bound here, 1.5 s, allows for the backoff of a client.
+    bound here is longer, 1.5 s, because a member may have to wait for its backoff first.
     """
     (group,) = coordinator_kill.after.groups["g"]
     loaded = next(
@@ -199,8 +200,8 @@ def test_no_acknowledged_commit_is_lost_with_the_coordinator(coordinator_kill: S
 def test_members_continue_processing_without_a_coordinator(coordinator_kill: Story) -> None:
     """Members go on reading and processing although they cannot commit.
 
-    The partitions of the dead broker get new leaders. No record is read twice or left out. Members
-    still process records 10 s after the kill.
+    The partitions that the dead broker led get new leaders. No record is read twice or left out.
+    Members still process records 10 s after the kill.
     """
     consumed = [row for row in coordinator_kill.rows if row.kind == "records_consumed"]
     next_offset: dict[str | None, int] = {}
@@ -214,11 +215,12 @@ def test_members_continue_processing_without_a_coordinator(coordinator_kill: Sto
 
 @pytest.mark.slow
 def test_crash_of_the_leading_member_causes_one_rebalance(member_crash: Story) -> None:
-    """The dead member is removed when its session ends. The others learn that by heartbeats.
+    """The dead member is removed when its session ends. Then the other members rebalance.
 
-    Heartbeats are sent every 3 s, so the last one of the dead member is up to 3 s old at the crash.
-    Its session of 10 s ends 7 to 10 s after the crash. The next heartbeats of the others follow
-    within 3 s, and one second is enough for the join (BEHAVIOUR 3.6). That makes 14 s at most.
+    A member sends a heartbeat every 3 s, so the dead member's last heartbeat is up to 3 s old at
+    the crash. Its session of 10 s therefore ends 7 to 10 s after the crash. The other members learn
+    of the rebalance from the answers to their next heartbeats, within 3 s. One second is enough for
+    their join (BEHAVIOUR 3.6). These are 14 s at most.
     """
     (generation,) = member_crash.since_kill("generation_started")
     waited_us = generation.time_us - member_crash.killed_at_us
@@ -231,8 +233,8 @@ def test_crash_of_the_leading_member_causes_one_rebalance(member_crash: Story) -
 def test_survivors_of_a_rebalance_keep_their_ids_and_revoke_first(member_crash: Story) -> None:
     """In the eager protocol each member gives up all its partitions before it joins again.
 
-    So it revokes them in generation 1, and gets new ones in generation 2. If it had to give them up
-    without a commit, the trace would say that it lost them.
+    So a member revokes its partitions in generation 1, and gets new ones in generation 2. If a
+    member had to give up partitions without a commit, the trace would have `partitions_lost`.
     """
     revoked = member_crash.since_kill("partitions_revoked")
     assigned = member_crash.since_kill("partitions_assigned")
@@ -247,8 +249,8 @@ def test_survivors_of_a_rebalance_keep_their_ids_and_revoke_first(member_crash: 
 def test_positions_after_the_rejoin_are_the_committed_offsets(member_crash: Story) -> None:
     """Each partition continues at its last acknowledged commit, so no record is skipped.
 
-    Survivors commit before they revoke. So only records that the dead member has processed and not
-    committed are processed twice.
+    Survivors commit before they revoke. So records are processed twice only if the dead member
+    had processed them without a commit.
     """
     resets = member_crash.since_kill("position_reset")
     assert {row.cause for row in resets} == {"committed"}
@@ -258,8 +260,8 @@ def test_positions_after_the_rejoin_are_the_committed_offsets(member_crash: Stor
     dead_member = member_crash.before.members[dead_name]
     owned_by_the_dead = {str(partition) for partition in dead_member.assigned}
 
-    # Go through the rows in the order of time. So at a reset both dicts have the offsets from
-    # before it.
+    # The rows are in the order of time. So when the loop comes to a reset, both dicts have the
+    # offsets from just before the reset.
     committed: dict[str | None, int] = {}  # partition -> the last committed offset
     processed: dict[str | None, int] = {}  # partition -> the offset after the last processed record
     for row in member_crash.rows:

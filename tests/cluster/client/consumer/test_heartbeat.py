@@ -1,28 +1,34 @@
 """Heartbeats of a member: their interval, and every error that an answer can have.
 
-The tests play a broker that answers a real consumer with a script. Kafka's table of what a consumer
-does after each error is in docs/kafka/BEHAVIOUR.md 7.4; ids such as CL-17 are cases of that page.
+In these tests a real consumer talks to scripted brokers, which give the answers that the test has
+prepared. docs/kafka/BEHAVIOUR.md 7.4 has a table of what Kafka's consumer does after each error.
+Ids such as CL-17 are cases on that page.
 
-`make_lab(n)` makes a `lab` with `n` scripted brokers. By default they answer without errors:
+`make_lab(n)` makes a `lab` with `n` scripted brokers. By default the brokers answer without errors:
 
 - A consumer joins twice. The first JoinGroup has no member id, and its answer gives the consumer
-  the id `m-1`. The second one has this id.
+  the id `m-1`. The second JoinGroup has this id.
 - Broker 0 is the coordinator of the group and the leader of the partitions. A test can assign
   another broker to `lab.coordinator` or `lab.leader`.
 - `lab.high_watermark` is the number of records in each of the two partitions.
 - `lab.consumer()` starts a consumer with an application that polls. With `commit_interval_ms=None`
-  the application never commits. A test that has its own ConsumerConfig repeats two settings that
-  are usual here, `enable.auto.commit=false` and `auto.offset.reset=earliest`.
+  the application never commits. The consumers of this lab have `enable.auto.commit=false` and
+  `auto.offset.reset=earliest`. A test that passes its own ConsumerConfig repeats these settings.
 
-`broker.answer(Request, a, b)` scripts the next answers to requests of that type. An answer None
-leaves the request unanswered. `broker.of_type(Request)` returns the requests of that type that the
-broker has got, `lab.of_kind(kind)` returns rows of the trace, and `member_status(node)` is what the
-consumer reports of itself. `lab.run_for(SECOND)` lets a second of virtual time pass, in which a
-consumer joins its group.
+The tests use these calls:
 
-A member that joins again first gives up its partitions. If it still belongs to its group, it
-commits their offsets before, and the row in the trace is PARTITIONS_REVOKED. If the group no longer
-knows it, it can commit nothing, and the row is PARTITIONS_LOST.
+- `broker.answer(Request, a, b)` scripts the next answers of the broker to requests of this type. An
+  answer None leaves the request unanswered.
+- `broker.of_type(Request)` returns the requests of this type that the broker has received.
+- `lab.of_kind(kind)` returns the rows of the trace that have this kind. The trace is the list of
+  the events that the nodes have recorded.
+- `member_status(node)` returns what the consumer reports about itself.
+- `lab.run_for(SECOND)` lets a second of virtual time pass. In this second a consumer can join its
+  group.
+
+A member that joins again first gives up its partitions. If the member still belongs to its group,
+it first commits the offsets of these partitions, and the trace has a row `partitions_revoked`. If
+the group no longer knows the member, it can commit nothing, and the row is `partitions_lost`.
 """
 
 import pytest
@@ -77,7 +83,8 @@ def test_heartbeat_error_makes_the_member_rejoin_as_in_the_table(
 ) -> None:
     """At REBALANCE_IN_PROGRESS the member still belongs to its group, and can commit its offsets.
 
-    After the two other errors it cannot. After UNKNOWN_MEMBER_ID it also joins without its id
+    At ILLEGAL_GENERATION or UNKNOWN_MEMBER_ID the member can no longer commit. So it loses its
+    partitions. At UNKNOWN_MEMBER_ID it also forgets its member id, and joins without an id
     (BEHAVIOUR 7.4, CL-17).
     """
     lab = make_lab(1)
@@ -98,8 +105,9 @@ def test_heartbeat_refused_as_not_coordinator_is_repeated_to_the_new_coordinator
 ) -> None:
     """The member looks for its coordinator and repeats the heartbeat. It does not join again.
 
-    The first heartbeat is refused after 3 s. Broker 1, the new coordinator, gets a heartbeat within
-    the next second, so the member does not wait for the next interval of 3 s.
+    The member sends its first heartbeat to broker 0 after 3 s, and broker 0 refuses it. Broker 1
+    has become the coordinator, and gets a heartbeat within the next second. So the member does not
+    wait for the next interval of 3 s.
 
     Source: BEHAVIOUR 7.4.
     """
@@ -126,9 +134,9 @@ def test_heartbeat_refused_as_not_coordinator_is_repeated_to_the_new_coordinator
 def test_fatal_heartbeat_error_is_raised_by_the_next_poll(
     make_lab: LabMaker, code: ErrorCode
 ) -> None:
-    """The application gets the error at its next poll and closes its consumer.
+    """The application gets the error at its next poll, and then closes its consumer.
 
-    So the consumer sends no further heartbeat.
+    A closed consumer sends no heartbeats, so the broker gets only the one that it refused.
     """
     lab = make_lab(1)
     lab.brokers[0].answer(HeartbeatRequest, heartbeat_error(code))
@@ -173,9 +181,9 @@ def test_heartbeat_error_for_an_older_generation_is_ignored(make_lab: LabMaker) 
 def test_unanswered_heartbeats_make_the_coordinator_unknown_after_the_session(
     make_lab: LabMaker,
 ) -> None:
-    """A member that gets no answer for its session timeout, 10 s, looks for its coordinator again.
+    """If no heartbeat is answered for the session timeout, the member looks for its coordinator.
 
-    The heartbeats after 3, 6 and 9 s get no answer.
+    The session timeout is 10 s here. The heartbeats at 3, 6 and 9 s get no answer.
 
     Source: BEHAVIOUR 7.4.
     """
@@ -196,9 +204,9 @@ def test_application_that_does_not_poll_leaves_the_group_and_loses_its_partition
 ) -> None:
     """After max.poll.interval.ms without a poll, here 5 s, the member leaves its group.
 
-    Each of the two partitions has a record, and the first poll returns both. The application works
-    for 4 s on each of them, so it polls again only after 4 s + 4 s. At this poll the member joins
-    again (BEHAVIOUR 7.4).
+    Each of the two partitions has a record, and the first poll returns both records. The
+    application works for 4 s on each record, so it polls again only after 8 s. At this second poll
+    the member joins again (BEHAVIOUR 7.4).
     """
     lab = make_lab(1)
     config = ConsumerConfig(
@@ -224,7 +232,8 @@ def test_application_that_does_not_poll_leaves_the_group_and_loses_its_partition
 def test_application_that_polls_without_records_remains_in_the_group(make_lab: LabMaker) -> None:
     """An idle application polls every 50 ms, so max.poll.interval.ms never passes without a poll.
 
-    Our simulation skips polls that would do nothing, to save time. They must count as polls.
+    The simulation skips polls that would do nothing, to save time. A skipped poll must count as a
+    poll.
     """
     lab = make_lab(1)
     config = ConsumerConfig(

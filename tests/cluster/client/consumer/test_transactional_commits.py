@@ -1,21 +1,27 @@
 """A member that commits its offsets in transactions, one request at a time (KIP-98, KIP-447).
 
 The application has a consumer and a producer. It commits the offsets of the consumer in
-transactions of the producer, so each commit takes several requests. The tests play a broker that
-answers this application with a script.
+transactions of the producer, so each commit takes several requests. In these tests the application
+talks to a scripted broker, which gives the answers that the test has prepared.
 
 `make_lab(1)` makes a `lab` with one scripted broker. By default it answers without errors:
 
-- The broker is the coordinator of the group, and also that of the transactions. The consumer is the
-  only member of its group, so it gets both partitions of the topic `t`.
+- The broker coordinates the group, and also the transactions. The consumer is the only member of
+  its group, so it gets both partitions of the topic `t`.
 - The producer gets the id 7 and the epoch 0. If it asks again, it gets the next epoch.
-- `lab.committed` has the offsets of the transactions that were committed, such as `{0: 4, 1: 4}`.
+- `lab.committed` has the offsets of the transactions that were committed. For example,
+  `{0: 4, 1: 4}` says that offset 4 is committed for partition 0 and for partition 1.
 
-`broker.answer(Request, a, b)` scripts the next answers to requests of that type. An answer None
-leaves the request unanswered. `broker.of_type(Request)` returns the requests of that type that the
-broker has got, `lab.of_kind(kind)` returns rows of the trace, and `member_status(node)` is what the
-consumer reports of itself. `lab.run_for(SECOND)` lets a second of virtual time pass, in which a
-consumer joins its group.
+The tests use these calls:
+
+- `broker.answer(Request, a, b)` scripts the next answers of the broker to requests of this type. An
+  answer None leaves the request unanswered.
+- `broker.of_type(Request)` returns the requests of this type that the broker has received.
+- `lab.of_kind(kind)` returns the rows of the trace that have this kind. The trace is the list of
+  the events that the nodes have recorded.
+- `member_status(node)` returns what the consumer reports about itself.
+- `lab.run_for(SECOND)` lets a second of virtual time pass. In this second a consumer can join its
+  group.
 """
 
 import pytest
@@ -45,7 +51,7 @@ from tests.support.harness.scripted_broker import (
 )
 
 TIMEOUT_MS = 3_000
-"""transaction.timeout.ms"""
+"""The setting transaction.timeout.ms of the producer."""
 
 
 def start_consumer(lab: ClientLab) -> ConsumerNode:
@@ -57,10 +63,11 @@ def start_consumer(lab: ClientLab) -> ConsumerNode:
 def failures(lab: ClientLab) -> list[tuple[str | None, str | None, str | None]]:
     """Return error, reason and peer of each failed commit.
 
-    Example: `("TRANSACTION_ABORTED", "UNKNOWN_MEMBER_ID", None)`. The peer is the coordinator if
-    the outcome is unknown, and None otherwise. Commits that were not sent are left out; their error
-    is COMMIT_FAILED. A failed commit has a row for each of the two partitions. It is enough to look
-    at those of t-0.
+    Example: `("TRANSACTION_ABORTED", "UNKNOWN_MEMBER_ID", None)`. If the outcome of the commit is
+    unknown, the peer is the coordinator. If the commit has failed for certain, the peer is None.
+
+    Commits that were never sent are left out. Their error is COMMIT_FAILED. A failed commit has a
+    row for each of the two partitions, and this function looks only at the rows of t-0.
     """
     return [
         (row.error, row.cause_text, row.peer)
@@ -119,11 +126,11 @@ def test_commit_is_a_transaction_with_kafkas_order_of_requests(make_lab: LabMake
 
 
 def test_transaction_with_too_much_metadata_is_aborted(make_lab: LabMaker) -> None:
-    """A commit can have a text, the metadata of its offsets. The application has two texts.
+    """A commit can have a text, the metadata of its offsets. The application takes two in turn.
 
-    It takes them in turn. The broker refuses the first commit because its text is too large. (The
-    scripted broker does not look at the text.) The application aborts this transaction, and the
-    next one, with the other text, succeeds.
+    The broker refuses the first commit and says that its text is too large. (The answer is
+    scripted: the broker does not look at the text, which is short.) The application aborts this
+    transaction. The next transaction, with the second text, succeeds.
     """
     lab = make_lab(1)
     lab.high_watermark = 4
@@ -180,7 +187,7 @@ def test_transaction_coordinator_is_looked_up_by_the_transactional_id(make_lab: 
 def test_retriable_errors_repeat_the_request(
     make_lab: LabMaker, request_type: type, answer: AnyResponse
 ) -> None:
-    """The broker answers the request twice with the error. At the third time the request succeeds.
+    """The broker answers the request twice with the error. The third attempt succeeds.
 
     So the transaction goes on and is committed.
     """
@@ -217,8 +224,8 @@ def test_refused_commit_aborts_the_transaction(make_lab: LabMaker, code: ErrorCo
 def test_commit_without_an_answer_in_time_aborts_the_transaction(make_lab: LabMaker) -> None:
     """A commit is repeated for transaction.timeout.ms at most, here 3 s.
 
-    After that time the transaction coordinator would abort the transaction anyway. Here the commit
-    gets so many errors that it has not succeeded after 3 s.
+    After these 3 s the transaction coordinator would abort the transaction anyway. Here the first
+    12 attempts of the commit get an error, and they take longer than 3 s.
     """
     lab = make_lab(1)
     loading = txn_commit_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -245,9 +252,10 @@ def test_commit_without_an_answer_in_time_aborts_the_transaction(make_lab: LabMa
 def test_fenced_producer_is_replaced_by_a_new_one(
     make_lab: LabMaker, request_type: type, answer: AnyResponse
 ) -> None:
-    """These errors fence the producer: another one with a newer epoch has taken its place.
+    """These errors fence the producer: another producer with a newer epoch has taken its place.
 
-    It must not send anything more. The application gets a new producer, with epoch 1.
+    A fenced producer must not send anything more. So the application makes a new producer, which
+    gets epoch 1.
     """
     lab = make_lab(1)
     lab.brokers[0].answer(request_type, answer)
@@ -266,8 +274,8 @@ def test_fenced_producer_is_replaced_by_a_new_one(
 def test_end_of_a_transaction_is_repeated_until_it_is_answered(make_lab: LabMaker) -> None:
     """The next transaction begins only when EndTxn has succeeded.
 
-    Here EndTxn fails twenty times. With the waits in between this takes more than 12 s, but less
-    than 32 s.
+    Here EndTxn fails twenty times. With the waits in between, these attempts take more than 12 s,
+    but less than 32 s.
     """
     lab = make_lab(1)
     not_available = EndTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -282,7 +290,7 @@ def test_end_of_a_transaction_is_repeated_until_it_is_answered(make_lab: LabMake
 
 
 def test_closed_consumer_first_commits_its_processed_records(make_lab: LabMaker) -> None:
-    """Records that were processed just before the shutdown are in the last transaction."""
+    """The last transaction commits the records that were processed just before the shutdown."""
     lab = make_lab(1)
     node = start_consumer(lab)
     lab.run_for(2 * SECOND)
@@ -299,10 +307,10 @@ def test_closed_consumer_first_commits_its_processed_records(make_lab: LabMaker)
 def test_closed_consumer_with_an_unanswered_end_has_an_unknown_outcome(
     make_lab: LabMaker,
 ) -> None:
-    """EndTxn gets no answer, and the consumer closes. The coordinator may still commit.
+    """If EndTxn gets no answer until the consumer is closed, nobody knows how it ended.
 
-    So the outcome is unknown. The trace has a failed commit with the error TIMED_OUT and with the
-    coordinator as its peer.
+    The coordinator may still commit the transaction. So the trace has a failed commit with the
+    error TIMED_OUT, and its peer is the coordinator. A peer says that the outcome is unknown.
     """
     lab = make_lab(1)
     lab.brokers[0].answer(EndTxnRequest, *[None] * 40)  # for all EndTxns of this test

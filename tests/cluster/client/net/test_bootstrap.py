@@ -1,7 +1,8 @@
-"""The setting `bootstrap.servers`: the brokers that a client knows before it has asked any.
+"""The setting `bootstrap.servers`: the brokers that a client knows when it starts.
 
 A consumer that starts must look up the coordinator of its group (by FindCoordinator), and it must
-get the metadata of the cluster. Any broker can answer. The tests look at which broker is asked:
+get the metadata of the cluster. Any broker can answer these requests. The tests check which broker
+the consumer asks. They use these calls:
 
     lab = make_lab(3)                       # the scripted brokers 0, 1 and 2, and a simulated clock
     lab.coordinator = 2                     # broker 2 coordinates the group; at first 0 does
@@ -33,10 +34,10 @@ def only(*servers: str) -> ConsumerConfig:
 
 @pytest.mark.parametrize("server", ["broker-1", "broker-1:9092"])
 def test_first_lookup_goes_to_a_bootstrap_server(make_lab: LabMaker, server: str) -> None:
-    """A client that starts knows no brokers but its bootstrap servers, so it asks these.
+    """A client that starts knows no brokers except its bootstrap servers, so it asks one of these.
 
-    This matters for experiments that split the network: a member that starts meanwhile finds the
-    coordinator of the side on which its bootstrap server is.
+    This matters for experiments that split the network into two sides. A member that starts during
+    the split finds the coordinator of the side to which its bootstrap server belongs.
     """
     lab = make_lab(3)
     lab.coordinator = 2
@@ -49,9 +50,10 @@ def test_first_lookup_goes_to_a_bootstrap_server(make_lab: LabMaker, server: str
 
 
 def test_all_brokers_are_known_after_the_first_metadata(make_lab: LabMaker) -> None:
-    """The metadata of the cluster name all brokers, so later the client may ask any of them.
+    """The metadata of the cluster names all brokers, so later the client may ask any of them.
 
-    The bootstrap server and the coordinator crash. Then broker 0 answers the lookup.
+    When the bootstrap server (broker 1) and the coordinator (broker 2) have crashed, the client
+    asks broker 0 for the new coordinator.
     """
     lab = make_lab(3)
     lab.coordinator = 2
@@ -70,10 +72,11 @@ def test_all_brokers_are_known_after_the_first_metadata(make_lab: LabMaker) -> N
 def test_client_keeps_an_idle_connection_to_a_broker_from_the_first_metadata_on(
     make_lab: LabMaker,
 ) -> None:
-    """Like Kafka's client, ours opens a connection that it meant for telemetry, and does not use.
+    """The first broker that a client asks keeps an idle connection, which a later lookup uses.
 
-    A later lookup takes this idle connection. Otherwise it would go to the leader from which the
-    member fetches, and would wait there behind a Fetch, for up to fetch.max.wait.ms.
+    Kafka's client opens this connection for its telemetry, and does not use it, so ours does the
+    same. Without the idle connection a lookup would go to the leader from which the member
+    fetches. There it would wait behind a Fetch, for up to fetch.max.wait.ms.
     """
     lab = make_lab(3)
     lab.leader = 1
@@ -101,7 +104,7 @@ def test_client_keeps_an_idle_connection_to_a_broker_from_the_first_metadata_on(
 
 
 def test_client_whose_bootstrap_server_is_down_joins_when_it_returns(make_lab: LabMaker) -> None:
-    """As long as the only broker that it knows is down, the client has nobody to ask."""
+    """The client has nobody to ask as long as the only broker that it knows is down."""
     lab = make_lab(3)
     lab.brokers[1].host.crash()
     node = lab.consumer(only("broker-1:9092"))

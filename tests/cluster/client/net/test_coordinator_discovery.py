@@ -1,23 +1,26 @@
-"""How a member finds its coordinator, also while brokers still answer with a dead one.
+"""How a member finds its coordinator, also while brokers still name a dead broker.
 
 A consumer that does not know the coordinator of its group sends FindCoordinator to any broker. This
-is called a lookup here. After a failover the answer may be stale for some seconds: it has a broker
-that is no longer the coordinator.
+is called a lookup here. After a failover the answer may be stale for some seconds: it names a
+broker that is no longer the coordinator.
 
-The tests play brokers that answer a real consumer with a script. `make_lab(n)` makes a `lab` with
-`n` scripted brokers. By default they answer without errors. Each of them answers a lookup with
-`lab.coordinator`, and all partitions are led by `lab.leader`; both are broker 0 at first.
+In these tests a real consumer talks to scripted brokers, which give the answers that the test has
+prepared. `make_lab(n)` makes a `lab` with `n` scripted brokers. By default they answer without
+errors. Every broker answers a lookup with `lab.coordinator`, and `lab.leader` leads all partitions.
+At first `lab.coordinator` and `lab.leader` are broker 0.
 
-- `broker.answer(Request, a, b)` scripts the next answers to requests of that type. An answer None
-  leaves the request unanswered.
-- `broker.of_type(Request)` returns the requests of that type that the broker has got,
-  `lab.of_kind(kind)` returns rows of the trace, and `member_status(node)` is what the consumer
-  reports of itself.
-- `lab.run_for(SECOND)` lets a second of virtual time pass, in which a consumer joins its group. It
-  sends a heartbeat every 3 s and commits every 200 ms, or every `commit_interval_ms`; None is
-  never.
+- `broker.answer(Request, a, b)` scripts the next answers of the broker to requests of this type. An
+  answer None leaves the request unanswered.
+- `broker.of_type(Request)` returns the requests of this type that the broker has received.
+- `lab.of_kind(kind)` returns the rows of the trace that have this kind. The trace is the list of
+  the events that the nodes have recorded.
+- `member_status(node)` returns what the consumer reports about itself.
+- `lab.run_for(SECOND)` lets a second of virtual time pass. In this second a consumer can join its
+  group.
+- `lab.consumer()` starts a consumer, which sends a heartbeat every 3 s and commits every 200 ms.
+  With `commit_interval_ms` it commits at this interval, or never if the interval is None.
 
-CL-01 is a case and BEHAVIOUR 7.4 a section of docs/kafka/BEHAVIOUR.md.
+CL-01 is a case in docs/kafka/BEHAVIOUR.md, and "BEHAVIOUR 7.4" is a section of this page.
 """
 
 import pytest
@@ -40,7 +43,7 @@ COMMIT_INTERVAL_MS = 200
 BACKOFF_MAX_MS = 1_000
 """The default of retry.backoff.max.ms and of reconnect.backoff.max.ms."""
 LOOKUPS_PER_SECOND_MAX = 25
-"""At least 40 ms pass between two lookups: reconnect.backoff.ms is 50 ms, 20 % less or more."""
+"""At least 40 ms pass between two lookups. They are reconnect.backoff.ms, 50 ms, less 20 %."""
 
 
 def test_discovery_traces_the_coordinator_and_the_broker_that_answered(
@@ -90,10 +93,10 @@ def test_discovery_with_a_fatal_error_stops_the_application(make_lab: LabMaker) 
 
 
 def test_concurrent_lookups_share_one_request(make_lab: LabMaker) -> None:
-    """Commits, heartbeats and poll() all need the coordinator. They wait for one lookup (CL-01).
+    """Commits, heartbeats and poll() need the coordinator, and all wait for one lookup (CL-01).
 
-    A heartbeat gets NOT_COORDINATOR, so the member looks for its coordinator. The lookup gets no
-    answer, and meanwhile the application wants to commit every 20 ms.
+    A heartbeat gets NOT_COORDINATOR, so the member looks for its coordinator. This lookup gets no
+    answer. While the lookup waits, the application begins a commit every 20 ms.
     """
     lab = make_lab(1)
     lab.consumer(commit_interval_ms=20)
@@ -110,13 +113,13 @@ def test_concurrent_lookups_share_one_request(make_lab: LabMaker) -> None:
 def test_member_asks_again_and_again_until_the_answer_is_not_the_dead_coordinator(
     make_lab: LabMaker,
 ) -> None:
-    """After a kill, brokers answer with the dead coordinator until their metadata change.
+    """After a kill, brokers name the dead coordinator until their metadata change.
 
     1. The member notices at once that the connection to its coordinator has ended.
-    2. It looks for its coordinator, and the answer is the dead broker. It cannot connect to this
-       broker, so it asks again. This goes on for 8 s here.
-    3. The brokers answer with another coordinator. The member continues there with its id and its
-       generation. It sends no JoinGroup.
+    2. The member looks for its coordinator, and the answer is the dead broker. The member cannot
+       connect to this broker, so it asks again. This goes on for 8 s here.
+    3. The brokers answer with a new coordinator. The member continues with this coordinator, and
+       keeps its id and its generation. It sends no JoinGroup.
     """
     lab = make_lab(3)
     lab.coordinator = 2
@@ -137,8 +140,8 @@ def test_member_asks_again_and_again_until_the_answer_is_not_the_dead_coordinato
     assert "broker-2" not in {row.cause for row in found}  # the dead broker answers no lookup
     # The longest backoff is a second. So there is at least one lookup in each second.
     assert stale_s <= len(found) <= stale_s * LOOKUPS_PER_SECOND_MAX
-    # The member notices a failed connection before or after it sends a request. The cause says
-    # which.
+    # If the member notices the failed connection before it sends a request, the cause is
+    # "coordinator unavailable". If it notices while it waits for an answer, it is "DISCONNECTED".
     assert {row.cause for row in unknown} <= {"coordinator unavailable", "DISCONNECTED"}
 
     lab.coordinator = 1
@@ -156,10 +159,10 @@ def test_member_asks_again_and_again_until_the_answer_is_not_the_dead_coordinato
 
 
 def test_consumer_without_a_coordinator_continues_to_fetch_and_process(make_lab: LabMaker) -> None:
-    """Without a coordinator only the commits of a member fail (BEHAVIOUR 7.4).
+    """Without a coordinator a member cannot commit, but it goes on reading (BEHAVIOUR 7.4).
 
-    It keeps its partitions as long as no answer takes them away. Here each of the two partitions
-    gets a new record every 200 ms, 20 times.
+    A member keeps its partitions as long as no answer of a coordinator takes them away. Here each
+    of the two partitions gets a new record every 200 ms, 20 times.
     """
     lab = make_lab(2)
     lab.coordinator = 1
@@ -184,8 +187,8 @@ def test_consumer_without_a_coordinator_continues_to_fetch_and_process(make_lab:
 def test_member_that_gets_a_stale_answer_asks_again(make_lab: LabMaker) -> None:
     """After NOT_COORDINATOR the member looks for its coordinator.
 
-    The first answer is stale: it is the old coordinator, which refuses again. The second answer is
-    the new coordinator.
+    The answer to the first lookup is stale: it names the old coordinator, which refuses the member
+    again. The answer to the second lookup names the new coordinator.
     """
     lab = make_lab(2)
     node = lab.consumer()
@@ -208,9 +211,9 @@ def test_connection_that_the_client_closes_itself_causes_no_metadata_request(
 ) -> None:
     """As in Kafka, only a connection that the broker closes causes a metadata request.
 
-    After NOT_COORDINATOR the client itself closes the connection to its coordinator. If our client
-    requested metadata then, its lookups could go to other brokers than those of Kafka's client: a
-    lookup goes to the broker with the fewest requests in flight.
+    After NOT_COORDINATOR the client itself closes the connection to its coordinator. A metadata
+    request at this point would change which broker is asked. A lookup goes to the broker with the
+    fewest requests in flight. So our lookups would go to other brokers than in Kafka's client.
     """
     lab = make_lab(2)
     lab.consumer()
@@ -231,13 +234,13 @@ def test_connection_that_the_client_closes_itself_causes_no_metadata_request(
 def test_lookup_sent_to_a_silent_broker_is_given_up(make_lab: LabMaker) -> None:
     """A lookup without an answer is given up long before its request timeout of 30 s.
 
-    1. The member has fetched from broker 1, which no longer leads. The connection to it is open and
-       idle, so broker 1 has the fewest requests in flight.
+    1. The member has fetched from broker 1, which no longer leads. The connection to broker 1 is
+       still open and idle, so broker 1 has the fewest requests in flight.
     2. Broker 1 is paused. Its connections stay open, so no error will end a lookup there.
     3. The member must look for its coordinator. The lookup goes to broker 1.
-    4. After retry.backoff.ms the member gives this lookup up and begins another, as Kafka's
-       heartbeat thread does. Broker 1 soon has more requests in flight than broker 0, so broker 0
-       is asked.
+    4. After retry.backoff.ms the member gives up this lookup and begins another. Kafka's heartbeat
+       thread does the same. Broker 1 answers nothing, so it soon has more requests in flight than
+       broker 0, and the member asks broker 0.
     """
     lab = make_lab(2)
     lab.leader = 1

@@ -1,8 +1,9 @@
 """NetworkClient: the choice of the least loaded node, and the backoff of connections.
 
-Kafka's clients send a request that any broker can answer, such as one for metadata, to the least
-loaded node. This is the broker that is likely to answer soonest. If a connection fails, they wait
-for a backoff before they connect to the same broker again.
+Some requests, for example a request for metadata, can be answered by any broker. Kafka's clients
+send them to the least loaded node, which is the broker that is likely to answer soonest. If a
+connection fails, a client waits for some time, the backoff, before it connects to the same broker
+again.
 
 The tests use a `lab` with hosts on one network, in which a message takes 100 us. The client knows
 three servers, s0, s1 and s2. A server that a test starts is an EchoServer, which answers heartbeats
@@ -28,7 +29,7 @@ KNOWN = tuple(KnownNode(name, GENERAL) for name in SERVERS)
 
 
 def client(lab: HostLab, on_disconnect: Callable[[], None] = lambda: None) -> NetworkClient:
-    """Return a client that knows the three servers. `on_disconnect` is for lost connections."""
+    """Return a client of the three servers. It calls `on_disconnect` at a lost connection."""
     return NetworkClient(
         lab.host("c"), ConsumerConfig(), known_nodes=lambda: KNOWN, on_disconnect=on_disconnect
     )
@@ -44,15 +45,15 @@ def ask(
 def least_loaded_nodes(network: NetworkClient, times: int = 60) -> list[str]:
     """Ask many times for the least loaded node, and return all different answers.
 
-    The client looks at the nodes in turn and begins at a random one. So if two of them are equally
-    good, both are among the answers.
+    The client looks at the nodes in turn, and begins at a random node. So if two nodes are equally
+    good, then 60 answers contain both nodes.
     """
     chosen = [network.least_loaded_node() for _ in range(times)]
     return sorted({node.name for node in chosen if node is not None})
 
 
 def test_least_loaded_node_without_connections_is_any_node_from_a_random_start() -> None:
-    """If all members of a group ask at once, their requests are spread over the brokers.
+    """Each node can be the answer, so the requests of many clients are spread over the brokers.
 
     Source: case CL-01 of docs/kafka/BEHAVIOUR.md.
     """
@@ -76,9 +77,9 @@ def test_least_loaded_node_prefers_connected_and_idle_over_busy_and_unconnected(
 
 
 def test_unanswered_requests_are_listed() -> None:
-    """If a run hangs, its report says for which answers the nodes wait.
+    """`waiting` returns the node, the API and the age of each request without an answer.
 
-    So `waiting` returns the node, the API and the age of each request without an answer.
+    If a run hangs, this list is shown in its report.
     """
     lab = HostLab()
     for name in SERVERS:
@@ -92,7 +93,7 @@ def test_unanswered_requests_are_listed() -> None:
 
 
 def test_least_loaded_node_prefers_fewest_in_flight_over_an_unconnected_one() -> None:
-    """Kafka's client prefers an open connection, even if its requests must wait for others there.
+    """Kafka's client prefers a busy connection to a node to which it would have to connect first.
 
     s0 has one request in flight, s1 has two, and s2 has no connection.
     """
@@ -108,7 +109,7 @@ def test_least_loaded_node_prefers_fewest_in_flight_over_an_unconnected_one() ->
 
 
 def test_least_loaded_node_prefers_a_connection_in_progress() -> None:
-    """Kafka's client prefers a connection that is being opened to opening another one."""
+    """If a connection is being opened, Kafka's client prefers it to opening a second connection."""
     lab = HostLab()
     network = client(lab)
     network.try_connect(SERVERS[2], GENERAL)
@@ -116,9 +117,9 @@ def test_least_loaded_node_prefers_a_connection_in_progress() -> None:
 
 
 def test_least_loaded_node_skips_nodes_that_back_off() -> None:
-    """A node that refused a connection is not tried again for some time, the backoff.
+    """A node that refused a connection is not chosen during its backoff.
 
-    Only s1 accepts connections.
+    Here s0 and s2 refuse connections, and only s1 accepts them.
     """
     lab = HostLab()
     EchoServer(lab.host(SERVERS[1]))
@@ -134,8 +135,8 @@ def test_least_loaded_node_skips_nodes_that_back_off() -> None:
 def test_reconnect_backoff_of_a_refusing_node_grows_to_its_maximum() -> None:
     """The waits are 50 ms (reconnect.backoff.ms), 100 ms, 200 ms, ... and at most 1 s.
 
-    The maximum is reconnect.backoff.max.ms. Each wait is up to 20 % shorter or longer. The test
-    looks only every 5 ms, so a wait may seem up to 5 ms longer than it is.
+    The 1 s is reconnect.backoff.max.ms. Each wait is varied at random by up to 20 %, but is never
+    longer than 1 s. The test looks only every 5 ms, so a wait may seem up to 5 ms too long.
     """
     lab = HostLab()
     network = client(lab)
@@ -157,7 +158,7 @@ def test_reconnect_backoff_is_reset_by_an_open_connection() -> None:
     """After a successful connection the backoff begins again at 50 ms, as in Kafka.
 
     First four attempts fail, because s0 has not started, and the backoff grows. Then s0 starts, and
-    the client connects. When s0 dies, the next backoff is the first one again.
+    the client connects. When s0 dies, the next backoff is 50 ms again, plus or minus 20 %.
     """
     lab = HostLab()
     network = client(lab)
@@ -174,12 +175,12 @@ def test_reconnect_backoff_is_reset_by_an_open_connection() -> None:
     server.crash()
     lab.run_for(200)  # the end of the connection arrives
     assert network.is_unavailable(SERVERS[0], GENERAL)
-    lab.run_for(60_000)  # 50 ms and 20 %
+    lab.run_for(60_000)  # the longest first backoff: 50 ms plus 20 %
     assert not network.is_unavailable(SERVERS[0], GENERAL)
 
 
 def test_send_to_a_node_that_backs_off_fails_without_a_connection() -> None:
-    """The client does not even try to connect. The request fails at once, as in Kafka."""
+    """During the backoff a request fails at once, and the client does not even try to connect."""
     lab = HostLab()
     network = client(lab)
     ask(network, SERVERS[0])  # is refused, so the backoff of s0 begins
@@ -196,7 +197,8 @@ def test_send_to_a_node_that_backs_off_fails_without_a_connection() -> None:
 def test_send_without_an_answer_times_out_and_closes_the_connection() -> None:
     """After a request timeout Kafka's client closes the connection.
 
-    The request fails, and `on_disconnect` is called.
+    The request fails, and `on_disconnect` is called. The closed connection also begins a backoff,
+    so the node is unavailable.
     """
     lab = HostLab()
     EchoServer(lab.host(SERVERS[0]), parked_groups=("parked",))
@@ -211,10 +213,11 @@ def test_send_without_an_answer_times_out_and_closes_the_connection() -> None:
 
 
 def test_connection_closed_by_the_client_is_no_sign_of_stale_metadata() -> None:
-    """If a broker closes a connection, Kafka's client requests new metadata.
+    """`on_disconnect` is not called if the client itself has closed the connection.
 
-    It does not do so if it has closed the connection itself, by NetworkClient.disconnect. In our
-    client `on_disconnect` requests the metadata, so it must not be called here.
+    If a broker closes a connection, Kafka's client requests new metadata, because the broker may
+    have died. Kafka's client does not request metadata if it has closed the connection itself, by
+    NetworkClient.disconnect. In our client the metadata is requested by `on_disconnect`.
     """
     lab = HostLab()
     EchoServer(lab.host(SERVERS[0]), parked_groups=("parked",))

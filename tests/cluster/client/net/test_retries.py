@@ -1,8 +1,8 @@
 """How a client of the test lab repeats a request that fails, and how long it waits in between.
 
 The waits grow, and are drawn at random. `ExponentialBackoff(host, 100, 1_000)` has 100 ms as its
-first wait, and 1,000 ms as its longest. `backoff.delay_us(n)` draws the wait, in microseconds,
-after n + 1 failures in a row.
+first wait, and 1,000 ms as its longest. `backoff.delay_us(n)` draws a wait, in microseconds. With
+`n` = 0 this is the wait after the first failure, with `n` = 1 the wait after the second, and so on.
 """
 
 from itertools import pairwise
@@ -16,7 +16,7 @@ from tests.support.harness.virtual_hosts import HostLab
 
 
 def test_backoff_doubles_with_a_fifth_of_jitter_up_to_the_maximum() -> None:
-    """Each wait is twice the one before, varied at random by a fifth, and cut to the maximum.
+    """Each wait is twice the wait before. It is varied at random by a fifth, up to the maximum.
 
     Source: Kafka ExponentialBackoff.
     """
@@ -26,7 +26,8 @@ def test_backoff_doubles_with_a_fifth_of_jitter_up_to_the_maximum() -> None:
         assert min(delays) >= wait_us * 8 // 10
         assert max(delays) <= min(wait_us * 12 // 10, 1_000_000)
         assert len(set(delays)) > 50  # most of 200 drawn waits are different
-    # After 70 failures the wait would be far above the maximum, if it were doubled each time.
+    # With 70 doublings the wait would be far above the maximum, so it is varied around the maximum.
+    # A random part that lengthens the wait is cut.
     delays = [backoff.delay_us(70) for _ in range(200)]
     assert 800_000 <= min(delays) < 1_000_000
     assert max(delays) == 1_000_000
@@ -40,10 +41,10 @@ def test_backoff_with_an_initial_wait_at_the_maximum_is_constant() -> None:
 
 @pytest.mark.parametrize("retriable", [True, False])
 def test_retrying_repeats_only_retriable_errors_until_the_deadline(retriable: bool) -> None:
-    """`with_retries` repeats a call until 3 s have passed here, if its error may pass.
+    """`with_retries` repeats a call that fails with a retriable error, until a deadline of 3 s.
 
-    Any other error is raised at once. The time is that of the host's clock, which is simulated in
-    this test.
+    An error that is not retriable is raised at once. The clock of the host is simulated here, and
+    begins at 0.
     """
     lab = HostLab()
     host = lab.host("c")
@@ -70,9 +71,10 @@ def test_retrying_repeats_only_retriable_errors_until_the_deadline(retriable: bo
 
 
 def test_wakeup_before_the_wait_ends_it_at_once() -> None:
-    """A client waits for answers by `wakeup.wait`. An answer calls `wakeup.set`.
+    """A `set` that comes before the `wait` is not lost: it ends the next `wait` at once.
 
-    The answer may come while the client does something else, so its call must not be lost.
+    A client waits for answers by `wakeup.wait`, and an answer that arrives calls `wakeup.set`. An
+    answer may arrive while the client does something else.
     """
     lab = HostLab()
     host = lab.host("c")
@@ -88,10 +90,11 @@ def test_wakeup_before_the_wait_ends_it_at_once() -> None:
 
 
 def test_request_future_calls_its_listeners_in_order_and_later_ones_at_once() -> None:
-    """A RequestFuture calls its listeners in their order when its request is complete.
+    """When its request is complete, a RequestFuture calls its listeners in the order of adding.
 
-    The order matters: several commits may wait until the coordinator is found. Then they must be
-    sent in the order in which they were made, as in Kafka.
+    A listener that is added later is called at once. The order matters, for example, for several
+    commits that wait until the coordinator is found. As in Kafka, these commits must then be sent
+    in the order in which they were made.
     """
     future: RequestFuture[int] = RequestFuture()
     calls: list[str] = []
