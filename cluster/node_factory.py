@@ -49,7 +49,9 @@ class SelfChecking(Protocol):
     """A node that can check its own invariants, such as a broker or a controller."""
 
     def check_invariants(self, *, thoroughly: bool = False) -> None:
-        """Check all invariants; called between two events. `thoroughly` reads every log, too.
+        """Check all invariants. The runtime calls this between two events.
+
+        If `thoroughly` is True, the records in every log are checked, too.
 
         Raises: InvariantViolation.
         """

@@ -23,9 +23,10 @@ NO_BROKER_EPOCH = BrokerEpoch(-1)
 
 @dataclass(slots=True, kw_only=True)
 class BrokerIdentity:
-    """A broker's id, and the epoch that the controller gave to this incarnation.
+    """A broker's id, and the epoch that it got from the controller.
 
-    `broker_epoch` is -1 until this incarnation is registered; only `registration` writes it.
+    A broker gets a new epoch whenever it starts. `broker_epoch` is -1 until the controller has
+    registered the broker. Only the module `registration` sets it.
     """
 
     broker_id: BrokerId
@@ -35,9 +36,9 @@ class BrokerIdentity:
 class ControllerChannel:
     """The connection to the active controller for one purpose.
 
-    A broker does not know which controller is active. If the connection has ended, the channel
-    connects to the next controller of the list. If a controller answers NOT_CONTROLLER, the caller
-    must call `try_next_controller`.
+    A broker has a list of all controllers, but does not know which of them is active. If the
+    connection has ended, the channel connects to the next controller of the list. If a controller
+    answers NOT_CONTROLLER, the caller must call `try_next_controller`.
     """
 
     def __init__(self, host: Host, controllers: tuple[NodeName, ...], purpose: str) -> None:
@@ -69,7 +70,7 @@ class ControllerChannel:
 class BrokerChannels:
     """One connection to each broker, all for one purpose.
 
-    As in Kafka, a broker may send requests to itself in this way, too.
+    As in Kafka, a broker may have such a connection to itself, too.
     """
 
     def __init__(self, host: Host, purpose: str) -> None:
@@ -78,7 +79,7 @@ class BrokerChannels:
         self._connections: dict[BrokerId, Connection] = {}
 
     def send(self, broker: BrokerId, request: AnyRequest, on_response: ResponseCallback) -> None:
-        """Send `request`; `on_response` is called exactly once, never before this returns."""
+        """Send `request`, and call `on_response` exactly once, after this method has returned."""
         connection = self._connections.get(broker)
         if connection is None or connection.is_closed:
             connection = self._connections[broker] = self._host.connect(

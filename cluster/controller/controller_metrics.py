@@ -55,8 +55,8 @@ class ControllerMetrics:
         brokers = self._image.brokers.values()
         fenced = sum(broker.fenced for broker in brokers)
         return {
-            # A controller believes that it is active even if another one has taken over meanwhile,
-            # like Kafka's controller after a pause.
+            # Always 1, even if another controller has taken over meanwhile. Kafka's controller,
+            # too, believes for some time after a pause that it is still active.
             "ActiveControllerCount": 1,
             "FencedBrokerCount": fenced,
             "ActiveBrokerCount": len(brokers) - fenced,

@@ -25,14 +25,16 @@ def change_partition(
 ) -> PartitionChangeRecord | None:
     """Return the record that sets the ISR to `target_isr` and elects a leader; None if no change.
 
-    If no member of `target_isr` may lead, the partition has no leader. But if `unclean` is True,
-    the first replica that may lead becomes the leader and the only member of the ISR.
+    If no member of `target_isr` may lead, the result depends on `unclean`. If `unclean` is True,
+    the first of all replicas that may lead becomes the leader and the only member of the ISR. If
+    `unclean` is False, or no replica may lead, the partition has no leader.
 
     An ISR must never become empty. If `target_isr` is empty, the ISR stays as it is, but none of
     its members is elected.
     """
     isr = target_isr or partition.isr
-    # Not `isr`: a member that stays only because the ISR would be empty must not lead.
+    # `target_isr` and not `isr`: a broker must not lead if it stays in the ISR only because the
+    # ISR would be empty without it.
     leader = _elect(partition, target_isr, is_acceptable_leader)
     if leader == NO_LEADER and unclean:
         leader = next(filter(is_acceptable_leader, partition.replicas), BrokerId(NO_LEADER))
@@ -72,10 +74,10 @@ def _elect(
     isr: tuple[BrokerId, ...],
     is_acceptable_leader: Callable[[BrokerId], bool],
 ) -> BrokerId:
-    """Return the leader of a clean election: the current leader if it may lead.
+    """Return the leader of a clean election.
 
-    Otherwise the first replica, in assignment order, that is in `isr` and may lead; NO_LEADER if
-    there is none.
+    This is the current leader if it is in `isr` and may lead. Otherwise it is the first replica,
+    in the order of the assignment, that is in `isr` and may lead. NO_LEADER if no replica is.
     """
     if partition.leader in isr and is_acceptable_leader(partition.leader):
         return partition.leader

@@ -67,9 +67,10 @@ def check_sessions(
 ) -> None:
     """Check the sessions of brokers against the metadata.
 
-    `tracked` are the brokers that have a session, and `shutting_down` those of them that are in a
-    controlled shutdown. `is_timer_set` is True if a timer will fire when the first session ends, or
-    earlier. The rules are:
+    A broker has a session while its heartbeats arrive in time. `tracked` are the brokers that have
+    a session. `shutting_down` are the brokers whose session is in a controlled shutdown.
+    `is_timer_set` is True if a timer will fire when the first session ends, or earlier. The rules
+    are:
 
     - Exactly the unfenced brokers have sessions.
     - If there is a session, the timer is set.

@@ -24,7 +24,7 @@ from protocol.ids import METADATA_PARTITION, BrokerId, TopicPartition
 
 
 class ControllerNode:
-    """One incarnation of a controller."""
+    """A controller, from one start to the next stop or kill."""
 
     def __init__(self, host: Host, cluster: ClusterSpec, spec: ControllerSpec) -> None:
         self._host = host
@@ -41,8 +41,9 @@ class ControllerNode:
             host, self._core.image, interval_us=cluster.metrics_interval_us
         )
         self._partitions: dict[TopicPartition, PartitionStatus] = {}
-        """All partitions at the metadata's end offset `_partitions_as_of`."""
-        self._partitions_as_of = -1  # below every offset, so that the first report builds them
+        """All partitions, as they were when the metadata ended at offset `_partitions_as_of`."""
+        # -1 is below every offset, so the first report builds `_partitions`.
+        self._partitions_as_of = -1
 
     def start(self) -> None:
         """Replay the metadata log and begin to serve."""
@@ -79,7 +80,7 @@ class ControllerNode:
         status.partitions.update(self._partitions)
 
     def check_invariants(self, *, thoroughly: bool = False) -> None:
-        """Check invariants between two events; `thoroughly` reads the log, too.
+        """Check invariants between two events. With `thoroughly`, the log is read, too.
 
         Raises: InvariantViolation.
         """
@@ -88,7 +89,7 @@ class ControllerNode:
 
     @property
     def image(self) -> MetadataImage:
-        """The controller's metadata; to read only."""
+        """The controller's metadata. Callers must not change it."""
         return self._core.image
 
     def _handle(self, request: IncomingRequest) -> None:

@@ -1,8 +1,10 @@
-"""LocalDisk: the disk of one incarnation, which refuses every write after the incarnation's end.
+"""LocalDisk: a node's disk, which refuses every write after the node was killed or has stopped.
 
 After a real `kill -9`, a process writes nothing any more. In the local runtime all nodes share one
-process, so the tasks of a killed node still run until they are cancelled. Therefore their writes
-must fail.
+process, so the tasks of a killed node still run until they are cancelled. Therefore the writes of
+these tasks must fail.
+
+A node that is started again gets a new LocalDisk in the same directory.
 """
 
 from pathlib import Path
@@ -69,7 +71,7 @@ class MortalFiles(Files):
 
 
 class LocalDisk:
-    """The disk of one incarnation: its node uses `storage`, LocalLives calls `close`."""
+    """A node's disk from one start to the next end: the node uses `storage`, LocalLives `close`."""
 
     def __init__(self, directory: Path, owner: str) -> None:
         self._files = MortalFiles(owner)
@@ -77,5 +79,6 @@ class LocalDisk:
 
     def close(self) -> None:
         """Close the files, and refuse later calls of the node. May be called twice."""
-        self.storage.close()  # before `end`, after which files cannot be closed
+        # The files are closed first, because no file can be closed after `end`.
+        self.storage.close()
         self._files.end()

@@ -1,8 +1,8 @@
 """MachineWatch: decides whether machines are silent or lost, from the times of their answers.
 
-The fleet has a process on each machine, its agent, and sends it a query every second. It reports
-the answers here. The caller passes the time, in seconds of a monotonic clock, so that tests need
-neither machines nor time.
+On each machine runs a process that is called the machine's agent. The fleet sends each agent a
+query every second, and reports the answers to MachineWatch. Each method gets the present time as
+an argument, in seconds of a monotonic clock. So tests need neither machines nor waiting.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ BEAT_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SilenceLimits:
-    """How long a machine may not answer until it counts as silent, and as lost.
+    """For how long a machine must not answer to count as silent, and to count as lost.
 
     Calls to a silent machine are not awaited. The nodes of a lost machine are started on other
     machines. An experiment sets these times by `run.machine_silent_after` and
@@ -48,9 +48,9 @@ class MachineWatch:
     def __init__(self, limits: SilenceLimits) -> None:
         self._limits = limits
         self._heard_s: dict[str, float] = {}
-        """Machine -> time of its last answer, if it has ever answered."""
+        """Time of each machine's last answer. A machine that never answered is missing."""
         self._states: dict[str, Contact] = {}
-        """Machine -> its state, if it has ever answered."""
+        """State of each machine. A machine that never answered is missing."""
 
     def state_of(self, machine: str) -> Contact:
         """Return the state of a machine; a machine without an answer so far counts as HEARD."""
@@ -69,13 +69,20 @@ class MachineWatch:
         return MachineChange(machine=machine, state=Contact.HEARD, since_s=since_s)
 
     def excuse_driver(self, now_s: float) -> None:
-        """Treat all machines as if they had just answered, after a stall of the driver itself."""
+        """Treat all machines as if they had just answered.
+
+        This is needed after the driver, the process that sends the queries, has stalled itself:
+        the silence was not the machines' fault.
+        """
         for machine in self._heard_s:
             if self.state_of(machine) is not Contact.LOST:
                 self._heard_s[machine] = now_s
 
     def find_changes(self, now_s: float) -> list[MachineChange]:
-        """Return the machines that have become silent or lost since the last call."""
+        """Return the machines that have become silent or lost since the last call.
+
+        A machine that never answered is not among them.
+        """
         changes = []
         for machine, heard_s in self._heard_s.items():
             silent_s = now_s - heard_s

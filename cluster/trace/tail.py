@@ -1,9 +1,10 @@
 """TraceTail: the trace of a run in progress, row by row in one order.
 
-It follows the trace files of all nodes (`*.frames`), while the nodes append to them. The rows of
-different files must be merged in the order of time, but a node writes a row a little after its
-event. So rows are returned only up to a *watermark*, a time that stays behind the run's clock. A
-row that arrives even later is dropped; after the run, one can read the complete files.
+TraceTail follows the trace files of all nodes (`*.frames`), while the nodes append to them. The
+rows of different files must be merged in the order of time. But a node writes each row a little
+after the event that the row describes. So rows are returned only up to a *watermark*, a time that
+stays behind the run's clock. A row that arrives after the watermark has passed its time is dropped.
+The complete files can be read after the run.
 """
 
 from collections import deque
@@ -15,7 +16,7 @@ from protocol.trace import TraceRow
 WATERMARK_LAG_US = 1_000_000
 """How far the watermark is behind the run's clock by default."""
 _BEFORE_THE_RUN_US = -1
-"""Below every row's time, since a run begins at 0."""
+"""A time before every row, because a run begins at time 0."""
 
 
 class _FollowedFile:
@@ -49,8 +50,9 @@ class _FollowedFile:
 class TraceTail:
     """Follows the trace files of one directory, including files that appear later.
 
-    The watermark is `lag_us` behind the run's clock. A run whose clock is faster than real time
-    needs a longer lag, and so does one on a busy machine. The rows of this time are kept in memory.
+    The watermark is `lag_us` behind the run's clock. A longer lag is needed if the run's clock is
+    faster than real time, or if the machine is busy. The rows above the watermark are kept in
+    memory.
     """
 
     def __init__(self, trace_dir: Path, *, lag_us: int = WATERMARK_LAG_US) -> None:
@@ -74,7 +76,8 @@ class TraceTail:
                 self._files[path] = _FollowedFile(path)
         for file in self._files.values():
             file.read_on()
-            # Rows up to the last watermark were due in an earlier poll: they came too late.
+            # Rows up to the last watermark should have been returned by an earlier poll. They came
+            # too late.
             self.late_rows += len(file.take_up_to(self.watermark_us))
         self.watermark_us = max(self.watermark_us, now_us - self._lag_us)
         return tuple(

@@ -1,17 +1,17 @@
-"""ZooKeeper's own client: one session, on one connection after the other.
+"""A client of ZooKeeper, as in ZooKeeper's own library: one session, on changing connections.
 
 The servers keep a session for each client. If a connection ends, the client continues its session
 on a connection to another server, and sets its watches there again. The session expires if no
-server hears of the client for the length of the session timeout; its ephemeral znodes are then
-deleted. The client has no timer for this: it learns that its session has expired only when a server
-tells it (ZK-13).
+server hears of the client for the length of the session timeout. Then ZooKeeper deletes the
+session's ephemeral znodes. The client has no timer for the expiry: it learns that its session has
+expired only when a server tells it (ZK-13).
 
-A ZooKeeperHandle is one session. It chooses the server, sends pings, and notices if the server is
-silent. Ids such as ZK-13 are rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+A ZooKeeperHandle is one session. It chooses a server, sends pings to it, and notices if the server
+is silent. Ids such as ZK-13 are rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 
 Source: ZooKeeper `ClientCnxn`, `ZooKeeper.ZKWatchManager`, `StaticHostProvider`.
 DEVIATION: after the last server of the list, ZooKeeper's client waits 1 s before it begins again
-with the first; this one does not.
+with the first server; this client does not.
 """
 
 from collections.abc import Callable, Sequence
@@ -72,7 +72,7 @@ Outcome = Callable[[ZooKeeperResponse | KeeperError], None]
 
 @dataclass(slots=True)
 class _Packet:
-    """A request without an answer yet."""
+    """A request that has no answer yet."""
 
     request: ZooKeeperRequest
     on_outcome: Outcome
@@ -100,7 +100,8 @@ class ZooKeeperHandle:
         # Each client tries the servers in an order of its own, which spreads the clients.
         host.rng.shuffle(self._servers)
         self._next_server = 0
-        # The session timeout: what the client wants, until a server has granted another one.
+        # `_timeout_us` is the session timeout that applies: the wanted timeout at first, and the
+        # granted timeout once a server has granted one.
         self._timeout_us = session_timeout_ms * _MS
         self._wanted_timeout_ms = session_timeout_ms
         self._on_state = on_state
@@ -157,8 +158,8 @@ class ZooKeeperHandle:
     def send(self, request: ZooKeeperRequest, on_outcome: Outcome) -> None:
         """Send a request, or queue it until there is a connection.
 
-        `on_outcome` gets ConnectionLoss if the connection ends before the answer, SessionExpired if
-        the session is over (ZK-15).
+        `on_outcome` gets ConnectionLoss if the connection ends before the answer. It gets
+        SessionExpired if the session is over (ZK-15).
         """
         packet = _Packet(request, on_outcome)
         if not self.is_alive:
@@ -241,8 +242,8 @@ class ZooKeeperHandle:
         queued, self._queued = self._queued, []
         for packet in queued:
             self._send(packet)
-        # This comes last, because `on_state` may send a request immediately. It must not overtake
-        # the queued requests.
+        # The state changes last, because `on_state` may send a request immediately. That request
+        # must not overtake the queued requests.
         self._enter(KeeperState.SYNC_CONNECTED)
         self._schedule()
 
@@ -254,10 +255,10 @@ class ZooKeeperHandle:
         self._cancel_timer()
         if not self.is_alive:
             return
-        # First the requests fail. `on_state` may then send new ones, which must not fail, too.
+        # First the requests fail. `on_state` may then queue new requests, which must not fail.
         self._fail_all(KeeperError.ConnectionLoss)
-        # If only an attempt to connect has failed, the client was not connected before either, so
-        # the state stays.
+        # The state stays if only an attempt to connect has failed: the client was not connected
+        # before that either.
         if self.is_connected:
             self._enter(KeeperState.DISCONNECTED)
         self._timer = self._host.after(
@@ -381,8 +382,9 @@ class ZooKeeperHandle:
             raise SimulationError("only a new connection is answered ConnectResponse")
         self.last_zxid = Zxid(max(self.last_zxid, answer.zxid))
         if answer.error_code in (KeeperError.SessionExpired, KeeperError.SessionMoved):
-            # The server closes the connection. Whether the session is over, only the answer to the
-            # next ConnectRequest tells. So this request fails with ConnectionLoss, like all others.
+            # The server closes the connection. Only the answer to the next ConnectRequest tells
+            # whether the session is over. So this request fails with ConnectionLoss, like all other
+            # requests in flight. For this, it is put back among them.
             self._in_flight[number] = packet
             connection.close()
             self._connection_ended(connection)

@@ -2,8 +2,8 @@
 
 A read is answered from the server's own database. A write is passed to the leader, which makes a
 transaction (txn) of it. The transaction has the number of the server that got the write, and a
-request number. When this server applies the transaction, it finds by the request number the client
-that waits, and answers it.
+request number. When this server applies the transaction, the request number tells which client
+waits for its answer.
 
 The requests of a session are answered in order (ZK-04), because the host delivers the next request
 of a connection only after the answer to the last one. Everything that must be done goes into
@@ -60,7 +60,8 @@ from protocol.messages.zookeeper_quorum import CloseSessionTxn, ErrorTxn, Txn
 Role = Leading | Following
 
 _ENDS_CONNECTION = frozenset({KeeperError.SessionExpired, KeeperError.SessionMoved})
-"""Errors after which the server closes the connection, because the session is not on it."""
+"""Errors after which the server closes the connection, because its session has ended or has moved
+to another connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,11 @@ class ClientRequests:
                 result.add(Reply(request_id=request_id, response=answer))
 
     def connection_ended(self, connection: AcceptedConnection) -> None:
-        """Drop a connection and its watches; its session lives on (ZK-09)."""
+        """Drop a connection, its watches and its pending writes; its session lives on (ZK-09).
+
+        An entry of the connection in `_revalidating` stays until the leader answers. That answer
+        then goes to the ended connection, where nobody gets it.
+        """
         session_id = self._sessions.pop(connection, None)
         if session_id is not None and self._connections.get(session_id) == connection:
             del self._connections[session_id]
@@ -165,8 +170,8 @@ class ClientRequests:
 
         1. Send the events of the watches that fire.
         2. Answer the client of this server that waits for the transaction, if there is one.
-           (`answers` is False for a transaction of an earlier epoch: its client was disconnected
-           when that epoch ended.)
+           (If `answers` is False, the transaction is of an earlier epoch. Then nobody waits: the
+           servers disconnect their clients when an epoch ends.)
         3. If the transaction closes a session, close the session's connection.
 
         The events go first, because a client must get an event before any answer that shows the
@@ -174,8 +179,8 @@ class ClientRequests:
         """
         self._send_events(self.watches.fire(changes), result)
         if answers and txn.server_id == self._ensemble.server_id:
-            # None if the client's connection has ended since, or if an earlier incarnation of this
-            # server got the write.
+            # `pending` is None if the client's connection has ended since. It is also None if this
+            # server got the write before its last restart.
             pending = self._pending.pop(txn.request_number, None)
             if pending is not None:
                 self._answer_write(pending, txn, result)
@@ -187,7 +192,9 @@ class ClientRequests:
     def revalidated(
         self, session_id: SessionId, timeout_ms: int | None, result: ServerResult
     ) -> None:
-        """Accept or refuse a session that a client continues here, as the leader has answered.
+        """Accept or refuse a session that a client wants to continue here.
+
+        The leader's answer decides this: it confirms the session, or says that it has expired.
 
         `timeout_ms` is the session's timeout; None if the session has expired.
         """
@@ -208,15 +215,16 @@ class ClientRequests:
     ) -> None:
         """Open a session, continue one, or refuse a client that has seen newer transactions."""
         if not self._database.is_as_of(request.last_zxid_seen):
-            # The client has seen transactions that this server has not applied. It must try
+            # This server's database is behind what the client has seen. The client must try
             # another server, or it would read an older state than before (ZK-05).
             result.add(HangUp(connection))
             return
         session_id = request.session_id
         if session_id == NO_SESSION:
             timeout_ms = self._ensemble.negotiated_timeout_ms(request.timeout_ms)
-            # A new session is a write: the leader proposes a transaction that creates it. The write
-            # carries the timeout that the servers grant, not the one that the client wants.
+            # A new session is a write: the leader proposes a transaction that creates it. `wanted`,
+            # the request to the leader, has the timeout that the servers grant. This may differ
+            # from the timeout in the client's own request.
             wanted = ConnectRequest(timeout_ms=timeout_ms)
             self._submit(connection, request_id, NO_SESSION, wanted, role, now_us, result)
         elif isinstance(role, Leading):
@@ -227,6 +235,7 @@ class ClientRequests:
             # has not answered yet. Only the client's newest connection gets the session.
             earlier = self._revalidating.get(session_id)
             if earlier is not None:
+                # Nothing has to be dropped: a connection gets watches and writes with its session.
                 _request_id, earlier_connection = earlier
                 result.add(HangUp(earlier_connection))
             self._revalidating[session_id] = (request_id, connection)
@@ -275,7 +284,7 @@ class ClientRequests:
         connection: AcceptedConnection,
         request: PingRequest | GetDataRequest | ExistsRequest | GetChildrenRequest,
     ) -> ZooKeeperResponse:
-        """Answer from this server's database, which may lag behind the leader's (ZK-03)."""
+        """Answer from the database of this server, which may lag behind the leader's (ZK-03)."""
         tree, zxid = self._database.tree, self._database.last_zxid
         if isinstance(request, PingRequest):
             return PingResponse(zxid=zxid)
@@ -329,7 +338,7 @@ class ClientRequests:
             role.submit(session_id, number, request, result)
 
     def _answer_write(self, pending: _PendingWrite, txn: Txn, result: ServerResult) -> None:
-        """Answer a write of a client of this server, whose transaction is applied now."""
+        """Answer a write of a client of this server. The write's transaction is applied now."""
         error = txn.body.error if isinstance(txn.body, ErrorTxn) else KeeperError.NONE
         response: ZooKeeperResponse
         match pending.request:

@@ -33,7 +33,12 @@ def check_server(core: ServerCore) -> None:
 
 
 def check_tree(tree: ZnodeTree) -> None:
-    """Every znode has a parent that names it and is not ephemeral; owners list their znodes."""
+    """Check the parents and the owners of all znodes.
+
+    Every znode has a parent. The parent has the znode's name in its list of children, and is not
+    ephemeral. An ephemeral znode has an owner, which is the session that created it. The tree's
+    list of each owner's znodes is complete.
+    """
     owned: dict[int, list[str]] = {}
     named = 0
     for path, owner, children in tree.entries():

@@ -1,13 +1,14 @@
 """What a ZooKeeper server does as the leader: it orders all writes, and expires sessions.
 
-A new leader first needs a majority of servers that follow it, which are called its learners. It
-chooses an epoch, a number that is higher than all before; a learner that promises this epoch
-follows no older leader any more. Then the leader sends each learner its history, the transactions
-in its log. When a majority has the history, the leader begins to serve (`_advance_epoch`).
+The servers that follow a leader are called its learners. A new leader first waits until a majority
+of the servers follow it. Then it chooses an epoch, a number that is higher than all epochs before.
+A learner that promises this epoch follows no older leader any more. Then the leader sends its
+history to each learner. The history is the transactions in the leader's log. When a majority has
+the history, the leader begins to serve. All these steps are in `_advance_epoch`.
 
 From then on, each write becomes a transaction with a zxid, which is the epoch and a counter. The
-leader sends it to all learners as a proposal. When a majority has it in the log, it is committed;
-ServerCore then applies it to the database.
+leader sends the transaction to all learners as a proposal. When a majority has the transaction in
+the log, it is committed; ServerCore then applies it to the database.
 
 Source: ZooKeeper `Leader`, `LearnerHandler`, `PrepRequestProcessor`; rules ZK-02, ZK-10 and ZK-12
 of docs/kafka/ZOOKEEPER_CONSUMER.md.
@@ -89,7 +90,7 @@ class _Learner:
     heard_us: int
     """Time of the learner's last request."""
     parked: RequestId | None = None
-    """A request without an answer: it waits until a majority has come to the same step."""
+    """The learner's unanswered request. It is answered when a majority has come to its step."""
     ack_epoch: AckEpochRequest | None = None
     """None until the learner has promised the leader's epoch."""
     is_synced: bool = False
@@ -101,7 +102,7 @@ class _Learner:
 
 
 class Leading:
-    """The role of a server that leads, or tries to.
+    """The role of a server that leads, or tries to become the leader.
 
     All transactions up to `committed_zxid` are in the logs of a majority.
     """
@@ -121,10 +122,11 @@ class Leading:
         self._epoch: int | None = None
         """None until a majority has reported its accepted epochs."""
         self._history_is_newest = False
-        """True once a majority has promised the epoch, none of it with a newer history than this
-        server."""
+        """True once a majority has promised the epoch, and no server of this majority has a newer
+        history than this server."""
         self._last_zxid = NO_ZXID
-        """Zxid of the last proposal; before the first one, the zxid just below it."""
+        """Zxid of the last proposal. Before the first proposal, it is the zxid that precedes all
+        zxids of the epoch."""
         self.is_established = False
         """True once a majority has this leader's history; then the server serves clients."""
         self.has_failed = False
@@ -221,11 +223,11 @@ class Leading:
         now_us: int,
         result: ServerResult,
     ) -> None:
-        """Add a learner that asks for the epoch; an older connection of it is closed."""
+        """Add a learner that asks for the epoch; close its older connection, if it has one."""
         for old in [
             learner for learner in self._learners.values() if learner.server_id == request.server_id
         ]:
-            # It has connected again, and the end of the old connection is not known here yet.
+            # The learner has connected again, before this server saw the old connection end.
             del self._learners[old.connection]
             result.add(HangUp(old.connection))
         self._learners[connection] = _Learner(
@@ -260,7 +262,8 @@ class Leading:
                 return
             accepted = [learner.accepted_epoch for learner in self._learners.values()]
             self._epoch = max((self._log.accepted_epoch, *accepted)) + 1
-            # On the disk before it is sent: after a restart this server must not choose it again.
+            # The epoch must be on the disk before it is sent. Otherwise this server could choose
+            # the same epoch again after a restart.
             self._log.accept_epoch(self._epoch)
             self._last_zxid = first_zxid(self._epoch)
         for learner in self._learners.values():
@@ -352,7 +355,8 @@ class Leading:
     ) -> None:
         """Propose the transaction of `request`, whose client is connected to `server_id`."""
         self._sessions.touch(session_id, now_us)
-        # If the client has moved its session to another server, this is a late request from before.
+        # If the client has moved its session to another server, this is a late request that it
+        # sent to its former server.
         if not isinstance(request, ConnectRequest) and self._sessions.has_moved(
             session_id, server_id
         ):
@@ -362,9 +366,10 @@ class Leading:
         self._propose(session_id, server_id, request_number, body, now_us, result)
 
     def revalidate(self, session_id: SessionId, server_id: ServerId, now_us: int) -> int | None:
-        """Return the timeout of a session that its client continues at `server_id`.
+        """Confirm a session that its client continues at `server_id`, and return its timeout.
 
-        None if the session has expired. Otherwise the leader records the session's new server.
+        The leader records the session's new server. If the session has expired, nothing is
+        recorded, and the result is None.
         """
         timeout_ms = self._projected.sessions.get(session_id)
         if timeout_ms is not None:
@@ -388,7 +393,7 @@ class Leading:
         """Give a transaction a zxid, log it, and send it to each learner that has been synced."""
         zxid = self._last_zxid = Zxid(self._last_zxid + 1)
         if isinstance(body, CreateSessionTxn):
-            session_id = SessionId(zxid)  # unique, like the zxid
+            session_id = SessionId(zxid)  # No other session has this id, as each zxid is new.
             self._sessions.add(session_id, body.timeout_ms * 1_000, now_us)
             self._sessions.move(session_id, server_id)
         elif isinstance(body, CloseSessionTxn):
@@ -411,8 +416,8 @@ class Leading:
         """Commit the transactions that are in the logs of a majority."""
         if not self.is_established:
             return
-        # What each log has, the leader's own included, the newest first. With three servers, two
-        # logs have everything up to the second entry.
+        # The last zxid in each log, the leader's own log included, in falling order. With three
+        # servers, two logs have everything up to the second entry of this list.
         acked = [learner.acked_zxid for learner in self._learners.values()] + [self._log.last_zxid]
         acked.sort(reverse=True)
         majority = len(self._ensemble.servers) // 2 + 1
@@ -420,8 +425,8 @@ class Leading:
             return
         zxid = acked[majority - 1]
         # A transaction of an earlier epoch is not committed just because a majority has it: a
-        # leader with a newer history could still replace it. It is committed together with one of
-        # this epoch.
+        # leader with a newer history could still replace it. It is committed together with the
+        # first transaction of this epoch.
         if zxid > self.committed_zxid and epoch_of(zxid) == self._epoch:
             self.committed_zxid = zxid
             for learner in self._learners.values():
@@ -431,7 +436,7 @@ class Leading:
     # -- time ------------------------------------------------------------------------------------
 
     def ping_learners(self, now_us: int, result: ServerResult) -> None:
-        """Ping every learner, disconnect silent ones, and fail if no majority is left."""
+        """Ping every learner, disconnect silent learners, and fail if no majority is left."""
         ensemble = self._ensemble
         # There are two pings in each tick.
         result.add(SetTimer(key=LEAD_TIMER, delay_us=ensemble.tick_us // 2))
@@ -455,7 +460,7 @@ class Leading:
         """
         for session_id in self._sessions.expired(now_us):
             result.add(session_expired(session_id))
-            # The 0 has no meaning, because nobody waits for this write.
+            # The request number 0 has no meaning, because no client waits for this write.
             self._propose(session_id, BY_THE_LEADER, 0, CloseSessionTxn(), now_us, result)
         self._set_expiry_timer(now_us, result)
 

@@ -1,9 +1,11 @@
 """Outputs: the effects of one input of a ServerCore, as one ordered list.
 
-A ServerCore has no network and no clock. It returns what must be done as a list of outputs, which
-its node carries out in this order. The order matters: for example, the event of a watch must be
-sent before the answer that shows the change (rule ZK-19 of docs/kafka/ZOOKEEPER_CONSUMER.md), and a
-leader's proposal before its commit.
+A ServerCore has no network and no clock. It returns what must be done as a list of outputs, and its
+node carries out the outputs in the order of the list. The order matters. For example, the event of
+a watch must be sent before the answer that shows the change (rule ZK-19 of
+docs/kafka/ZOOKEEPER_CONSUMER.md). A leader must send a proposal before the commit of this proposal.
+
+In some outputs, this server is a *learner*: a server that follows a leader.
 """
 
 from dataclasses import dataclass, field

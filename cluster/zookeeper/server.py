@@ -1,10 +1,12 @@
 """A ZooKeeper server as a pure state machine: each input returns one list of outputs.
 
-A server looks for a leader at first (an election, with votes), and then follows it (`follower`) or
-leads (`leader`). While it has a leader, it serves clients (`client_requests`). Every write becomes
-a transaction, with a number that is called zxid, in the log of the servers. When it is committed,
-`_advance` applies it to the database; nothing else changes the database. Only the log is on the
-disk.
+A server at first looks for a leader, in an election with votes. Then it follows the elected leader
+(module `follower`), or is the leader itself (module `leader`). In both roles it serves clients
+(module `client_requests`).
+
+The leader makes a transaction of each write. A transaction has a number, which is called zxid, and
+is written to the logs of all servers. When the transaction is committed, `_advance` applies it to
+the database; nothing else changes the database. Only the log is on the disk.
 
 Each input, such as a request or a timer, returns a ServerResult: the list of what the node must do
 then, for example send a reply or set a timer.
@@ -71,8 +73,9 @@ class ServerCore:
     """One server of an ensemble.
 
     `log` is the server's own log. Its transactions are applied when a leader has told which of them
-    are committed. `first_request_number` is higher than all request numbers before the last
-    restart, so that an old transaction is never taken for the answer to a new request.
+    are committed. A server gives a number to each write of its clients, beginning with
+    `first_request_number`. This number is higher than all numbers before the last restart, so that
+    an old transaction is never taken for the answer to a new request.
     """
 
     def __init__(self, ensemble: Ensemble, log: TxnLog, *, first_request_number: int) -> None:
@@ -341,10 +344,10 @@ class ServerCore:
     def _count_votes(self, now_us: int, result: ServerResult) -> None:
         """Choose the server with the newest log as the leader: lead, or follow that server.
 
-        Only the votes of servers that look for a leader count. If they are a majority, the newest
-        of their logs has every committed transaction. If they are not, the other servers have a
-        leader or do not answer, and another round begins, in which the vote of a leader ends the
-        search immediately (`voted`).
+        Only the votes of servers that look for a leader count. If these servers are a majority,
+        the newest of their logs has every committed transaction. If they are no majority, the
+        remaining servers do not answer, or have a leader already. Then another round begins. As
+        soon as the vote of a leader arrives in it, `voted` ends the search.
         """
         looking = {
             server: vote
@@ -354,8 +357,8 @@ class ServerCore:
         if not self._ensemble.is_majority(len(looking)):
             self._begin_round(now_us, result)
             return
-        # If several logs are equally new, the largest id wins, so that all servers choose the same
-        # one.
+        # If several logs are equally new, the server with the largest id wins. This makes all
+        # servers choose the same leader.
         newest = max(looking, key=lambda server: (*_newness(looking[server]), server))
         if newest == self._ensemble.server_id:
             result.add(CancelTimer(key=LOOK_TIMER))

@@ -1,8 +1,8 @@
 """Deadlines of sessions at the leader, rounded up to whole ticks.
 
 A session expires if its client sends nothing until the deadline. Only the leader decides this (rule
-ZK-10 of docs/kafka/ZOOKEEPER_CONSUMER.md). A tick is ZooKeeper's unit of time. Deadlines are at
-whole ticks, so that one check in each tick is enough.
+ZK-10 of docs/kafka/ZOOKEEPER_CONSUMER.md). A tick is ZooKeeper's unit of time, 2 s by default.
+Deadlines are at whole ticks, so that one check in each tick is enough.
 
 Source: ZooKeeper `SessionTrackerImpl`.
 """
@@ -33,7 +33,8 @@ class SessionTracker:
     def touch(self, session_id: SessionId, now_us: int) -> bool:
         """Postpone the deadline of a session whose client was active.
 
-        The deadline is the first tick after the timeout. A deadline never moves back.
+        The new deadline is the first whole tick after a full timeout from now. A deadline never
+        moves back.
         Returns: False if the session is not tracked.
         """
         timeout_us = self._timeouts.get(session_id)

@@ -46,7 +46,7 @@ def session_expired(session_id: SessionId) -> TraceEvent:
 def txn_applied(txn: Txn) -> TraceEvent:
     """Return the event that a server has applied a transaction.
 
-    An ErrorTxn is a write that the leader has refused.
+    The leader also makes a transaction of a write that it refuses, an ErrorTxn. It changes nothing.
     """
     detail: dict[str, object] = {"session": session_name(txn.session_id)}
     error = None

@@ -1,8 +1,8 @@
 """Watches of one server's clients, and the events that a change causes.
 
-A client sets a watch on a path by a read. When this server applies a change of the path, it sends
-an event to the client and removes the watch, so a watch fires only once. A second watch of the same
-client on the same path changes nothing.
+A client sets a watch on a path when it reads the path. When this server applies a change of the
+path, it sends an event to the client and removes the watch. So a watch fires only once. A second
+watch of the same client on the same path changes nothing.
 
 Source: ZooKeeper `WatchManager`, `DataTree`; rules ZK-16 to ZK-20 of
 docs/kafka/ZOOKEEPER_CONSUMER.md.
@@ -15,7 +15,7 @@ from cluster.zookeeper.znodes import Change, ZnodeTree
 from protocol.messages.zookeeper import SetWatchesRequest, WatcherEvent, WatchType
 
 _Watchers = dict[str, dict[AcceptedConnection, None]]
-"""Path -> the connections that watch it, as the keys of the inner dict."""
+"""The connections that watch each path: the keys of the inner dicts. All values are None."""
 
 Fired = tuple[AcceptedConnection, WatcherEvent]
 """An event, and the connection that it goes to."""
@@ -60,7 +60,7 @@ class WatchTable:
     def forget(self, connection: AcceptedConnection) -> None:
         """Remove the watches of a connection that has ended."""
         for table in (self._data, self._children):
-            # The paths are a list of their own, because the loop deletes keys of `table`.
+            # The paths are copied to a list, because the loop deletes keys of `table`.
             for path in [path for path, watchers in table.items() if connection in watchers]:
                 del table[path][connection]
                 if not table[path]:

@@ -37,9 +37,9 @@ class MetadataFetcher:
     """Keeps the metadata cache up to date, and calls `publish` with the changed partitions.
 
     Nothing is published until `publish_first` is called, when the broker has read its own
-    registration. Before that it reads the past, in which it may still be the leader of partitions,
-    from the time before its restart. It must not act on this. Kafka, too, installs its publishers
-    only when the broker has caught up.
+    registration in the log. The records before the registration are old. For example, they may
+    say that this broker leads partitions, because it did so before its restart. The broker must
+    not act on such records. Kafka, too, installs its publishers only when the broker has caught up.
     """
 
     def __init__(
@@ -73,8 +73,9 @@ class MetadataFetcher:
     def applied_offset(self) -> int:
         """Offset of the newest metadata record that this broker acts on; -1 before the first.
 
-        Once the broker has started, these are the published records. Before `publish_first` it is
-        the last record in the cache: otherwise the broker could never report that it has caught up.
+        Once the broker has started, this is the offset of the newest published record. Before
+        `publish_first`, it is the offset of the last record in the cache. Otherwise the broker
+        could never report that it has caught up.
 
         Source: Kafka MetadataLoader.lastAppliedOffset, which brokers report in their heartbeats.
         """
@@ -104,9 +105,9 @@ class MetadataFetcher:
             backoff_us = BACKOFF_US_MIN
             if batches:
                 if not self._is_publishing:
-                    # All records that the cache has before `_apply` are published, or changed no
-                    # partition. (Before `publish_first` this is not so, but nothing reads the
-                    # offset then.)
+                    # No publication is running. So every record in the cache is published, or
+                    # needs no publication because it changed no partition. (Before `publish_first`
+                    # this is not true, but then nothing reads `_published_offset`.)
                     self._published_offset = self._cache.last_applied_offset
                 self._apply(batches)
                 if self._changed and self._may_publish and not self._is_publishing:
@@ -122,7 +123,7 @@ class MetadataFetcher:
         await self._publish_changes()
 
     async def _fetch(self) -> tuple[RecordBatch, ...]:
-        """Send one Fetch from the end of the cache's image on; return the new batches, if any.
+        """Send one Fetch that begins where the cache's records end; return the new batches, if any.
 
         Raises: Disconnected, also for an answer with an error; RequestTimedOut.
         """
@@ -151,8 +152,8 @@ class MetadataFetcher:
     def _apply(self, batches: tuple[RecordBatch, ...]) -> None:
         """Apply fetched records to the cache, and note the partitions that they change."""
         for batch in batches:
-            # The first batch may begin before the fetch offset. The image has its first `skip`
-            # records already.
+            # The first batch may begin before the fetch offset. Then the cache's image (the state
+            # after all records so far) contains the first `skip` records of the batch already.
             skip = self._cache.image.end_offset - batch.base_offset
             records = [decode_metadata_record(r) for r in decode_records(batch.records)[skip:]]
             for partition in self._cache.apply(records):
@@ -171,7 +172,8 @@ class MetadataFetcher:
             changed, self._changed = list(self._changed), {}
             self._published_offset = self._cache.last_applied_offset
             self._publish(changed)
-            # Normally nothing has changed while `_publish` ran, because it does not wait.
+            # `_publish` does not wait, so `run` has added no changes meanwhile. The loop is only a
+            # precaution.
             if not self._changed:
                 break
         self._is_publishing = False

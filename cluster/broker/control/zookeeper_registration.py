@@ -22,11 +22,11 @@ from protocol.messages.zookeeper import KeeperError
 SESSION_TIMEOUT_MS = 6_000
 """`zookeeper.session.timeout.ms` of brokers. Source: Kafka 1.1 KafkaConfig."""
 RETRY_US = 500_000
-"""Pause between two attempts while the earlier session lives."""
+"""Pause between two attempts to create the znode, while an earlier session still has it."""
 
 
 class ZooKeeperRegistration:
-    """One broker's registration in ZooKeeper, for one incarnation of the broker."""
+    """One broker's registration in ZooKeeper, from the start of the broker to its stop."""
 
     def __init__(self, host: Host, broker_id: BrokerId, servers: Sequence[NodeName]) -> None:
         self._host = host
@@ -58,7 +58,9 @@ class ZooKeeperRegistration:
             try:
                 await zk.create(self._path, self._data, ephemeral=True)
             except KeeperException as error:
-                # An error other than NodeExists means that the session was closed: give up.
+                # NodeExists: the znode is that of an earlier session. Or it is this session's own,
+                # if the answer to an earlier `create` was lost. Any other error means that this
+                # session was closed, so there is nothing to register any more.
                 if error.code is not KeeperError.NodeExists or await self._is_own(zk):
                     return
                 await self._host.sleep(RETRY_US)
@@ -70,5 +72,7 @@ class ZooKeeperRegistration:
         try:
             stat = (await zk.read(self._path)).stat
         except KeeperException as error:
-            return error.code is not KeeperError.NoNode  # any other error: the session was closed
+            # NoNode: the other session has ended, and the znode can be created. Any other error
+            # means that this session was closed.
+            return error.code is not KeeperError.NoNode
         return stat is not None and stat.ephemeral_owner == zk.session_id

@@ -2,8 +2,8 @@
 
 A sample is a trace row with the values of all metrics. Rates and counts, such as
 offset-commit-rate, come from the events that the coordinator traces (`observe`). Other metrics,
-such as NumGroups, are counted when the sample is taken. The load times are NaN in Kafka, and None
-in the sample, until the coordinator has loaded a partition.
+such as NumGroups, are counted when the sample is taken. Until the coordinator has loaded a
+partition, there is no load time. Kafka's value is then NaN, and the value in the sample is None.
 
 A purgatory is Kafka's list of delayed operations. PurgatorySize and NumDelayedOperations are both
 the number of waiting operations here. In Kafka, PurgatorySize also includes up to 1,000 completed
@@ -38,7 +38,7 @@ _SENSORS = (
     "offset-deletion",
     "group-completed-rebalance",
 )
-"""Kafka's names of the sensors that count events."""
+"""Kafka's names of the sensors that count events. Each makes two metrics, a rate and a count."""
 
 
 class CoordinatorMetrics:
@@ -51,7 +51,8 @@ class CoordinatorMetrics:
         self._sensors = {name: SampledSensor() for name in _SENSORS}
         self._load_time = SampledSensor()
         self._last_commit: int | None = None
-        """The append (by its correlation id in the trace) that offset-commit has counted last."""
+        """Correlation id (in the trace) of the commit that the sensor offset-commit counted last.
+        """
 
     def start(self) -> None:
         """Take a sample every interval from now on; an interval of 0 means never."""
@@ -63,8 +64,8 @@ class CoordinatorMetrics:
             case TraceKind.COMMIT_STORED | TraceKind.TXN_COMMIT_PENDING:
                 # Kafka's Scala coordinator counts commits here and not offsets. A commit of three
                 # offsets is traced as three events in a row with the same correlation id; only the
-                # first is counted. When a transaction ends, its offsets are traced once more,
-                # without a correlation id. They were counted before, when they became pending.
+                # first event is counted. When a transaction ends, its offsets are traced once more,
+                # without a correlation id. Their commit was counted when they became pending.
                 if event.correlation_id not in {None, self._last_commit}:
                     self._last_commit = event.correlation_id
                     self._record("offset-commit")
@@ -80,7 +81,7 @@ class CoordinatorMetrics:
                 pass
 
     def loaded(self, waited_and_loaded_us: int) -> None:
-        """Record a load; it took this long from its scheduling to its end."""
+        """Record the time of a load, from the moment it was queued to its end."""
         self._load_time.record(waited_and_loaded_us / 1_000, self._now_ms())
 
     def values(self) -> dict[str, float | None]:

@@ -1,8 +1,9 @@
 """Reading of a log for a coordinator's load, in bounded turns.
 
-A load reads the whole log of a partition. To let the broker do other work meanwhile, it reads a
-part of the log, lets other events happen, reads the next part and so on. In virtual time, each such
-turn takes the time that ClusterSpec.costs says.
+When a broker becomes the coordinator of some groups, it loads their state: it reads the whole log
+of the partition that has the state. To let the broker do other work meanwhile, the load is done in
+turns. It reads a part of the log, lets other events happen, reads the next part and so on. In
+virtual time, each turn takes the time that ClusterSpec.costs says.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from protocol.records.batch import RecordBatch
 LOAD_TURN_BYTES = 65_536
 """Bytes that a load reads in one turn, unless offsets.load.buffer.size is smaller.
 
-It takes a few milliseconds of real time to decode them, for which a heartbeat can wait.
+To decode this many bytes takes a few milliseconds of real time. A heartbeat can wait that long.
 """
 
 
@@ -58,6 +59,7 @@ async def read_log(
         size_in_bytes += turn_size
         take(batches)
         cost_ns = turn_records * costs.load_ns_per_record + turn_size * costs.load_ns_per_byte
-        # Even a sleep of 0 lets other events run before the next turn.
+        # In real time, reading has taken its time already. A sleep of 0 still lets other events
+        # run before the next turn.
         await host.sleep(cost_ns // 1_000 if host.simulates_costs else 0)
     return LogRead(position=position, records=records, size_in_bytes=size_in_bytes)

@@ -1,15 +1,15 @@
 """Gives a cluster a past: committed offsets that are in `__consumer_offsets` before the run.
 
-With them a coordinator has something to load, as on a cluster that has been in use for long. When a
-broker starts for the first time, it writes the records to its disk, so all replicas of a partition
-have the same records. Their leader epoch is 0, that of the first leader.
+With these offsets a coordinator has something to load, as on a cluster that has been in use for
+long. When a broker starts for the first time, it writes the records to its disk. So all replicas of
+a partition have the same records. Their leader epoch is 0, which is the epoch of the first leader.
 
 An experiment may have a PreloadSpec for each partition of `__consumer_offsets`, with the number of
 records and of groups. It can also ask for special records:
 
 - `unreadable`: a record follows that no coordinator can read.
-- `deleted`: a list of (group, topic, partition). The records commit offsets only for these, and
-  then tombstones delete the offsets.
+- `deleted`: a list of (group, topic, partition). The records commit offsets only for the entries
+  of this list, and then tombstones (records that delete a key) delete the offsets.
 """
 
 from functools import lru_cache
@@ -56,8 +56,8 @@ def preload(storage: Storage, broker_id: BrokerId, cluster: ClusterSpec) -> None
                 if broker_id in replicas and len(log) == 0:
                     for batch in preloaded_batches(spec, topic.partitions, compression):
                         log.append(batch)
-                    # A power loss must not take these records, as if they had been on the disk for
-                    # long.
+                    # The records stand for a long past, so they count as flushed to the disk: a
+                    # power loss must not take them.
                     log.write_back()
 
 
@@ -65,9 +65,10 @@ def preload(storage: Storage, broker_id: BrokerId, cluster: ClusterSpec) -> None
 def preloaded_batches(
     spec: PreloadSpec, num_partitions: int, compression: int = 0
 ) -> tuple[RecordBatch, ...]:
-    """Return the batches of `spec`, in which its groups commit in turn, with rising offsets.
+    """Return the batches of `spec`. In them, its groups commit rising offsets by turns.
 
-    The last results are cached, because in virtual time several brokers need the same batches.
+    The last results are cached, because in virtual time several brokers in one process need the
+    same batches. (A PreloadSpec describes one partition, so a few cached results are enough.)
     """
     keys = _keys(spec, num_partitions)
     batches = []

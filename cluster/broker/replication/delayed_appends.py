@@ -1,6 +1,7 @@
-"""Appends with acks=all that wait for the high watermark: Kafka's produce purgatory.
+"""Appends with acks=all that wait for the high watermark.
 
-Such an append is acknowledged when the high watermark has reached the end of its batch.
+Such an append is acknowledged when the high watermark has reached the end of its batch. Kafka's
+name for the set of these waiting appends is produce purgatory.
 """
 
 from collections import deque
@@ -14,7 +15,8 @@ from protocol.ids import TopicPartition
 class DelayedAppend:
     """One waiting append. `required_offset` is the offset after its batch.
 
-    `is_done` becomes True just before `on_completed` is called, so that it is called only once.
+    `is_done` becomes True just before `on_completed` is called. This ensures that `on_completed`
+    is called only once.
     """
 
     __slots__ = ("is_done", "on_completed", "partition", "required_offset")
@@ -29,7 +31,7 @@ class DelayedAppend:
 
 
 class DelayedAppends:
-    """The waiting appends of all partitions; those of one partition are sorted by offset."""
+    """The waiting appends of all partitions."""
 
     def __init__(self) -> None:
         self._waiting: dict[TopicPartition, deque[DelayedAppend]] = {}
@@ -40,8 +42,8 @@ class DelayedAppends:
     ) -> DelayedAppend:
         """Register an append that waits for the high watermark to reach `required_offset`.
 
-        `on_completed` is called later: with NONE once all records below that offset are
-        acknowledged; with an error if they cannot be acknowledged, or if the append expires.
+        `on_completed` is called later. It gets NONE once all records below `required_offset` are
+        acknowledged. It gets an error if they cannot be acknowledged, or if the append expires.
         """
         delayed = DelayedAppend(partition, required_offset, on_completed)
         waiting = self._waiting.setdefault(partition.topic_partition, deque())
@@ -62,12 +64,12 @@ class DelayedAppends:
         waiting = self._waiting.get(partition.topic_partition)
         while waiting:
             delayed = waiting[0]
-            # None: it is undecided. ErrorCode.NONE: it is acknowledged. Any other code: it has
-            # failed.
+            # None means that the append is undecided, ErrorCode.NONE that it is acknowledged, and
+            # any other code that it has failed.
             error = partition.check_acknowledged(delayed.required_offset)
             if error is None:
                 return  # all later appends have higher offsets, so they are undecided, too
-            # Done before the callback, so that the append cannot expire any more.
+            # The append is marked as done before the callback, so that it cannot expire any more.
             waiting.popleft()
             delayed.is_done = True
             delayed.on_completed(error)
@@ -93,7 +95,7 @@ class DelayedAppends:
                     )
 
     def expire(self, delayed: DelayedAppend) -> None:
-        """Fail an append after its timeout, unless it is done; its records stay in the log."""
+        """Fail an append after its timeout, unless it is done. Its records stay in the log."""
         if not delayed.is_done:
             delayed.is_done = True
             self._waiting[delayed.partition.topic_partition].remove(delayed)

@@ -1,8 +1,9 @@
 """ListOffsets: returns an offset of a log, mainly for consumers without a committed offset.
 
-A request asks for the first offset of the log, for its end as consumers see it (the high
-watermark), or for the first record since a certain time. The field `timestamp` has this time, or
-one of two negative numbers, which stand for the first offset and for the end.
+A request asks for one of three offsets: the first offset of the log, the end of the log as
+consumers see it (the high watermark), or the first record since a certain time. The field
+`timestamp` tells which. It is a time, or EARLIEST_TIMESTAMP for the first offset, or
+LATEST_TIMESTAMP for the end. These two constants are negative numbers.
 
 Source: Kafka `Partition.fetchOffsetForTimestamp`.
 """
@@ -24,7 +25,7 @@ from protocol.messages.log import (
 from protocol.records.batch import records_of
 
 READ_BYTES = 1_048_576
-"""Bytes of batches that a search by time reads in one step."""
+"""Size of the batches that a search by time reads in one step."""
 
 
 def list_offsets(replicas: ReplicaManager, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -70,8 +71,8 @@ def _first_record_since(
 ) -> ListOffsetsPartitionResponse:
     """Return offset and time of the first record that is not older than the requested time.
 
-    Reads batch after batch, up to the high watermark. Without such a record, the answer has offset
-    -1.
+    Reads batch after batch, up to the high watermark. If there is no such record, the answer has
+    the offset -1, which is the default of the response's field.
     """
     log = partition.log
     offset = log.log_start_offset
@@ -103,7 +104,7 @@ def _check(partition: Partition, asked: ListOffsetsPartition) -> ErrorCode:
         asked.timestamp == LATEST_TIMESTAMP
         and partition.log.high_watermark < partition.leader_epoch_start_offset
     ):
-        # A new leader's high watermark may at first be below records that the old leader has
-        # acknowledged. It is right when it has reached the start of the new epoch.
+        # A new leader's high watermark may at first be too low: below records that the old leader
+        # has acknowledged. Once it has reached the start of the new epoch, it is above all of them.
         return ErrorCode.LEADER_NOT_AVAILABLE
     return ErrorCode.NONE

@@ -1,13 +1,13 @@
 """Loads and unloads of the transaction coordinator: loads one at a time, unloads immediately.
 
 When this broker becomes the leader of a partition of `__transaction_state`, it loads the partition:
-it reads the log into the coordinator's memory, in turns, between which other tasks run. When
-another broker becomes the leader, it unloads the partition: it drops it from memory. As in Kafka,
-an unload does not wait for anything. If it comes during the load of the same partition, the load
-has no effect; the coordinator recognises this by the leader epoch.
+it reads the log into the coordinator's memory. It reads in turns, so that other tasks run in
+between. When another broker becomes the leader, this broker unloads the partition: it drops the
+partition from memory. As in Kafka, an unload does not wait for anything. If a partition is unloaded
+during its load, the load has no effect. The leader epoch shows that the load is out of date.
 
 The group coordinator loads its partitions in a queue of its own (`coordinator_tasks`), because in
-Kafka it has a thread of its own.
+Kafka the group coordinator has a thread of its own.
 
 Source: Kafka `TransactionStateManager.loadTransactionsForTxnTopicPartition`,
 `removeTransactionsForTxnTopicPartition`.
@@ -39,10 +39,10 @@ class TransactionTasks:
         self._queue: deque[Partition] = deque()
         """Partitions that wait for the reading of their logs."""
         self._wakeup: Future[None] | None = None
-        """The future with which `run` waits for a load; None while it does not wait."""
+        """The future for which `run` waits while the queue is empty. Otherwise None."""
 
     def leadership_changed(self, leadership: LocalLeadership) -> None:
-        """Unload the partitions that this broker leads no more, and queue loads of the new ones."""
+        """Unload the partitions that this broker no longer leads, and queue loads of new ones."""
         coordinator = self._coordination.coordinator
         # A partition is lost if another broker became its leader, or if its topic was deleted. The
         # unload of a partition that is not in memory changes nothing.
@@ -56,8 +56,9 @@ class TransactionTasks:
         for partition in leadership.became_leader:
             name = partition.topic_partition
             if name.topic == TRANSACTION_STATE:
-                # The load begins here, although the reading may have to wait in the queue: from
-                # here to its end, requests are answered COORDINATOR_LOAD_IN_PROGRESS.
+                # For the coordinator, the load begins now, although the reading may have to wait in
+                # the queue. Until the load ends, requests are answered
+                # COORDINATOR_LOAD_IN_PROGRESS.
                 coordinator.begin_load(name.partition, partition.leader_epoch)
                 self._queue.append(partition)
         if self._queue and self._wakeup is not None and not self._wakeup.done():
@@ -91,7 +92,7 @@ class TransactionTasks:
             return  # the partition was unloaded while the load waited in the queue
         read = await read_log(self._host, self._costs, partition, take, turn_bytes=LOAD_TURN_BYTES)
         if not is_current() or partition.leader_epoch != epoch:
-            return  # unloaded meanwhile, or queued again under a newer epoch
+            return  # The partition was unloaded meanwhile, or queued again in a newer epoch.
         error = coordinator.load_error(index)
         if error is not None:
             self._host.log(f"load of {partition.topic_partition} stopped early: {error}")
