@@ -4,9 +4,9 @@ A search does many runs, each of which is determined by its seed. It divides the
 among workers. Every worker calls the same function, the *work*, with some items, and sends back the
 bytes that the function returns.
 
-The caller decides which worker gets an item. So it can check an answer by giving the same item to
-another worker, whose answer must be equal. If a worker dies, `wait` returns a Died event, and the
-caller gives the items to another worker.
+The caller decides which worker gets an item. So the caller can check an answer: it gives the same
+item to another worker, and both answers must be equal. If a worker dies, `wait` returns a Died
+event, and the caller gives the items to another worker.
 
 A worker may be this process (here), another process of this machine (`cluster.worker_processes`),
 or a process of Ray (`cluster.ray.tasks`).
@@ -25,8 +25,9 @@ WorkerName = NewType("WorkerName", str)
 Item = int | tuple[int, ...]
 """The seed of a run, or a lineage.
 
-A lineage is a tuple of seeds. The first one produces a plan of faults, and each further one changes
-the plan that came before it. The last one is the item's own seed."""
+A lineage is a tuple of seeds. The first seed produces a plan of faults (which faults a run gets,
+and when). Each further seed changes the plan that came before it. The last seed is the item's own.
+"""
 Items = tuple[Item, ...]
 Work = Callable[[Items], bytes]
 """A function that does some items, and returns their results as bytes."""
@@ -43,7 +44,7 @@ class WorkersFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """A worker has done `items`, which may be only some of those that it was given.
+    """A worker has done `items`. These may be only some of the items that the worker was given.
 
     `answer` is what the work returned, `busy_s` the processor time in seconds that it took.
     """
@@ -82,14 +83,17 @@ class Workers(Protocol):
     def coming(self) -> int:
         """Return the number of workers that are starting.
 
-        A caller that needs another worker than the idle one, to check its answer, waits for them.
+        A caller waits for them if it needs a second worker, to check the answer of the first.
         """
 
     def give(self, worker: WorkerName, items: Items) -> None:
         """Give items to an idle worker. `items` is not empty."""
 
     def wait(self, timeout_s: float) -> list[Finished | Died]:
-        """Return the events since the last call; empty after `timeout_s`. Raises: WorkersFailed."""
+        """Wait for events; return those since the last call, none after `timeout_s`.
+
+        Raises: WorkersFailed.
+        """
 
 
 def name_of_this_process(machine: str | None = None) -> WorkerName:

@@ -1,8 +1,8 @@
 """The acts that begin, interrupt and end the lives of nodes, such as a start, a pause or a kill.
 
 Each runtime starts and ends nodes in its own way, but the acts and their rules are the same in all
-of them. An act is legal only in some states of the node; a node that is down cannot be killed, for
-example. Otherwise it is refused with a message.
+runtimes. An act is legal only in some states of the node. For example, a node that is down cannot
+be killed. An act that is not legal is refused with a message.
 
 A start of a node begins an *incarnation*, which ends when the node is killed or has shut down. A
 NodeLife is the node with all its incarnations.
@@ -22,7 +22,8 @@ from protocol.ids import BrokerId, NodeName
 from protocol.trace import TraceEvent, TraceKind
 
 ADMIN_NODE = NodeName("admin-0")
-"""The administrator's node, which the runtime itself runs for Runtime.ask_as_admin."""
+"""The administrator's node. The runtime itself runs it, to send requests to brokers for
+Runtime.ask_as_admin."""
 
 NodeBuilder = Callable[[NodeSpec, ClusterSpec, Host], Node]
 """Creates a node on a Host, without starting it; normally `node_factory.build_node`."""
@@ -36,7 +37,8 @@ class LifeAct(Enum):
     1. the states of the node in which the act is legal;
     2. the end of the message with which it is refused in the other states, as in "broker-0 is down
        already and cannot be killed";
-    3. the kind of its trace row; None for a start or restart, which the node itself traces.
+    3. the kind of the trace row that the runtime writes for the act; None for a start or restart,
+       because the node itself writes a row when it starts.
     """
 
     START = ((NodeState.NOT_STARTED,), "and cannot be started", None)
@@ -93,7 +95,7 @@ L = TypeVar("L", bound=NodeLife)
 
 
 class NodeLives(Generic[L]):
-    """Every node of a run, by name. `trace` writes an event of the run itself."""
+    """Every node of a run, by name. `trace` writes a trace row of the runtime itself."""
 
     def __init__(
         self,
@@ -126,7 +128,7 @@ class NodeLives(Generic[L]):
         )
 
     def _begin(self, node: NodeName, act: LifeAct, *, cause: KillCause | None = None) -> L:
-        """Check that `act` is legal, write the driver's row for it, and return the node's life.
+        """Check that `act` is legal, write its trace row, and return the node's life.
 
         The caller then carries the act out. `cause` says why a node is killed; None for a crash.
         Raises: UnknownNode if there is no such node, or the act is not legal in its state.

@@ -27,7 +27,7 @@ from protocol.records.metadata import PartitionChangeRecord
 def alter_partition(
     image: MetadataImage, request: AlterPartitionRequest
 ) -> Decision[AlterPartitionResponse]:
-    """Decide on the ISRs that the leader `request.broker_id` proposes, each separately.
+    """Decide on each ISR that the broker `request.broker_id` proposes as the leader.
 
     The answer to an accepted proposal has the partition's new state. A proposal equal to the
     current ISR is accepted without a record.
@@ -44,7 +44,7 @@ def alter_partition(
             name = TopicPartition(topic.topic_name, data.partition_index)
             partition = image.partition(name)
             error = _check(image, broker.broker_id, partition, data)
-            # The test for None is only for mypy: a missing partition has an error.
+            # The test for None is only for mypy: `error` is set if the partition is missing.
             if partition is None or error != ErrorCode.NONE:
                 answers.append(
                     AlterPartitionPartitionResponse(
@@ -67,8 +67,8 @@ def alter_partition(
                     leader_id=partition.leader,
                     leader_epoch=partition.leader_epoch,
                     isr=new_isr,
-                    # `changes` counts as 0 or 1: if there is a record, its replay adds 1 to the
-                    # epoch.
+                    # If there is a record, applying it to the metadata will add 1 to the epoch.
+                    # (The bool `changes` counts as 0 or 1.)
                     partition_epoch=partition.partition_epoch + changes,
                 )
             )
@@ -92,7 +92,7 @@ def _check(
         data.leader_epoch > partition.leader_epoch
         or data.partition_epoch > partition.partition_epoch
     ):
-        # Only a controller increases epochs. So the leader knows a newer controller than this one.
+        # Only a controller increases epochs. So the leader got its epochs from a newer controller.
         return ErrorCode.NOT_CONTROLLER
     if data.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
@@ -118,7 +118,8 @@ def _is_eligible(image: MetadataImage, state: IsrBrokerState) -> bool:
     """Return True if a proposed member is active, and has not restarted since its last fetches.
 
     A broker gets a new broker epoch when it restarts. The leader sends the epoch that was in the
-    member's fetches, or -1 if it does not know it; -1 is always accepted.
+    member's last fetches. If the leader does not know this epoch, it sends -1, which is always
+    accepted.
     """
     broker_id = BrokerId(state.broker_id)
     if not image.is_active(broker_id):

@@ -1,9 +1,10 @@
-"""Fetches of `__cluster_metadata-0`: answered from the log, or parked until it grows.
+"""Fetches of `__cluster_metadata-0`: answered from the log, or parked until the log grows.
 
-A broker that has read everything sends the next Fetch at once. The controller keeps it without an
-answer (*parks* it) until there is a new record, or until its max_wait_ms is over. In KRaft, the
-high watermark is the offset below which a majority of controllers has the records. There is only
-one controller here, so it is always the end of the log.
+A broker that has read everything sends the next Fetch at once. The controller keeps this Fetch
+without an answer (*parks* it) until there is a new record, or until its max_wait_ms is over.
+
+In KRaft, the high watermark is the offset below which a majority of controllers has the records.
+There is only one controller here, so the high watermark is always the end of the log.
 
 Source: KRaft's `KafkaRaftClient.handleFetchRequest` (long poll).
 DEVIATION: no divergence check, because the log of a single controller is never truncated.
@@ -35,7 +36,8 @@ class MetadataFetches:
         self._controller_id = controller_id
         self._controller_epoch = controller_epoch
         self._parked: dict[RequestId, FetchPartition] = {}
-        """Parked Fetch -> the part of its request about the metadata log, with the fetch offset."""
+        """The parked Fetches, by request id. The value is the part of the request that is about the
+        metadata log; it has the fetch offset."""
 
     def handle(self, request_id: RequestId, request: FetchRequest, result: Result) -> None:
         """Answer a Fetch, or park it for `max_wait_ms` if no record is at its offset yet."""
@@ -55,7 +57,7 @@ class MetadataFetches:
         return frozenset(self._parked)
 
     def wait_ended(self, key: str, result: Result) -> None:
-        """Answer the parked Fetch whose timer `key` fired; it gets no records."""
+        """Answer the parked Fetch whose timer `key` fired. The answer has no records."""
         request_id = RequestId(int(key.removeprefix(TIMER_PREFIX)))
         position = self._parked.pop(request_id, None)
         if position is not None:

@@ -1,9 +1,9 @@
 """Kafka's two kinds of sensors: sampled sensors, and meters, which Kafka's older metrics use.
 
 A sampled sensor keeps the values of two windows of 30 s (`metrics.num.samples`,
-`metrics.sample.window.ms`). So its results are about the last 30 to 60 s, which is called "recent"
-below. A meter has rates per second in which older events count less. The caller passes the time to
-each method, in milliseconds of one clock.
+`metrics.sample.window.ms`): the present window and the one before. So its results are about the
+last 30 to 60 s. The values of this time are called "recent" below. A meter has rates per second in
+which older events count less. The caller passes the present time to each method, in milliseconds.
 
 Source: Kafka `SampledStat`, `Rate`, `Max`, `Avg`, `CumulativeCount`; Yammer's `Meter`, `EWMA`.
 """
@@ -25,7 +25,7 @@ DECIMALS = 6
 
 @dataclass(slots=True)
 class _Sample:
-    """The values of one window: from `start_ms`, when its first one came, to `last_ms`."""
+    """The values of one window. The first came at `start_ms`, the last one so far at `last_ms`."""
 
     start_ms: int
     last_ms: int
@@ -39,7 +39,8 @@ class SampledSensor:
 
     def __init__(self) -> None:
         self.count = 0
-        """The sum of all values ever recorded, which is their number if each of them is 1."""
+        """The sum of all values ever recorded, as in Kafka's CumulativeCount. For a sensor of
+        events, each value is 1, so the sum is the number of events."""
         self._samples: list[_Sample] = []
         """The last windows, at most NUM_SAMPLES, the oldest first."""
 
@@ -61,8 +62,8 @@ class SampledSensor:
         if not samples:
             return 0.0
         elapsed_ms = now_ms - samples[0].start_ms  # since the older of the two windows began
-        # If there was no earlier window, its length counts nevertheless. Otherwise a single value,
-        # read 1 ms later, would be a rate of 1,000 per second.
+        # If there was no earlier window, 30 s are added as if there had been one. Otherwise a
+        # single value, read 1 ms later, would be a rate of 1,000 per second.
 
         missing_windows = NUM_SAMPLES - 1 - elapsed_ms // WINDOW_MS
         elapsed_ms += max(0, missing_windows) * WINDOW_MS

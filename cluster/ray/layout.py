@@ -1,8 +1,9 @@
 """The processes of a cluster on Ray: the nodes and the machine of each process.
 
 Each server (broker, controller, ZooKeeper server) has a process of its own, so that a fault can
-kill a single one. Clients share processes, which is cheaper, unless their spec says `isolate`. The
-administrator is in the first of these shared processes, `clients-0`.
+kill a single server. Clients share processes, which is cheaper. But a client whose spec says
+`isolate` has a process of its own, too. The administrator, which is the runtime's own client, is in
+the first of the shared processes, `clients-0`.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from cluster.spec import (
 from protocol.ids import NodeName
 
 CONSUMERS_PER_PROCESS = 50
-"""A process can run about so many consumers with ten messages a second each."""
+"""Number of consumers that a process can run, if each gets about ten messages a second."""
 
 M = TypeVar("M")
 
@@ -49,8 +50,8 @@ class ProcessPlan:
 def plan_processes(cluster: ClusterSpec) -> tuple[ProcessPlan, ...]:
     """Return the processes of a cluster: servers alone, clients together unless isolated.
 
-    There is always a `clients-0`, because it also hosts the runtime's own client. Producers go to
-    the last shared client process of their machine, the only one that may have room.
+    There is always a process `clients-0`, because the administrator runs in it. Producers go to the
+    last shared process of their machine, because all earlier ones are full of consumers.
     """
     server_specs: tuple[ControllerSpec | BrokerSpec | ZooKeeperSpec, ...] = (
         *cluster.zookeepers,
@@ -69,7 +70,8 @@ def plan_processes(cluster: ClusterSpec) -> tuple[ProcessPlan, ...]:
         shares += shares_of_machine
     clients = [
         ProcessPlan(name=f"clients-{index}", nodes=tuple(share))
-        for index, share in enumerate(shares or [[]])  # without clients one empty process
+        # Without clients, there is one process without nodes, for the administrator.
+        for index, share in enumerate(shares or [[]])
     ]
     alone = [ProcessPlan(name=spec.name, nodes=(spec,)) for spec in isolated]
     return (*servers, *clients, *alone)
@@ -105,8 +107,9 @@ def place(
 ) -> dict[str, M]:
     """Return the machine of each process.
 
-    - A `layout` has the experiment's machines, each as the names of its nodes. Its machine i is
-      `machines[i]`. If there are fewer `machines`, the count begins again with the first machine.
+    - A `layout` has the experiment's machines, each as the names of its nodes. The nodes of
+      `layout[i]` go to `machines[i]`. If there are fewer `machines` than that, the count begins
+      again with the first machine.
     - Without a layout, processes go to the machines in rotation. Brokers come first, so that two
       brokers share a machine only if there are more brokers than machines.
     Raises: ValueError if there is no machine.
@@ -116,8 +119,8 @@ def place(
     if layout:
         # The number of each node's machine in the layout.
         machine_of = {name: index for index, names in enumerate(layout) for name in names}
-        # All nodes of a process are on one machine (`_shares_by_machine`), so the first one
-        # decides.
+        # All nodes of a process belong to one machine (`_shares_by_machine`), so the first node
+        # tells the machine.
         return {
             plan.name: machines[machine_of[plan.nodes[0].name] % len(machines)]
             if plan.nodes

@@ -1,10 +1,10 @@
 """Digests of traces: two runs with equal digests wrote the same rows in the same order.
 
 In virtual time, two runs of the same seed must write exactly the same trace. To check this, a
-TraceDigest computes a hash over all rows of a run. If two digests differ, one wants to know when
-the runs began to differ. For this the digest also has a *trail*: every few seconds of run time, it
-notes the first digits of the hash of all rows so far (a *mark*). The first unequal marks of two
-trails show where to look.
+TraceDigest computes a hash over all rows of a run. If two digests differ, the question is when the
+runs began to differ. To answer it, a TraceDigest also keeps a *trail*. Every few seconds of run
+time, it notes the first digits of the hash of all rows so far, which are called a *mark*. The first
+unequal marks of two trails show where to look.
 """
 
 from collections.abc import Callable
@@ -16,13 +16,15 @@ from msgspec.structs import astuple, replace
 from protocol.trace import MESSAGE_KINDS, TraceRow
 
 _ROWS_PER_CHUNK = 512
-"""So many rows are hashed together, which takes half as long as one by one."""
+"""Number of rows that are hashed together. One by one they would take twice as long."""
 FIRST_STEP_US = 1_000_000
-"""The run time between two marks, at first. It is doubled when there are too many marks."""
+"""The run time between two marks at the beginning. It is doubled when there are too many marks."""
 MAX_MARKS = 32
-"""Most marks of a trail. If there are more, every second one is dropped."""
+"""Largest number of marks in a trail. If there are more, every second mark is dropped."""
 MARK_DIGITS = 4
-"""Number of hexadecimal digits of a mark. Once in 65,536 cases, two are equal by chance."""
+"""Number of hexadecimal digits of a mark.
+
+In one of 65,536 cases, two marks are equal by chance although the rows differ."""
 
 
 class TraceDigest:
@@ -58,7 +60,8 @@ class TraceDigest:
 
     def hexdigest(self) -> str:
         """Return the digest of the rows so far; more rows may follow."""
-        # A copy, because the waiting rows are hashed again when their chunk is complete.
+        # The hash is copied, because the rows in `_chunk` are added to it again when the chunk is
+        # complete.
         whole = self._hash.copy()
         whole.update(_encode(self._chunk))
         return whole.hexdigest()
@@ -79,7 +82,7 @@ class TraceDigest:
     def _add_marks(self, time_us: int) -> None:
         """Add the marks of all steps that end at or before a row's `time_us`.
 
-        If there are several, they are equal, because no row came between them.
+        If several steps have ended, their marks are equal, because no row came in between.
         """
         # A chunk must end at a mark, so that equal rows are always divided into equal chunks.
         self._hash_chunk()
@@ -119,8 +122,8 @@ class EventsOnly:
 def parted_between(one: str, other: str) -> tuple[int, int | None] | None:
     """Return the two times, in microseconds, between which two runs began to differ.
 
-    `one` and `other` are their trails. Returns None if these are equal. The later time is None if
-    one trail is longer, and the marks that both have are equal.
+    `one` and `other` are the trails of the runs. Returns None if the trails are equal. The later
+    time is None if all common marks are equal, and one trail goes on after the last of them.
     """
     (step, marks), (other_step, other_marks) = _parse(one), _parse(other)
     # A step is FIRST_STEP_US times a power of two, so the longer step is a multiple of the shorter

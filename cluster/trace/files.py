@@ -1,10 +1,13 @@
-"""Trace files: rows written by each incarnation while it lives, later merged into one trace.
+"""Trace files: rows that each node writes while it runs. Later they are merged into one trace.
 
-In real time, each node process writes the trace rows of its nodes to files: the third life of
-broker-0, for example, to `trace/broker-0-2.frames`. A file is a sequence of frames; a frame is one
-row in MessagePack, with its length in front. The process writes new rows to the page cache before
-it sends the messages that came out of the same turn of its event loop. So after a `kill -9` nobody
-has a message whose row is missing, and at most the last frame is torn.
+In real time, each process writes the trace rows of its nodes to files. There is one file for each
+*incarnation* of a node, which is the time from a start to the next stop or kill. The third
+incarnation of broker-0, for example, writes to `trace/broker-0-2.frames`. A file is a sequence of
+frames. A frame is one row in MessagePack, with its length in front.
+
+In each turn of its event loop, the process first writes the new rows to the page cache, and then
+sends the messages of this turn. So after a `kill -9` nobody has received a message whose row is
+missing, and at most the last frame is torn.
 
 At the end of the run the files are merged into one trace, which `parquet` writes.
 """
@@ -33,7 +36,7 @@ _sort_key = attrgetter("time_us", "node", "incarnation", "seq")
 
 
 class TraceFileCorrupt(Exception):
-    """A trace file has bytes that are no frame; an unfinished last frame does not count."""
+    """A trace file has bytes that are not a frame. An unfinished last frame is no error."""
 
 
 def frames_path(trace_dir: Path, node: str, incarnation: int) -> Path:
@@ -42,7 +45,7 @@ def frames_path(trace_dir: Path, node: str, incarnation: int) -> Path:
 
 
 class FrameTraceWriter:
-    """Appends rows to one file. `write` puts them into a buffer, which `flush` writes."""
+    """Appends rows to one file. `write` puts a row into a buffer; `flush` writes the buffer."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,13 +57,15 @@ class FrameTraceWriter:
     def write(self, row: TraceRow) -> None:
         """Add `row`; it is in the file after the next flush."""
         start = len(self._buffer)
-        self._buffer += bytes(FRAME_HEADER.size)  # the length, which is written below
-        self._encoder.encode_into(row, self._buffer, -1)  # -1: at the end
+        # The row's length is known only after the row is encoded. So zeros hold its place first.
+        self._buffer += bytes(FRAME_HEADER.size)
+        self._encoder.encode_into(row, self._buffer, -1)  # -1 means at the end of the buffer.
         FRAME_HEADER.pack_into(self._buffer, start, len(self._buffer) - start - FRAME_HEADER.size)
 
     def flush(self) -> None:
         """Write the buffer. Raises: OSError, e.g. on a full disk."""
-        # The node may have died in the turn at whose end the process flushes.
+        # A process flushes at the end of each turn. The node may have died in this turn, and its
+        # file was closed then.
         if self._closed:
             return
         # One call may write only a part of the buffer.
@@ -91,7 +96,8 @@ class FrameDecoder:
     def feed(self, block: bytes) -> Iterator[TraceRow]:
         """Yield the rows that `block` completes.
 
-        The caller must take all of them; otherwise the bytes of an unfinished frame are lost.
+        The caller must take all rows before the next block. Only then are the bytes of an
+        unfinished frame kept.
         Raises: TraceFileCorrupt.
         """
         pending = self._pending + block
@@ -149,6 +155,6 @@ def read_frames(path: Path) -> FrameFile:
 def merge_rows(sources: Sequence[Iterable[TraceRow]]) -> Iterator[TraceRow]:
     """Merge the rows of several files into one sequence, sorted by time.
 
-    Each source must be sorted already. Only one row of each is in memory at a time.
+    Each source must be sorted already. Only one row of each source is in memory at a time.
     """
     return heapq.merge(*sources, key=_sort_key)

@@ -1,7 +1,8 @@
 """Parquet traces: the rows of a finished run, in every runtime, with the schema's types.
 
-Rows are written and read in chunks, so that a trace with millions of rows needs little memory. This
-is not in `files`, because node processes use that module, and should not have to import Arrow.
+Rows are written and read in chunks, so that a trace with millions of rows needs little memory.
+These functions are not in the module `files`, because the processes of nodes import `files`, and
+should not have to import Arrow.
 """
 
 import io
@@ -17,22 +18,23 @@ import pyarrow.parquet as pq
 from protocol.trace import TRACE_COLUMNS, TraceRow
 
 ROWS_PER_CHUNK = 65_536
-"""So many rows are kept in memory, and then written together."""
+"""Number of rows that are kept in memory, and then written together."""
 
 _ARROW_TYPES = {"string": pa.string(), "int64": pa.int64(), "int32": pa.int32()}
 TRACE_SCHEMA = pa.schema([(name, _ARROW_TYPES[kind]) for name, kind in TRACE_COLUMNS])
-"""Arrow schema of a trace. Strings are dictionary-encoded in the file; readers see plain ones."""
+"""Arrow schema of a trace. In the file, the columns of strings are dictionary-encoded, although
+this schema says plain strings. Readers get plain strings."""
 _STRING_COLUMNS = [name for name, kind in TRACE_COLUMNS if kind == "string"]
 
 
 class TraceOutdated(Exception):
-    """An earlier version wrote the trace, with fewer columns."""
+    """The trace was written by an earlier version of this program, and lacks some columns."""
 
 
 class ParquetTraceWriter:
     """Writes rows to one Parquet file, in chunks; an instance is a RowObserver.
 
-    The file gets its name when it is complete, so readers never see a partial file.
+    Until the file is complete, it has another name. So readers never see a partial file.
     """
 
     def __init__(
@@ -40,7 +42,8 @@ class ParquetTraceWriter:
     ) -> None:
         """Begin the file `.<name>.unfinished`.
 
-        `sink` is that file if the caller has opened it already; None means that Arrow opens it.
+        If the caller has opened this file already, `sink` is the open file. If `sink` is None,
+        Arrow opens the file.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path

@@ -51,13 +51,13 @@ class ZooKeeperDatabase:
         """Begin with the persistent znodes `initial` (path, data) and without sessions."""
         self.tree = ZnodeTree(initial)
         self.sessions: dict[SessionId, int] = {}
-        """Open session -> its timeout in milliseconds."""
+        """The timeout of each open session, in milliseconds."""
         self.last_zxid = NO_ZXID
 
     def apply(self, txn: Txn) -> tuple[Change, ...]:
         """Apply the next transaction; return the changes on which watches may fire, in order.
 
-        Raises: SimulationError if it is not newer than `last_zxid`.
+        Raises: SimulationError if the transaction is not newer than `last_zxid`.
         """
         if txn.zxid <= self.last_zxid:
             raise SimulationError(f"applied {txn.zxid:#x} after {self.last_zxid:#x}")
@@ -77,17 +77,17 @@ class ZooKeeperDatabase:
                 self.sessions.pop(txn.session_id, None)
                 return self.tree.end_session(txn.session_id, txn.zxid)
             case ErrorTxn():
-                # A refused write is a transaction, too, so that its client is answered in the order
-                # of all writes.
+                # A refused write changes nothing. It is a transaction nevertheless, so that all
+                # writes are answered in one order.
                 return ()
 
     def prepare(self, session_id: SessionId, request: ZooKeeperWrite) -> TxnBody:
-        """Return the transaction for `request` in this state; an ErrorTxn if it is refused.
+        """Return the transaction for `request`, which is an ErrorTxn if the request is refused.
 
         Changes nothing.
         """
         match request:
-            # The only write without a session: it asks for a new one.
+            # The client asks for a new session. This is the only write that needs no session.
             case ConnectRequest(timeout_ms=timeout_ms):
                 return CreateSessionTxn(timeout_ms=timeout_ms)
             case _ if session_id not in self.sessions:
@@ -111,7 +111,7 @@ class ZooKeeperDatabase:
                 return SetDataTxn(path=path, data=data)
 
     def _refusal_of_change(self, path: str, version: int) -> KeeperError:
-        """Return the error of a deletion or a new content at `path`; NONE if it is legal."""
+        """Return the error of a request that deletes or changes `path`; NONE if it is legal."""
         if path == ROOT:
             return KeeperError.BadArguments
         stat = self.tree.stat(path)

@@ -1,11 +1,11 @@
 """Appends of a coordinator to this broker's log, and the reports of their outcomes.
 
 The coordinator is told that an append has succeeded when the high watermark has passed its records.
-If this takes longer than offsets.commit.timeout.ms, it is told that the append has failed. The
-records stay in the log nevertheless, and may be committed later.
+If this takes longer than offsets.commit.timeout.ms, the coordinator is told that the append has
+failed. The records stay in the log nevertheless, and may be committed later.
 
-An experiment may switch off the wait for the high watermark (the guard `high_watermark_gate`), to
-show what this check of Kafka is good for.
+A *guard* is a check of Kafka that an experiment may switch off, to show what the check is good for.
+The wait for the high watermark is one of them (`high_watermark_gate`).
 
 Source: Kafka `GroupMetadataManager.appendForGroup`, `DelayedProduce`; Java `CoordinatorRuntime` for
 appends with acks=1; docs/kafka, BEHAVIOUR 5.3.
@@ -27,8 +27,8 @@ from protocol.trace import TraceEvent, TraceKind
 class CoordinatorAppends:
     """Carries out the appends of a coordinator.
 
-    `on_completed` is called with the outcome of each append, except of those with acks=0. It may be
-    called before `append` returns.
+    `on_completed` is called with the outcome of each append, unless the append has acks=0. It may
+    be called before `append` returns.
     """
 
     def __init__(
@@ -69,7 +69,8 @@ class CoordinatorAppends:
         elif self._waits_for_high_watermark:
             self._await(append, partition, info, detail)
         else:
-            # The guard is off. So the append is acknowledged although no follower has the record.
+            # The guard is off. So the append is acknowledged although perhaps no follower has the
+            # record.
             self._complete(append, ErrorCode.NONE, info, _acknowledged_on(partition, detail))
         self._replicas.complete_delayed()  # the new record may answer fetches that wait for it
 
@@ -79,7 +80,8 @@ class CoordinatorAppends:
         """Report the outcome when the append is acknowledged, has failed, or has timed out."""
 
         def acknowledged(error: ErrorCode) -> None:
-            # `timer` is set by now, because this is never called before `_await` has returned.
+            # `timer`, which is assigned at the end of `_await`, has a value by now: this function
+            # is never called before `_await` has returned.
             timer.cancel()
             detail_with_isr = (
                 _acknowledged_on(partition, detail) if error is ErrorCode.NONE else detail
@@ -121,7 +123,10 @@ class CoordinatorAppends:
         *,
         error: ErrorCode | None,
     ) -> None:
-        """Trace an append to `__consumer_offsets`; `info` and `detail` are None if it failed."""
+        """Trace an append to `__consumer_offsets`.
+
+        `info` and `detail` are None if nothing was appended.
+        """
         if self._topic != CONSUMER_OFFSETS:
             return
         self._host.trace(

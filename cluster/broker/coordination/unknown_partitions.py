@@ -1,7 +1,8 @@
 """Partitions that do not exist, in requests about offsets.
 
-The coordinator gets the request without these partitions. The API layer puts their errors in front
-of the coordinator's answer.
+A client may commit or delete offsets of a partition that does not exist. The coordinator gets the
+request without such partitions. The API layer then adds an error for each of them to the
+coordinator's answer.
 
 Source: Kafka `KafkaApis` (`handleOffsetCommitRequest`, `handleTxnOffsetCommitRequest`,
 `handleOffsetDeleteRequest`), `OffsetDeleteResponse.Builder.merge`.
@@ -53,8 +54,7 @@ def without_unknown(
     `contains` returns True if a topic has a partition with this index. A topic without an existing
     partition is left out, so the returned request may have no topics.
     """
-    # Normally all partitions exist. Then the request is returned as it is, to save the time for a
-    # copy.
+    # Normally all partitions exist. Then the request is returned without making a copy.
     if all(
         contains(topic.name, partition.partition_index)
         for topic in request.topics
@@ -70,7 +70,7 @@ def without_unknown(
             if not contains(topic.name, partition.partition_index)
         )
         if indexes:
-            # `get`: a request may name a topic twice.
+            # `get` is used because a request may name a topic twice.
             unknown[topic.name] = unknown.get(topic.name, ()) + indexes
         if len(indexes) < len(topic.partitions):
             known.append(_keep(topic, contains))
@@ -114,8 +114,8 @@ def with_unknown(response: AnyResponse, unknown: UnknownPartitions) -> AnyRespon
                 )
             )
         case TxnOffsetCommitResponse():
-            # The same for a commit in a transaction. Its offsets are pending until the transaction
-            # ends.
+            # A commit in a transaction is treated in the same way. Its offsets are pending until
+            # the transaction ends.
             pending = {
                 name: tuple(
                     TxnOffsetCommitResponsePartition(partition_index=index, error_code=error)

@@ -1,10 +1,10 @@
-"""Fetches that wait for bytes: Kafka's fetch purgatory.
+"""Fetches that wait until there are enough bytes. Kafka calls this the fetch purgatory.
 
 If there are not enough bytes for a Fetch, it is *parked*: it waits for an answer. A follower can
 read to the end of the log, so its Fetch waits until a log grows. A consumer can read to the high
-watermark, so its Fetch waits until that advances. At such an event, and when the leader of a
-partition changes, the Fetch is read again, and is answered if it has enough bytes now. After its
-max_wait_ms it is answered in any case.
+watermark, so its Fetch waits until the high watermark advances. At such an event, and when the
+leader of a partition changes, the Fetch is read again. It is answered if there are enough bytes
+now. After its max_wait_ms it is answered in any case.
 """
 
 from cluster.broker.replication.fetch_reader import FetchRead, FetchReader, PartitionKey
@@ -43,8 +43,8 @@ class DelayedFetches:
         self._followers: dict[RequestId, _DelayedFetch] = {}
         self._consumers: dict[RequestId, _DelayedFetch] = {}
         self._watchers: dict[PartitionKey, dict[RequestId, None]] = {}
-        """Partition -> the Fetches of consumers that wait for it, as the keys of the inner dict.
-        """
+        """The Fetches of consumers that wait for each partition: the keys of the inner dicts. All
+        values are None."""
 
     def park(self, request_id: RequestId, request: FetchRequest, read: FetchRead) -> None:
         """Keep a Fetch for which `read` is not enough, for `max_wait_ms` at most."""
@@ -119,7 +119,8 @@ class DelayedFetches:
             return
         del self._consumers[request_id]
         for key in _keys(fetch.request):
-            # The default None is for a request that names a partition twice.
+            # The default None is there for a request that names a partition twice: the second
+            # `pop` finds nothing.
             self._watchers[key].pop(request_id, None)
 
 

@@ -6,7 +6,8 @@ transaction. The MarkerSender sends the markers to the brokers that lead these p
 reports the outcome of each partition: ErrorCode.NONE if the marker is written, or if the partition
 was deleted and needs none. After any other error the coordinator asks for the marker again.
 
-DEVIATION: each request carries the markers of one transaction; Kafka collects those of many.
+DEVIATION: each request carries the markers of one transaction; Kafka's requests carry the markers
+of many.
 Source: Kafka `TransactionMarkerChannelManager`.
 """
 
@@ -51,8 +52,8 @@ class MarkerSender:
     def send(self, markers: SendMarkers) -> None:
         """Send the markers to the leaders of all partitions; a retry waits for RETRY_US first.
 
-        Even the first attempt begins later, so that `on_answered` is not called before this
-        returns.
+        Even the first attempt begins in a later event, so that `on_answered` is never called before
+        this method returns.
         """
         self._host.after(RETRY_US if markers.is_retry else 0, self._send, markers)
 
@@ -65,7 +66,7 @@ class MarkerSender:
         errors_known_now: Errors = {}
         for name in markers.partitions:
             if not self._cache.contains(name.topic, name.partition):
-                errors_known_now[name] = ErrorCode.NONE  # deleted: it needs no marker
+                errors_known_now[name] = ErrorCode.NONE  # A deleted partition needs no marker.
                 continue
             leader = self._cache.live_leader(name)
             if leader is None:

@@ -66,7 +66,8 @@ class TransactionVerifier:
         # 2. The transaction ends; its marker is appended here, and makes the guard invalid.
         # 3. The answer arrives. The log refuses the append that carries this guard.
         guard = partition.log.producers.begin_verification(asked.producer_id, asked.producer_epoch)
-        # The log has an open transaction of this producer, so the append needs no guard.
+        # None means that the log has an open transaction of this producer. Then the append needs no
+        # guard.
         if guard is None:
             self._end(asked)
             return
@@ -132,13 +133,15 @@ def _error_of(response: AddPartitionsToTxnResponse, *, tells_abortable: bool) ->
     """
     if response.error_code is not ErrorCode.NONE:
         return response.error_code
-    # The request was about one partition of one transaction. So there is one list with one error.
+    # The request was about one partition of one transaction. So the generator yields one list, and
+    # the list has one error.
     ((error,),) = (
         [each.partition_error_code for each in topic.results_by_partition]
         for result in response.results_by_transaction
         for topic in result.topic_results
     )
-    # Both translations are Kafka's. This error code is older, so all clients know it.
+    # Kafka translates these two errors, too. INVALID_PRODUCER_EPOCH is older than PRODUCER_FENCED,
+    # so all clients know it.
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     # Clients of older versions do not know TRANSACTION_ABORTABLE.
