@@ -3,8 +3,8 @@
 When a broker dies, another one becomes the coordinator of its groups. It loads the members and the
 generation from the log, and accepts the members' next heartbeat or commit as if nothing had
 happened. A rebalance, in which all members stop working and join again, would be needless. Real
-Kafka needs none, either (docs/kafka/MEASURED_FAILOVER.md, section 6). Other citations name sections
-of docs/kafka/BEHAVIOUR.md.
+Kafka does not rebalance in this case, either (docs/kafka/MEASURED_FAILOVER.md, section 6). Other
+citations name sections of docs/kafka/BEHAVIOUR.md.
 
 This checker watches a group from a fault on, if
 
@@ -16,33 +16,39 @@ It stops watching when a fault hits a member, or when the coordinator begins a r
 looks for a reason. If none of the following has happened since the generation began, the rebalance
 is a finding:
 
-1. A session expired: the coordinator removed a member because it was silent for its session
-   timeout. A member whose own process was well, in a cluster in which nothing had been broken for a
-   long time, has no reason to be silent, so such an expiry is no reason either (`_is_calm`).
+1. A session expired: the coordinator removed a member because the member was silent for its
+   session timeout. There is one exception. If the member's process was well, and nothing in the
+   cluster had been broken for a long time, the member had no cause to be silent. Then the expiry is
+   no reason for a rebalance (`_is_calm`).
 2. A member was removed for another reason: it left, did not rejoin in time, was removed by an
    administrator, or is a static member (with a `group.instance.id`) that came back under a new
    member id. If the coordinator says that a member did not ask for its assignment in time, this is
-   a reason only if the member indeed did not get that assignment.
+   a reason only if the member indeed did not get its assignment.
 3. A member stopped being Stable. It may have done so by itself, because its application did not
-   poll in time. Or a broker refused it, and had a good reason: the member had been removed, or was
-   of another generation. Two kinds of brokers refuse members wrongly, but cannot know it, so their
-   refusals are reasons, too: a replaced coordinator that has not heard of its replacement, a zombie
-   (BEHAVIOUR 6.6 i), and one that lost the leadership in the middle of its load (`half_loads`).
-4. A replaced coordinator had begun a rebalance, or the failover interrupted one. Some members were
-   already asked to rejoin. A new coordinator cannot know this, because the log does not show it.
+   poll in time. Or a broker refused the member for a good reason: the member had been removed, or
+   was of another generation. Two kinds of brokers refuse members wrongly, but cannot know that they
+   are wrong. So their refusals are reasons, too. One kind is a replaced coordinator that has not
+   heard of its replacement, a zombie (BEHAVIOUR 6.6 i). The other kind is a coordinator that lost
+   the leadership in the middle of its load (`half_loads`).
+4. A replaced coordinator had begun a rebalance, or the failover interrupted a rebalance. Some
+   members were already asked to rejoin. A new coordinator cannot know this, because the log does
+   not show it.
 5. A member's process ended or started, or there was a fault that is an order to the groups, such as
    `remove_members`.
-6. The leader's JoinGroup came late. On a slow link the leader gave up this request, joined the
-   present generation with another one, and became Stable. Then the first JoinGroup arrives, and a
-   leader that joins again begins a rebalance (`_late_join`).
+6. The JoinGroup of the leader member came late. On a slow link the leader gave up this request,
+   joined the present generation with another JoinGroup, and became Stable. Then the first JoinGroup
+   arrives. When a leader joins again, the coordinator begins a rebalance (`_late_join`).
 
-Two removals are findings by themselves, also without a fault: an expiry although the broker heard
-the member, or loaded the group, less than a session timeout ago; and the removal of a member that
-did not rejoin before the rebalance had lasted for the shortest `max.poll.interval.ms` of the group.
+Two kinds of removals are findings by themselves, also without a fault:
+
+- a session expired, although the broker heard the member, or loaded the group, less than a session
+  timeout ago;
+- a member was removed because it did not rejoin, before the rebalance had lasted for the shortest
+  `max.poll.interval.ms` of the group.
 
 If the group's partition loses data with the last in-sync replica (`lost_data`), the log no longer
-tells what was true. The checker then stops watching the group, and takes its generation from the
-next load. Members of the lost generation may be refused.
+tells what was true. The checker then stops watching the group, and takes the group's generation
+from the next load. Members of the lost generation may be refused.
 """
 
 from dataclasses import dataclass, field
@@ -74,13 +80,13 @@ MEMBER_JOINING = "PREPARING_REBALANCE"
 LATE_JOIN = "JoinGroup that its member had given up"
 """Name in the report for the rebalances with reason 6."""
 HALF_LOAD = "refusal by a coordinator that lost its log while it loaded it"
-"""Name in the report for the refusals by such coordinators (reason 3)."""
+"""Name in the report for refusals by coordinators that lost the leadership (reason 3)."""
 OWN_DOING = frozenset({MemberStateCause.MISSED_POLL, MemberStateCause.LEFT})
-"""Causes in rows of a member that stops being Stable by itself, without any broker's doing."""
+"""Causes in rows of a member that stops being Stable by itself, and not because of a broker."""
 _GIVES_UP = GIVEN_UP_BY_THE_CLIENT | frozenset(CoordinatorUnknownCause)
 """Causes in COORDINATOR_UNKNOWN with which a client gives up requests that may still arrive."""
 _TRAIL_ROWS = 12
-"""A finding shows at most so many rows about its group."""
+"""Largest number of rows about its group that a finding shows."""
 
 
 @dataclass(slots=True)
@@ -90,12 +96,14 @@ class _Group:
     expected: GroupExpectation
     # The row of the fault since which the group is watched; None while it is not watched
     watched_since: TraceRow | None = None
-    stable_before: TraceRow | None = None  # the row that made the group Stable before that fault
+    # The row that made the group Stable before the fault in `watched_since`
+    stable_before: TraceRow | None = None
     happened: list[TraceRow] = field(default_factory=list)  # reasons for a rebalance, see above
     trail: list[TraceRow] = field(default_factory=list)  # last rows about the group, for a finding
     # The row that began the present generation or, after a loss of data, loaded it
     generation: TraceRow | None = None
-    # (broker, member) -> the last SESSION_RESTARTED: when the broker last heard the member
+    # (broker, member) -> the last SESSION_RESTARTED. It shows when the broker last heard the
+    # member.
     heard: dict[tuple[str, str], TraceRow] = field(default_factory=dict)
     began: dict[str, TraceRow] = field(default_factory=dict)  # broker -> its last rebalance
     lost_at_us: int = -1  # when the group's partition last lost data; -1: never
@@ -193,17 +201,22 @@ class NeedlessRebalance(Checker):
     # -- watched groups -----------------------------------------------------------------------
 
     def _observe_fault(self, row: TraceRow) -> None:
-        """Begin to watch the Stable groups that the fault spares; stop watching those it hits."""
+        """Begin to watch the Stable groups that the fault spares.
+
+        The groups that the fault hits are no longer watched.
+        """
         detail = detail_of(row)
-        # A fault that hits one node has it as `peer`. A fault with several nodes lists them as
-        # "nodes". A fault on links lists the nodes at the two ends of the links.
+        # If a fault hits one node, this node is the row's `peer`. If a fault hits several nodes,
+        # the row's detail lists them as "nodes". A fault on links lists the nodes at the two ends
+        # of the links as "from" and "to".
         nodes = [
             row.peer or "",
             *(node for end in ("nodes", "from", "to") for node in detail.get(end, ())),
         ]
         hit_groups = {self._presence.group_of(node) for node in nodes} - {None}
-        # An order, such as `remove_members`, goes to a server, but is a reason for a rebalance.
-        # Every fault says in its row whether the groups' members survive it as if nothing happened.
+        # An order, such as `remove_members`, goes to a server, but is a reason for a rebalance. A
+        # fault is no order if its row says that the groups' members survive the fault as if nothing
+        # had happened.
         is_order = detail.get("members_survive") is not True and not hit_groups
         for group_id, group in self._groups.items():
             if is_order:
@@ -214,11 +227,11 @@ class NeedlessRebalance(Checker):
                 self._watch_if_stable(group, group_id, row)
 
     def _watch_if_stable(self, group: _Group, group_id: str, fault: TraceRow) -> None:
-        """Begin to watch a group if it is Stable, and its consumers are Stable in its generation.
+        """Begin to watch a group if the group and its consumers are Stable in the same generation.
 
-        A consumer that is Stable in an earlier generation has been removed, and does not know it
-        yet, for example because a zombie answers its heartbeats. It will soon cause a rebalance. A
-        consumer of which the trace shows nothing at all is ignored.
+        A consumer that is Stable in an earlier generation has been removed, but does not know this
+        yet, for example because a zombie answers its heartbeats. Such a consumer will soon cause a
+        rebalance. A consumer of which the trace shows nothing at all is ignored.
         """
         seen = self._coordinators.state(group_id)
         if (
@@ -258,8 +271,8 @@ class NeedlessRebalance(Checker):
     def _take_loaded_generations(self, load: TraceRow) -> None:
         """After a loss of data, take the groups' generations from the coordinator's load.
 
-        `load` is the LOAD_COMPLETED with which a broker becomes the coordinator. Its rows
-        GROUP_LOADED came before.
+        `load` is the LOAD_COMPLETED with which a broker becomes the coordinator. The rows
+        GROUP_LOADED of this load came before.
         """
         for group_id, group in self._groups.items():
             if (
@@ -284,7 +297,8 @@ class NeedlessRebalance(Checker):
     def _observe_member(self, group: _Group, group_id: str, row: TraceRow) -> None:
         """Remember a member that stopped being Stable, if this is a reason for a rebalance.
 
-        It is none if the coordinator refused the member wrongly: that is the coordinator's error.
+        If the coordinator refused the member wrongly, this is an error of the coordinator and no
+        reason for a rebalance.
         """
         if detail_of(row).get("from") != MEMBER_STABLE:
             return
@@ -307,7 +321,10 @@ class NeedlessRebalance(Checker):
             group.happened.append(row)
 
     def _judge_removal(self, group: _Group, group_id: str, row: TraceRow) -> None:
-        """Report a removal that came too early; remember one that is a reason for a rebalance."""
+        """Report a removal that came too early.
+
+        Any other removal is remembered if it is a reason for a rebalance.
+        """
         group.trail.append(row)
         match row.cause:
             case RemovalCause.SESSION_EXPIRY:
@@ -316,7 +333,7 @@ class NeedlessRebalance(Checker):
                     self._remember_if_coordinators(group, group_id, row)
             case RemovalCause.SYNC_DEADLINE:
                 # The coordinator says that the member did not ask for its assignment in time. This
-                # is untrue if the member has reported that it got it.
+                # is untrue if the member has reported that it got the assignment.
                 stated = self._presence.stable_as(row.member)
                 if stated is None or stated.generation != row.generation:
                     self._remember_if_coordinators(group, group_id, row)
@@ -342,7 +359,8 @@ class NeedlessRebalance(Checker):
         """
         heard = group.heard.get((expired.node, expired.member or ""))
         load = self._load_of(group_id, expired.node, expired.member)
-        # The later of the two began the session, unless a former process of the broker wrote it.
+        # The later of the two rows began the session. A row of a former process of the broker does
+        # not count, because the present process has begun all sessions anew.
         last = max(
             (
                 row
@@ -367,17 +385,18 @@ class NeedlessRebalance(Checker):
             [last, *([] if group.watched_since is None else [group.watched_since]), expired],
             group=group_id,
         )
-        # A rebalance will follow. It is a consequence of what was reported, so it is not judged.
+        # A rebalance will follow. It is a consequence of the reported expiry, so it is not judged.
         group.watched_since = None
         return True
 
     def _report_early_removal(self, group: _Group, group_id: str, removed: TraceRow) -> bool:
-        """Report a member's removal before the time was over in which members may rejoin.
+        """Report the removal of a member that still had time to rejoin.
 
         Returns True if the removal was reported.
         """
         began = group.began.get(removed.node)
-        # If the broker has restarted since that rebalance, the removal belongs to another one.
+        # If the broker has restarted since this rebalance began, the removal belongs to another
+        # rebalance.
         if began is None or began.incarnation != removed.incarnation:
             return False
         lasted_us = removed.node_time_us - began.node_time_us
@@ -395,10 +414,11 @@ class NeedlessRebalance(Checker):
         return True
 
     def _load_of(self, group_id: str, broker: str, member: str | None) -> TraceRow | None:
-        """Return the last load of the group by a broker, if it gave the member a session.
+        """Return the last load of the group by a broker, if the load gave the member a session.
 
-        It gave each member one that was in the loaded group. If the row GROUP_LOADED has no list of
-        members, the member may have been among them. None if there is no such load.
+        A load gives a session to each member of the loaded group. If the row GROUP_LOADED has no
+        list of members, the member may have been in the group, so the load is returned. The result
+        is None if there is no such load.
         """
         load = self._coordinators.loaded(broker, group_id)
         members = None if load is None else detail_of(load).get("members")
@@ -407,9 +427,10 @@ class NeedlessRebalance(Checker):
     def _is_calm(self, group: _Group, expired: TraceRow) -> bool:
         """Return True if a Stable member was silent although nothing was broken for a long time."""
         stated = self._presence.stable_as(expired.member)
-        # How long ago may the last fault be to blame? It may have taken one request of the member.
-        # The member notices this at the request's timeout, and sends the next one. If that one does
-        # not come within another session timeout, the fault is not to blame.
+        # A fault that is over may still be to blame, because one request of the member may have
+        # been lost in the fault. The member notices this at the request's timeout, and then sends
+        # the next request. If the next request does not come within another session timeout, the
+        # fault is not to blame.
         calm_us = group.expected.session_timeout_us + group.expected.request_timeout_us
         since_us = expired.time_us - calm_us - self.context.clock_error_us
         return stated is not None and stated.time_us < since_us and not self._faults.since(since_us)
@@ -428,8 +449,8 @@ class NeedlessRebalance(Checker):
                 group.began[row.node] = row
                 if is_its_coordinator:  # a replaced coordinator rebalances only its own copy
                     self._judge_rebalance(group, group_id, row)
-                # It is a reason for a later rebalance, but not for itself. So it is remembered only
-                # after the judgement.
+                # A rebalance is a reason for a later rebalance, but not for itself. So it is
+                # remembered only after it has been judged.
                 self._remember_if_coordinators(group, group_id, row)
             case TraceKind.GENERATION_STARTED if is_its_coordinator:
                 self._judge_rebalance(group, group_id, row)
@@ -446,8 +467,9 @@ class NeedlessRebalance(Checker):
             return
         if row.kind == TraceKind.REBALANCE_STARTED:
             self._rebalances += 1
-        # The row is GENERATION_STARTED. Without a REBALANCE_STARTED before it, it shows a
-        # rebalance, too. But if the generation is that from before the fault, nothing has happened.
+        # Here the row is GENERATION_STARTED. It also shows a rebalance, even if no
+        # REBALANCE_STARTED came before. But if the generation is the same as before the fault,
+        # nothing has happened.
         elif row.generation == before.generation:
             return
         group.watched_since = None
@@ -473,8 +495,8 @@ class NeedlessRebalance(Checker):
     def _late_join(self, rebalance: TraceRow) -> TraceRow | None:
         """Return the row in which a member gave up the JoinGroup that began a rebalance.
 
-        The member is still Stable, so it has not sent another JoinGroup since. None if there is no
-        such row; then the coordinator began the rebalance without a reason.
+        The member is still Stable, so it has sent no JoinGroup since it became Stable. The result
+        is None if there is no such row. Then the coordinator began the rebalance without a reason.
         """
         if rebalance.cause != RebalanceCause.REJOIN:
             return None

@@ -1,31 +1,33 @@
-"""Ownership in real time: how long two members own one partition, and whether that was allowed.
+"""Ownership in real time: how long two members own one partition, and whether this is allowed.
 
-When a coordinator drops a silent member, it gives the member's partitions to others. The dropped
-member does not hear of this, and goes on processing. For some time the partition has two owners: we
-call this an overlap. Kafka cannot prevent it, and promises no limit for it. In a recorded split
-brain of real Kafka, in which two brokers acted as the coordinator, an overlap lasted for 31 s
-(MEASURED_FAILOVER two-owners). But the settings do imply limits, and this checker judges them:
+When a coordinator drops a silent member, it gives the member's partitions to other members. The
+dropped member does not hear of this, and goes on processing. For some time the partition has two
+owners. We call this time an overlap. Kafka cannot prevent overlaps, and promises no limit for their
+length. In a recorded split brain of real Kafka, in which two brokers acted as the coordinator, an
+overlap lasted for 31 s (MEASURED_FAILOVER two-owners). But the settings do imply limits, and this
+checker judges them:
 
-1. An overlap must not begin too early. The coordinator may drop the older owner only when it has
-   heard nothing from it for `eviction_us` (normally `session.timeout.ms`). A healthy member is not
-   silent for so long, so a fault must have begun about that long ago. "About", because the member's
-   last heartbeat may have come one heartbeat interval before the fault.
+1. An overlap must not begin too early. The coordinator may drop the older owner only when this
+   owner has been silent for `eviction_us` (normally `session.timeout.ms`). A healthy member is not
+   silent for so long. So a fault must have begun about `eviction_us` ago, or one heartbeat interval
+   less, because the member's last heartbeat may have come one interval before the fault.
 2. A coordinator that has just loaded the group gives each member a full session (BEHAVIOUR 5.4). So
-   the overlap must not begin earlier than `eviction_us` after that load.
+   the overlap must not begin earlier than `eviction_us` after this load.
 3. An overlap must not end too late. When nothing is broken any more, the older owner must soon hear
    that it was dropped. The part of an overlap in which nothing is broken is called its overstay. An
-   overstay is at most the sum of three times: until a replaced broker learns that it was replaced,
-   until the member's next heartbeat, and until the member has rejoined.
+   overstay is at most the sum of three times: the time until a replaced coordinator learns of its
+   replacement, the time until the member's next heartbeat, and the time until the member has
+   rejoined.
 4. A member that sends JoinGroup owns no partition.
 
 Some owners may be dropped at any time, so rules 1 and 2 do not protect them:
 - an owner whose application has missed `max.poll.interval.ms`;
 - an owner that did not rejoin in time;
-- an owner that an administrator removed (it learns of this by its next heartbeat);
+- an owner that an administrator removed (the owner learns of its removal by its next heartbeat);
 - the owners of a group that was lost with the last replica in sync (`lost_data`).
 
-What counts is what the members believe, not what the coordinator knows: a member owns a partition
-from the poll in which it gets the partition until it revokes it, loses it, or dies.
+The members decide who is an owner, not the coordinator. A member owns a partition from the poll in
+which it gets the partition until the moment at which it revokes the partition, loses it, or dies.
 """
 
 from dataclasses import dataclass
@@ -47,9 +49,9 @@ RESIGNING_US = 5_000_000
 Measured: 0.4 s after a split was healed.
 """
 BACKOFFS_OF_A_REJOIN = 2
-"""A member that rejoins may wait for `retry.backoff.max.ms` so often.
+"""Number of times that a member which rejoins may wait for `retry.backoff.max.ms`.
 
-It may wait once before it finds the coordinator, and once before it joins.
+The member may wait once before it finds the coordinator, and once before it joins.
 """
 JOINING = "PREPARING_REBALANCE"
 """The state of a member that sends JoinGroup."""
@@ -64,11 +66,14 @@ class _Overlap:
     older: TraceRow  # PARTITIONS_ASSIGNED of the owner that got the partition first
     newer: TraceRow  # PARTITIONS_ASSIGNED of the other owner
     began_us: int
-    # If the overlap began too early, why: `nothing was broken`, or `only 3.000 s after ...`
+    # The reason why the overlap began too early, such as `nothing was broken`, or `only 3.000 s
+    # after ...`. None if it did not begin too early.
     too_early: str | None
     evidence: list[TraceRow]  # rows that show why the older owner was dropped
     too_late: bool = False  # True if an overstay was longer than its bound
-    overstay_us: int = 0  # longest overstay; new faults may interrupt an overstay
+    # The longest overstay so far. An overlap may have several, because a new fault ends an
+    # overstay.
+    overstay_us: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +94,10 @@ class MeasuredOverlap:
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """A group as a coordinator read it from the log. The default values mean: it was deleted."""
+    """A group as a coordinator read it from the log.
+
+    The default values stand for a group that was deleted.
+    """
 
     members: tuple[str, ...] = ()
     generation: int = -1
@@ -106,7 +114,8 @@ class _Group:
         self.loaded: dict[str, _Loaded] = {}  # broker -> the group in its last load, if known
         self.loading: dict[str, _Loaded] = {}  # broker -> the group in its unfinished load
         self.has_leader = True
-        self.settled_us = 0  # time of the last election or load of its offsets partition
+        # Time of the last election of a leader, or load, of the group's offsets partition
+        self.settled_us = 0
         # member -> broker -> the row with which the broker last removed the member. The inner dict
         # has the brokers in the order of these rows, so the last entry is the newest removal.
         self.removed: dict[str, dict[str, TraceRow]] = {}
@@ -118,16 +127,18 @@ class _Group:
     def removal_of(self, member: str | None, coordinator: str | None) -> TraceRow | None:
         """Return the row in which `coordinator` removed the member.
 
-        If it did not, return the member's newest removal by any broker; None if there is none.
+        If `coordinator` did not remove the member, return the member's newest removal by any
+        broker. If there is no removal at all, return None.
         """
         removals = self.removed.get(member or "", {})
         return removals.get(coordinator or "") or next(reversed(removals.values()), None)
 
     def load_completed(self, row: TraceRow) -> None:
-        """Note the end of a load. The row GROUP_LOADED of this group, if any, came before.
+        """Note the end of a load.
 
-        If there was none, the group may have been deleted. This is certain only if LOAD_COMPLETED
-        has a list of the loaded groups. Without such a list, the state of the earlier load is kept.
+        If the load found this group, a row GROUP_LOADED came before `row`. If no such row came, the
+        group may have been deleted. This is certain only if LOAD_COMPLETED has a list of the loaded
+        groups. Without such a list, the group as the earlier load found it is kept.
         """
         self.loads[row.node] = row
         loaded = self.loading.pop(row.node, None)
@@ -193,8 +204,8 @@ class Ownership(Checker):
             case TraceKind.ISR_CHANGED:
                 pass  # only `lost_data` needs this row
             case _ if row.kind in FAULT_KINDS:
-                # If the row begins a fault, it ends the overstays, so they are measured up to now.
-                # For this, it matters what was broken before the row.
+                # If the row begins a fault, it ends all overstays, so the overstays are measured up
+                # to now. This measurement needs the faults that were in force before the row.
                 self._measure_all_overstays(row.time_us, self._faults.was_quiet_since_us)
             case _:
                 group = self._groups.get(row.group or "")
@@ -219,7 +230,8 @@ class Ownership(Checker):
                     group.loading[row.node] = _Loaded(tuple(members), row.generation or 0)
             case TraceKind.MEMBER_REMOVED:
                 removals = group.removed.setdefault(row.member or "", {})
-                # Without the pop, the new row would take the place of the old one, not the last.
+                # A dict keeps the place of a key that is assigned again. After the pop, the new row
+                # gets the last place.
                 removals.pop(row.node, None)
                 removals[row.node] = row
             case TraceKind.MEMBER_STATE if row.cause == MemberStateCause.MISSED_POLL:
@@ -255,8 +267,9 @@ class Ownership(Checker):
         for group in self._groups.values():
             if group.expected.offsets_partition != row.partition:
                 continue
-            # An election or a load gives the older owners time to hear of it, so their overstays
-            # begin anew (`settled_us`). They are measured first, up to now.
+            # After an election or a load, the older owners need time to hear of it. So their
+            # overstays begin anew (`settled_us`). Before this, the overstays are measured up to
+            # now.
             self._measure_overstays(group, row.time_us, self._faults.quiet_since_us)
             if row.kind == TraceKind.LOAD_COMPLETED:
                 group.load_completed(row)
@@ -287,11 +300,12 @@ class Ownership(Checker):
     def _check_beginning(
         self, group: _Group, older_owner: Owner, older: TraceRow, newer: TraceRow
     ) -> tuple[str | None, list[TraceRow]]:
-        """Return why an overlap begins too early, or None if it does not; and rows as evidence.
+        """Return the reason why an overlap begins too early, and rows as evidence.
 
-        `older` and `newer` are the PARTITIONS_ASSIGNED of the two owners.
+        The reason is None if the overlap does not begin too early. `older` and `newer` are the
+        PARTITIONS_ASSIGNED of the two owners.
         """
-        # First, the owners that may be dropped at any time.
+        # The first cases are the owners that may be dropped at any time.
         expected = group.expected
         now_us = newer.time_us
         removal = group.removal_of(older.member, newer.peer)
@@ -308,9 +322,10 @@ class Ownership(Checker):
         losses = self._lost_data.of(expected.offsets_partition)
         if losses and losses[-1].time_us > older.time_us:
             return None, evidence  # the group that had the older owner was lost
-        # When was the older owner dropped? If its session ended, it was then; the newer owner may
-        # have joined much later. The removal may also be an earlier one, from before the older
-        # owner got the partition. It was certainly not dropped before that.
+        # The older owner was dropped now at the latest. If its session ended, it was dropped at the
+        # end of its session, because the newer owner may have joined much later. But `removal` may
+        # be an earlier removal, from before the older owner got the partition. The older owner was
+        # certainly not dropped before it got the partition.
         dropped_us = now_us
         if removal is not None and removal.cause == RemovalCause.SESSION_EXPIRY:
             dropped_us = max(removal.time_us, older.time_us)
@@ -320,7 +335,7 @@ class Ownership(Checker):
         recent = self._faults.since(dropped_us - group.overstay_bound_us)
         if not recent:
             return "nothing was broken", evidence
-        # If there were several, the first may be the one that silenced the owner.
+        # If there were several faults, the first of them may have silenced the owner.
         first = min(recent, key=lambda fault: fault.time_us)
         evidence.append(first)
         # The owner's last heartbeat may have come up to one interval before the fault.
@@ -339,8 +354,9 @@ class Ownership(Checker):
                 evidence,
             )
 
-        # Rule 2. It does not protect an owner that got its partition from this same coordinator
-        # after the load: its session has been restarted since the load, so rule 1 is enough.
+        # Rule 2. The rule does not protect an owner that got its partition from this same
+        # coordinator after the load. The session of such an owner has been restarted since the
+        # load, so rule 1 is enough.
         load = self._load_by(group, newer)
         if load is None or (older.peer == load.node and older.time_us > load.time_us):
             return None, evidence
@@ -350,8 +366,8 @@ class Ownership(Checker):
         ):
             # The new coordinator owed the older owner no session, for one of two reasons. Either
             # the older owner was no longer a member of the loaded group. Or the loaded generation
-            # had already given the partition to the newer owner: a static member that does not
-            # rejoin in time remains a member, but others get its partitions.
+            # had already given the partition to the newer owner. This happens to a static member
+            # that does not rejoin in time: it remains a member, but others get its partitions.
             return None, evidence
         evidence.append(load)
         if now_us < load.time_us + expected.eviction_us - self.context.clock_error_us:
@@ -364,9 +380,10 @@ class Ownership(Checker):
 
     @staticmethod
     def _load_by(group: _Group, newer: TraceRow) -> TraceRow | None:
-        """Return the load of the coordinator that assigned `newer`; None if it loaded nothing.
+        """Return the load of the coordinator that assigned the partition to the newer owner.
 
-        `newer.peer` is that coordinator. If the row does not name it, the newest load counts.
+        `newer.peer` is this coordinator. If the row does not name the coordinator, the newest load
+        of any broker is returned. The result is None if there was no load.
         """
         if newer.peer is not None:
             return group.loads.get(newer.peer)
@@ -418,8 +435,8 @@ class Ownership(Checker):
     ) -> None:
         """Record and judge an overlap. `end` is None if the overlap lasted until the run's end."""
         if ended_us - overlap.began_us <= self.context.clock_error_us:
-            # With exact clocks there may be no overlap: the older owner may have revoked the
-            # partition before the newer one got it.
+            # So short an overlap may be an error of the clocks. In truth the older owner may have
+            # revoked the partition before the newer owner got it.
             return
         older, newer = overlap.older, overlap.newer
         measured = MeasuredOverlap(
@@ -442,7 +459,9 @@ class Ownership(Checker):
             return
         kind = "begin" if overlap.too_early is not None else "end"
         if (key := (older.node, newer.node, kind)) in group.reported:
-            self.findings_total += 1  # already reported for another partition of these members
+            # The violation has been reported for another partition of these members. It is only
+            # counted.
+            self.findings_total += 1
             return
         group.reported[key] = None
         self.report_finding(
@@ -518,7 +537,7 @@ def _was_assigned_by_zombie(older: TraceRow, removal: TraceRow | None, group: _G
 
     This happens to a coordinator that is replaced while it is paused. When it runs again, it first
     answers the requests that have been waiting, and only then learns of its replacement. The row
-    `removal` is that of the broker that replaced it.
+    `removal` was written by the new coordinator.
     """
     if removal is None or older.peer in {None, removal.node}:
         return False

@@ -2,15 +2,15 @@
 
 Rows RECORDS_CONSUMED show which records the members of a group have processed. Suppose that a group
 first committed offset 10 of a partition, and has reached offset 100. Then records 10 to 99 must all
-have been processed. If no member has processed 40 to 49, this is a gap. (If a group never commits,
-the records count from its first position on.) Gaps are judged at the end of the run, because until
-then a member may come back and process them. A record may be processed twice, because Kafka
-promises delivery at least once. Such duplicates are only counted.
+have been processed. If no member has processed records 40 to 49, this is a gap. (If a group never
+commits, the records count from the group's first position on.) Gaps are judged at the end of the
+run, because until then a member may come back and process the missing records. A record may be
+processed twice, because Kafka promises delivery at least once. Such duplicates are only counted.
 
 A gap is permitted if
 
 1. a member found no committed offset and began at the end of the log, as `auto.offset.reset` says.
-   This is so only if the group had never committed before. Otherwise its commit was lost;
+   But if the group had committed before, its commit was lost, and the gap is not permitted;
 2. an administrator skipped the records, either by a commit for a group without members, or by the
    deletion of committed offsets;
 3. the member that committed beyond the gap was killed, so that its last rows RECORDS_CONSUMED may
@@ -24,8 +24,8 @@ A gap is permitted if
 Two more things are violations:
 
 - A record that was acknowledged to a producer with acks=all is missing from the log of a later
-  leader, or another record is acknowledged at its offset (`acknowledged_records`). It is allowed if
-  the partition lost data with its last in-sync replica.
+  leader, or another record is acknowledged at the same offset (`acknowledged_records`). This is no
+  violation if the partition lost data with its last in-sync replica.
 - Within one assignment a member does not read, deliver and commit in order (`deliveries`).
 """
 
@@ -51,9 +51,12 @@ from protocol.trace import TraceKind, TraceRow
 from results_schema.results import CheckReport
 
 MAX_JUMPS = 256
-"""Number of a partition's last jumps that are kept. A jump (see `_Jump`) may explain a gap."""
+"""Number of jumps that are kept for a partition. If there are more, the oldest are dropped.
+
+A jump (see `_Jump`) may explain a gap.
+"""
 MAX_KEPT_COMMITS = 4_096
-"""Number of commits in `_Partition.beyond`. In a run without bugs there are hardly any."""
+"""Largest number of commits in `_Partition.beyond`. A run without bugs has hardly any of them."""
 
 IN_HAND = "skipped_by_a_commit_of_a_record_in_hand"
 """Name of a figure in the report: how many records are in gaps that reason 4 permits."""
@@ -67,8 +70,9 @@ class _Jump:
     row: TraceRow  # POSITION_RESET, or RECORDS_CONSUMED that begins beyond the member's position
     before: TraceRow | None  # the group's last RECORDS_CONSUMED before the jump
     was_deleted: bool = False  # an administrator had deleted the committed offset
-    # The last acknowledged commit, if no coordinator had stored any commit. This can only be the
-    # commit of a transaction. Other commits are stored before they are acknowledged.
+    # The last acknowledged commit, if no coordinator had stored any commit; otherwise None. Such a
+    # commit is always the commit of a transaction, because other commits are stored before they
+    # are acknowledged.
     unstored: TraceRow | None = None
 
 
@@ -81,13 +85,14 @@ class _Partition:
     first_position: TraceRow | None = None
     first_commit: TraceRow | None = None  # the first commit of a member
     last_commit: TraceRow | None = None  # the commit with the largest acknowledged offset
-    # When an administrator deleted the committed offset, or it expired. None again after the next
-    # commit.
+    # Time at which an administrator deleted the committed offset, or at which the offset expired.
+    # After the next commit this is None again.
     deleted_us: int | None = None
     answer: TraceRow | None = None  # OFFSETS_COMMITTED of the commit that was acknowledged last
     stored: int | None = None  # offset of the commit that a coordinator stored last
-    # offset -> a commit of this offset, made when the group had not processed all records below it.
-    # Such a commit may explain a gap: the next member begins at its offset.
+    # offset -> a commit of this offset that was made when the group had not processed all records
+    # below the offset. Such a commit may explain a gap, because the next member begins at its
+    # offset.
     beyond: dict[int, TraceRow] = field(default_factory=dict)
     positions: dict[Owner, int] = field(default_factory=dict)  # each owner's next offset
     jumps: list[_Jump] = field(default_factory=list)
@@ -131,7 +136,7 @@ class Processing(Checker):
         self._members: dict[str, Owner] = {}  # member id -> its process
         self._assigned_us: dict[str, int] = {}  # member id -> time of its last assignment
         self._killed: dict[str, TraceRow] = {}  # node -> its last NODE_KILLED
-        self._ended_lives: dict[str, int] = {}  # node -> how many of its processes have ended
+        self._ended_lives: dict[str, int] = {}  # node -> number of its processes that have ended
         self._duplicates = {
             "processed_again_by_the_same_member": 0,
             "processed_again_by_another_member": 0,
@@ -154,7 +159,7 @@ class Processing(Checker):
             self._skipped[IN_HAND] = 0
 
     def judge(self, row: TraceRow) -> None:
-        """Remember what members process and commit, for `finish`; judge logs and deliveries."""
+        """Judge logs and deliveries, and remember for `finish` what members process and commit."""
         match row.kind:
             case TraceKind.RECORDS_CONSUMED:
                 self._consumed(row)
@@ -165,8 +170,9 @@ class Processing(Checker):
             ):
                 self._committed(row)
             case TraceKind.ADMIN_COMMIT:
-                # If the administrator got an answer, the commit has a row COMMIT_STORED as well, or
-                # was refused. Without a certain answer it may be in the log.
+                # If the administrator got an answer, the commit was refused, or also has a row
+                # COMMIT_STORED. So only a commit without a certain answer is remembered here. It
+                # may be in the log.
                 if row.error in GIVEN_UP_BY_THE_CLIENT or row.error == _TIMED_OUT:
                     self._remember_beyond(self._partition(row), row)
             case TraceKind.OFFSET_REMOVED | TraceKind.PENDING_COMMIT_REMOVED:
@@ -192,7 +198,7 @@ class Processing(Checker):
             self._judge_deliveries(row)
         if row.kind in OWNER_KINDS:
             for group, partition, owner in self._owners.ended:
-                # A member that no longer owns the partition has no position in it.
+                # A member that no longer owns a partition has no position in this partition.
                 known = self._partitions.get((group, partition))
                 if known is not None:
                     known.positions.pop(owner, None)
@@ -211,7 +217,7 @@ class Processing(Checker):
         )
 
     def _judge_deliveries(self, row: TraceRow) -> None:
-        """Report what a member read or committed wrongly, once for each node and rule."""
+        """Report wrong reads and commits of a member, once for each node and rule."""
         for wrong in self._deliveries.observe(row):
             if (key := (row.node, wrong.rule)) in self._broken_rules:
                 self.findings_total += 1  # the same violation again
@@ -228,8 +234,9 @@ class Processing(Checker):
     def _offset_removed(self, row: TraceRow) -> None:
         """Note that an administrator has deleted a committed offset.
 
-        The deletion takes more with it than the row shows: all offsets of the group that wait for
-        the marker of a transaction. These were acknowledged, but are not stored yet.
+        The deletion also removes offsets of the group that the row does not show. These are all
+        offsets that wait for the marker of a transaction. Such offsets were acknowledged, but are
+        not stored yet.
         """
         self._partition(row).deleted_us = row.time_us
         expected = self.context.groups.get(row.group or "")
@@ -319,8 +326,8 @@ class Processing(Checker):
         known = self._partition(row)
         assigned_us = self._assigned_us.get(row.member or "", -1)
         if known.deleted_us is not None and assigned_us > known.deleted_us:
-            # The member got its assignment after the deletion, so it committed after it, too. Now
-            # there is a committed offset again.
+            # The member got its assignment after the deletion. So its commit also came after the
+            # deletion, and now there is a committed offset again.
             known.deleted_us = None
         if row.kind == TraceKind.OFFSETS_COMMITTED:
             known.answer = row
@@ -335,16 +342,17 @@ class Processing(Checker):
 
     @staticmethod
     def _remember_beyond(known: _Partition, row: TraceRow) -> None:
-        """Keep a commit if it is beyond the processed records, also one of unknown outcome."""
+        """Keep a commit if it is beyond the processed records, even if its outcome is unknown."""
         reached, offset = known.processed.end, row.offset or 0
         if (reached is not None and offset <= reached) or len(known.beyond) >= MAX_KEPT_COMMITS:
             return
         before = known.beyond.get(offset)
         if before is None or not _is_of_administrator(before):
-            # There may be two rows about a commit of this offset. A member's commit has one of the
-            # broker and then one of the client, which is better because it names the node. But an
-            # administrator's commit is not replaced: the member that begins at its offset commits
-            # the same offset again, which would hide who skipped the records.
+            # There may be two rows about a commit of this offset. A member's commit has a row of
+            # the broker, and then a row of the client. The client's row is kept, because it names
+            # the node. But an administrator's commit is not replaced. The member that begins at its
+            # offset commits the same offset again, and the row of this commit would hide who
+            # skipped the records.
             known.beyond[offset] = row
 
     # -- the end ------------------------------------------------------------------------------
@@ -364,8 +372,8 @@ class Processing(Checker):
 
     def finish(self) -> CheckReport:
         """Judge the gaps of every partition, and report."""
-        # A doubt is about two acknowledgements at the same offset. Only now it is known which
-        # partitions lost data in an allowed way, so that there is no violation.
+        # A doubt is about two acknowledgements at the same offset. It is no violation if the
+        # partition lost data in an allowed way. Only now it is known which partitions did.
         for doubt in self._acknowledged.doubts:
             if not self._lost_data.of(doubt.partition):
                 self.report_finding(
@@ -374,12 +382,13 @@ class Processing(Checker):
         judged = gaps = 0
         for (group, partition), known in self._partitions.items():
             begin = known.first_commit or known.first_position
-            # If clients from outside are members of a group, its processed records are not known.
+            # If clients from outside are members of a group, the trace does not show which records
+            # these clients have processed.
             if begin is None or begin.offset is None or not self.context.is_seen(group):
                 continue
             committed = known.last_commit.offset if known.last_commit is not None else None
             end = max(known.processed.end or 0, committed or 0)
-            # `end` may be smaller than the beginning, if the group has done nothing since then.
+            # `end` may be smaller than `begin.offset`, if the group has done nothing since `begin`.
             judged += max(0, end - begin.offset)
             for gap in known.processed.missing(begin.offset, end):
                 gaps += 1
@@ -424,9 +433,9 @@ class Processing(Checker):
         commit = known.beyond.get(end) or known.last_commit
         if commit is not None and (commit.offset or 0) <= start:
             commit = None  # a commit before the gap has skipped nothing
-        # Reasons 1 to 3 and 6 depend on the jump over the gap and on the commit beyond it. If none
-        # of them permits the gap, `why` tells in the finding how it came about. A jump has a cause
-        # only if its row is POSITION_RESET.
+        # Reasons 1 to 3 and 6 depend on the jump over the gap and on the commit beyond the gap. If
+        # none of these reasons permits the gap, the finding says in `why` how the gap came about. A
+        # jump has a cause only if its row is POSITION_RESET.
         cause = None if jump is None else jump.row.cause
         if jump is not None and cause == PositionCause.LATEST:
             if known.first_commit is None:  # reason 1
@@ -443,11 +452,11 @@ class Processing(Checker):
                 f"{known.first_commit.offset} and more had been committed, and started from the "
                 "latest (auto.offset.reset)"
             )
-            commit = None  # not a commit but the reset skipped the records
+            commit = None  # the reset skipped the records, not the commit
         elif commit is not None and self._has_lost_last_rows(commit):  # reason 3
             self._skipped["skipped_by_a_member_that_died"] += end - start
             return
-        # Reason 2, if the administrator committed
+        # This is reason 2 if an administrator skipped the records by a commit.
         elif commit is not None and commit.offset == end and _is_of_administrator(commit):
             self._skipped["skipped_by_an_administrator"] += end - start
             return
@@ -476,7 +485,7 @@ class Processing(Checker):
         )
 
     def _was_forgotten(self, group: str, known: _Partition, jump: _Jump) -> bool:
-        """Return True if a jump found no committed offset because Kafka itself had forgotten it."""
+        """Return True if Kafka itself had forgotten the commit that the jump should have found."""
         commit, begun = jump.unstored, known.first_position
         if commit is None or begun is None:
             return False
@@ -494,11 +503,11 @@ class Processing(Checker):
         return end - start <= sum(self._ended_lives.get(name, 0) for name in expected.consumers)
 
     def _has_lost_last_rows(self, commit: TraceRow) -> bool:
-        """Return True if the member of this commit was killed and lost its last rows with it.
+        """Return True if the member of this commit was killed, and its last rows were lost.
 
-        It has lost some if the commit is known only from the broker's row, and not from the
-        member's own row about the answer. Then it may also have lost RECORDS_CONSUMED of records
-        that it processed before the commit.
+        Rows were lost if the commit is known only from the broker's row, and not from the member's
+        own row about the answer. Then rows RECORDS_CONSUMED of records that the member processed
+        before the commit may also be lost.
         """
         if commit.kind != TraceKind.COMMIT_STORED:
             return False

@@ -1,17 +1,17 @@
-"""Records of data partitions that were acknowledged with acks=all, and logs that lack them.
+"""Acknowledged records of data partitions, and logs of new leaders that lack such records.
 
-An acknowledgement with acks=all says that every in-sync replica has the records. The next leader is
-one of these replicas. So when it takes over, its log must have every record that was acknowledged
-before. (The checker Fencing checks the same for the appends of coordinators.) There are two
-exceptions:
+Only records that were produced with acks=all are followed. For these records, an acknowledgement
+says that every in-sync replica has the records. The next leader is one of these replicas. So when
+the next leader takes over, its log must have every record that was acknowledged before. (The
+checker Fencing checks the same for the appends of coordinators.) There are two exceptions:
 
 - If unclean elections are allowed, acknowledged records may be lost, so nothing is judged.
-- A broker that was paused may take over late, when another leader already has a newer epoch. Its
-  log need not have what the other leader has acknowledged.
+- A broker that was paused may take over late, when another leader already has a newer epoch. The
+  log of the paused broker need not have the records that the other leader has acknowledged.
 
-Nor may two batches be acknowledged at the same offset, because then the first one was lost. Whether
-it was lost in a way that Kafka allows is known only at the end of the run, so such a case is first
-kept as a doubt.
+Two batches must not be acknowledged at the same offset, because then the first batch was lost.
+Kafka allows some losses. Only at the end of the run it is known whether a loss was one of these. So
+such a case is first kept as a doubt.
 """
 
 from collections import deque
@@ -30,9 +30,9 @@ ACKNOWLEDGEMENT_KINDS = frozenset(
 )
 """Kinds of rows that AcknowledgedRecords must see."""
 MAX_KEPT = 256
-"""Number of a partition's last acknowledgements that are kept. They have the highest offsets."""
+"""Number of acknowledgements that are kept for a partition: those with the highest offsets."""
 MAX_DOUBTS = 100
-"""Number of doubts that are kept. There are doubts only if data was lost, allowed or not."""
+"""Number of doubts that are kept. Most runs have none, because doubts come only with lost data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +64,11 @@ class AcknowledgedRecords:
         self._ends: dict[str, deque[tuple[int, TraceRow]]] = {}
         self._newest_epochs: dict[str, int] = {}  # partition -> newest leader epoch so far
         self._offsets: dict[str, IntervalSet] = {}  # partition -> acknowledged offsets
-        # Names of deleted topics. If an offset is acknowledged again there, it may be that of a new
-        # topic with the same name, so there are no doubts about them.
+        # Names of deleted topics. A new topic may have the same name, and begins with offset 0
+        # again. So an offset that is acknowledged again in such a topic raises no doubt.
         self._deleted_topics: dict[str, None] = {}
         self.doubts: list[Doubt] = []
-        """Acknowledgements at the same offset, to be judged by the caller at the end of the run."""
+        """Acknowledgements at the same offset. The caller judges them at the end of the run."""
 
     def observe(self, row: TraceRow) -> MissingRecords | None:
         """Take a row of ACKNOWLEDGEMENT_KINDS; return what the log of a new leader lacks."""
@@ -98,12 +98,13 @@ class AcknowledgedRecords:
             self.doubts.append(Doubt(partition=partition, claim=claim, rows=rows))
 
     def _doubt_if_repeated(self, row: TraceRow) -> None:
-        """Note the acknowledged offsets; doubt those that were acknowledged before."""
+        """Note the acknowledged offsets; keep a doubt if some were acknowledged before."""
         partition, start, end = row.partition or "", row.offset or 0, _end_of(row)
         known = self._offsets.get(partition)
         if known is None:
             known = self._offsets[partition] = IntervalSet()
-        # Nearly all records begin where the known ones end. The first test spares these the search.
+        # Nearly all records begin where the known records end. For such records the first test is
+        # False, so that no search is needed.
         if (known.end or 0) > start and known.covered(start, end):
             first = [
                 other
@@ -119,7 +120,7 @@ class AcknowledgedRecords:
         known.add(start, end)
 
     def _note_end(self, row: TraceRow) -> None:
-        """Keep an acknowledgement, if it is for higher offsets than all before."""
+        """Keep an acknowledgement if its end offset is higher than all end offsets before."""
         ends = self._ends.setdefault(row.partition or "", deque(maxlen=MAX_KEPT))
         end = _end_of(row)
         if not ends or end > ends[-1][0]:
@@ -128,7 +129,8 @@ class AcknowledgedRecords:
     def _compare(self, leader: TraceRow) -> MissingRecords | None:
         """Return the acknowledged records that the log of a new leader lacks.
 
-        `leader` is its BECAME_LEADER, whose `offset` is the end of its log.
+        `leader` is the row BECAME_LEADER of the new leader. Its `offset` is the end of the leader's
+        log.
         """
         partition, epoch = leader.partition or "", leader.leader_epoch or 0
         newest_epoch = self._newest_epochs.get(partition, -1)
@@ -136,16 +138,17 @@ class AcknowledgedRecords:
         ends = self._ends.get(partition)
         if ends is None or leader.offset is None or epoch < newest_epoch:
             return None
-        # The producer's clock may be behind the leader's, so that an acknowledgement by the new
-        # leader itself has an earlier time than its BECAME_LEADER. So only acknowledgements count
-        # that are earlier by more than the clock error.
+        # The producer's clock may be behind the clock of the new leader. Then even an
+        # acknowledgement by the new leader itself may have an earlier time than its BECAME_LEADER.
+        # So only acknowledgements count that are earlier by more than the clock error.
         before_us = leader.time_us - self._context.clock_error_us
         for end, row in reversed(ends):
             if row.time_us >= before_us:
                 continue
             if end <= leader.offset:
                 return None
-            ends.clear()  # the loss is reported once; other records get these offsets now
+            # The loss is reported once. From now on other records get the lost offsets.
+            ends.clear()
             return MissingRecords(
                 partition=partition, acknowledged=row, last=end - 1, leader=leader
             )

@@ -1,8 +1,9 @@
-"""The history of committed offsets: a register for each group and partition has its commits.
+"""The history of committed offsets: one register for each group and partition.
 
-The checker `durable_commits` asks a register which values a fetch may return. The trace does not
-show the moment at which a commit took effect. It shows two times between which it did, if it took
-effect at all: the earliest time at which it can have been sent, and the time of the answer.
+A register has the commits of its group for its partition. The checker `durable_commits` asks a
+register which values a fetch may return. The trace does not show the moment at which a commit took
+effect. But the trace shows two times: the earliest time at which the commit can have been sent, and
+the time of the answer. If the commit took effect at all, it did so between these two times.
 
 Most commits have two rows in the trace. The broker writes COMMIT_STORED when its append is
 complete, and the member writes a row about the answer or the failure. A register keeps one Commit
@@ -15,24 +16,29 @@ from dataclasses import dataclass, field, replace
 from protocol.trace import TraceKind, TraceRow
 
 MAX_KEPT_COMMITS = 4_096
-"""A register keeps so many commits, the last ones, to bound the memory of long runs."""
+"""Number of commits that a register keeps. The limit bounds the memory of long runs.
+
+If there are more, the oldest are dropped.
+"""
 GIVEN_UP_BY_THE_CLIENT = frozenset({"TIMED_OUT", "DISCONNECTED"})
 """Errors that a client gives to a request when it no longer waits for the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """One commit of one partition. It took effect between `earliest_us` and `latest_us`, or never.
+    """One commit of one partition.
 
-    A commit that its client gave up may also take effect later.
+    The commit took effect between `earliest_us` and `latest_us`, or never. A commit that its client
+    gave up may also take effect later.
     """
 
     offset: int
     node: str  # the node that wrote `row`
     earliest_us: int
     latest_us: int
-    acknowledged: bool  # True if a later fetch must return it, or a newer commit
-    row: TraceRow  # the client's row of the answer or failure, or else the broker's row
+    acknowledged: bool  # True if a later fetch must return this commit or a newer commit
+    # The client's row of the answer or failure. If there is no such row, the broker's row.
+    row: TraceRow
 
 
 @dataclass(slots=True)
@@ -40,17 +46,17 @@ class Register:
     """The committed offset of one group and partition."""
 
     commits: deque[Commit] = field(default_factory=lambda: deque(maxlen=MAX_KEPT_COMMITS))
-    # The history is complete only after this time: earlier commits may have been dropped.
+    # The history is complete only after this time. Earlier commits may have been dropped.
     forgotten_until_us: int = -1
     # node -> time of the answer to its last commit
     answered_us: dict[str, int] = field(default_factory=dict)
     # Rows COMMIT_STORED of commits for which there is also a row of the client
     stored: deque[TraceRow] = field(default_factory=lambda: deque(maxlen=MAX_KEPT_COMMITS))
-    # offset -> commits that their clients gave up: each may still take effect at any time
+    # offset -> commits that their clients gave up. Each of them may still take effect at any time.
     pending: dict[int, list[Commit]] = field(default_factory=dict)
-    # For each offset, how many of `commits` are acknowledged, and how many are known only from the
-    # broker's row. With these counts `take_answer` and `has_answer` see quickly, in most cases,
-    # that there is no other row of the same commit, and need not search `commits`.
+    # For each offset, the number of acknowledged commits in `commits`, and the number of commits
+    # that are known only from the broker's row. If such a number is 0, there is no other row of the
+    # same commit. Then `take_answer` and `has_answer` need not search `commits`.
     _acknowledged: dict[int, int] = field(default_factory=dict)
     _from_broker: dict[int, int] = field(default_factory=dict)
     reported: TraceRow | None = None  # the last lost commit in a finding
@@ -72,8 +78,8 @@ class Register:
     def forgive(self) -> int:
         """Mark all commits so far as unacknowledged; return how many were acknowledged.
 
-        Called when the group's partition has lost data in a way that Kafka allows. From then on a
-        fetch need not return these commits, but still may.
+        The checker calls this when the group's partition has lost data in a way that Kafka allows.
+        From then on a fetch need not return these commits, but it still may return them.
         """
         before = sum(commit.acknowledged for commit in self.commits)
         commits = [replace(commit, acknowledged=False) for commit in self.commits]
@@ -85,8 +91,8 @@ class Register:
     def forgive_unstored(self) -> None:
         """Mark as unacknowledged each commit for which there is no row COMMIT_STORED.
 
-        Called for groups that commit in transactions. There, such a commit waits for the marker
-        that ends its transaction, and may be lost with it.
+        The checker calls this for groups that commit in transactions. A commit without the row
+        waits for the marker that ends its transaction, and may be lost with the transaction.
         """
         stored = {(row.offset, row.member, row.generation) for row in self.stored}
         for index, known in enumerate(self.commits):
@@ -98,8 +104,9 @@ class Register:
     def take_answer(self, row: TraceRow, offset: int) -> None:
         """Drop the commit that is known from the broker's row, if `row` is the member's answer.
 
-        Both rows are about the same commit. Kept as two, the broker's one would have times of the
-        broker's clock, and could seem to be newer than the member's next commit.
+        Both rows are about the same commit. The caller adds a commit for the member's row. If the
+        commit of the broker's row also stayed, it would have times of the broker's clock. Then it
+        could seem to be newer than the member's next commit.
         """
         if offset not in self._from_broker:
             return
@@ -117,11 +124,11 @@ class Register:
                 return
 
     def has_answer(self, row: TraceRow, offset: int) -> bool:
-        """Return True if `row`, COMMIT_STORED, is about a commit that is known from its answer.
+        """Return True if the commit of `row` (COMMIT_STORED) is already known from its answer.
 
-        This happens with commits in transactions. They are answered first, and stored only when the
-        marker is written. If the coordinator has loaded the commit from its log, it does not know
-        the member, and `row.member` is None.
+        This happens with commits in transactions. Such a commit is answered first, and stored only
+        when the marker of its transaction is written. If the coordinator has loaded the commit from
+        its log, the coordinator does not know the member, and `row.member` is None.
         """
         # A commit without a transaction is stored before it is answered. Its COMMIT_STORED has the
         # id of its append as `correlation_id`.

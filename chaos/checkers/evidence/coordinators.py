@@ -1,22 +1,23 @@
-"""Which broker coordinates each group, and what each broker has of the groups in its memory.
+"""The coordinator of each group, and what each broker has of the groups in its memory.
 
 A group is stored in one partition of `__consumer_offsets`, its offsets partition. The leader of
 this partition is the group's coordinator. When a broker becomes leader, it loads the partition's
-groups into memory. When it learns that another broker leads, it unloads them.
+groups into memory. When the broker learns that another broker leads, it unloads these groups.
 
-A failover takes a while, and in this time two brokers may act as coordinator of a group:
+A failover takes a while. During this time two brokers may act as coordinator of a group:
 
 1. broker-0 leads in epoch 3, and has loaded the group.
 2. broker-1 is elected in epoch 4, and loads the group. From then on it is the group's coordinator,
    because it has the newest leader epoch.
-3. broker-0 has not heard of this. It still serves the group, and we call it a zombie.
+3. broker-0 has not heard of the election. It still serves the group, and we call it a zombie.
 4. broker-0 hears of the election, and unloads the group.
 
-Both write rows about the group's state, so `CoordinatorView` keeps states and members separately
-for each broker. It also keeps each broker's last tenure: the time from the load of a partition to
-its unload or to the broker's death.
+Both brokers write rows about the group's state, so `CoordinatorView` keeps states and members
+separately for each broker. `CoordinatorView` also keeps each broker's last tenure of a partition. A
+tenure is the time from the load of the partition to its unload, or to the broker's death.
 
-`Expiry` follows since when a group has had no members, because its offsets expire some time later.
+`Expiry` keeps the time since which each group has had no members. The offsets of a group expire
+when it has had no members for long enough.
 """
 
 from collections.abc import Mapping
@@ -69,7 +70,7 @@ class SeenState:
 class _Tenure:
     """The time in which a broker serves one partition of coordinators."""
 
-    load: TraceRow  # LOAD_COMPLETED, with which it begins
+    load: TraceRow  # LOAD_COMPLETED, with which the tenure begins
     ended_us: int | None = None  # None: the broker still serves the partition
 
 
@@ -80,19 +81,22 @@ class CoordinatorView:
         self._groups_in: dict[str, list[str]] = {}
         for group_id, expected in context.groups.items():
             self._groups_in.setdefault(expected.offsets_partition, []).append(group_id)
-        # group -> the newest leader epoch in which a broker took the group over, and that broker
+        # group -> the newest leader epoch in which a broker took the group over, and this broker
         self._newest: dict[str, tuple[int, str]] = {}
-        self._coordinator_since_us: dict[str, int] = {}  # group -> time of that takeover
+        # group -> time of the takeover in `_newest`
+        self._coordinator_since_us: dict[str, int] = {}
         self._states: dict[tuple[str, str], SeenState] = {}  # (node, group)
         # (node, group) -> member ids. Dicts whose values are None serve as ordered sets.
         self._members: dict[tuple[str, str], dict[str, None]] = {}
-        # group -> brokers that loaded it or added a member to it, and have not unloaded it since
+        # group -> brokers that loaded the group or added a member to it, and have not unloaded it
+        # since
         self._held: dict[str, dict[str, None]] = {}
-        # group -> brokers that wrote a row about its state, and have not unloaded it since
+        # group -> brokers that wrote a row about the group's state, and have not unloaded it since
         self._known: dict[str, dict[str, None]] = {}
         self._loaded: dict[tuple[str, str], TraceRow] = {}  # (node, group) -> last GROUP_LOADED
-        # group -> the broker that last wrote a row about its state. A group that is created after
-        # the broker became leader is never loaded. Then this broker counts as its coordinator.
+        # group -> the broker that last wrote a row about the group's state. If a group is created
+        # after the broker became leader, the group is never loaded. Then this broker counts as the
+        # group's coordinator.
         self._last_writer: dict[str, str] = {}
         self._tenures: dict[str, dict[str, _Tenure]] = {}  # partition -> node -> last tenure
         # (node, partition) -> the newest leader epoch in which the node unloaded the partition
@@ -105,14 +109,16 @@ class CoordinatorView:
         """Take a row of COORDINATOR_KINDS."""
         match row.kind:
             case TraceKind.LOAD_STARTED:
-                # The broker forgets what it had of these groups. During the load it writes one row
-                # GROUP_LOADED for each group that it finds, and at the end LOAD_COMPLETED.
+                # The broker forgets what it had of the partition's groups. During the load it
+                # writes one row GROUP_LOADED for each group that it finds, and at the end
+                # LOAD_COMPLETED.
                 for group_id in self._groups_in.get(row.partition or "", ()):
                     self._states.pop((row.node, group_id), None)
                     self._members.pop((row.node, group_id), None)
             case TraceKind.LOAD_IGNORED if row.cause == IgnoredCause.ALREADY_LOADED:
-                # The broker was replaced and elected again before it heard of its replacement. It
-                # still has the groups, so it takes them over without a load (BEHAVIOUR 5.4).
+                # The broker was replaced, and elected again before it heard of its replacement. So
+                # it still has the groups, and takes them over without a load (section 5.4 of
+                # docs/kafka/BEHAVIOUR.md).
                 self._note_takeover(row)
             case TraceKind.LOAD_COMPLETED:
                 self._note_takeover(row)
@@ -160,14 +166,17 @@ class CoordinatorView:
                 pass
 
     def _note_takeover(self, row: TraceRow) -> None:
-        """Note that a broker took over a partition's groups, unless its epoch is an older one."""
+        """Note that a broker took over a partition's groups.
+
+        If another broker has taken over a group in a newer epoch, nothing is noted for this group.
+        """
         epoch = row.leader_epoch or 0
         for group_id in self._groups_in.get(row.partition or "", ()):
             newest, before = self._newest.get(group_id, (-1, ""))
             if epoch >= newest:
                 self._newest[group_id] = (epoch, row.node)
-                # If the same broker takes over again without a load, nobody else has been the
-                # coordinator in between. Then the time of its first takeover still counts.
+                # If the same broker takes over again without a load, no other broker has been the
+                # coordinator in between. Then the time of its earlier takeover still counts.
                 if row.node != before or row.kind == TraceKind.LOAD_COMPLETED:
                     self._coordinator_since_us[group_id] = row.time_us
 
@@ -191,7 +200,8 @@ class CoordinatorView:
     def served_since(self, node: str, partition: str) -> TraceRow | None:
         """Return the LOAD_COMPLETED with which a broker began to serve a partition.
 
-        None if the broker does not serve it. A zombie still serves its partitions.
+        Return None if the broker does not serve the partition. A zombie still serves its
+        partitions.
         """
         tenure = self._tenures.get(partition, {}).get(node)
         return None if tenure is None or tenure.ended_us is not None else tenure.load
@@ -221,7 +231,7 @@ class CoordinatorView:
     # -- the coordinator ----------------------------------------------------------------------
 
     def coordinator(self, group_id: str) -> str | None:
-        """Return the group's coordinator, None before any was seen."""
+        """Return the group's coordinator; None before the first row about a coordinator."""
         newest = self._newest.get(group_id)
         return self._last_writer.get(group_id) if newest is None else newest[1]
 
@@ -236,23 +246,24 @@ class CoordinatorView:
         return None if node is None else self._members.get((node, group_id))
 
     def load_of(self, group_id: str, node: str) -> TraceRow | None:
-        """Return the last LOAD_COMPLETED by `node` for the group's partition, None if none."""
+        """Return the last LOAD_COMPLETED of `node` for the group's partition, if there is one."""
         tenure = self._tenures.get(self._partition_of[group_id], {}).get(node)
         return None if tenure is None else tenure.load
 
     def coordinator_since_us(self, group_id: str) -> int:
         """Return the time since which the group has had its present coordinator, 0 if unknown.
 
-        This is normally the end of the coordinator's load. A broker that became coordinator again
-        without a load has been it since its row LOAD_IGNORED.
+        This is normally the end of the coordinator's load. If a broker became coordinator again
+        without a load, it is the time of the broker's row LOAD_IGNORED.
         """
         return self._coordinator_since_us.get(group_id, 0)
 
     def is_zombie(self, group_id: str, node: str) -> bool:
         """Return True if `node` was replaced as coordinator and does not know it yet.
 
-        A broker may break the rules: it unloads a partition in epoch 4, so it knows that it was
-        replaced, and then loads it in epoch 3. Such a broker is no zombie, and is not excused.
+        A broker may break the rules. For example, it unloads a partition in epoch 4, so it knows
+        that it was replaced, and then loads the partition in epoch 3. Such a broker is no zombie,
+        so what it does is not excused.
         """
         partition = self._partition_of[group_id]
         tenure = self._tenures.get(partition, {}).get(node)
@@ -263,7 +274,7 @@ class CoordinatorView:
     def other_coordinator(self, group_id: str, since_us: int) -> TraceRow | None:
         """Return the load of a former coordinator that still served the group after `since_us`.
 
-        Members may have sent requests to that broker. None if there is no such broker.
+        Members may have sent requests to this former coordinator. Return None if there is none.
         """
         current = self.coordinator(group_id)
         return next(
@@ -279,14 +290,14 @@ class CoordinatorView:
 class Expiry:
     """Decides whether a coordinator may remove expired offsets of a group.
 
-    It may do so when the group has been Empty for `offsets.retention.minutes`. An offset that is
-    removed earlier is a loss.
+    A coordinator may do so when the group has been Empty for `offsets.retention.minutes`. An offset
+    that is removed earlier is a loss.
 
     The retention time counts from the moment at which the group became Empty. The coordinator
-    writes this moment into the group's record, so that a later coordinator, which loads the record,
-    counts from the same moment. But the group's last record may be old: perhaps a coordinator could
-    not store the newer ones. So it matters which record was loaded, and the generation in the row
-    GROUP_LOADED tells that.
+    writes this moment into the group's record. A later coordinator loads the record, and counts
+    from the same moment. But the record that it loads may be old, because a coordinator may have
+    failed to store newer records. So it matters which record was loaded. The generation in the row
+    GROUP_LOADED tells this.
 
     A group that never had members (only an administrator committed for it) never became Empty. Each
     of its offsets has an age of its own. The removal of such an offset is never reported.
@@ -294,11 +305,13 @@ class Expiry:
     """
 
     def __init__(self, context: CheckContext) -> None:
-        # The retention time, less what the clocks may be wrong by
+        # The retention time, minus the largest error of the clocks
         self._retention_us = context.offsets_retention_us - context.clock_error_us - _ROUNDING_US
-        # group -> broker -> time at which the group became Empty there; None: it has members there
+        # group -> broker -> time at which the group became Empty at this broker. The time is None
+        # if the group has members there.
         self._empty_us: dict[str, dict[str, int | None]] = {}
-        # group -> generation -> first time at which the group became Empty in it, at any broker
+        # group -> generation -> first time at which any broker showed the group as Empty in this
+        # generation
         self._emptied_us: dict[str, dict[int, int]] = {}
         self._had_members: dict[str, None] = {}  # groups
 
@@ -316,13 +329,14 @@ class Expiry:
                 if row.generation is not None:
                     by_generation.setdefault(row.generation, row.time_us)
             case TraceKind.GROUP_STATE if state == "Dead":
-                if row.cause in DELETIONS:  # a later group of this name is a new group
+                # If a group with this name appears later, it is a new group.
+                if row.cause in DELETIONS:
                     by_broker.clear()
                     by_generation.clear()
                     self._had_members.pop(group_id, None)
             case TraceKind.GROUP_LOADED if state == "Empty":
-                # If no row shows when the group became Empty in this generation, pretend that it
-                # was long ago, so that no removal of an offset is reported.
+                # If no row shows when the group became Empty in this generation, the code takes a
+                # time that is long ago. Then no removal of an offset is reported.
                 emptied_us = None if row.generation is None else by_generation.get(row.generation)
                 by_broker[row.node] = -self._retention_us if emptied_us is None else emptied_us
             case _:  # any other state: the group has members there
@@ -330,7 +344,7 @@ class Expiry:
                 self._had_members[group_id] = None
 
     def is_due(self, row: TraceRow) -> bool:
-        """Return True if the offset in the row OFFSET_REMOVED may have expired by then."""
+        """Return True if the offset that OFFSET_REMOVED removes may have expired by its time."""
         by_broker = self._empty_us.get(row.group or "", {})
         if row.node not in by_broker:
             # No row shows the group's state at this broker. A group without members, which an

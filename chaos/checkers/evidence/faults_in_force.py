@@ -4,11 +4,11 @@ Many promises are judged only while nothing is broken. Four rules say when a fau
 
 1. A fault of the run's plan is in force from its row FAULT_INJECTED to its row FAULT_HEALED.
 2. A node that is down or paused counts as a fault, too, whatever the reason.
-3. A broker that starts again counts as down until the controller unfences it. This may take a
-   while after the start of its process, because it can register only when its former session has
-   ended. Until then clients cannot use it.
-4. A momentary fault (a leadership move, a reset of connections) ends in the moment in which it
-   begins.
+3. A broker that starts again counts as down until the controller unfences it, because clients
+   cannot use a fenced broker. This may take a while after the start of its process: the broker can
+   register only when its former session has ended.
+4. A momentary fault, such as a leadership move or a reset of connections, has no duration. It ends
+   in the moment in which it begins.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ FAULT_KINDS = frozenset(
 )
 """Kinds of rows that FaultsInForce must see."""
 KEPT_FAULTS = 64
-"""Number of faults that are over and still kept: the last ones."""
+"""Number of faults that are kept after their end. If there are more, the oldest are dropped."""
 ENDING = frozenset({"crash", "power_loss"})
 """Faults whose only effect is that processes end."""
 OF_PROCESSES = frozenset({*ENDING, "pause"})
@@ -49,8 +49,8 @@ class PastFault:
 class FaultsInForce:
     """Follows every fault of a run.
 
-    The death of a member is no fault by itself, because the checkers of groups follow their members
-    anyway. It is one if the run's plan ordered it.
+    The death of a member counts as a fault only if the run's plan ordered it. Other deaths of
+    members do not count, because the checkers of groups follow the members themselves.
     """
 
     def __init__(self, context: CheckContext) -> None:
@@ -63,12 +63,13 @@ class FaultsInForce:
         self._active: dict[tuple[str, str], TraceRow] = {}
         self._past: list[PastFault] = []
         self._brokers: dict[str, None] = {}  # nodes that have been unfenced, and so are brokers
-        # brokers that have started again, and whose new process has not registered yet
+        # Brokers that have started again, and whose new process has not registered yet
         self._unregistered: dict[str, None] = {}
         self._changed_us = 0  # time of the last beginning or end of a fault
         # Keys of the faults in `_active` that disturb no server; see `cluster_quiet_since_us`
         self._settled: dict[tuple[str, str], None] = {}
-        self._cluster_changed_us = 0  # when servers were last disturbed, or no longer disturbed
+        # Time at which a disturbance of the servers last began or ended
+        self._cluster_changed_us = 0
         self.was_quiet_since_us: int | None = 0
         """Value of `quiet_since_us` before the last row of FAULT_KINDS."""
 
@@ -81,9 +82,11 @@ class FaultsInForce:
     def cluster_quiet_since_us(self) -> int | None:
         """Time since which no fault has disturbed the servers; None while a fault does.
 
-        Some faults in force do not disturb the servers; the code calls them settled. One kind are
-        faults that only end or pause consumers. The other kind are deaths of brokers which the
-        controller has fenced meanwhile: nobody waits for such a broker any more.
+        Two kinds of faults in force do not disturb the servers. The code calls such faults settled.
+
+        - A fault that only ends or pauses consumers is settled from its beginning.
+        - The death of a broker is settled when the controller has fenced this broker, because
+          nobody waits for a fenced broker any more.
         """
         has_others = len(self._active) > len(self._settled)
         return None if has_others else self._cluster_changed_us
@@ -113,7 +116,7 @@ class FaultsInForce:
                 self._end(("paused", peer), row)
                 return
             case TraceKind.NODE_STARTED if row.node not in self._brokers:
-                # Not a broker, or the first start of a broker
+                # The node is not a broker, or this is the first start of the broker.
                 self._end(("down", row.node), row)
                 return
             case TraceKind.NODE_STARTED:
@@ -124,7 +127,7 @@ class FaultsInForce:
                 self._unregistered.pop(peer, None)
                 return
             case TraceKind.BROKER_UNFENCED if peer in self._unregistered:
-                # The new process has not registered yet, so the controller means the former one.
+                # The new process has not registered yet, so this row is about the former process.
                 return
             case TraceKind.BROKER_FENCED:
                 self._settle_fenced(row)
@@ -146,7 +149,7 @@ class FaultsInForce:
             self._cluster_changed_us = row.time_us
 
     def since(self, time_us: int) -> list[TraceRow]:
-        """Return each fault in force at `time_us` or later, by the row with which it began."""
+        """Return the first row of each fault that was in force at `time_us` or later."""
         past = [fault.began for fault in self._past if fault.ended_us >= time_us]
         return [*past, *self._active.values()]
 
@@ -155,8 +158,9 @@ class FaultsInForce:
         began = self._active.pop(key, None)
         if began is None:
             return
-        # The death of a fenced broker is settled, too, but servers do notice the broker's return.
-        # So only the end of a fault of members leaves the servers undisturbed.
+        # The death of a fenced broker is settled, but its end (the broker's return) does disturb
+        # the servers. So a settled fault must also be about members only, if its end is not to
+        # count as a disturbance of the servers.
         concerned_members_only = key in self._settled and self._concerns_members_only(began)
         self._settled.pop(key, None)
         self._note_past(began, row.time_us, concerned_members_only=concerned_members_only)
@@ -175,7 +179,7 @@ class FaultsInForce:
                 self._cluster_changed_us = row.time_us
 
     def _concerns_members_only(self, row: TraceRow) -> bool:
-        """Return True if a fault only ends or pauses consumers. `row` is its first row."""
+        """Return True if the fault that begins with `row` only ends or pauses consumers."""
         if row.kind == TraceKind.NODE_PAUSED:
             return row.peer in self._consumers
         detail = detail_of(row)
@@ -187,7 +191,7 @@ class FaultsInForce:
     def _note_past(
         self, began: TraceRow, ended_us: int, *, concerned_members_only: bool = False
     ) -> None:
-        """Add a fault to those that are over, and note the time of this change."""
+        """Add a fault to the faults that are over, and note the time of this change."""
         self._past.append(PastFault(began=began, ended_us=ended_us))
         del self._past[:-KEPT_FAULTS]
         self._changed_us = ended_us

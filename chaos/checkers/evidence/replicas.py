@@ -1,22 +1,25 @@
 """Leaders, ISRs and replicas of all partitions, as the controller's rows show them.
 
-Leaders and ISRs stand in the rows. Two things must be concluded from them:
+Leaders and ISRs stand in the rows of the trace. The rows do not show two other facts, so this
+module concludes these facts from the rows:
 
 **The replicas of a partition.** Every broker that was ever in the partition's ISR counts as a
 replica. This is enough, because the first ISR of a new partition has all its replicas that are
-alive, in the order of the assignment. Only if an administrator creates a topic while brokers are
-fenced (the fault `create_topic`), their replicas are missing until they join the ISR.
+alive, in the order of the assignment. There is one exception. If an administrator creates a topic
+while brokers are fenced (the fault `create_topic`), the replicas on these brokers are missing until
+they join the ISR.
 
-**The preferred leader.** It is the first replica of the assignment, and so at first the first of
-the ISR. The fault `leadership_move` changes the assignment: the controller puts another replica
-first, and then elects it. No row shows the new assignment, and the election may fail. So from then
-on, either replica may be the preferred leader. When the controller elects the replica of the move
-as preferred leader, the move has certainly been carried out. If it elects the other one, the doubt
-remains, because the controller may get the order later.
+**The preferred leader.** This is the first replica of the assignment, and so at first the first
+replica of the ISR. The fault `leadership_move` changes the assignment: the controller puts another
+replica first, and then elects this replica. No row shows the new assignment, and the election may
+fail. So from then on, the former first replica and the replica of the move may both be the
+preferred leader. When the controller elects the replica of the move as preferred leader, the move
+has certainly been carried out. If it elects the former first replica, the doubt remains, because
+the controller may get the order later.
 
 Only an unfenced broker that is not stopping may lead. A broker that has begun to stop does not
-count any more, even if the controller unfences it: a controller that was paused may do so, because
-it handles heartbeats that the broker sent before its shutdown.
+count any more, even if the controller unfences the broker later. A controller that was paused may
+do this, when it handles heartbeats that the broker sent before its shutdown.
 """
 
 from collections.abc import Mapping
@@ -51,7 +54,7 @@ _OF_PREFERRED = frozenset({PREFERRED_LEADER, PREFERRED_LEADER_REQUESTED})
 
 @dataclass(slots=True, kw_only=True)
 class SeenPartition:
-    """The controller's last decision about a partition. Brokers are named as `broker-0`."""
+    """The controller's last decision about a partition. Brokers have names such as `broker-0`."""
 
     leader: str  # "": the partition has no leader
     in_sync: tuple[str, ...]
@@ -61,12 +64,15 @@ class SeenPartition:
 
     @property
     def preferred(self) -> str:
-        """The replica that leads if it can; "" if none is known."""
+        """The replica that should lead whenever it can; "" if no replica is known."""
         return self.replicas[0] if self.replicas else ""
 
     @property
     def possibly_preferred(self) -> tuple[str, ...]:
-        """The replicas of which one is the preferred leader. Without a move it is only one."""
+        """The replicas of which one is the preferred leader.
+
+        If there was no leadership move, this is only the preferred leader itself.
+        """
         return (self.preferred, *self.moved_to)
 
 
@@ -76,7 +82,8 @@ class Replicas:
     def __init__(self) -> None:
         self._partitions: dict[str, SeenPartition] = {}
         self._may_lead: dict[str, int] = {}  # broker -> time of its unfencing, in microseconds
-        # Brokers that are stopping. A set will do, because nothing iterates over it.
+        # Brokers that are stopping. Nothing iterates over them, so their order does not matter and
+        # a set will do.
         self._stopping: set[str] = set()
 
     @property
@@ -141,9 +148,9 @@ class Replicas:
         is_of_preferred = (
             row.kind == TraceKind.LEADER_ELECTED and detail_of(row).get("reason") in _OF_PREFERRED
         )
-        # The election of a preferred leader shows who is first in the assignment. If a move was to
-        # put this broker first, that is done. Other moves may still come, because an administrator
-        # who is cut off from the controller repeats the order.
+        # The election of a preferred leader shows which broker is first in the assignment. If a
+        # move was to put this broker first, the move has been carried out. Other moves may still
+        # come, because an administrator who is cut off from the controller repeats the order.
         if is_of_preferred:
             replicas = (leader, *replicas)
             moved_to = tuple(broker for broker in moved_to if broker != leader)

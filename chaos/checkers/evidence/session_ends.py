@@ -4,21 +4,23 @@ A member must send a request within `session.timeout.ms`, or else the coordinato
 session is the timer for this. The coordinator restarts the session
 
 - with each request of the member (SESSION_RESTARTED), also with a commit;
-- when it loads the group (GROUP_LOADED);
-- when the group enters its next state, because then it answers members whose requests were waiting.
+- when the coordinator loads the group (GROUP_LOADED);
+- when the group enters its next state, because the coordinator then answers the members whose
+  requests were waiting.
 
 If the session runs out, the coordinator writes MEMBER_REMOVED. (Section 5.4 of
 docs/kafka/BEHAVIOUR.md; Kafka `completeAndScheduleNextHeartbeatExpiration`.)
 
-`SessionEnds.overdue` finds members that are still there when their sessions should have ended. How
-long may this take after the last restart of the session? The session itself, plus SLACK_US for a
-busy broker. In some cases it may take longer:
+`SessionEnds.overdue` finds members that are still in the group when their sessions should have
+ended. Normally a member must be removed within its session timeout, plus SLACK_US for a busy
+broker. This time counts from the last restart of the session. In some cases the removal may come
+later:
 
 - While the group is not Stable, a member may be waiting for the answer to a JoinGroup or SyncGroup,
   and its session does not end before the answer. So only Stable groups are judged.
 - In a Stable group, too, the answer to a static member (with a `group.instance.id`) may wait for an
   append. So if the member's last request was a JoinGroup or SyncGroup, its session counts twice.
-- The timers of a paused broker stand still. After a pause, SLACK_US counts from the end of it.
+- The timers of a paused broker stand still. After a pause, SLACK_US counts from the pause's end.
 - While a fault delays the clock or the disk of any broker, no session is judged.
 
 `SessionEnds.restarts_nothing` finds the opposite error: a coordinator that stores a member's
@@ -56,7 +58,7 @@ SESSION_KINDS = frozenset(
 SLACK_US = 5_000_000
 """Time that a busy broker may take to carry out a timer. Measured times are well below 1 s."""
 MAY_BE_PARKED = frozenset({Api.JOIN_GROUP.label, Api.SYNC_GROUP.label})
-"""Requests whose answer a coordinator may hold back. Meanwhile their member is parked."""
+"""Requests whose answer a coordinator may hold back. Until the answer, the member is parked."""
 _STABLE = "Stable"  # the state of a group in which no rebalance is in progress
 _ENDS = frozenset({"Empty", "Dead"})  # states of a group without members, so without sessions
 _LEAVE_TIMERS_ALONE = frozenset(
@@ -64,7 +66,8 @@ _LEAVE_TIMERS_ALONE = frozenset(
         "crash",
         "power_loss",
         "controlled_shutdown",
-        "pause",  # it does stop timers, but the rows NODE_PAUSED and NODE_RESUMED show this
+        # A pause does stop timers, but the rows NODE_PAUSED and NODE_RESUMED show this.
+        "pause",
         "leadership_move",
         "preferred_leader_election",
         "remove_members",
@@ -82,14 +85,14 @@ _LEAVE_TIMERS_ALONE = frozenset(
         "rollout",
         "scale",
         "machine_loss",
-        "machine_pause",  # as "pause"
+        "machine_pause",  # for the same reason as "pause"
         "machine_cut",
     }
 )
 """Faults that delay no living broker's clock or disk.
 
-Any other fault counts as one that may delay them. So if a new kind of fault is not added here, the
-check may miss a violation, but it reports no false one.
+Any other fault counts as a fault that may delay a clock or a disk. So if a new kind of fault is not
+added here, the check may miss a violation, but it reports no false violation.
 """
 
 Key = tuple[str, str, str]
@@ -102,7 +105,7 @@ class Session:
 
     since: TraceRow  # the row that began or last restarted the session
     length_us: int  # `session.timeout.ms`
-    until_us: int  # time at which it should end
+    until_us: int  # time at which the session should end
     may_be_parked: bool = False  # True if `since` is about a JoinGroup or SyncGroup
     reported: bool = False  # True once `overdue` has yielded it
 
@@ -117,9 +120,10 @@ class SessionEnds:
         self._coordinators = coordinators
         self._faults = faults
         self._sessions: dict[tuple[str, str], dict[str, Session]] = {}  # (broker, group) -> members
-        # Heap with an entry (time to look at it, key) for each session. Sessions are restarted all
-        # the time. To change the heap each time would be slow. So an entry keeps its old time, and
-        # gets the new one only when the old time has come and the session is looked at.
+        # Heap with an entry (time at which to look at the session, key) for each session. Sessions
+        # are restarted all the time, and a change of the heap at each restart would be slow. So an
+        # entry keeps its old time. When this time has come, `overdue` looks at the session, and
+        # gives the entry its new time.
         self._due: list[tuple[int, Key]] = []
         self._paused: dict[str, None] = {}  # paused brokers
         # Members with an OffsetCommit that restarted the session; for `restarts_nothing`
@@ -136,7 +140,8 @@ class SessionEnds:
                 self._begin(broker_group, row.member or "", row, length_us)
             case TraceKind.GROUP_LOADED if row.group in self._context.groups:
                 self._sessions.pop(broker_group, None)
-                # The row does not tell each member's own timeout. The longest one is safe for all.
+                # The row does not tell each member's own timeout. With the group's longest timeout
+                # no session is judged too early.
                 length_us = self._context.groups[row.group].session_timeout_us
                 members = detail_of(row).get("members")
                 for member in members if isinstance(members, list) else ():
@@ -172,12 +177,13 @@ class SessionEnds:
     def restarts_nothing(self, row: TraceRow) -> bool:
         """Return True if a COMMIT_STORED shows that the member's commits restart no session.
 
-        It shows this if the coordinator stores a commit of the member, although no OffsetCommit has
-        ever restarted the member's session there. Three kinds of commits show nothing:
-        - those of transactions, which have no `correlation_id`;
-        - those of administrators, who have no session;
-        - one before any request of the member has restarted the session here. Its append may have
-          begun before this coordinator loaded the group.
+        The row shows this if the coordinator stores a commit of the member, although no
+        OffsetCommit has ever restarted the member's session at this coordinator. Three kinds of
+        commits show nothing:
+        - commits of transactions, which have no `correlation_id`;
+        - commits of administrators, who have no session;
+        - commits that are stored before any request of the member has restarted the session here.
+          The append of such a commit may have begun before this coordinator loaded the group.
         """
         key = (row.node, row.group or "", row.member or "")
         session = self._sessions.get(key[:2], {}).get(key[2])
@@ -186,7 +192,10 @@ class SessionEnds:
         return session.since.kind == TraceKind.SESSION_RESTARTED and key not in self._committing
 
     def overdue(self, now_us: int) -> Iterator[tuple[Key, Session]]:
-        """Yield each session that should have ended by `now_us`, with its key, only once."""
+        """Yield each session that should have ended by `now_us`, with its key.
+
+        Each session is yielded only once.
+        """
         margin_us = SLACK_US + self._context.clock_error_us
         while self._due and self._due[0][0] + margin_us < now_us:
             _, key = heappop(self._due)
@@ -194,8 +203,8 @@ class SessionEnds:
             if session is None or session.reported:
                 continue
             until_us = self._judged_from_us(key, session, now_us)
-            # For a session that may not be judged now, `until_us` is `now_us`. So it goes back into
-            # the heap, and is looked at again after `margin_us`.
+            # For a session that may not be judged now, `until_us` is `now_us`. Such a session goes
+            # back into the heap, and is looked at again after `margin_us`.
             if until_us + margin_us < now_us:
                 session.reported = True
                 yield key, session
@@ -223,7 +232,7 @@ class SessionEnds:
     def _begin(
         self, broker_group: tuple[str, str], member: str, row: TraceRow, length_us: int
     ) -> None:
-        """Begin or restart a session. An existing one keeps its entry in the heap."""
+        """Begin or restart a session. A restarted session keeps its entry in the heap."""
         members = self._sessions.setdefault(broker_group, {})
         until_us = row.time_us + length_us
         if member not in members:
