@@ -1,14 +1,15 @@
-"""Resetting the committed offsets of a group, as Kafka's tool does by `--reset-offsets`.
+"""Resetting the committed offsets of a group, like `--reset-offsets` of Kafka's command-line tool.
 
 The user gives a target, such as the earliest offset of each partition. `plan_reset` computes the
-new offsets, which the tool shows before it does anything. For example, two partitions have records
-from 3 to 9 and from 0 to 3, and the group has committed 7 for the first of them:
+new offsets, which the tool shows before it changes anything. For example, the log of partition P0
+has records from 3 to 9, the log of P1 has records from 0 to 3, and the group has committed offset 7
+of P0:
 
     plan_reset(ToOffset(offset=99), BOUNDS, {P0: 7})
 
-The plan has a row for each partition. In the first one, `current` is 7, the committed offset. The
-offset 99 is outside of the log, so `new` is the end of the log, 10, and `asked_for` is 99. The tool
-then prints a warning. If the offset is within the log, `asked_for` is None.
+The plan has a row for each partition. In the row of P0, `current` is 7, the committed offset. The
+offset 99 is outside of the log, so `new` is 10, the end of the log, and `asked_for` is 99. In this
+case the tool prints a warning. For an offset within the log, `asked_for` is None.
 """
 
 import pytest
@@ -43,7 +44,7 @@ BOUNDS = {P0: LogBounds(earliest=3, latest=10), P1: LogBounds(earliest=0, latest
 def test_plan_has_each_partition_within_its_own_log(
     target: ResetTarget, new_offsets: list[int]
 ) -> None:
-    """A target such as the log end is a different offset in each partition.
+    """A target such as the end of the log is a different offset in each partition.
 
     P1 has no committed offset. For such a partition `ToCurrent` plans the log end, as in Kafka.
     """
@@ -69,7 +70,8 @@ def test_offset_outside_of_the_log_is_moved_to_the_nearer_end_with_a_warning(
 ) -> None:
     """The committed offsets of P0 and P1 are 7 and 2. So a shift by -5 asks for 2 and -3.
 
-    P0 begins at offset 3 and P1 at 0, so the plan has these offsets, as in Kafka.
+    The log of P0 begins at offset 3, and the log of P1 at 0. So the plan for this shift has the
+    offsets 3 and 0, as in Kafka.
     """
     plan = plan_reset(target, BOUNDS, {P0: 7, P1: 2})
     assert [row.new for row in plan] == new_offsets

@@ -1,8 +1,8 @@
 """Reading the committed offsets of a group at the end of an experiment, for its verification.
 
-During an experiment some commits were acknowledged. At its end an administrator reads the committed
-offsets by `fetch_committed_offsets`, and a check compares the two. Here the administrator talks to
-scripted brokers:
+At the end of an experiment an administrator reads the committed offsets of each group by
+`fetch_committed_offsets`. A check compares these offsets with the commits that were acknowledged
+during the experiment. In these tests the administrator talks to scripted brokers:
 
     lab = make_lab(2)             # two brokers, and a topic "t" with two partitions
     lab.coordinator = 1           # broker 1 coordinates the group; at first broker 0 does
@@ -77,10 +77,10 @@ def test_named_partitions_are_fetched_by_name(make_lab: LabMaker) -> None:
 def test_committed_offsets_are_requested_until_the_coordinator_has_loaded(
     make_lab: LabMaker,
 ) -> None:
-    """After an error that may pass, the administrator asks again.
+    """After a temporary error the administrator asks again.
 
     Five answers have such errors: the coordinator still loads the group (three times), the group
-    has another coordinator, and a transaction is still open. The sixth has the offsets.
+    has another coordinator, and a transaction is still open. The sixth answer has the offsets.
     """
     lab = make_lab(1)
     lab.committed = {0: 1}
@@ -97,7 +97,8 @@ def test_committed_offsets_are_requested_until_the_coordinator_has_loaded(
 def test_committed_offsets_without_any_broker_time_out_after_a_minute(make_lab: LabMaker) -> None:
     """The administrator gives up after a minute (default.api.timeout.ms).
 
-    The check then says UNKNOWN, because a missing answer does not prove that a commit is lost.
+    The check of the experiment then has the result UNKNOWN, because a missing answer does not prove
+    that a commit is lost.
     """
     lab = make_lab(2)
     for broker in lab.brokers:
@@ -108,7 +109,7 @@ def test_committed_offsets_without_any_broker_time_out_after_a_minute(make_lab: 
 
 
 def test_committed_offsets_without_authorization_are_an_error_at_once(make_lab: LabMaker) -> None:
-    """Asking again cannot help without authorization."""
+    """Without authorization the administrator does not ask again, because it cannot help."""
     lab = make_lab(1)
     lab.brokers[0].answer(OffsetFetchRequest, group_error(ErrorCode.GROUP_AUTHORIZATION_FAILED))
     with pytest.raises(ClientError, match="GROUP_AUTHORIZATION_FAILED"):
@@ -118,8 +119,8 @@ def test_committed_offsets_without_authorization_are_an_error_at_once(make_lab: 
 def test_committed_offsets_can_be_requested_twice_on_one_host(make_lab: LabMaker) -> None:
     """An administrator may be used more than once, so a call must close its connections.
 
-    If one stayed open, a task of the host would fail in the 400 s after the calls. Then `run_for`
-    would raise.
+    If a connection stayed open, a task of the host would fail within 400 s after the calls, and
+    `run_for` would raise the error.
     """
     lab = make_lab(1)
     lab.committed = {0: 1}

@@ -2,24 +2,31 @@
 
 The position of a partition is the offset of the next record that the consumer will read there.
 
-The tests play a broker that answers a real consumer with a script. `make_lab(n)` makes a `lab` with
-`n` scripted brokers. By default they answer without errors:
+In these tests a real consumer talks to scripted brokers, which give the answers that the test has
+prepared. `make_lab(n)` makes a `lab` with `n` scripted brokers. By default the brokers answer
+without errors:
 
 - The topic `t` has two partitions, or another number that the test gives. The consumer is the only
-  member of its group, so it gets all of them.
+  member of its group, so it gets all partitions.
 - Broker 0 is the leader of the partitions and the coordinator of the group. A test can assign
   another broker to `lab.leader` or `lab.coordinator`.
 - `lab.high_watermark` is the number of records in each partition, and `lab.committed` has the
   committed offsets, such as `{0: 4, 1: 4}`.
-- The application of the consumer commits every 200 ms, or every `commit_interval_ms`; None is
-  never. By default it has `enable.auto.commit=false` and `auto.offset.reset=earliest`. A test that
-  has its own ConsumerConfig repeats these two.
+- The application of the consumer commits every 200 ms. With `commit_interval_ms` it commits at this
+  interval, or never if the interval is None. By default the consumer has
+  `enable.auto.commit=false` and `auto.offset.reset=earliest`. A test that passes its own
+  ConsumerConfig repeats these settings.
 
-`broker.answer(Request, a, b)` scripts the next answers to requests of that type.
-`broker.of_type(Request)` returns the requests of that type that the broker has got,
-`lab.of_kind(kind)` returns rows of the trace, and `member_status(node)` is what the consumer
-reports of itself. `lab.run_for(SECOND)` lets a second of virtual time pass, in which a consumer
-joins its group.
+The tests use these calls:
+
+- `broker.answer(Request, a, b)` scripts the next answers of the broker to requests of this type.
+  An answer None leaves the request unanswered.
+- `broker.of_type(Request)` returns the requests of this type that the broker has received.
+- `lab.of_kind(kind)` returns the rows of the trace that have this kind. The trace is the list of
+  the events that the nodes have recorded.
+- `member_status(node)` returns what the consumer reports about itself.
+- `lab.run_for(SECOND)` lets a second of virtual time pass. In this second a consumer can join its
+  group.
 """
 
 import json
@@ -45,8 +52,8 @@ def processed_ranges(lab: ClientLab) -> list[tuple[str | None, int | None, str |
     """Return partition, first offset and detail of every RECORDS_CONSUMED row of the trace.
 
     Example: `("t-0", 3, '{"count":2,"last":4}')` says that the consumer has processed two records
-    of t-0, with the offsets 3 and 4. One poll has returned them. If the processing took time, the
-    detail also has this time, `work_us`.
+    of t-0, with the offsets 3 and 4. Both records came from one poll. If the processing took time,
+    the detail also has this time, `work_us`.
     """
     return [(row.partition, row.offset, row.detail) for row in lab.of_kind("records_consumed")]
 
@@ -71,7 +78,8 @@ def test_partition_without_a_committed_offset_and_reset_none_ends_the_applicatio
 ) -> None:
     """The application gets NoOffsetForPartitionException, as in Kafka, and closes its consumer.
 
-    The consumer does not ask for the first or last offset, for which it would send ListOffsets.
+    With the other values of auto.offset.reset the consumer would ask for the first or the last
+    offset (ListOffsets).
     """
     lab = make_lab(1)
     node = lab.consumer(ConsumerConfig(enable_auto_commit=False, auto_offset_reset="none"))
@@ -83,8 +91,8 @@ def test_partition_without_a_committed_offset_and_reset_none_ends_the_applicatio
 def test_reset_that_fails_is_repeated(make_lab: LabMaker) -> None:
     """To reset a position, the consumer asks the partition's leader for an offset (ListOffsets).
 
-    Here the first two answers lack the partitions, as if the leader had moved. After each of them
-    the consumer requests new metadata and asks again.
+    Here the first two answers lack the partitions, as if the leader had moved. After each such
+    answer the consumer requests new metadata and asks again.
     """
     lab = make_lab(1)
     lab.brokers[0].answer(ListOffsetsRequest, ListOffsetsResponse(), ListOffsetsResponse())
@@ -132,8 +140,8 @@ def test_poll_returns_at_most_max_poll_records(make_lab: LabMaker) -> None:
 def test_one_fetch_is_in_flight_per_leader(make_lab: LabMaker) -> None:
     """The consumer fetches all partitions of a leader with one Fetch at a time.
 
-    There are no records, so the broker answers each Fetch only after 500 ms (fetch.max.wait.ms). In
-    5 s there are ten of them. Each one names all six partitions.
+    There are no records, so the broker answers each Fetch only after 500 ms (fetch.max.wait.ms).
+    That makes ten Fetches in 5 s. Each Fetch names all six partitions.
     """
     lab = make_lab(1, partitions=6)
     lab.consumer(commit_interval_ms=None)
@@ -161,7 +169,8 @@ def test_fetch_from_the_wrong_leader_refreshes_metadata_and_continues_at_the_rig
 ) -> None:
     """Each of these errors tells the consumer that its metadata may be old.
 
-    It requests new ones, and reads the 4 records of both partitions from the new leader, broker 1.
+    The consumer requests new metadata. Then it reads from the new leader, broker 1, where each of
+    the two partitions has 4 records.
     """
     lab = make_lab(2)
     node = lab.consumer(commit_interval_ms=None)
@@ -186,8 +195,9 @@ def test_fetch_from_the_wrong_leader_refreshes_metadata_and_continues_at_the_rig
 def test_fetch_continues_at_the_next_leader_after_a_death(make_lab: LabMaker) -> None:
     """When the connection to the leader ends, the consumer requests new metadata.
 
-    Broker 0, the leader, dies. Broker 1 coordinates the group, so the group itself goes on. When
-    broker 1 has become the leader, the consumer reads on where it was, and reads no record twice.
+    Broker 0, the leader, dies. Broker 1 coordinates the group, so the group itself is not
+    disturbed. When broker 1 has become the leader, the consumer goes on at its old position, and
+    reads no record twice.
     """
     lab = make_lab(2)
     lab.coordinator = 1
@@ -204,10 +214,10 @@ def test_fetch_continues_at_the_next_leader_after_a_death(make_lab: LabMaker) ->
 
 
 def test_fetch_ignores_metadata_with_an_older_leader_epoch(make_lab: LabMaker) -> None:
-    """A leader epoch grows with each new leader, and the client keeps the newest that it has seen.
+    """The leader epoch grows with each new leader, so a lower epoch shows that metadata are old.
 
-    At first broker 1 leads, in epoch 5. Later metadata say that broker 0 leads, in epoch 4. They
-    must be older, so the consumer does not fetch from broker 0. It requests metadata every second.
+    At first broker 1 leads, in epoch 5. The next metadata say that broker 0 leads, in epoch 4. The
+    consumer ignores them, and does not fetch from broker 0. It refreshes its metadata every second.
     """
     lab = make_lab(2)
     lab.leader, lab.leader_epoch = 1, 5
@@ -226,13 +236,13 @@ def test_fetch_ignores_metadata_with_an_older_leader_epoch(make_lab: LabMaker) -
 def test_fetch_out_of_range_resets_the_position(make_lab: LabMaker) -> None:
     """After an unclean election the leader may lack records that a consumer has read already.
 
-    Then the committed offset, here 100, is beyond the end of its log, here 2. So the leader answers
-    OFFSET_OUT_OF_RANGE, and auto.offset.reset decides where the consumer goes on.
+    Then the committed offset, here 100, is beyond the end of the leader's log, here 2. So the
+    leader answers OFFSET_OUT_OF_RANGE, and auto.offset.reset decides where the consumer goes on.
     """
     lab = make_lab(1, partitions=1)
     lab.committed = {0: 100}
     lab.high_watermark = 2
-    # A scripted broker does not check offsets itself.
+    # A scripted broker does not compare the fetched offset with its log, so the test scripts this.
     out_of_range = fetch_error(ErrorCode.OFFSET_OUT_OF_RANGE, partitions=1)
     lab.brokers[0].answer(FetchRequest, out_of_range)
     lab.consumer(commit_interval_ms=None)
@@ -249,11 +259,11 @@ def test_late_out_of_range_of_a_former_leader_resets_no_position(make_lab: LabMa
 
     1. Broker 1 leads. Then broker 0 becomes the leader, and its answer to a Fetch is delayed.
     2. Broker 1 becomes the leader again, and answers with five records of each partition. Each poll
-       returns one record. So the records of `t-1` wait in the consumer while those of `t-0` are
-       processed.
-    3. The answer of broker 0 arrives, with OFFSET_OUT_OF_RANGE for both partitions. It must not
-       reset the position of `t-1`. Otherwise the consumer would process the records that wait, and
-       then all of them again from offset 0.
+       returns one record. So the records of `t-1` wait in the consumer while the records of `t-0`
+       are processed.
+    3. The delayed answer of broker 0 arrives, with OFFSET_OUT_OF_RANGE for both partitions. This
+       answer must not reset the position of `t-1`. If it did, the consumer would process the
+       waiting records, and then all five records again from offset 0.
 
     The consumer requests metadata every 0.5 s, and so learns of each new leader.
     """
@@ -282,7 +292,7 @@ def test_late_out_of_range_of_a_former_leader_resets_no_position(make_lab: LabMa
     )
     lab.run_for(4 * SECOND)
 
-    # Only at the start each partition got a position.
+    # Each partition got a position at the start, and was never reset later.
     assert [row.cause for row in lab.of_kind("position_reset")] == ["earliest", "earliest"]
     offsets_of_t1 = [
         offset for partition, offset, _detail in processed_ranges(lab) if partition == "t-1"
@@ -291,11 +301,11 @@ def test_late_out_of_range_of_a_former_leader_resets_no_position(make_lab: LabMa
 
 
 def test_records_count_as_processed_after_the_processing_time(make_lab: LabMaker) -> None:
-    """A poll returns ten records of 100 ms each. All of them count as processed 1 s after the poll.
+    """Ten records of one poll take 100 ms each. All ten count as processed 1 s after the poll.
 
-    So a consumer that dies within this second has processed none of them. The poll comes soon after
-    the start, when the consumer has joined its group: after 0.9 s the records are not processed
-    yet, and after 1.2 s they are.
+    So a consumer that dies within this second has processed none of these records. The poll comes
+    as soon as the consumer has joined its group, less than 0.2 s after the start. So the records
+    are not processed after 0.9 s, and are processed after 1.2 s.
     """
     lab = make_lab(1, partitions=1)
     lab.high_watermark = 10
@@ -309,8 +319,8 @@ def test_records_count_as_processed_after_the_processing_time(make_lab: LabMaker
 def test_processing_time_counts_from_the_poll_that_returned_the_records(make_lab: LabMaker) -> None:
     """A poll returns ten records of each of two partitions. Each record takes 10 ms.
 
-    The second partition is processed after the first one. So its `work_us` includes the time of
-    both: 100 ms + 100 ms.
+    The ten records of t-0 are processed first, and take 100 ms. Then the records of t-1 take
+    another 100 ms. `work_us` counts from the poll, so it is 100 ms for t-0 and 200 ms for t-1.
     """
     lab = make_lab(1, partitions=2)
     lab.high_watermark = 10
@@ -325,8 +335,8 @@ def test_processing_time_counts_from_the_poll_that_returned_the_records(make_lab
 def test_pause_is_no_processing(make_lab: LabMaker) -> None:
     """A paused consumer does not process records, so the time of the pause does not count as work.
 
-    Here a pause of 5 s begins after 0.9 s, while the consumer processes ten records of 100 ms.
-    Their work still takes 1 s.
+    The consumer processes ten records of 100 ms. After 0.9 s, in the middle of this work, a pause
+    of 5 s begins. The recorded time of the work is 1 s, as it is without the pause.
     """
     lab = make_lab(1, partitions=1)
     lab.high_watermark = 10

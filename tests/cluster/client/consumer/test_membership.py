@@ -1,25 +1,31 @@
 """JoinGroup, SyncGroup and LeaveGroup of a member: their order, and all errors of their answers.
 
-The tests play a broker that answers a real consumer with a script. Kafka's tables of what a
-consumer does after each error are in docs/kafka/BEHAVIOUR.md 7.3; ids such as CL-03 are cases of
-that page.
+In these tests a real consumer talks to scripted brokers, which give the answers that the test has
+prepared. docs/kafka/BEHAVIOUR.md 7.3 has tables of what Kafka's consumer does after each error.
+Ids such as CL-03 are cases on that page.
 
-`make_lab(n)` makes a `lab` with `n` scripted brokers. By default they answer without errors:
+`make_lab(n)` makes a `lab` with `n` scripted brokers. By default the brokers answer without errors:
 
 - A consumer joins twice. The first JoinGroup has no member id, and its answer gives the consumer
-  the id `m-1`. The second one has this id. The consumer is the only member of its group, so it gets
-  both partitions of the topic `t`.
+  the id `m-1`. The second JoinGroup has this id. The consumer is the only member of its group, so
+  it gets both partitions of the topic `t`.
 - Broker 0 is the coordinator of the group and the leader of the partitions. A test can assign
   another broker to `lab.coordinator` or `lab.leader`.
 - `lab.high_watermark` is the number of records in each partition. The consumer reads them from the
-  beginning, and commits their offsets every 200 ms, or every `commit_interval_ms`; None is never.
-  A test that has its own ConsumerConfig repeats the settings for this.
+  beginning, and its application commits every 200 ms. With `commit_interval_ms` it commits at this
+  interval, or never if the interval is None. A test that passes its own ConsumerConfig repeats the
+  usual settings, `enable_auto_commit=False` and `auto_offset_reset="earliest"`.
 
-`broker.answer(Request, a, b)` scripts the next answers to requests of that type. An answer None
-leaves the request unanswered. `broker.of_type(Request)` returns the requests of that type that the
-broker has got, `lab.of_kind(kind)` returns rows of the trace, and `member_status(node)` is what the
-consumer reports of itself. `lab.run_for(SECOND)` lets a second of virtual time pass, in which a
-consumer joins its group.
+The tests use these calls:
+
+- `broker.answer(Request, a, b)` scripts the next answers of the broker to requests of this type.
+  An answer None leaves the request unanswered.
+- `broker.of_type(Request)` returns the requests of this type that the broker has received.
+- `lab.of_kind(kind)` returns the rows of the trace that have this kind. The trace is the list of
+  the events that the nodes have recorded.
+- `member_status(node)` returns what the consumer reports about itself.
+- `lab.run_for(SECOND)` lets a second of virtual time pass. In this second a consumer can join its
+  group.
 """
 
 from collections.abc import Iterable
@@ -42,7 +48,8 @@ from protocol.messages.group import (
 from protocol.messages.offset import OffsetCommitRequest
 from tests.support.harness.scripted_broker import MS, SECOND, LabMaker, member_status
 
-# After a fatal error the consumer does not retry: the application gets the error and closes it.
+# After a fatal error the consumer does not retry. The application gets the error, and closes the
+# consumer.
 JOIN_FATAL = [
     ErrorCode.FENCED_INSTANCE_ID,
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
@@ -79,9 +86,9 @@ def last_position(requests: Iterable[object], kind: type) -> int:
 def test_second_join_sends_the_member_id_of_the_first_answer(
     make_lab: LabMaker,
 ) -> None:
-    """The first answer is MEMBER_ID_REQUIRED, and has the id (CL-03, KIP-394).
+    """The answer to the first join is MEMBER_ID_REQUIRED, and has the id (CL-03, KIP-394).
 
-    The second join follows without a backoff.
+    The member sends the second join without a backoff.
     """
     lab = make_lab(1)
     node = lab.consumer()
@@ -128,9 +135,9 @@ def test_join_group_error_is_retried_as_in_the_table(
 ) -> None:
     """After each of these errors the member joins again.
 
-    Kafka's table (BEHAVIOUR 7.3) says after which error the member loses its id, and after which it
-    must look for its coordinator. The second JoinGroup gets the error, and the third one shows what
-    the member has made of it.
+    Kafka's table (BEHAVIOUR 7.3) says which errors cost the member its id, and which errors make it
+    look for its coordinator. The second JoinGroup gets the error. The third JoinGroup shows whether
+    the member still has its id.
     """
     lab = make_lab(1)
     broker = lab.brokers[0]
@@ -182,7 +189,7 @@ def test_join_group_times_out_later_than_other_requests(make_lab: LabMaker) -> N
 
 
 def test_join_group_after_a_lost_connection_keeps_the_member_id(make_lab: LabMaker) -> None:
-    """The coordinator dies while the second JoinGroup waits. The third has the same id (CL-04)."""
+    """The coordinator dies while the second JoinGroup waits. The third has its id (CL-04)."""
     lab = make_lab(2)
     with_id = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m-7")
     lab.brokers[0].answer(JoinGroupRequest, with_id, None)
@@ -208,7 +215,7 @@ def test_join_group_after_a_lost_connection_keeps_the_member_id(make_lab: LabMak
 def test_sync_group_error_leads_to_the_next_join_as_in_the_table(
     make_lab: LabMaker, code: ErrorCode, next_member_id: str, looks_for_coordinator: bool
 ) -> None:
-    """After each of these errors the member joins again. Only UNKNOWN_MEMBER_ID costs it its id.
+    """After each error the member joins again. Only after UNKNOWN_MEMBER_ID it has lost its id.
 
     Source: BEHAVIOUR 7.3, SyncGroup.
     """
@@ -231,8 +238,8 @@ def test_sync_group_error_leads_to_the_next_join_as_in_the_table(
 def test_sync_group_fatal_error_ends_the_application(make_lab: LabMaker, code: ErrorCode) -> None:
     """After a fatal error the application closes, so no third JoinGroup is sent (BEHAVIOUR 7.3).
 
-    COORDINATOR_LOAD_IN_PROGRESS is one of the fatal errors, although it only means that the
-    coordinator is not ready yet. So a real broker does not answer a SyncGroup with it.
+    COORDINATOR_LOAD_IN_PROGRESS is fatal here, although it only means that the coordinator is not
+    ready yet. For this reason a real broker does not answer a SyncGroup with this error.
     """
     lab = make_lab(1)
     lab.brokers[0].answer(SyncGroupRequest, SyncGroupResponse(error_code=code))
@@ -245,8 +252,8 @@ def test_sync_group_fatal_error_ends_the_application(make_lab: LabMaker, code: E
 def test_sync_group_answer_with_another_protocol_is_inconsistent(make_lab: LabMaker) -> None:
     """The answer must have the protocol that the group has selected.
 
-    Otherwise the error is fatal (CL-06). Here the group has selected range, and the answer says
-    sticky.
+    An answer with another protocol is a fatal error (CL-06). Here the group has selected range, and
+    the answer says sticky.
     """
     lab = make_lab(1)
     lab.brokers[0].answer(
@@ -262,7 +269,7 @@ def test_sync_group_and_heartbeat_that_fail_together_cause_one_rejoin(make_lab: 
     """Each of the two errors makes a member join again. The member must join only once (CL-08).
 
     1. The member's SyncGroup waits for its answer.
-    2. Meanwhile, after 3 s, the member sends a heartbeat. It waits behind the SyncGroup, because a
+    2. After 3 s the member sends a heartbeat. The heartbeat waits behind the SyncGroup, because a
        broker answers the requests of a connection in order.
     3. The broker answers the SyncGroup with an error, and then the heartbeat with another error.
     """
@@ -287,10 +294,10 @@ def test_sync_group_and_heartbeat_that_fail_together_cause_one_rejoin(make_lab: 
 def test_assignment_of_a_topic_that_is_not_subscribed_makes_the_member_rejoin(
     make_lab: LabMaker,
 ) -> None:
-    """An assignment may still be from an older subscription. Then it is not used (CL-14).
+    """A member does not use an assignment that was made for an older subscription (CL-14).
 
-    Here the member is subscribed to `t`, but the answer assigns it a partition of `u`. So it joins
-    a third time.
+    Here the member is subscribed to `t`, but the answer assigns a partition of `u`. So the member
+    joins a third time.
     """
     lab = make_lab(1)
     # The bytes: version 0, one topic `u` with one partition 0, and no user data.
@@ -307,7 +314,7 @@ def test_assignment_of_a_topic_that_is_not_subscribed_makes_the_member_rejoin(
 def test_leader_without_metadata_waits_for_it_before_it_assigns(make_lab: LabMaker) -> None:
     """The leader of a group must know how many partitions a topic has, to assign them.
 
-    Here the first two Metadata answers lack the topic. The leader waits for the third one.
+    Here the first two Metadata answers lack the topic. The leader waits for the third answer.
 
     Source: CL-12.
     """
@@ -335,8 +342,8 @@ def test_leader_that_sees_new_partitions_rejoins_and_assigns_them(make_lab: LabM
     causes = [row.cause_text for row in lab.of_kind("member_state") if row.cause == "rebalance"]
     assert "cached metadata has changed" in causes
     lab.run_for(3 * SECOND)
-    # There was the first assignment, and the one with the new partition. The leader does not join
-    # once more, because it has assigned all partitions that it knows.
+    # There were two assignments: the first one, and the one with the new partition. The leader does
+    # not join a third time, because it has assigned all partitions that it knows.
     assert len(lab.of_kind("partitions_assigned")) == 2
 
 
@@ -345,8 +352,8 @@ def test_revoked_partitions_are_committed_synchronously_before_the_join(
 ) -> None:
     """In the eager protocol a member gives up all partitions before it joins again.
 
-    Before it gives them up, it commits what it has processed, and waits for the answer (BEHAVIOUR
-    7.6). The commit interval is longer than the test, so there is no other commit.
+    Before the member gives up its partitions, it commits what it has processed, and waits for the
+    answer (BEHAVIOUR 7.6). The commit interval is longer than the test, so no other commit is sent.
     """
     lab = make_lab(1)
     broker = lab.brokers[0]
@@ -370,10 +377,10 @@ def test_revoked_partitions_are_committed_synchronously_before_the_join(
 
 
 def test_closing_a_dynamic_member_commits_and_leaves_the_group(make_lab: LabMaker) -> None:
-    """A dynamic member is one without a group.instance.id. It leaves its group when it is closed.
+    """A dynamic member, which has no group.instance.id, leaves its group when it is closed.
 
-    So the group need not wait for the end of the member's session. Before it leaves, it commits
-    what it has processed.
+    So the group need not wait for the end of the member's session. Before the member leaves, it
+    commits what it has processed.
 
     Source: CL-09, CL-22.
     """
@@ -399,7 +406,7 @@ def test_closing_a_dynamic_member_commits_and_leaves_the_group(make_lab: LabMake
 def test_closing_a_static_member_sends_no_leave_group(make_lab: LabMaker) -> None:
     """A static member, which has a group.instance.id, does not leave its group (CL-09).
 
-    If it returns before its session ends, it gets the same partitions.
+    If the member returns before its session ends, it gets the same partitions.
     """
     lab = make_lab(1)
     config = ConsumerConfig(
@@ -414,7 +421,7 @@ def test_closing_a_static_member_sends_no_leave_group(make_lab: LabMaker) -> Non
 
 
 def test_closing_without_a_coordinator_returns(make_lab: LabMaker) -> None:
-    """Without a coordinator the member cannot leave its group. close() must not wait for one.
+    """Without a coordinator a member cannot leave its group. Its close() does not wait for that.
 
     Source: CL-22.
     """

@@ -1,27 +1,32 @@
 """OffsetCommit and OffsetFetch of a member: their contents, and all errors of their answers.
 
-The tests play a broker that answers a real consumer with a script. Kafka's tables of what a
-consumer does after each error are in docs/kafka/BEHAVIOUR.md 7.5; ids such as CL-19 are cases of
-that page.
+In these tests a real consumer talks to scripted brokers, which give the answers that the test has
+prepared. docs/kafka/BEHAVIOUR.md 7.5 has tables of what Kafka's consumer does after each error.
+Ids such as CL-19 are cases on that page.
 
-`make_lab(n)` makes a `lab` with `n` scripted brokers. By default they answer without errors:
+`make_lab(n)` makes a `lab` with `n` scripted brokers. By default the brokers answer without errors:
 
 - Broker 0 is the coordinator of the group. The consumer is the only member, so it gets both
   partitions of the topic `t`.
 - `lab.high_watermark` is the number of records in each partition, and `lab.committed` has the
   committed offsets, such as `{0: 4, 1: 4}`.
-- The application of the consumer commits every 200 ms, or every `commit_interval_ms`; None is
-  never.
+- The application of the consumer commits every 200 ms. With `commit_interval_ms` it commits at this
+  interval, or never if the interval is None.
 
-`broker.answer(Request, a, b)` scripts the next answers to requests of that type. An answer None
-leaves the request unanswered. `broker.of_type(Request)` returns the requests of that type that the
-broker has got, `lab.of_kind(kind)` returns rows of the trace, and `member_status(node)` is what the
-consumer reports of itself. `lab.run_for(SECOND)` lets a second of virtual time pass, in which a
-consumer joins its group.
+The tests use these calls:
 
-Before a member joins again, it commits its offsets and gives up its partitions. The trace has a row
-PARTITIONS_REVOKED for this. If the group no longer knows the member, it can commit nothing, and the
-row is PARTITIONS_LOST.
+- `broker.answer(Request, a, b)` scripts the next answers of the broker to requests of this type.
+  An answer None leaves the request unanswered.
+- `broker.of_type(Request)` returns the requests of this type that the broker has received.
+- `lab.of_kind(kind)` returns the rows of the trace that have this kind. The trace is the list of
+  the events that the nodes have recorded.
+- `member_status(node)` returns what the consumer reports about itself.
+- `lab.run_for(SECOND)` lets a second of virtual time pass. In this second a consumer can join its
+  group.
+
+Before a member joins again, it commits its offsets and gives up its partitions. Then the trace has
+a row `partitions_revoked`. If the group no longer knows the member, the member can commit nothing,
+and the row is `partitions_lost`.
 """
 
 import pytest
@@ -75,10 +80,10 @@ def test_commit_carries_generation_and_every_position(make_lab: LabMaker) -> Non
 
 
 def test_commits_carry_the_texts_of_the_application_in_turn(make_lab: LabMaker) -> None:
-    """A commit can have a text, the metadata of its offsets. The application has a list of texts.
+    """A commit can have a text, the metadata of its offsets. The application takes texts in turn.
 
-    It takes them in turn, and goes on even if the broker refuses one. Here one text is empty, and
-    the other one is an owl, a single character of four bytes.
+    It goes on with the next text even if the broker refuses a commit because of its text. Here the
+    application has two texts: an empty one, and an owl, which is one character of four bytes.
     """
     lab = make_lab(1)
     lab.consumer(commit_metadata=("", "\U0001f989"))
@@ -98,7 +103,7 @@ def test_commits_carry_the_texts_of_the_application_in_turn(make_lab: LabMaker) 
 def test_application_has_one_commit_in_flight(make_lab: LabMaker) -> None:
     """The application sends its next commit only after the answer to its last commit.
 
-    The application with which we measured a real Kafka cluster did the same
+    The application that we used to measure a real Kafka cluster did the same
     (docs/kafka/MEASURED_FAILOVER.md, set-up).
     """
     lab = make_lab(1)
@@ -106,8 +111,8 @@ def test_application_has_one_commit_in_flight(make_lab: LabMaker) -> None:
     lab.consumer()
     lab.run_for(SECOND)
     commits_before = len(broker.of_type(OffsetCommitRequest))
-    # One commit gets no answer. The timeout of this request is longer than 5 s, in which the
-    # application would otherwise commit 25 times.
+    # One commit gets no answer, and has not timed out after 5 s. If the application did not wait
+    # for the answer, it would send 25 commits in these 5 s.
     broker.answer(OffsetCommitRequest, None)
     lab.run_for(5 * SECOND)
     assert len(broker.of_type(OffsetCommitRequest)) == commits_before + 1
@@ -134,8 +139,8 @@ def test_commit_with_a_retriable_error_fails_once_and_the_next_one_succeeds(
     lab.brokers[0].answer(OffsetCommitRequest, commit_error(code))
     node = lab.consumer()
     lab.run_for(2 * SECOND)
-    # While the member looks for its coordinator, it cannot send commits. These failures have no
-    # peer, and are left out here.
+    # While the member looks for its coordinator, its commits fail without being sent. The rows of
+    # such commits have no peer, and are left out here.
     failed = [row for row in lab.of_kind("commit_failed") if row.peer is not None]
     assert [(row.error, row.partition) for row in failed] == [
         (code.name, "t-0"),
@@ -161,7 +166,7 @@ def test_commit_with_a_retriable_error_fails_once_and_the_next_one_succeeds(
 def test_commit_that_is_fenced_makes_the_member_rejoin(
     make_lab: LabMaker, code: ErrorCode, next_member_id: str, end_of_ownership: str
 ) -> None:
-    """The member joins again. Only after UNKNOWN_MEMBER_ID it joins without its id (CL-19)."""
+    """The member joins again, after UNKNOWN_MEMBER_ID without its id (CL-19)."""
     lab = make_lab(1)
     lab.brokers[0].answer(OffsetCommitRequest, commit_error(code))
     lab.consumer()
@@ -189,8 +194,8 @@ def test_commit_while_rebalancing_fails_without_being_sent(make_lab: LabMaker) -
         commit_interval_ms=None,
     )
     lab.run_for(SECOND)
-    # The member learns of a rebalance with its next Heartbeat, 3 s after the last at most. Its
-    # JoinGroup gets no answer, so the rebalance does not end.
+    # The member learns of a rebalance from the answer to its next Heartbeat, within 3 s. The
+    # JoinGroup that it then sends gets no answer, so the rebalance does not end.
     broker.answer(HeartbeatRequest, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     broker.answer(JoinGroupRequest, None)
     lab.run_for(4 * SECOND)
@@ -206,8 +211,9 @@ def test_sync_commit_before_revocation_is_retried_until_it_is_acknowledged(
 ) -> None:
     """Before a member joins again, it commits its offsets, and waits for the answer (CL-18).
 
-    This synchronous commit is repeated after errors. Only then the member gives up its partitions.
-    The commit interval is longer than the test, so there is no other commit.
+    After a retriable error the member repeats this synchronous commit. It gives up its partitions
+    only when the commit is acknowledged. The commit interval is longer than the test, so there is
+    no other commit.
     """
     lab = make_lab(1)
     broker = lab.brokers[0]
@@ -232,7 +238,7 @@ def test_sync_commit_before_revocation_is_retried_until_it_is_acknowledged(
 
 
 def test_fenced_sync_commit_does_not_delay_the_rejoin(make_lab: LabMaker) -> None:
-    """A commit that can never succeed is not repeated, and the rebalance continues (CL-15)."""
+    """The commit before a rejoin is not repeated if it can never succeed (CL-15)."""
     lab = make_lab(1)
     broker = lab.brokers[0]
     lab.consumer(commit_interval_ms=60_000)
@@ -243,13 +249,13 @@ def test_fenced_sync_commit_does_not_delay_the_rejoin(make_lab: LabMaker) -> Non
 
     joins = broker.of_type(JoinGroupRequest)
     member_ids = [join.member_id for join in joins if isinstance(join, JoinGroupRequest)]
-    # The first two JoinGroups are those of the start. After UNKNOWN_MEMBER_ID the member has no id
-    # any more: it sends one JoinGroup to get a new one, and one with it.
+    # The member has sent the first two JoinGroups at its start. After UNKNOWN_MEMBER_ID it has no
+    # id. It sends one JoinGroup to get the new id, m-2, and another JoinGroup with this id.
     assert member_ids[2:] == ["", "m-2"]
 
 
 def test_auto_commit_is_sent_every_interval(make_lab: LabMaker) -> None:
-    """poll() commits after each auto.commit.interval.ms, also if there is no new record (CL-20).
+    """poll() commits after each auto.commit.interval.ms, even if there is no new record (CL-20).
 
     enable.auto.commit is true by default.
     """
@@ -264,7 +270,7 @@ def test_auto_commit_is_sent_every_interval(make_lab: LabMaker) -> None:
 
 
 def test_auto_commit_after_a_retriable_failure_is_repeated_soon(make_lab: LabMaker) -> None:
-    """The commit is repeated after retry.backoff.ms, not after the interval of 3 s (CL-20)."""
+    """A failed commit is repeated after retry.backoff.ms, not after the interval of 3 s (CL-20)."""
     lab = make_lab(1)
     config = ConsumerConfig(auto_offset_reset="earliest", auto_commit_interval_ms=3_000)
     lab.brokers[0].answer(OffsetCommitRequest, commit_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
@@ -282,8 +288,8 @@ def test_auto_commit_after_a_retriable_failure_is_repeated_soon(make_lab: LabMak
 def test_position_is_the_committed_offset(make_lab: LabMaker) -> None:
     """A member begins to read at the committed offset, and its row POSITION_RESET says so.
 
-    Its OffsetFetch has requireStable: it must not get an offset while a transaction with a newer
-    one is open.
+    Its OffsetFetch has requireStable. So the coordinator gives it no offset of a partition as long
+    as an open transaction has a newer offset of this partition.
     """
     lab = make_lab(1)
     lab.committed = {0: 7, 1: 9}
@@ -318,8 +324,8 @@ def test_offset_fetch_with_a_retriable_error_is_repeated(
 ) -> None:
     """The member repeats the OffsetFetch (CL-21).
 
-    If the coordinator is loading, the member asks the same one again. After the other errors it
-    first looks for its coordinator with a FindCoordinator.
+    If the coordinator is loading, the member asks the same coordinator again. After the other two
+    errors the member first looks for its coordinator with a FindCoordinator.
     """
     lab = make_lab(1)
     lab.brokers[0].answer(OffsetFetchRequest, group_error(code), group_error(code))
@@ -337,10 +343,10 @@ def test_offset_fetch_with_a_retriable_error_is_repeated(
 
 
 def test_offset_fetch_of_unstable_offsets_waits_for_them(make_lab: LabMaker) -> None:
-    """An offset is unstable while a transaction with it is open.
+    """An offset that a transaction has committed is unstable until the transaction ends.
 
-    If one partition has UNSTABLE_OFFSET_COMMIT, the request is repeated for all (CL-21). Here three
-    requests fail and the fourth succeeds.
+    If any partition has UNSTABLE_OFFSET_COMMIT, the member repeats the request for all partitions
+    (CL-21). Here three requests fail and the fourth succeeds.
     """
     lab = make_lab(1)
     unstable = lab.fetched_offsets(range(2), ErrorCode.UNSTABLE_OFFSET_COMMIT)
@@ -354,8 +360,8 @@ def test_offset_fetch_of_unstable_offsets_waits_for_them(make_lab: LabMaker) -> 
 def test_offset_fetch_of_an_unknown_topic_ends_the_application(make_lab: LabMaker) -> None:
     """UNKNOWN_TOPIC_OR_PARTITION is fatal as the answer to an OffsetFetch.
 
-    The application gets the error and closes its consumer. As an answer to other requests the error
-    is retriable.
+    The application gets the error and closes its consumer. In answers to other requests, for
+    example to an OffsetCommit, this error is retriable.
 
     Source: BEHAVIOUR 7.5.
     """
@@ -365,4 +371,4 @@ def test_offset_fetch_of_an_unknown_topic_ends_the_application(make_lab: LabMake
     node = lab.consumer()
     lab.run_for(2 * SECOND)
     assert member_status(node).state == "UNJOINED"
-    assert last_join(lab).member_id == "m-1"  # the JoinGroup of the start: it has not joined again
+    assert last_join(lab).member_id == "m-1"  # this is still the second JoinGroup of the start

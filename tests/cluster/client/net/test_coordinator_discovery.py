@@ -140,8 +140,8 @@ def test_member_asks_again_and_again_until_the_answer_is_not_the_dead_coordinato
     assert "broker-2" not in {row.cause for row in found}  # the dead broker answers no lookup
     # The longest backoff is a second. So there is at least one lookup in each second.
     assert stale_s <= len(found) <= stale_s * LOOKUPS_PER_SECOND_MAX
-    # If the member notices the failed connection before it sends a request, the cause is
-    # "coordinator unavailable". If it notices while it waits for an answer, it is "DISCONNECTED".
+    # The cause is "coordinator unavailable" if the member notices the failed connection before it
+    # sends a request, and "DISCONNECTED" if the connection fails under a request.
     assert {row.cause for row in unknown} <= {"coordinator unavailable", "DISCONNECTED"}
 
     lab.coordinator = 1

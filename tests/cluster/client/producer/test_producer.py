@@ -1,11 +1,11 @@
 """The producer of the test lab: its rate, its partitions, and its failed batches.
 
-The producer makes records at a constant rate. The value of the first record is "0", that of the
-next "1", and so on. Here it talks to scripted brokers, which answer what the test tells them to,
-and acknowledge every batch otherwise. The clock is simulated.
+The producer makes records at a constant rate. The value of the first record is "0", the value of
+the next record is "1", and so on. In these tests the producer talks to scripted brokers. They
+acknowledge every batch, except if the test has prepared another answer. The clock is simulated.
 
     lab = make_lab(2, partitions=1)           # two brokers, and a topic "t" with one partition
-    lab.leader = 1                            # broker 1 leads its partitions; at first 0 does
+    lab.leader = 1                            # broker 1 leads "t"; at first broker 0 does
     lab.brokers[0].answer(ProduceRequest, x)  # broker 0 answers its next Produce request with x
     lab.producer(10.0)                        # start a producer of 10 records a second
     lab.run_for(SECOND)                       # let a second pass
@@ -80,7 +80,7 @@ def test_producer_numbers_its_records_and_uses_the_partitions_in_turn(make_lab: 
 
 
 def test_producer_lingers_to_fill_a_batch(make_lab: LabMaker) -> None:
-    """A batch waits 10 ms (linger.ms). At 1,000 records a second, 10 or 11 come in this time."""
+    """A batch waits 10 ms (linger.ms) for further records. In this time 10 or 11 records come."""
     lab = make_lab(1, partitions=1)
     lab.producer(1_000.0, ProducerConfig(linger_ms=10))
     lab.run_for(SECOND)
@@ -95,7 +95,7 @@ def test_producer_waits_for_the_topic_before_its_first_record(make_lab: LabMaker
     It makes no records while it waits. Without the wait it would make 200 records in 2 s.
     """
     lab = make_lab(1)
-    # Three answers do not have the topic. The producer waits for the retry backoff after each.
+    # Three answers do not have the topic. After each of them the producer waits for its backoff.
     lab.brokers[0].answer(MetadataRequest, *[MetadataResponse()] * 3)
     lab.producer(100.0)
     lab.run_for(2 * SECOND)
@@ -109,7 +109,8 @@ def test_producer_resends_a_failed_batch_before_later_ones(
 ) -> None:
     """Only one batch of a partition is in flight, so the records stay in order.
 
-    The first batch is refused twice. So it is sent three times, and only then the second batch.
+    The first batch is refused twice and accepted the third time. The second batch is sent after
+    this, and not before.
     """
     lab = make_lab(1, partitions=1)
     lab.brokers[0].answer(ProduceRequest, error_answer(0, code), error_answer(0, code))
@@ -124,7 +125,10 @@ def test_producer_resends_a_failed_batch_before_later_ones(
 
 
 def test_producer_follows_a_leader_that_moved(make_lab: LabMaker) -> None:
-    """After a retriable error the producer gets new metadata, and sends to the new leader."""
+    """After a retriable error the producer gets new metadata, and sends to the new leader.
+
+    The first batch that the new leader gets is the one that the old leader has refused.
+    """
     lab = make_lab(2, partitions=1)
     lab.producer(10.0)
     lab.run_for(SECOND)
@@ -144,9 +148,10 @@ def test_producer_follows_a_leader_that_moved(make_lab: LabMaker) -> None:
 
 
 def test_producer_gives_up_after_the_delivery_timeout(make_lab: LabMaker) -> None:
-    """A batch fails for good delivery.timeout.ms after its first record was made.
+    """If a batch is not delivered within delivery.timeout.ms, it has failed for good.
 
-    The recorded event has the partition and the reason.
+    The time counts from the first record of the batch. The recorded event has the partition and the
+    reason.
     """
     lab = make_lab(1, partitions=1)
     lab.brokers[0].answer(ProduceRequest, *[error_answer(0, ErrorCode.NOT_ENOUGH_REPLICAS)] * 100)
@@ -155,8 +160,8 @@ def test_producer_gives_up_after_the_delivery_timeout(make_lab: LabMaker) -> Non
     failed = lab.of_kind("produce_failed")[0]
     assert failed.error == "TIMED_OUT"
     assert failed.partition == "t-0"
-    # The first record is made within the first second, and the timeout is 2 s. The rest is the
-    # time of the last retry.
+    # The first record is made within the first second, and the timeout is 2 s. The last attempt
+    # may take 200 ms more.
     assert 2 * SECOND <= failed.time_us <= 3_200 * MS
 
 

@@ -1,19 +1,22 @@
 """A producer with enable.idempotence: sequence numbers, retries, epochs.
 
-Such a producer numbers the records of each partition, so that a leader can write each of them only
-once, even if it arrives twice. A batch has the producer's id and epoch, and the sequence number of
-its first record. In a new epoch the numbers begin at 0 again.
+A producer with enable.idempotence numbers the records of each partition. By these sequence numbers
+a leader recognises a record that arrives twice, and writes it only once. A batch has the producer's
+id and epoch, and the sequence number of its first record. In a new epoch the numbers begin at 0
+again.
 
 The first tests use only the object that makes these numbers, a ProducerIdentity. `begin(5, 0)`
 gives it the id 5 and the epoch 0. `identify(P0, 3)` returns the identity of a batch of three
 records for P0, such as `BatchIdentity(5, 0, 0)`: id, epoch and sequence number.
 
-The other tests play a broker that answers a real producer with a script. `make_lab(1)` makes a
-`lab` with one scripted broker, which gives the producer the id 7 and the epoch 0.
-`broker.answer(Request, a, b)` scripts the next answers to requests of that type.
-`broker.of_type(Request)` returns the requests of that type that the broker has got, and
-`lab.of_kind(kind)` returns rows of the trace. `lab.run_for(SECOND)` lets a second of virtual time
-pass.
+In most other tests a real producer talks to a scripted broker, which gives the answers that the
+test has prepared. `make_lab(1)` makes a `lab` with one such broker, which gives the producer the
+id 7 and the epoch 0. The tests use these calls:
+
+- `broker.answer(Request, a, b)` scripts the next answers of the broker to requests of this type.
+- `broker.of_type(Request)` returns the requests of this type that the broker has received.
+- `lab.of_kind(kind)` returns the recorded events of this kind.
+- `lab.run_for(SECOND)` lets a second of virtual time pass.
 """
 
 import pytest
@@ -51,9 +54,9 @@ def batches_sent(lab: ClientLab) -> list[tuple[int, int, int, int]]:
 
 
 def test_each_partition_has_its_own_sequences() -> None:
-    """Sequence numbers count records: a batch of 3 records at 0 is followed by a batch at 3.
+    """Sequence numbers count records. After a batch of 3 records at 0 the next batch is at 3.
 
-    The number after 2**31 - 1 is 0.
+    The number after 2**31 - 1, the largest number, is 0.
     """
     identity = ProducerIdentity()
     assert identity.producer_id == NO_PRODUCER_ID
@@ -81,9 +84,9 @@ def test_new_epoch_resets_all_sequences_and_the_last_epoch_needs_a_new_id() -> N
 
 
 def test_resent_batch_keeps_its_sequence(make_lab: LabMaker) -> None:
-    """By the sequence number the leader recognises a batch that is sent again.
+    """The leader recognises a batch that is sent again by its sequence number.
 
-    Here the first batch fails twice, so it is sent three times.
+    Here the first batch fails twice, so it is sent three times, always with sequence number 0.
     """
     lab = make_lab(1, partitions=1)
     lab.brokers[0].answer(ProduceRequest, *[error_answer(0, ErrorCode.NOT_ENOUGH_REPLICAS)] * 2)
@@ -91,7 +94,7 @@ def test_resent_batch_keeps_its_sequence(make_lab: LabMaker) -> None:
     lab.run_for(2 * SECOND)
     batches = batches_sent(lab)
     assert batches[:3] == [(7, 0, 0, 1)] * 3
-    # Each later batch begins with the number after that of the last record before it.
+    # The first batch had one record, so the second batch begins at 1, and so on without gaps.
     next_sequence = 1
     for producer_id, epoch, sequence, count in batches[3:]:
         assert producer_id == 7
@@ -102,7 +105,10 @@ def test_resent_batch_keeps_its_sequence(make_lab: LabMaker) -> None:
 
 
 def test_nothing_is_sent_before_a_broker_has_assigned_an_id(make_lab: LabMaker) -> None:
-    """A broker that has no free ids answers COORDINATOR_LOAD_IN_PROGRESS, here three times."""
+    """The producer asks for an id again and again, and sends no batch until it has the id.
+
+    A broker that has no free ids answers COORDINATOR_LOAD_IN_PROGRESS, here three times.
+    """
     lab = make_lab(1, partitions=1)
     no_id_yet = InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     lab.brokers[0].answer(InitProducerIdRequest, no_id_yet, no_id_yet, no_id_yet)
@@ -115,10 +121,10 @@ def test_nothing_is_sent_before_a_broker_has_assigned_an_id(make_lab: LabMaker) 
 
 
 def test_batch_that_is_given_up_raises_the_epoch(make_lab: LabMaker) -> None:
-    """The producer cannot know whether the broker has written the batch.
+    """When the producer gives up a batch, it cannot know whether the broker has written the batch.
 
-    So it must not use the sequence number again. It begins a new epoch, in which the numbers begin
-    at 0.
+    So the producer can neither use the batch's sequence number again nor leave it out. It begins a
+    new epoch, in which the numbers begin at 0.
     """
     lab = make_lab(1, partitions=1)
     lab.producer(10.0, IDEMPOTENT)
@@ -138,7 +144,7 @@ def test_batch_that_is_given_up_raises_the_epoch(make_lab: LabMaker) -> None:
 def test_idempotence_without_all_acks_is_an_error() -> None:
     """A Kafka producer throws a ConfigException for these settings.
 
-    In this project the experiment that has them is refused.
+    In this project an experiment whose producer has these settings is refused.
     """
     (problem,) = errors(
         experiment(
@@ -175,11 +181,11 @@ class ProducerLab(BrokerLab):
 def test_records_are_written_once_although_answers_are_lost(is_idempotent: bool) -> None:
     """A producer repeats batches without an answer. With idempotence no record is written twice.
 
-    1. The leader of orders-0 is paused for 3 s. Batches wait there for their answers.
-    2. The producer sends these batches again after its request timeout of 1 s.
-    3. The resumed leader handles both copies. Without idempotence it writes both.
+    1. The leader of orders-0 is paused for 3 s. It receives a batch and does not answer.
+    2. After its request timeout of 1 s the producer sends the batch again.
+    3. The resumed leader handles both copies of the batch. Without idempotence it writes both.
 
-    This happens three times.
+    The test pauses the leader three times.
     """
 
     async def story(lab: BrokerLab) -> list[bytes]:
@@ -201,6 +207,6 @@ def test_records_are_written_once_although_answers_are_lost(is_idempotent: bool)
     assert len(written) > 100  # 17 s at 50 records a second, of which a third go to orders-0
     has_duplicates = len(set(written)) < len(written)
     assert has_duplicates is not is_idempotent
-    # Duplicates aside, the records are in the order of their numbers.
+    # The first copies of the records are in the order of their numbers.
     without_duplicates = list(dict.fromkeys(written))
     assert without_duplicates == sorted(without_duplicates, key=int)
