@@ -5,31 +5,33 @@ delete a group. Most rules below are about orders that are given "while nothing 
 means that no other fault is in force, and that the consequences of earlier faults are over:
 `settling_us` of the context has passed since the last fault ended, and since a leader last changed.
 
-In a controlled shutdown a broker asks the controller to move its leaderships away, and stops when
-the controller permits it (Source: Kafka BrokerHeartbeatManager, ReplicationControlManager):
+In a controlled shutdown a broker asks the controller to move its leaderships away. The broker stops
+when the controller permits it (Source: Kafka BrokerHeartbeatManager, ReplicationControlManager).
+Two rules are about shutdowns:
 
-1. A broker that ends its controlled shutdown leads no partition. It is also in no ISR, except where
-   it is the only member. Two kinds of brokers stop without the permission, and are not judged: a
-   broker that was not running yet, and one that has waited for CONTROLLED_SHUTDOWN_TIMEOUT_US and
-   given up (Source: Kafka BrokerLifecycleManager).
+1. A broker that ends its controlled shutdown leads no partition. It is also in no ISR that has
+   another member. Two kinds of brokers stop without the controller's permission, and are not
+   judged: a broker that was not running yet, and a broker that has waited for
+   CONTROLLED_SHUTDOWN_TIMEOUT_US and given up (Source: Kafka BrokerLifecycleManager).
 2. A controlled shutdown that begins while nothing is broken ends by itself, unless another fault
-   begins meanwhile. If it does not, the run kills the broker some time later.
+   begins meanwhile. If the shutdown does not end, the run kills the broker some time later.
 
-An administrator may order elections:
+An administrator may order elections. Two rules are about such orders:
 
-3. The controller elects the leader that the fault `leadership_move` asks for, or it refuses. By the
-   end of the run the trace (the run's recorded rows) shows one of the two.
+3. The controller elects the leader that the fault `leadership_move` asks for, or it refuses. At the
+   end of the run the trace (the run's recorded rows) shows the election or the refusal.
 4. The controller refuses no election that is ordered while nothing is broken. (The run chooses the
    new leader just before the order, among the replicas that are in sync and alive.)
 
-There are orders about a group (GROUP_ORDERS):
+Two rules are about orders that concern a group (GROUP_ORDERS):
 
 5. An order that is given while nothing is broken is carried out, or is refused with an error that
-   fits the group's state (`_fits`). Some errors are never right (_NEVER_RIGHT). It also gets its
-   answer in time, unless another fault begins or a leader changes meanwhile.
+   fits the group's state (`_fits`). The order also gets its answer in time, unless another fault
+   begins or a leader changes meanwhile. Some errors are never right, whatever is broken
+   (_NEVER_RIGHT).
 6. An order that is carried out has its effect on the group (`evidence.orders.group_effects`).
 
-And there are orders about topics:
+Three rules are about orders that concern topics:
 
 7. A deletion that is ordered while nothing is broken is carried out, unless the topic was deleted
    before.
@@ -80,7 +82,7 @@ _NEVER_RIGHT = frozenset({ErrorCode.NONE.name, ErrorCode.UNKNOWN_SERVER_ERROR.na
 NONE is among them because a refusal must name an error.
 """
 _WITHOUT_MEMBERS = frozenset({None, "Empty", "Dead"})
-"""States of a group that has no members; None: its coordinator does not know the group."""
+"""States of a group that has no members. None stands for a group that its coordinator lacks."""
 _REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance"})
 """States of a group whose members rejoin, to get new partitions."""
 
@@ -92,7 +94,7 @@ class _Order:
     row: TraceRow
     """FAULT_INJECTED, or NODE_STOPPING of a shutdown."""
     must_succeed: bool
-    """True if nothing was broken when the order was given, nor since then, as far as it matters.
+    """True if nothing was broken that can make the order fail.
 
     Then a refusal is a finding, and so is a shutdown that does not end.
     """
@@ -133,18 +135,19 @@ class Administration(Checker):
         self._consumers = frozenset(chain.from_iterable(consumers))
         self._shutdowns: dict[str, _Order] = {}  # by broker
         self._elections: dict[str, _Order] = {}  # by fault id
-        # An order about a group that has no answer yet. There is one at most, because the run waits
-        # for the answer before it injects the next fault.
+        # The order about a group that has no answer yet. There is only one such order at a time,
+        # because the run waits for the answer before it injects the next fault.
         self._group_order: _Order | None = None
-        self._effects = GroupEffects(context)  # what that order has changed
+        self._effects = GroupEffects(context)  # the changes of the group since `_group_order`
         self._topic_orders: dict[str, _Order] = {}  # deletions, by fault id
         self._deleted_topics: dict[str, None] = {}  # topics that were not created again
-        # An order to create a topic that has no answer yet; one at most, for the same reason
+        # The order to create a topic that has no answer yet. Again there is only one at a time.
         self._creation: TopicCreation | None = None
         self._leader_changed_us = 0
         self._was_nothing_broken = False  # True if nothing was broken just before the last fault
-        self._is_healed = False  # True from the healing on: every order has had its answer
-        self._is_over = False  # True when the run stops all nodes, which is no order
+        self._is_healed = False  # True from the healing on. By then every order has its answer.
+        # True from the moment at which the run stops all nodes. These stops are no orders.
+        self._is_over = False
         self._ended_shutdowns = 0
         self._ended_elections = 0
         self._group_orders = 0
@@ -168,7 +171,9 @@ class Administration(Checker):
             case TraceKind.FAULT_INJECTED:
                 self._injected(row)
             case TraceKind.FAULT_MISSED:
-                self._refused(row)  # an order; other faults that hit nothing are ignored
+                # The fault may be an order that was refused. Other faults that hit nothing are
+                # ignored there.
+                self._refused(row)
             case TraceKind.LEADER_ELECTED:
                 self._elected(row)
             case TraceKind.TOPIC_DELETED:
@@ -178,9 +183,9 @@ class Administration(Checker):
             case TraceKind.NODE_STOPPING if row.peer in self._consumers:
                 pass  # a rollout kills a consumer at the end of its grace period
             case TraceKind.NODE_STOPPING:
-                # The shutdown's row FAULT_INJECTED came just before this row. `_injected` found out
-                # then whether anything was broken. Now the answer would always be yes, because the
-                # shutdown itself counts as a fault in force.
+                # The shutdown's row FAULT_INJECTED came just before this row. At that row
+                # `_injected` found out whether anything was broken. Now the shutdown itself counts
+                # as a fault in force, so something would always be broken.
                 self._shutdowns[row.peer or ""] = _Order(row, self._was_nothing_broken)
             case TraceKind.NODE_STOPPED:
                 self._stopped(row)
@@ -196,7 +201,8 @@ class Administration(Checker):
         self._was_nothing_broken = self._is_nothing_broken_before(row)
         for order in self._shutdowns.values():
             order.must_succeed = False  # this fault may prevent the end of the shutdown
-        # A new fault: the former order has ended.
+        # The run injects a fault only after the former order has ended. So this order is judged
+        # now.
         self._judge_group_effects()
         self._judge_creation()
         detail = detail_of(row)
@@ -231,7 +237,8 @@ class Administration(Checker):
 
         `settling_us` is the longest time in which consequences end.
         """
-        # The evidence has already seen that this fault began, so its value from before is needed.
+        # The evidence has already seen that this fault began. So `quiet_since_us` is of no use, and
+        # the value that it had before this row is taken.
         quiet_us = self._faults.was_quiet_since_us
         if quiet_us is None:
             return False  # a fault was in force
@@ -243,17 +250,18 @@ class Administration(Checker):
     def _elected(self, row: TraceRow) -> None:
         """Count the elections that were ordered and are carried out with this row.
 
-        A leadership move is then done, because it is about one partition. An order to elect
+        A leadership move is about one partition, so it is done with this row. An order to elect
         preferred leaders may be about several partitions, each with a row LEADER_ELECTED of its
-        own. So it is kept, and `finish` does not ask for its outcome.
+        own. So such an order is kept, and `finish` does not ask for its outcome.
         """
         self._leader_changed_us = row.time_us
         if self._creation is not None:
             self._creation.observe(row)
-        self._deleted_topics.pop(topic_of(row.partition), None)  # it was created again
+        # If the topic was deleted before, it has been created again.
+        self._deleted_topics.pop(topic_of(row.partition), None)
         if self._group_order is not None:
-            # The new leader may be the coordinator of the group that the order is about. It rightly
-            # refuses the order while it loads the group.
+            # The new leader may be the coordinator of the group that the order is about. A
+            # coordinator rightly refuses orders about a group while it loads the group.
             self._group_order.must_succeed = False
         for fault_id, order in list(self._elections.items()):
             detail = detail_of(order.row)
@@ -278,9 +286,9 @@ class Administration(Checker):
         self._judge_creation()
         order = self._topic_orders.pop(row.cause or "", None)
         if order is not None:
-            # A refusal may be wrong about the result. If the answer to the request was lost, the
-            # client sent it again. The second request failed because the first one had deleted the
-            # topic.
+            # A refusal does not always mean that the topic is still there. If the answer to the
+            # request was lost, the client sent the request again. The second request failed because
+            # the first request had deleted the topic.
             if order.must_succeed and _topics_of(order.row).isdisjoint(self._deleted_topics):
                 self.report_finding(
                     f"{row.cause}: the topic was not deleted ({detail_of(row).get('reason')}), "
@@ -323,7 +331,7 @@ class Administration(Checker):
             )
 
     def _judge_group_effects(self) -> None:
-        """Report the order about a group, which was carried out, if it has no effect (rule 6)."""
+        """Report an order about a group that was carried out and has no effect (rule 6)."""
         order, self._group_order = self._group_order, None
         if order is None:
             return
@@ -364,7 +372,7 @@ class Administration(Checker):
         )
 
     def _state(self, group_id: str) -> str | None:
-        """Return the state of a group at its coordinator, None if it is not there."""
+        """Return the state of a group at its coordinator; None if the coordinator lacks it."""
         seen = self._coordinators.state(group_id)
         return None if seen is None else seen.state
 
@@ -415,7 +423,8 @@ class Administration(Checker):
             detail = detail_of(order.row)
             if detail.get("fault") != LEADERSHIP_MOVE:
                 continue
-            # A leadership move names one new leader. The default text is for a row without a name.
+            # A leadership move names one new leader. The text after `or` is for a row that names
+            # none.
             (new_leader,) = detail.get("to") or ("its replica",)
             self.report_finding(
                 f"{fault_id} was not refused, and {new_leader} was never elected",
@@ -461,16 +470,17 @@ def _fits(error: str, fault: str, states: tuple[str | None, ...]) -> bool:
     """Return True if an order about a group, the fault `fault`, may be refused with `error`.
 
     `states` are the group's states when the order was given and when the error came. The
-    coordinator decided at some moment in between, so the error may fit either of them.
+    coordinator decided at some moment in between, so the error may fit either of the two states.
     """
     has_members = any(state not in _WITHOUT_MEMBERS for state in states)
     match error:
         case ErrorCode.NON_EMPTY_GROUP.name | ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC.name:
             return has_members
         case ErrorCode.UNKNOWN_MEMBER_ID.name:
-            # Two kinds of orders may be refused so. To remove members, the administrator first asks
-            # for a list of them, and one of the list may have left meanwhile. And an
-            # administrator's commit has no member id, so a group with members refuses it.
+            # Two kinds of orders may be refused with this error. To remove members, the
+            # administrator first asks for a list of the members, and then some member of the list
+            # may have left. And an administrator's commit has no member id, so a group with members
+            # refuses the commit.
             return fault == REMOVE_MEMBERS or has_members
         case ErrorCode.GROUP_ID_NOT_FOUND.name:
             return None in states or "Dead" in states

@@ -1,34 +1,36 @@
 """Fencing: the new coordinator has everything that was acknowledged to an old coordinator.
 
-A coordinator stores commits and assignments by appends to its partition of `__consumer_offsets`,
-which it leads. When another broker is elected, the old coordinator may not notice for a while, and
-append more. These appends must fail: the old coordinator is fenced. This checker judges five rules
-for each partition of `__consumer_offsets`:
+A coordinator leads a partition of `__consumer_offsets`, and stores commits and assignments by
+appends to this partition. When another broker is elected as leader, the old coordinator may not
+notice for a while, and append more. These later appends must fail. We say that the old coordinator
+is fenced. This checker judges five rules for each partition of `__consumer_offsets`:
 
 1. A later epoch has all appends that were acknowledged in an older epoch. A leader notes the end of
    its log when it takes over. For example, if the leader of epoch 4 took over with 100 records, no
    append of a record with offset 100 or more may be acknowledged in epoch 3 (BEHAVIOUR 6.5).
 2. When a later epoch has acknowledged its first append, no append that begins afterwards is
    acknowledged in an older epoch.
-3. A broker that truncates an append from its own log never acknowledges it. Rule 1 would not find
-   this, because the next append gets the same offsets. The code calls such a truncation a cut.
-4. A broker does not load or unload a partition for an older epoch than the newest one that it has
-   heard of (`late_notices`).
+3. A broker that truncates an append from its own log (the code calls this a cut) never acknowledges
+   the append. Rule 1 would not find such an acknowledgement, because the next append gets the same
+   offsets.
+4. A broker does not load or unload a partition for an older epoch than the newest epoch of which it
+   has heard (`late_notices`).
 5. A broker leads a partition only in an epoch that the controller gave it, and only after the
    controller has unfenced it. This is judged only in virtual time (the run's own simulated clock),
    where no row is missing.
 
 Rule 1 compares epochs and offsets, and not the order of rows. It has to allow for two cases:
 
-- An append counts for the epoch in which it is acknowledged. While it waits for replicas, its
-  broker may lose the leadership and get it again. Then it is acknowledged in the new epoch, as in
-  Kafka, where DelayedProduce checks only the high watermark.
-- Acknowledged appends may be lost in a way that Kafka allows, with the last replica in sync
-  (`lost_data`). No epoch after such an election is expected to have them.
+- An append counts for the epoch in which it is acknowledged. While an append waits for replicas,
+  its broker may lose the leadership and get it again. Then the append is acknowledged in the new
+  epoch. Kafka does the same, because its DelayedProduce checks only the high watermark.
+- Acknowledged appends may be lost in a way that Kafka allows, together with the last replica in
+  sync (`lost_data`). After the election with which they were lost, no epoch is expected to have
+  these appends.
 
-A run proves something about fencing only if an old coordinator tried to append: one of its appends
-began, or still waited for replicas, after the controller had elected another leader. Without such
-an attempt the outcome is that nothing was seen.
+A run proves something about fencing only if an old coordinator attempted an append. This means that
+one of its appends began, or still waited for replicas, after the controller had elected another
+leader. Without such an attempt the outcome is that nothing was seen.
 """
 
 from collections import deque
@@ -44,15 +46,15 @@ from protocol.trace import TraceKind, TraceRow
 from results_schema.results import OLD_EPOCH_ATTEMPTS, CheckReport
 
 MAX_EVIDENCE_APPENDS = 3
-"""A finding shows the rows of so many lost appends. Its sentence tells how many there are."""
+"""Largest number of lost appends whose rows a finding shows. Its sentence tells the real number."""
 MAX_KEPT_APPENDS = 10_000
-"""Number of an epoch's last acknowledged appends that are kept, to bound the memory of long runs.
+"""Number of acknowledged appends that are kept for an epoch, to bound the memory of long runs.
 
-The last ones are enough. A new leader's log may lack the end of the old one, but nothing before
-it, so if any append was lost, the last one was.
+The oldest are dropped first, because the newest are enough. A new leader's log may lack only the
+end of the old leader's log. So if any append was lost, the newest append was lost, too.
 """
 MAX_KEPT_CUTS = 100
-"""Number of a partition's last truncations that are kept, to explain findings."""
+"""Number of truncations that are kept for a partition. They explain findings."""
 NOT_TESTED = (
     "fencing was not put to the test: no leader attempted an append after another had been elected"
 )
@@ -73,7 +75,7 @@ class _Cut:
     """A truncation."""
 
     row: TraceRow  # LOG_TRUNCATED
-    in_sync: TraceRow | None  # the controller's last row before it that shows the ISR
+    in_sync: TraceRow | None  # the controller's last row before the truncation that shows the ISR
 
 
 _Life = tuple[str, int, str]
@@ -82,16 +84,17 @@ _Life = tuple[str, int, str]
 Example: ("broker-1", 0, "__consumer_offsets-3").
 """
 _Append = tuple[str, int, str, int | None]
-"""The same, and the id of an append (`correlation_id`)."""
+"""An append: the three parts of a `_Life`, and the id of the append (`correlation_id`)."""
 
 
 @dataclass(slots=True)
 class _Epoch:
     """What is known about one leader epoch of one partition."""
 
-    # The first offset of this epoch: where the log of its leader ended at the takeover
+    # First offset of this epoch. The log of the epoch's leader ended at this offset when the leader
+    # took over.
     start_offset: int | None = None
-    start_row: TraceRow | None = None  # the row that shows it
+    start_row: TraceRow | None = None  # the row that shows `start_offset`
     leader: str | None = None
     leader_row: TraceRow | None = None  # BECAME_LEADER
     acknowledged: deque[_Acknowledged] = field(
@@ -106,7 +109,8 @@ class _Violation:
 
     summary: str
     evidence: list[TraceRow]
-    causes: list[TraceRow] = field(default_factory=list)  # rows that show how it was lost
+    # Rows that show how the appends were lost
+    causes: list[TraceRow] = field(default_factory=list)
 
 
 class Fencing(Checker):
@@ -169,7 +173,8 @@ class Fencing(Checker):
             return
         if row.kind in (TraceKind.LEADER_ELECTED, TraceKind.ISR_CHANGED):
             self._isr[row.partition] = row
-        # Nothing is judged at a change of the ISR. It may explain a later loss.
+        # Nothing is judged at a change of the ISR. The row is only kept (in `_isr`), because it may
+        # explain a later loss.
         if row.leader_epoch is None or row.kind == TraceKind.ISR_CHANGED:
             return
         if row.kind == TraceKind.LOG_TRUNCATED:
@@ -196,8 +201,8 @@ class Fencing(Checker):
             self._attempts[append] = None
         if row.kind == TraceKind.APPEND_STARTED:
             self._started[append] = row
-            # The row tells where the leader's epoch began. If it does not, the epoch began at the
-            # latest with this append.
+            # The row's detail tells the offset at which the leader's epoch began. If it does not
+            # tell this, the epoch began at the latest with this append.
             self._lower_start(epoch, row, detail_of(row).get("epoch_start_offset", row.offset))
         else:
             started, cut = self._started.pop(append, None), self._cut.pop(append, None)
@@ -265,19 +270,20 @@ class Fencing(Checker):
             f"{cut.leader_epoch}",
             [started, cut, completed],
             partition=partition,
-            # Without the last of these rows: it is `cut`, which is already evidence.
+            # The last of these rows is `cut`. It is left out because it is in the evidence above.
             causes=self._explain_cut(cut, partition)[:-1],
         )
 
     def _explain_cut(self, cut: TraceRow, partition: str) -> list[TraceRow]:
-        """Return the rows that explain a truncation, of which `cut` is the row.
+        """Return the rows that explain the truncation in the row `cut`.
 
-        They show the ISR before the truncation, the leader that the broker followed when it
-        truncated its log, and the truncation itself, which is always the last.
+        These rows show the ISR before the truncation, and the leader that the broker followed when
+        it truncated its log. The last row is always `cut` itself.
         """
         epoch = self._epochs.get(partition, {}).get(cut.leader_epoch or 0)
         leader = None if epoch is None else epoch.leader_row
-        # `_isr` will not do, because the ISR may have changed since the truncation.
+        # The ISR in `_isr` may have changed since the truncation. So the ISR that was kept together
+        # with the truncation is used.
         known_cut = next(
             (known for known in self._cuts.get(partition, ()) if known.row is cut), None
         )
@@ -287,13 +293,13 @@ class Fencing(Checker):
     def _explain_loss(self, partition: str, lost: list[_Acknowledged]) -> list[TraceRow]:
         """Return the rows that explain the truncation that removed the first of the lost appends.
 
-        The list is empty if no kept truncation removed it.
+        The list is empty if no kept truncation removed this append.
         """
         first = lost[0]
         for cut in self._cuts.get(partition, ()):
             former_end = detail_of(cut.row).get("from_offset", 0)
             # The truncation removed the append if the append's last record was in the log before
-            # it, and no longer after it.
+            # the truncation, and was not in the log after it.
             if (
                 cut.row.time_us >= first.started.time_us
                 and (cut.row.offset or 0) < first.end <= former_end
@@ -302,10 +308,10 @@ class Fencing(Checker):
         return []
 
     def _is_deposed(self, row: TraceRow, partition: str, leader_epoch: int) -> bool:
-        """Return True if, at this row of a leader, the controller had already replaced it.
+        """Return True if the controller had already replaced the leader that wrote `row`.
 
-        It had if it elected another node in a newer epoch, and did so certainly before the row:
-        earlier by more than the clock error.
+        The controller had replaced it if another node was elected in a newer epoch, and if this
+        election was earlier than the row by more than the clock error.
         """
         until_us = row.time_us - self.context.clock_error_us
         for elected in reversed(self._elections.get(partition, ())):
@@ -350,7 +356,7 @@ class Fencing(Checker):
         )
 
     def finish(self) -> CheckReport:
-        """Compare each epoch with each later one, and report the appends that were lost."""
+        """Compare each epoch with each later epoch, and report the appends that were lost."""
         overtaken = 0  # number of comparisons of an append with a later epoch
         for partition, epochs in sorted(self._epochs.items()):
             numbers = sorted(epochs)
@@ -379,9 +385,9 @@ class Fencing(Checker):
     def _announce(self, partition: str, *, of_epoch: int) -> None:
         """Announce that appends of an epoch are lost, once for each pair of epochs.
 
-        How many are lost is known only at the end of the run. But a run that is to stop at its
-        first finding must learn of the loss now. To see that something is lost, it is enough to
-        look at the newest append: if any append was lost, that one was.
+        The number of lost appends is known only at the end of the run. But a run that is to stop at
+        its first finding must learn of the loss now. To see that something is lost, it is enough to
+        look at the newest append, because if any append was lost, the newest append was lost, too.
         """
         epochs = self._epochs[partition]
         for other in sorted(epochs):

@@ -1,7 +1,7 @@
 """Generations: their numbers grow, only their members commit, and no two members share a partition.
 
-When a member joins a group, it gets a member id and a generation, and names both in its requests
-from then on. This checker judges four rules:
+When a member joins a group, it gets a member id and a generation. The member names its id and the
+generation in its requests from then on. This checker judges four rules:
 
 1. A coordinator accepts a commit only from a member of the group's current generation.
 2. While one broker coordinates a group, the group's generation never decreases, and no generation
@@ -10,21 +10,22 @@ from then on. This checker judges four rules:
 4. A consumer gets partitions under the member id and the generation of its last join, and gives
    them up under the same id and generation.
 
-Generations are identified by numbers, and a number alone is not enough. Two coordinators may use
-the same number for different generations: in a split brain, in which two brokers act as the
-coordinator, each of them counts on from the generation that it loaded (BEHAVIOUR 2.2, 4.10;
-MEASURED_FAILOVER two-lineages). So the checker tells them apart by where they come from:
+A generation has a number, but the number alone does not identify the generation. Two coordinators
+may use the same number for different generations. This happens in a split brain, in which two
+brokers act as the coordinator, and each of them counts on from the generation that it loaded
+(BEHAVIOUR 2.2, 4.10; MEASURED_FAILOVER two-lineages). So the checker tells generations apart by
+their origin:
 
 - A tenure is the time in which one process of a broker coordinates one partition of
   `__consumer_offsets` in one leader epoch. Rule 2 is about the numbers of one tenure only.
 - A lineage says in which tenure a generation began. If the next coordinator loads the generation,
-  it is still the same generation and keeps its lineage. Rule 3 is about generations with the same
-  number and the same lineage. When a group is deleted, its generations begin again from 0, so the
-  lineage has the number of these deletions, too.
+  it is still the same generation and keeps its lineage. When a group is deleted, its generations
+  begin again from 0. So a lineage also has the number of these deletions. Rule 3 is about
+  generations with the same number and the same lineage.
 
-A commit is judged by the members at the moment at which the coordinator accepted it, which may be
-some seconds before the commit is stored. Therefore this module keeps former states of each group;
-`evidence.coordinators` has only the present ones.
+A commit is judged by the members at the moment at which the coordinator accepted the commit. This
+may be some seconds before the commit is stored. Therefore this module keeps former states of each
+group, whereas `evidence.coordinators` has only the present states.
 """
 
 from collections import deque
@@ -38,23 +39,27 @@ from protocol.trace import TraceKind, TraceRow
 from results_schema.results import CheckReport
 
 MAX_STARTED_APPENDS = 4_096
-"""Number of a broker's last appends that are kept.
+"""Number of appends that are kept for each process of a broker. The oldest are dropped first.
 
-Only unfinished appends are needed. An append ends within 5 s, and fewer appends begin in 5 s.
+Only unfinished appends are needed. An append ends within 5 s, and a broker begins fewer appends
+than this in 5 s.
 """
 MAX_CHANGES = 64
-"""Number of a group's last states in one tenure that are kept.
+"""Number of states that are kept for a group in one tenure. The oldest are dropped first.
 
-A commit is judged when it is stored, but by the state at its acceptance. No group changes so often
-in between.
+A commit is judged when it is stored, but by the state at its acceptance. Between these two moments
+no group changes as often as this.
 """
 KEPT_GENERATIONS = 8
-"""Number of a lineage's last generations for which the owners of partitions are kept.
+"""Number of generations of one lineage for which the owners of partitions are kept.
 
-No member gets partitions of a generation that is so far behind.
+The oldest are dropped first, because no member gets partitions of a generation that is so old.
 """
 KEPT_NAMESAKES = 4
-"""Number of generations with the same group, broker and number that are kept: the newest ones."""
+"""Number of generations with the same group, broker and number that are kept.
+
+The oldest are dropped first.
+"""
 STABLE = "STABLE"
 """State of a member that has joined and got its assignment."""
 # States of a group.
@@ -64,7 +69,7 @@ EMPTY = "Empty"
 Life = tuple[str, int]
 """One process of a node: the node's name and its incarnation, the number of its restarts."""
 Lineage = tuple[str, int, int, int]
-"""Origin of a generation: node, incarnation, leader epoch, and how often the group was deleted.
+"""Origin of a generation: node, incarnation, leader epoch, number of deletions of the group.
 
 Example: ("broker-1", 0, 4, 0).
 """
@@ -162,12 +167,13 @@ class Generations(Checker):
         self._appends: dict[Life, dict[int, int]] = {}
         self._instances: dict[str, str] = {}  # member id -> group.instance.id
         # (node, group, number) -> the generations with this number that the node began or loaded,
-        # the newest last. They tell which generation a member means that names this number.
+        # the newest last. If a member names this number to the node, it means one of them.
         self._begun_at: dict[tuple[str, str, int], list[_Begun]] = {}
-        # group -> how often it was deleted; each time, generation numbers start again
+        # group -> number of its deletions. After each deletion, generation numbers start again.
         self._deaths: dict[str, int] = {}
-        # (group, number) -> leader epoch in which a generation with this number began -> its
-        # lineage. They tell which generation a coordinator has loaded.
+        # (group, number) -> leader epoch in which a generation with this number began -> lineage of
+        # this generation. From these entries `_inherit` finds which generation a coordinator has
+        # loaded.
         self._begun: dict[tuple[str, int], dict[int, Lineage]] = {}
         # (group, lineage) -> generation -> owners of partitions
         self._owners: dict[tuple[str, Lineage], dict[int, _Owners]] = {}
@@ -191,8 +197,8 @@ class Generations(Checker):
             case TraceKind.COMMIT_STORED | TraceKind.TXN_COMMIT_PENDING:
                 self._check_commit(row)
             case TraceKind.LOAD_STARTED:
-                # The tenure begins now, and not with LOAD_COMPLETED, because the rows GROUP_LOADED
-                # between the two belong to it.
+                # The tenure begins now, and not with LOAD_COMPLETED. The rows GROUP_LOADED come in
+                # between, and belong to the tenure.
                 self._begin_tenure(row)
             case TraceKind.UNLOAD_COMPLETED:
                 self._end_tenure(row)
@@ -252,7 +258,8 @@ class Generations(Checker):
         self._check_order(row, group_id, before)
         match row.kind:
             case TraceKind.GROUP_LOADED:
-                # A row without a list of members leaves them unknown. Then no commit is judged.
+                # If the row has no list of members, the members are unknown. Then no commit is
+                # judged.
                 members = detail_of(row).get("members")
                 known = dict.fromkeys(members) if isinstance(members, list) else None
                 self._change(group, row, generation, known)
@@ -293,9 +300,9 @@ class Generations(Checker):
         instance = detail_of(row).get("instance")
         if isinstance(instance, str):
             self._instances[member] = instance
-        # If the group has no earlier state here, its generation tells who the others are. In
-        # generation 0 the group is new, and this member is its first. In any other generation it
-        # has members that no row has listed.
+        # If the group has an earlier state, this state has the other members. If not, it depends on
+        # the generation. In generation 0 the group is new, and this member is its first member. In
+        # any other generation the group has members that no row has listed.
         born: dict[str, None] | None = {} if row.generation == 0 else None
         members = born if before is None else before.members
         if members is not None:
@@ -312,8 +319,8 @@ class Generations(Checker):
         """Report a generation number that decreases, or a generation that begins twice (rule 2)."""
         if before is None or row.generation is None:
             return
-        # A generation that this coordinator has loaded may begin again (see `_inherit`). A
-        # generation that it began itself may not.
+        # A generation that this coordinator has loaded may begin again (see `_inherit`). But a
+        # generation that the coordinator began itself must not begin again.
         begun_again = (
             row.kind == TraceKind.GENERATION_STARTED
             and row.generation == before.generation
@@ -334,11 +341,11 @@ class Generations(Checker):
     # -- commits ------------------------------------------------------------------------------
 
     def _remember_append(self, row: TraceRow) -> None:
-        """Remember when the coordinator began an append, because it may contain commits.
+        """Remember the row with which the coordinator began an append, which may contain commits.
 
-        At this row the coordinator has accepted the commits, so their generation and member must be
-        right now. The row COMMIT_STORED may come 5 s later, when the group may have another
-        generation.
+        The coordinator has accepted the commits of the append when it writes this row. So the
+        generation and the member of these commits must be right at this row. The row COMMIT_STORED
+        may come 5 s later, when the group may have another generation.
         """
         if row.correlation_id is None or not (row.partition or "").startswith(CONSUMER_OFFSETS):
             return
@@ -391,18 +398,20 @@ class Generations(Checker):
     # -- owners -------------------------------------------------------------------------------
 
     def _inherit(self, row: TraceRow, group_id: str, generation: int, lineage: Lineage) -> None:
-        """Note which generation a coordinator has loaded, and give it the lineage that it has.
+        """Note which generation a coordinator has loaded, with the lineage of this generation.
 
         The row GROUP_LOADED has only the generation's number, and several tenures may have begun a
-        generation with this number. Then the newest epoch counts, up to that of the load: the log
-        of a leader may contain what its predecessors wrote, but not what later leaders write. If no
-        tenure in the trace began it, the loading tenure itself counts as its origin.
+        generation with this number. Epochs later than the epoch of the load do not count, because
+        the log of a leader has only what its predecessors wrote. Of the other tenures, the one with
+        the newest epoch counts. If there is none in the trace, the loading tenure itself counts as
+        the generation's origin.
 
-        `lineage` is that of generations that the loading tenure begins.
+        `lineage` is the lineage of the generations that the loading tenure itself begins.
 
-        A load also reads records above the high watermark (BEHAVIOUR 5.4). So it may find a
-        generation whose record was never acknowledged, and which begins again later. The schedule
-        `generation_begun_again_and_never_acknowledged` of the tests' corpus shows this case.
+        A load also reads records above the high watermark (BEHAVIOUR 5.4). So the coordinator may
+        load a generation whose record was never acknowledged. Such a generation may begin again
+        later. The schedule `generation_begun_again_and_never_acknowledged` of the tests' corpus
+        shows this case.
         """
         begun = self._begun.get((group_id, generation), {})
         # lineage[2] is the leader epoch of the loading tenure.
@@ -424,14 +433,15 @@ class Generations(Checker):
         # In a consumer's row, `peer` is its coordinator.
         begun = self._begun_at.get((row.peer or "", row.group or "", row.generation or 0), ())
         # A broker may have several generations with this number, for example if the group was
-        # deleted in between. The newest one that has the consumer as a member is meant.
+        # deleted in between. The consumer means the newest of them of which it is a member.
         with_member = [generation for generation in begun if row.member in generation.members]
         return next((generation.lineage for generation in reversed(with_member or begun)), None)
 
     def _check_owners(self, row: TraceRow) -> None:
-        """Note an assignment's partitions; report those that another member got, too (rule 3).
+        """Report the partitions of an assignment that another member also got (rule 3).
 
-        Only assignments of the same generation of the same lineage are compared.
+        Only assignments of the same generation of the same lineage are compared. The partitions of
+        this assignment are noted for later comparisons.
         """
         if row.group is None or row.generation is None or row.peer is None:
             return
@@ -466,11 +476,13 @@ class Generations(Checker):
     def _check_identity(self, row: TraceRow, known: dict[Life, TraceRow]) -> None:
         """Report a consumer that names a wrong member id or generation (rule 4).
 
-        The row says that it gets or gives up partitions. `known` has, for each consumer, the row
-        with the member id and the generation that it must name:
-        - When it gets partitions, this is its last join. If an answer resets its generation after
-          the join, it does not take the assignment but joins again.
-        - When it gives them up, it is the assignment. It does so before its next JoinGroup.
+        `row` says that the consumer gets or gives up partitions. `known` has a row for each
+        consumer. The consumer must name the member id and the generation of this row:
+        - When a consumer gets partitions, this is the row of its last join. If an answer resets the
+          consumer's generation after the join, the consumer does not take the assignment but joins
+          again.
+        - When a consumer gives partitions up, this is the row of its assignment, because it gives
+          them up before its next JoinGroup.
         Source: Kafka AbstractCoordinator.joinGroupIfNeeded.
         """
         before = known.get((row.node, row.incarnation))

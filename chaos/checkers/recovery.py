@@ -7,31 +7,32 @@ true, each within a time limit, its bound:
    is called whole. The bound is `isr_recovery_us` of the context. It begins with the healing, and
    again when another broker is elected or a replica's broker is unfenced.
 2. The preferred leader leads, if it is in the ISR and `auto.leader.rebalance.enable` is set. The
-   bound is twice `leader.imbalance.check.interval.seconds`, because a new controller restarts this
-   interval, plus ANSWER_US. The condition is judged only if the run's `recovery_timeout` is longer
-   than that.
-3. A transaction ends. If its producer does not end it, the coordinator aborts it after
-   `transaction.timeout.ms`, when it next looks for such transactions. It looks at an interval
-   (`transaction.abort.timed.out.transaction.cleanup.interval.ms`), which counts twice, because a
-   new coordinator restarts it. Then a marker is written to each partition of the transaction. This
-   may take twice ANSWER_US, because one request may be lost on a connection that died unnoticed.
+   bound is twice `leader.imbalance.check.interval.seconds`, plus ANSWER_US. The interval counts
+   twice because a new controller restarts it. The condition is judged only if this bound is within
+   the run's `recovery_timeout`.
+3. A transaction ends. If its producer does not end it, the coordinator aborts the transaction after
+   `transaction.timeout.ms`. The coordinator looks for such transactions at an interval
+   (`transaction.abort.timed.out.transaction.cleanup.interval.ms`). The interval counts twice,
+   because a new coordinator restarts it. Then a marker is written to each partition of the
+   transaction. This may take twice ANSWER_US, because one request may be lost on a connection that
+   died unnoticed.
 4. Offsets that were committed in a transaction become valid or are discarded when the transaction
-   has ended. They need its marker, so the bound is again twice ANSWER_US.
-5. A producer has at least one record acknowledged. The bound is the time between two of its
-   records, two request timeouts, and SLACK_US. This is judged if all replicas of its topic are in
-   sync.
+   has ended. This happens with the transaction's marker, so the bound is again twice ANSWER_US.
+5. A producer has at least one record acknowledged. The bound is the sum of the time between two of
+   the producer's records, two request timeouts, and SLACK_US. This condition is judged if all
+   replicas of the producer's topic are in sync.
 
 Transactions and producers depend on partitions, so there are exceptions:
 - Conditions 3, 4 and 5 are judged only while every partition is whole.
-- A partition is whole, too, if brokers that stay away have all the missing replicas. It may then
-  have no leader, or too few replicas for an append. Conditions 3 and 4 are not judged while this is
-  so for one of the two partitions that they need: the one that stores the transaction, and the one
-  that gets its marker.
+- Some brokers may stay away. A partition also counts as whole if all its missing replicas are on
+  such brokers. Such a partition may have no leader, or too few replicas for an append. A
+  transaction needs two partitions: the partition that stores the transaction, and the partition
+  that gets its marker. While one of these two takes no appends, conditions 3 and 4 are not judged.
 - Conditions 3 and 4 are not judged for a partition that lost data with its last replica
   (`lost_data`), because the end of a transaction may be among the lost records.
 
-The code calls the time in which a condition does not hold a wait. If the run ends during a wait,
-and the bound has not passed yet, the wait is not judged. To avoid this, a run with a
+A wait, in the code, is a time in which a condition does not hold. If the run ends during a wait
+whose bound has not passed yet, the wait is not judged. To avoid this, a run with a
 `recovery_timeout` continues until no wait is left.
 """
 
@@ -72,7 +73,7 @@ class _Open:
     """A wait for any of the five conditions that has not ended."""
 
     until_us: int
-    """Time at which its bound has passed."""
+    """Time at which the bound of the wait has passed."""
     name: str
     """Sentence for the display of the running run, such as `orders-0 is not whole`."""
     what: str
@@ -81,7 +82,7 @@ class _Open:
     group: str | None = None
     partition: str | None = None
     is_new: bool = False
-    """True for a transaction that began after healing: the run does not continue for its sake."""
+    """True for a transaction that began after healing. The run does not continue because of it."""
 
 
 class Recovery(Checker):
@@ -292,7 +293,7 @@ class Recovery(Checker):
                     evidence=(wait.row, known.row),
                     partition=partition,
                 )
-        # Conditions 3, 4 and 5, only while every partition is whole.
+        # Conditions 3, 4 and 5 are judged only while every partition is whole.
         if not self._lacking:
             yield from self._unfinished_transactions()
             yield from self._unstable_offsets()
@@ -301,8 +302,8 @@ class Recovery(Checker):
     def _earliest_us(self, *rows: TraceRow | None) -> int:
         """Return the time with which the bound of a wait for condition 3, 4 or 5 begins.
 
-        It is the latest of three moments: the healing, the moment at which all partitions were
-        whole, and the last of `rows`.
+        The bound begins with the latest of three moments: the healing, the moment at which the last
+        partition became whole, and the last of `rows`.
         """
         healed_us = 0 if self._healed is None else self._healed.time_us
         return max(healed_us, self._whole_since_us, *(row.time_us for row in rows if row))
@@ -336,8 +337,8 @@ class Recovery(Checker):
     def _takes_no_records(self, partition: str) -> bool:
         """Return True if no record can be appended to a partition, because brokers stay away.
 
-        The caller has made sure that every partition is whole. So if this one has no leader or too
-        few replicas in sync, living brokers are not to blame.
+        The caller has made sure that every partition is whole. So if this partition has no leader,
+        or too few replicas in sync, living brokers are not to blame.
         """
         known = self._replicas.partitions.get(partition)
         if known is None:

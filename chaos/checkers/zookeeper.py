@@ -5,24 +5,26 @@ To own a partition, a consumer creates a znode for it, the owner node. An owner 
 it is removed when the consumer's session ends. Every change of the tree is a transaction, and has a
 number, its zxid. Later transactions have higher zxids. Four rules are judged:
 
-1. All servers apply the same transactions in the same order, without a gap (ZK-02). Each of them
-   must be legal: it does not create a znode that exists, so a partition has at most one owner node
-   (ZK-45), and it comes from a session that is open (ZK-12).
+1. All servers apply the same transactions in the same order, without a gap (ZK-02). Each
+   transaction must be legal. It must not create a znode that exists, so a partition has at most one
+   owner node (ZK-45). And it must come from a session that is open (ZK-12).
 2. A client never reads an older state than before. So when a client changes its server, the new
    server accepts the session only after it has applied every transaction that the client has seen
    (ZK-05).
 3. A client that wants to learn of a change sets a watch. It receives the event of the watch before
    any answer that shows the change (ZK-19).
 4. A read returns the tree as it was at the zxid of the answer. This is judged in one case: a
-   consumer tries to own a partition, reads that another one owns it, and writes the row
-   ZOOKEEPER_CLAIM_CONFLICT. The other consumer's owner node must have existed at that zxid.
+   consumer tries to own a partition, reads that another consumer owns it, and writes the row
+   ZOOKEEPER_CLAIM_CONFLICT. The other consumer's owner node must have existed at the zxid of the
+   read.
 
 Rows of different nodes have times of different clocks. So a rule about two nodes allows for the
-clock error. Rule 2 is not judged in real time for a server that died, because its last rows may be
-lost, and with them transactions that it applied.
+clock error. Rule 2 is not judged in real time for a server that died. The last rows of such a
+server may be lost, so the trace may lack transactions that the server applied.
 
-The `offset` of a row is a zxid here: of the applied transaction, or of the newest transaction that
-the client has seen. Rule ids (ZK-...) are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
+In this module the `offset` of a row is a zxid. It is the zxid of the applied transaction, or of the
+newest transaction that the client has seen. Rule ids (ZK-...) are those of
+docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from collections import deque
@@ -40,13 +42,15 @@ from results_schema.results import CheckReport
 class _Server:
     """Transactions that one incarnation of a server has applied."""
 
-    applied: int = 0  # zxid of the newest one
-    place: int = 0  # how many there are: the next one has this index in the ensemble's sequence
+    applied: int = 0  # zxid of the newest transaction
+    # Number of transactions. The server's next transaction has this index in the ensemble's
+    # sequence.
+    place: int = 0
     died: bool = False
     # Rows of clients whose sessions this server accepted although, by its rows so far, it lacked a
-    # transaction that the client had seen. This may be an illusion. The client's clock may be
-    # behind, so that its row precedes the row of that transaction. So each of these rows is judged
-    # only when the server applies its next transaction.
+    # transaction that the client had seen. This may be an illusion. If the client's clock is
+    # behind, the client's row may come before the row of the transaction. So each of these rows is
+    # judged only when the server applies its next transaction.
     awaited: list[TraceRow] = field(default_factory=list)
 
 
@@ -84,7 +88,8 @@ class ZooKeeper(Checker):
         self._sequence: list[tuple[int, str | None]] = []
         # (server, client) -> watches that fired, and whose events the client has not yet received
         self._fired: dict[tuple[str, str], deque[TraceRow]] = {}
-        self._conflicts: list[TraceRow] = []  # in real time: ZOOKEEPER_CLAIM_CONFLICT, for the end
+        # In real time, rows ZOOKEEPER_CLAIM_CONFLICT, which are judged at the end of the run
+        self._conflicts: list[TraceRow] = []
         self._seen = {
             "transactions": 0,
             "transactions_applied": 0,
@@ -128,14 +133,16 @@ class ZooKeeper(Checker):
         zxid = row.offset or 0
         server = self._servers.setdefault(row.node, _Server())
         txn = (zxid, row.detail)
-        # The first server that applies a transaction adds it to the sequence. Others must agree.
+        # The first server that applies a transaction adds it to the sequence. All other servers
+        # must then apply the same transaction at the same place.
         if server.place == len(self._sequence) and (
             not self._sequence or zxid > self._sequence[-1][0]
         ):
             self._sequence.append(txn)
             self._seen["transactions"] += 1
-        # `place` is beyond the end of the sequence if this server was the first, but the zxid was
-        # not higher than the last one. Then the transaction was not added above.
+        # If this server was the first, but the zxid was not higher than the last zxid of the
+        # sequence, the transaction was not added above. Then `place` is beyond the end of the
+        # sequence.
         if server.place >= len(self._sequence) or self._sequence[server.place] != txn:
             self.report_finding(f"{row.node} applied {zxid:#x} out of the ensemble's order", [row])
         elif self._tree.is_news and self._tree.problem is not None:
@@ -147,7 +154,10 @@ class ZooKeeper(Checker):
     # -- accepted sessions --------------------------------------------------------------------
 
     def _observe_client_state(self, row: TraceRow) -> None:
-        """Note that a server has accepted a client; perhaps it is behind the client (rule 2)."""
+        """Note that a server has accepted a client.
+
+        If the server seems to be behind the client (rule 2), the row is kept in `awaited`.
+        """
         detail = detail_of(row)
         for pair in [pair for pair in self._fired if pair[1] == row.node]:
             del self._fired[pair]  # events of the previous connection never arrive
@@ -199,7 +209,8 @@ class ZooKeeper(Checker):
             )
 
     def _forget_events(self, node: str) -> None:
-        # A process that has ended sends and receives no more events, be it a server or a client.
+        # A process that has ended sends and receives no more events. `node` may be a server or a
+        # client.
         for pair in [pair for pair in self._fired if node in pair]:
             del self._fired[pair]
 
@@ -208,8 +219,8 @@ class ZooKeeper(Checker):
     def _judge_conflict(self, row: TraceRow) -> None:
         """Judge a consumer that read the owner node of another consumer (rule 4).
 
-        The owner in the row must be the one in the tree at the zxid of the row. If the consumer
-        found no owner (None in the row), there must be none in the tree.
+        The owner in the row must be the owner in the tree at the zxid of the row. If the consumer
+        found no owner (None in the row), the tree must have no owner node.
         """
         path = owner_path(row.group or "", row.partition or "")
         znode = self._tree.at(path, row.offset or 0)
