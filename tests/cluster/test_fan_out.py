@@ -1,8 +1,9 @@
 """ThisProcess does work in the caller's own process that could be spread over several workers.
 
-A long job, such as many runs with different seeds, is a list of items. It can be given to worker
-processes in batches. If there is only this process, ThisProcess does the same. It is the only
-worker then, and does one item at a time, so that a Ctrl-C need not wait for the end of a batch.
+A long job, such as many runs with different seeds, is a list of items. The caller can give the
+items to worker processes, in batches. If there are no worker processes, the caller uses ThisProcess
+in the same way. Then this process is the only worker. It does one item at a time, so a Ctrl-C need
+not wait for the end of a batch.
 """
 
 from cluster.fan_out import Finished, Items, ThisProcess, name_of_this_process

@@ -1,12 +1,12 @@
 """The two runtimes start, kill, pause and resume nodes in the same way.
 
 The virtual runtime simulates a cluster in one process. Ray's runtime has a process for each node.
-An experiment may run on either, so what it does to a node must have the same effect on both. Such
-an act, for example a pause, is allowed only in some states of the node: a node that is down cannot
-be paused, and one that is paused cannot be paused once more.
+An experiment may run on either runtime, so what it does to a node must have the same effect on
+both. Something that is done to a node, for example a pause, is called an act. An act is allowed
+only in some states of the node: a node that is down or already paused cannot be paused.
 
-The test tries each act in each state, on both runtimes, and compares the outcomes. On Ray's side
-there are fake processes. The node is NODE, a broker that runs from the beginning, or LATE, a
+The test tries each act in each state, on both runtimes, and compares the outcomes. Ray's runtime
+has fake processes here. The node is NODE, a broker that runs from the beginning, or LATE, a
 consumer that is not started yet.
 """
 

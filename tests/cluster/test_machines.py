@@ -17,7 +17,7 @@ NODES = tuple(map(NodeName, ("broker-0", "broker-1", "broker-2", "controller-100
 def test_nodes_are_distributed_in_turn_brokers_first() -> None:
     """The nodes are dealt out like cards: the first to machine 0, the second to machine 1, ...
 
-    Brokers come first, so two brokers share a machine only if every machine has one.
+    Brokers come first, so two brokers share a machine only if every machine already has a broker.
     """
     layout = spread_nodes(NODES, 3)
 
@@ -31,7 +31,7 @@ def test_nodes_are_distributed_in_turn_brokers_first() -> None:
 
 
 def test_placed_nodes_are_on_their_machine() -> None:
-    """Here the user wants b and broker-2 on machine 0, and nothing else.
+    """Here the user places two nodes, b and broker-2, on machine 0.
 
     The other nodes are dealt out as if these two did not exist.
     """
@@ -51,7 +51,7 @@ def test_no_machine_is_refused() -> None:
 def test_every_node_of_a_cluster_is_on_one_machine() -> None:
     """The layout can be computed from the file of an experiment, before its cluster is built.
 
-    It must be that of the cluster, and must contain each node once.
+    This layout must be the same as in the cluster, and must contain each node once.
     """
     two_machines = experiment(
         cluster={"brokers": 3, "machines": 2},
@@ -73,6 +73,6 @@ def test_every_node_of_a_cluster_is_on_one_machine() -> None:
 
 
 def test_file_without_machines_has_no_layout() -> None:
-    """Most experiments do not say anything about machines. Then the cluster has none either."""
+    """If an experiment says nothing about machines, its cluster has no layout either."""
     assert machine_layout(experiment()) is None
     assert to_cluster_spec(experiment()).machines == ()

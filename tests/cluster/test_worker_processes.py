@@ -1,4 +1,4 @@
-"""WorkerProcesses lets other processes of this machine do work, and tells how it ended.
+"""WorkerProcesses lets other processes of this machine do work, and reports how the work ended.
 
     with WorkerProcesses(work, size=2) as workers:       # two processes, which call `work`
         worker, other_worker = workers.idle()

@@ -1,9 +1,10 @@
 """Two link gates under random rules keep the order of frames, and lose frames only after a close.
 
 Every frame (message of a connection) that a node sends or gets passes the node's link gate. Link
-rules make the gate hold frames back, until the link is healed (Cut, Clog), or delay them (Slow).
-Healing is the withdrawal of all rules. If a connection was closed during a cut, only its close
-arrives then. After a clog all frames arrive.
+rules make the gate hold frames back until the link is healed (Cut, Clog), or delay them (Slow). The
+link is healed when all rules are withdrawn. After a cut, a connection that was closed during the
+cut delivers only its close, and the frames before the close are lost. After a clog all frames
+arrive.
 
 Hypothesis draws a list of steps, for example: A sends a request, a cut begins, B sends a response,
 A closes the connection. `play` carries the steps out with a `Pair` of gates, heals the link, and
@@ -108,7 +109,7 @@ class Pair:
     def close_frames_of_lost_peer(
         self, peer: NodeName, incarnation: Incarnation | None = None
     ) -> tuple[CloseFrame, ...]:
-        """Return no frames. A gate asks for them when a peer dies, but here no node dies."""
+        """Return no frames. A gate calls this when a peer dies, but no node dies in these tests."""
         return ()
 
     def send(self, sender: NodeName, connection: int, number: int, find: bool) -> None:
@@ -213,8 +214,9 @@ def test_under_any_rules_order_is_kept_and_all_frames_of_open_connections_arrive
     """Each direction of each connection keeps its order, and loses frames only after a close.
 
     1. If neither end has closed the connection, all frames arrive.
-    2. If only the sender has closed it, its close arrives last. Frames before may be lost.
-    3. If the receiver has closed it, any frames of the sender may be lost.
+    2. If only the sender has closed the connection, the close arrives last. Frames that were sent
+       before the close may be lost.
+    3. If the receiver has closed the connection, any frames of the sender may be lost.
     """
     pair = Pair()
     play(pair, steps)

@@ -1,8 +1,8 @@
 """The clock of a run in real time, which shows the same time on every machine.
 
-It begins at 0 when the run begins. With `time_scale: 10` it runs ten times as fast as a real clock,
-so that an experiment takes a tenth of the time. `now_us()` is the time of the run in microseconds,
-and `wall_us()` the date and time that the run pretends to have.
+The clock begins at 0 when the run begins. With `time_scale: 10` it runs ten times as fast as a real
+clock, so an experiment takes a tenth of the time. `now_us()` is the time of the run in
+microseconds. `wall_us()` is the date and time that the run pretends to have.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ def test_run_clock_with_a_scale_passes_faster_and_sleeps_shorter() -> None:
     assert 20_000_000 <= clock.now_us() < 30_000_000
     assert clock.real_seconds(45_000_000) == pytest.approx(4.5)
     assert clock.real_seconds(-1) == 0.0  # a time that has passed already needs no sleep
-    # The wall clock was at 5 us when the run began, and runs as fast.
+    # `wall_us` was at 5 us when the run began (`wall_origin_us`), and also runs ten times as fast.
     assert 20_000_005 <= clock.wall_us() < 30_000_000
 
 
@@ -71,8 +71,8 @@ def test_offset_of_the_own_machine_is_exactly_zero() -> None:
 def test_measured_offset_of_another_machine_is_within_its_bound() -> None:
     """Asking another machine for its time takes a while, so the measured offset is not exact.
 
-    It is wrong by its bound at most. The bound is stored with the run. If a time in a report is
-    shorter than the bound, the report prints `< bound`.
+    The error of the offset is at most its bound. The bound is stored with the run. If a time in a
+    report is shorter than the bound, the report prints `< bound`.
     """
     ahead_ns = 123_456_789_000
 

@@ -4,8 +4,9 @@ Real clients, such as Java's, are programs outside of the lab. They can connect 
 of the cluster (ClusterSpec) contains a listener. Then `listener_binding` says at which host and
 port each broker listens. In the tests the cluster has two brokers, whose ids are 3 and 7.
 
-A broker that restarts begins another incarnation. Connections are numbered, and no number may occur
-twice. Therefore each incarnation of each broker has a range of its own, from `first_number` on.
+A broker that restarts begins another incarnation. All connections of a run are numbered, and no
+number may occur twice. Therefore each incarnation of each broker has its own range of numbers,
+which begins at `first_number`.
 """
 
 import pytest
@@ -64,9 +65,9 @@ def test_ports_follow_the_brokers_order_and_not_their_ids() -> None:
 
 
 def test_later_incarnation_has_the_port_of_the_former_and_its_own_numbers() -> None:
-    """Clients find a restarted broker at its old port, also if the system had chosen that port.
+    """Clients find a restarted broker at its old port, even if the system had chosen this port.
 
-    The numbers of its connections begin at another number than before.
+    The connections of the new incarnation are numbered from another number on than before.
     """
     first_life = binding_of(ListenerSpec())
     second_life = binding_of(ListenerSpec(), incarnation=SECOND, port=41_000)
@@ -115,7 +116,7 @@ def test_wildcard_address_is_advertised_as_the_machines_name() -> None:
 
 
 def test_address_of_ipv6_has_brackets() -> None:
-    """An IPv6 address has colons itself, so without brackets nobody could tell what the port is."""
+    """An IPv6 address contains colons. Without brackets nobody could tell where the port begins."""
     assert address_text(BrokerEndpoint(name="P", host="::1", port=1)) == "[::1]:1"
     assert address_text(BrokerEndpoint(name="P", host="h", port=1)) == "h:1"
 

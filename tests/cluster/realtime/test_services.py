@@ -1,8 +1,8 @@
 """A process gets the order to pause a node and the order to resume it in the wrong order.
 
 On Ray a process is an actor, and two calls of an actor may arrive in either order. So the runtime
-gives each order a number, counted over the whole run. It is the second argument of `pause_node` and
-`resume_node`, the methods of NodeService that are called.
+gives each order a number, counted over the whole run. The orders arrive at a NodeService, as calls
+of `pause_node` and `resume_node`. The number is the second argument of these methods.
 """
 
 import asyncio
@@ -17,7 +17,10 @@ from protocol.ids import NodeName, broker_name
 
 BROKER_0, BROKER_1 = broker_name(0), broker_name(1)
 OLD_STATE = ControlState(version=-1, directory={}, rules=())
-"""A state that `resume_node` must be given. The service has a newer one, and ignores this."""
+"""The addresses of nodes and the link rules, which are an argument of `resume_node`.
+
+The service already has a state with a higher version, so it ignores this state.
+"""
 
 
 class RecordingProcess:
@@ -77,7 +80,7 @@ def test_pause_that_comes_after_its_resume_is_ignored(
 def test_pause_is_carried_out_although_a_later_one_of_another_node_came_first(
     service: NodeService, process: RecordingProcess
 ) -> None:
-    """The order of calls matters only if they are for the same node."""
+    """The order of two calls matters only if both calls are for the same node."""
 
     async def play() -> None:
         await service.pause_node(BROKER_1, 1)

@@ -80,7 +80,7 @@ def test_sound_run_has_no_violation() -> None:
 def test_shutdown_that_waits_for_the_fastest_broker_only_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: the controller waits until one active broker has the new metadata, not all.
+    """Planted bug: the controller waits for one active broker with the new metadata, not for all.
 
     broker-2 is cut off from the controller, so its metadata stay old.
     """
@@ -112,15 +112,15 @@ def test_broker_that_reports_metadata_that_it_does_not_have_is_found(
 ) -> None:
     """Planted bug: each broker says that it has applied the metadata up to offset 10,000.
 
-    This is more than the run has. A broker really needs 0.5 s to apply new metadata, so the
-    shutdown ends while another broker still has the old ones.
+    The metadata of the run never reach this offset. In truth a broker needs 0.5 s to apply new
+    metadata, so the shutdown ends while another broker still has the old leaders.
     """
     monkeypatch.setattr(MetadataFetcher, "applied_offset", 10_000)
     assert "still has it as the leader of" in reason_of(SHUTDOWN, publish_us=500_000)
 
 
 def test_shutdown_that_never_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: for the controller no broker ever has the metadata of the shutdown."""
+    """Planted bug: to the controller, no broker ever seems to have the shutdown's metadata."""
     monkeypatch.setattr(BrokerLiveness, "_all_have_learnt", lambda *_: False)
     reason = reason_of(SHUTDOWN)
     assert "a controlled shutdown ends once all active brokers have learnt of it" in reason
@@ -138,8 +138,8 @@ def test_controller_that_miscounts_leaderships_is_found(
 ) -> None:
     """Planted bug: the controller believes that each broker leads a partition, or that none does.
 
-    If each broker seems to lead one, no broker may ever stop. If none seems to, a leader may stop
-    at once.
+    If every broker seems to lead a partition, no broker may ever stop. If no broker seems to lead
+    a partition, even a leader may stop at once.
     """
     monkeypatch.setattr(MetadataImage, "has_leaderships", lambda *_: seems_to_lead)
     assert invariant in reason_of(SHUTDOWN)
@@ -174,9 +174,9 @@ def test_broker_that_keeps_its_leaderships_in_a_shutdown_is_found(
 def test_available_preferred_leader_that_is_refused_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: the controller takes brokers that may lead for brokers that may not.
+    """Planted bug: the controller confuses the brokers that may lead with those that may not.
 
-    So it refuses to elect a preferred leader that is available.
+    So the controller refuses to elect a preferred leader that is available.
     """
 
     def elect(*partition: object, is_acceptable_leader: Callable[[BrokerId], bool]) -> object:

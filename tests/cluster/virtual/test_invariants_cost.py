@@ -11,9 +11,10 @@ from tests.support.worlds.planted import small
 
 
 def test_time_of_nested_functions_counts_once() -> None:
-    """A check may call another check. The time of the inner one is part of that of the outer one.
+    """If a check calls another check, the time of the inner check must not be counted twice.
 
-    So after the inner call the total is still 0.
+    The stopwatch counts the time of the outer call, when this ends. The outer call contains the
+    inner one. So just after the inner call the total is still 0.
     """
     watch = Stopwatch()
     totals_inside = []
@@ -32,9 +33,9 @@ def test_time_of_nested_functions_counts_once() -> None:
 
 
 def test_timed_run_has_the_digest_of_any_run() -> None:
-    """The digest, a hash of all events of a run, does not change. Both stopwatches measure a time.
+    """The stopwatches do not change the digest of a run, which is a hash of all its events.
 
-    Afterwards the methods are the original ones.
+    Both stopwatches measure a time. Afterwards the methods of the runtime are the original ones.
     """
     experiment = small()
     untimed = play(experiment, seed=1, invariants_every=100)

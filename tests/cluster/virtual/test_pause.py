@@ -2,8 +2,8 @@
 
 In virtual time a node is a simulated process. Its host gives it a clock, timers and connections. If
 the host is paused, the node stands still, as a process after SIGSTOP: its tasks do not run, its
-timers do not fire, and the frames (messages) that arrive for it wait. At the resume all this is
-made up for: first the timers that are due, then the tasks, then the frames.
+timers do not fire, and the frames (messages) that arrive for it wait. At the resume the host makes
+up for what was held back: first the timers that are due, then the tasks, then the frames.
 
 `lab` has hosts on one network, in which a frame takes LATENCY_US. `lab.run_for(n)` advances the
 clock by n microseconds; `run_for(0)` runs what is due now. An EchoServer answers each heartbeat at
@@ -59,7 +59,7 @@ def test_a_paused_host_is_silent_and_its_connections_stay_open() -> None:
     """
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
-    # There are two connections, because a timeout of "a" also ends its connection.
+    # There are two connections, because the timeout of request "a" also ends its connection.
     for_a, for_b = Calls(lab, client), Calls(lab, client)
     lab.run_for(2 * LATENCY_US)  # both connections are open
 
@@ -89,8 +89,9 @@ def test_a_paused_host_is_silent_and_its_connections_stay_open() -> None:
 def test_an_open_to_a_paused_host_hangs_until_a_timeout_or_the_resume() -> None:
     """A stopped process does not answer the open of a connection.
 
-    The client opens two connections. The first one is closed by its timeout. The second one begins
-    just before that, so the resume comes before its own timeout, and it opens.
+    The client opens two connections. The first connection is closed by its timeout. The client
+    begins to open the second connection just before that. So the host resumes before the second
+    timeout, and the second connection opens.
     """
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)

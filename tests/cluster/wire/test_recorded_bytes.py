@@ -91,11 +91,11 @@ def test_request_of_a_real_client_is_read(
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_batch_of_a_real_client_is_accepted_by_the_log(client: str) -> None:
-    """The codec finds the checksum (CRC) of the client's batch correct.
+    """The codec finds that the checksum (CRC) of the client's batch is correct.
 
-    If it is, the codec keeps the header of the batch in the field `kafka`. If it is not, the field
-    is None. All recorded clients except aiokafka are idempotent producers, so their batches have a
-    producer id of 0 or more. The others have -1.
+    If the checksum is correct, the codec keeps the header of the batch in the field `kafka`. If it
+    is wrong, this field is None. All recorded clients except aiokafka are idempotent producers, so
+    their batches have a producer id of 0 or more. A batch of aiokafka has the producer id -1.
     """
     request = exchange_of(client, Api.PRODUCE).body
     assert isinstance(request, ProduceRequest)
@@ -121,7 +121,7 @@ def ours(
 ) -> OurMessage:
     """Return a message of our class `cls` with the values that kafka-python has decoded.
 
-    The fields have the same names in both, except that kafka-python leaves a few of ours out.
+    The fields have the same names in both classes. kafka-python lacks a few of our fields.
     """
     values = {}
     for field in msgspec.structs.fields(cls):
