@@ -1,4 +1,4 @@
-"""Which share of the time of an explored run the checks take that nodes make of themselves.
+"""The share of an explored run's time that the checks of its nodes take.
 
 These checks are part of an explored run:
 

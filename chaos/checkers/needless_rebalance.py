@@ -59,7 +59,7 @@ from chaos.checkers.evidence.board import Evidence
 from chaos.checkers.evidence.commit_registers import GIVEN_UP_BY_THE_CLIENT
 from chaos.checkers.evidence.coordinators import COORDINATOR_KINDS
 from chaos.checkers.evidence.faults_in_force import FAULT_KINDS
-from chaos.checkers.evidence.living_members import PRESENCE_KINDS
+from chaos.checkers.evidence.living_members import JOINING, PRESENCE_KINDS
 from chaos.checkers.evidence.lost_data import LOSS_KINDS
 from protocol.causes import (
     CoordinatorUnknownCause,
@@ -75,8 +75,6 @@ STABLE = "Stable"
 """State of a group without a rebalance."""
 MEMBER_STABLE = "STABLE"
 """State of a member that has its assignment."""
-MEMBER_JOINING = "PREPARING_REBALANCE"
-"""State of a member that waits for the answer to its JoinGroup."""
 LATE_JOIN = "JoinGroup that its member had given up"
 """Name in the report for the rebalances with reason 6."""
 HALF_LOAD = "refusal by a coordinator that lost its log while it loaded it"
@@ -183,7 +181,7 @@ class NeedlessRebalance(Checker):
             case TraceKind.COORDINATOR_FOUND:
                 self._believed_coordinator[row.node] = row.peer or ""
             case TraceKind.COORDINATOR_UNKNOWN:
-                if row.cause in _GIVES_UP and self._presence.state(row.node) == MEMBER_JOINING:
+                if row.cause in _GIVES_UP and self._presence.state(row.node) == JOINING:
                     self._given_up[row.node, row.peer or ""] = row
             case TraceKind.LOAD_COMPLETED:
                 self._take_loaded_generations(row)

@@ -36,6 +36,7 @@ from chaos.checkers.base import Checker
 from chaos.checkers.context import CheckContext, GroupExpectation, detail_of
 from chaos.checkers.evidence.board import Evidence
 from chaos.checkers.evidence.faults_in_force import FAULT_KINDS
+from chaos.checkers.evidence.living_members import JOINING
 from chaos.checkers.evidence.lost_data import LOSS_KINDS
 from chaos.checkers.evidence.owners import OWNER_KINDS, Owner
 from protocol.causes import MemberStateCause, RemovalCause
@@ -53,8 +54,6 @@ BACKOFFS_OF_A_REJOIN = 2
 
 The member may wait once before it finds the coordinator, and once before it joins.
 """
-JOINING = "PREPARING_REBALANCE"
-"""The state of a member that sends JoinGroup."""
 AFTER_HEALING_MS = "longest_part_of_an_overlap_after_everything_was_healed_ms"
 """Name of the longest overstay among the measured figures."""
 

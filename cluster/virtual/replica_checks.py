@@ -142,8 +142,6 @@ class ReplicaChecks:
                 self._check_isr(partition)
                 self._check_lag(broker_id, partition)
                 for member in partition.replicas:
-                    if member == broker_id:
-                        continue
                     follower = self._follower(broker, key, partition, member)
                     if follower is not None:
                         _check_follower(partition, *follower, thoroughly=thoroughly)

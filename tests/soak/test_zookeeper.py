@@ -212,7 +212,7 @@ def test_measured_joins_agree_with_the_predicted_ones(members: int) -> None:
 
 @pytest.mark.parametrize("members", sorted(KILL))
 def test_measured_deaths_agree_with_the_predicted_ones(members: int) -> None:
-    """The others notice a death when its session ends: 4 to 8 s later, at a tick (ZK-10, ZK-91)."""
+    """The session of a member ends 4 to 8 s after the death, at a tick (ZK-10, ZK-91)."""
     costs = [
         load_or_compute("zookeeper", f"kill-{members}-{seed}", Change, partial(kill, members, seed))
         for seed in range(SEEDS)

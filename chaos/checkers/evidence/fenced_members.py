@@ -126,10 +126,10 @@ class FencedMembers:
                 lacking[broker] = member in group.stable
 
     def _was_lost_legally(self, group: _Group, group_id: str, member: str) -> bool:
-        """Return True if some broker lacks the id, and Kafka allows this.
+        """Return True if some broker lacks the id, as Kafka allows.
 
-        Kafka allows it if no member had been Stable with the id, if the broker is not the
-        coordinator, or if the partition lost data.
+        A broker counts, too, that lacked the id after the last accepted request under the id, and
+        has loaded the group anew since then.
         """
         if any(
             self._may_lack(group_id, broker, was_stable)
@@ -146,7 +146,9 @@ class FencedMembers:
     def _may_lack(self, group_id: str, broker: str, was_stable: bool) -> bool:
         """Return True if Kafka allows that a broker has the group without a certain id.
 
-        `was_stable`: a member had been Stable with the id before the broker loaded the group.
+        Kafka allows it if no member had been Stable with the id, if the broker is not the
+        coordinator, or if the partition lost data. `was_stable`: a member had been Stable with the
+        id before the broker loaded the group.
         """
         is_coordinator = broker == self._coordinators.coordinator(group_id)
         has_lost_data = self._lost_data.of(self._context.groups[group_id].offsets_partition)

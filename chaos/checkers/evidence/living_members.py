@@ -17,6 +17,8 @@ PRESENCE_KINDS = frozenset(
     }
 )
 """Kinds of rows that Presence must see."""
+JOINING = "PREPARING_REBALANCE"
+"""State of a member that has sent JoinGroup, and waits for the answer."""
 _STABLE = "STABLE"  # a member's state; the state of a group is "Stable"
 
 

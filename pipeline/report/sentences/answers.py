@@ -309,8 +309,8 @@ def no_member_commits(facts: RunFacts) -> bool:
     automatic = list(_values_in_groups(facts, "enable.auto.commit"))
     if not intervals:
         return False
-    # Each setting has its own value that means "no commits". The values differ, so that one set can
-    # hold both: an interval is never "false", and the other setting is never "not set".
+    # Each setting has its own value that means "no commits". An interval is never "false", and
+    # `enable.auto.commit` has a default, so it is never "not set". So one set can hold both values.
     without_commits = {_NO_COMMIT_INTERVAL, _NO_AUTO_COMMIT}
     return all(value in without_commits for value in (*intervals, *automatic))
 

@@ -3,8 +3,8 @@
 Every frame (message of a connection) that a node sends or gets passes the node's link gate. Link
 rules make the gate hold frames back until the link is healed (Cut, Clog), or delay them (Slow). The
 link is healed when all rules are withdrawn. After a cut, a connection that was closed during the
-cut delivers only its close, and the frames before the close are lost. After a clog all frames
-arrive.
+cut delivers only its close, and the frames that the cut held back are lost. After a clog all
+frames arrive.
 
 Hypothesis draws a list of steps, for example: A sends a request, a cut begins, B sends a response,
 A closes the connection. `play` carries the steps out with a `Pair` of gates, heals the link, and

@@ -231,6 +231,8 @@ def test_changes_before_the_rearming_read_are_merged_into_its_result() -> None:
     2. ZkClient sets the watch again by a read, the re-arming read, which takes a second here.
     3. Meanwhile the writer writes "2" and "3". There is no watch, so there is no event.
     4. The listener reads the data, "3". It has missed "1" and "2", but not the last state.
+
+    Changes between the event and the re-arming read fall together into what this read returns.
     """
 
     async def scenario(lab: EnsembleRun) -> None:

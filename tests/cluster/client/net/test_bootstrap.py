@@ -72,9 +72,9 @@ def test_all_brokers_are_known_after_the_first_metadata(make_lab: LabMaker) -> N
 def test_client_keeps_an_idle_connection_to_a_broker_from_the_first_metadata_on(
     make_lab: LabMaker,
 ) -> None:
-    """The first broker that a client asks keeps an idle connection, which a later lookup uses.
+    """A client that knows the brokers connects to one of them, and a later lookup uses this.
 
-    Kafka's client opens this connection for its telemetry, and does not use it, so ours does the
+    Kafka's client opens this connection for its telemetry, and leaves it idle, so ours does the
     same. Without the idle connection a lookup would go to the leader from which the member
     fetches. There it would wait behind a Fetch, for up to fetch.max.wait.ms.
     """
