@@ -1,13 +1,15 @@
 """Frames: the messages that travel between two nodes, in order.
 
-Within one process a frame is passed by reference; between processes it travels as MessagePack over
-TCP. Requests and responses are Kafka's, in an envelope with Kafka's headers.
+A node is a simulated broker, controller, client or ZooKeeper server. In virtual time all nodes are
+in one process, and a frame is passed by reference. In real time each node is a process, and a frame
+travels as MessagePack over TCP. Requests and responses are Kafka's, in an envelope with Kafka's
+headers.
 
 A connection is opened, carries requests and responses, and is closed by its client or its server.
 One TCP link between two processes carries the frames of all connections between their nodes.
-Therefore every frame names its source and its destination node. The client and the `connection_id`
-together identify a connection in the whole run, because a restarted client uses no id of its
-earlier incarnations again.
+Therefore every frame names its source and its destination node. A connection is identified by its
+client and the `connection_id`, which the client chooses. The id stays unique when the client is
+killed and restarted: each new incarnation (life of the node between two starts) takes new ids.
 """
 
 import msgspec
@@ -60,7 +62,10 @@ class ResponseFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, 
 
 
 class NoticeFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="notice"):
-    """A message that a server sends without a request. It and the answers keep their order."""
+    """A message that a server sends without a request.
+
+    Notices and responses of a connection arrive in the order in which the server sent them.
+    """
 
     source: NodeName
     destination: NodeName
@@ -71,9 +76,9 @@ class NoticeFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, ta
 class CloseFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="close"):
     """Ends a connection, or refuses an OpenFrame.
 
-    `by_client` is True if the client sent the frame. Both nodes may be client of the other, and use
-    the same id: if `by_client` is True, the receiver looks for `connection_id` among the
-    connections that it accepted, otherwise among those that it opened.
+    `by_client` is True if the client of the connection sent the frame. The receiver needs this,
+    because two nodes may each have opened a connection to the other, by chance with the same id. If
+    `by_client` is True, the receiver accepted the connection, otherwise it opened the connection.
     """
 
     source: NodeName

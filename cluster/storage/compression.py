@@ -1,9 +1,11 @@
 """Codecs for record batches, in the formats of Kafka's clients.
 
-gzip is in the standard library. snappy, lz4 and zstd are taken from pyarrow, which is imported only
-if one of them is used. There are two formats of snappy: Java's clients write a header and then a
-stream of blocks (the library snappy-java), other clients write one block without a header. This
-module reads both, and writes the format of Java.
+gzip is in the standard library. snappy, lz4 and zstd are taken from pyarrow. This module imports
+pyarrow only if one of these three codecs is used.
+
+There are two formats of snappy. Java's clients use the library snappy-java, which writes a header
+and then a stream of blocks. Other clients write one block without a header. This module reads both
+formats, and writes the format of snappy-java.
 
 Source: Kafka `GzipCompression`, `SnappyCompression`, `Lz4Compression`, `ZstdCompression`.
 DEVIATION: a payload that decompresses to more than MAX_PAYLOAD_BYTES is refused.
@@ -18,8 +20,8 @@ from protocol.compression import CompressionType
 from protocol.errors import SimulationError
 
 MAX_PAYLOAD_BYTES = 1 << 28
-"""Largest decompressed size of a batch. Without this limit, a few compressed kilobytes could fill
-the memory."""
+"""Largest decompressed size of a batch: 256 MiB. Without this limit, a few compressed kilobytes
+could fill the memory."""
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 """zlib's `wbits` value for its largest window (15), plus 16 for gzip's header and trailer.
 
@@ -38,7 +40,7 @@ _XERIAL_LENGTH = struct.Struct(">i")
 _XERIAL_BLOCK_BYTES = 32 * 1024
 """Number of uncompressed bytes in a block: snappy-java's default."""
 _MAX_VARINT_BYTES = 5
-"""Longest varint of 32 bits: each byte holds 7 of them."""
+"""Number of bytes in the longest varint of a 32-bit number: each byte holds 7 bits."""
 
 
 class PayloadCodecs:
@@ -90,7 +92,10 @@ def supported_codecs() -> tuple[CompressionType, ...]:
 
 
 def is_supported(compression: int) -> bool:
-    """Return True if the library of a codec is installed. Imports pyarrow for its codecs."""
+    """Return True if the library of a codec is installed.
+
+    To find this out for snappy, lz4 and zstd, pyarrow is imported.
+    """
     if compression in (CompressionType.NONE, CompressionType.GZIP):
         return True
     try:
@@ -103,7 +108,7 @@ def is_supported(compression: int) -> bool:
 def require_codec(compression: int) -> None:
     """Check that a codec is supported, and import its library.
 
-    Raises: SimulationError with the supported codecs.
+    Raises: SimulationError. Its message lists the supported codecs.
     """
     if not is_supported(compression):
         names = ", ".join(f"{codec.value} ({codec.name.lower()})" for codec in supported_codecs())
@@ -131,7 +136,11 @@ def _codec(compression: int) -> Any:  # noqa: ANN401 - a pyarrow.Codec, which ha
 
 
 def _decompress_gzip(payload: bytes) -> bytes:
-    """Return the concatenated contents of all members of a gzip file."""
+    """Return the content of gzip data.
+
+    The data may consist of several *members*, each with a header of its own. Their contents are
+    concatenated.
+    """
     plain: list[bytes] = []
     rest = payload
     # One byte more than is allowed, so that `decompress` sees that a payload is too large.
@@ -140,7 +149,8 @@ def _decompress_gzip(payload: bytes) -> bytes:
         unpacker = zlib.decompressobj(_GZIP_WINDOW)
         plain.append(unpacker.decompress(rest, bytes_left))
         bytes_left -= len(plain[-1])
-        # The compressed data has ended in the middle of a member.
+        # `decompress` stopped before the end of the member. If it had not reached the size limit,
+        # then the compressed data was too short.
         if not unpacker.eof and bytes_left > 0:
             raise ValueError(f"{len(payload)} bytes end in the middle")
         rest = unpacker.unused_data  # the bytes after this member
@@ -188,9 +198,9 @@ def _decompress_snappy_block(block: bytes, max_bytes: int) -> bytes:
     for byte in block[:_MAX_VARINT_BYTES]:
         size |= (byte & 0x7F) << shift
         shift += 7
-        if byte < 0x80:  # the last byte of a varint has no continuation bit
+        if byte < 0x80:  # the highest bit is 0 only in the last byte of a varint
             break
-    else:  # none of the bytes was the last byte of a varint
+    else:  # no byte was the last byte of a varint
         raise ValueError(f"{len(block)} bytes are no block of snappy")
     if size > max_bytes:
         raise ValueError(f"a block decompresses to {size} bytes, at most {max_bytes} are allowed")

@@ -1,14 +1,15 @@
 """FileStorage: a broker's disk as real files, for node processes that can really be killed.
 
-Each partition has one append-only file (format: `log_file`). `append` writes a batch to the page
-cache, the operating system's memory, before it returns. So after a `kill -9` at most the last batch
-is torn. When the file is opened again, the torn bytes are cut off, which LogRecovery reports.
+Each partition has one append-only file, in the format of the module `log_file`. `append` returns
+when the batch is in the page cache. This is memory of the operating system, and a `kill -9` of the
+process does not touch it. So after a `kill -9` at most the last batch is torn (written in part).
+When the file is opened again, the torn bytes are cut off, and a LogRecovery reports the cut.
 
 A power loss takes everything that was not flushed to the disk. We simulate it after a kill:
-`cut_to_flush_marks` cuts each log at its flush mark, the position up to which it was flushed
-(`flush_marks`).
+`cut_to_flush_marks` cuts each log at its *flush mark*, the position up to which the log was flushed
+(see the module `flush_marks`).
 
-All batches are also kept in memory, where they are read.
+All batches are also kept in memory. The files are read only when they are opened.
 """
 
 from collections.abc import Sequence
@@ -32,7 +33,8 @@ _LOG_SUFFIX = ".log"
 _MARK_SUFFIX = ".flushed"
 """Suffix of the file with the log's flush mark."""
 _CLEANED_SUFFIX = ".cleaned"
-"""Suffix of a file that a cleaning is writing. If a crash left one, it is overwritten."""
+"""Suffix of a file that a cleaning (log compaction) is writing. A file that a crash has left is
+overwritten by the next cleaning."""
 _CUTS = "cut-by-power-loss"
 """File in which `cut_to_flush_marks` notes its cuts, for the broker's next start."""
 
@@ -62,12 +64,15 @@ class FileLogStorage(LogStorage):
         sync.
         """
         self._is_named_on_disk = False
-        """True once this process has synced the directory, so that the log's files have names."""
+        """True once this process has synced the directory.
+
+        Without that, a power loss could take the names of the log's files, and so the files.
+        """
         self.recovery: LogRecovery | None = None
         """Report of the cut when the file was opened; None if the file was undamaged."""
         torn_bytes = len(content) - log.end
-        # If the flush mark is above the end of the log, it must be lowered, too. Otherwise batches
-        # that are appended later would count as flushed.
+        # `_cut` also lowers a flush mark that is above the end of the log. Otherwise batches that
+        # are appended later would count as flushed.
         if torn_bytes or self._mark.position > log.end:
             self._cut(log.end)
         if torn_bytes:
@@ -91,7 +96,7 @@ class FileLogStorage(LogStorage):
         return self._batches[index].base_offset
 
     def append(self, batch: RecordBatch) -> None:
-        """Write `batch` after the last one, into the page cache.
+        """Write `batch` after the last batch, into the page cache.
 
         Raises: OSError; a partly written frame is cut off again.
         """
@@ -108,7 +113,8 @@ class FileLogStorage(LogStorage):
     def truncate(self, length: int) -> None:
         """Keep the first `length` batches; returns once the disk has the cut.
 
-        Raises: SimulationError if there are fewer, which is a bug of the caller; OSError.
+        Raises: SimulationError if there are fewer than `length` batches, which is a bug of the
+        caller; OSError.
         """
         if not 0 <= length <= len(self._batches):
             raise SimulationError(f"cannot keep {length} batches of {len(self._batches)}")
@@ -123,12 +129,14 @@ class FileLogStorage(LogStorage):
         """Replace the first `length` batches by `batches`, which a cleaning (log compaction) left.
 
         1. A new file is written and synced.
-        2. The new file takes the name of the old one. If the process dies now, the flush mark still
-           has its position in the old file. This does no harm: a cleaning only makes a log shorter,
-           so what was below the mark is below it in the new file, too.
+        2. The new file takes the name of the old file.
         3. The flush mark moves to the end of the new file.
-        Raises: SimulationError if there are fewer than `length` batches; OSError, before any change
-        or after the new file has taken the name.
+
+        If the process dies before step 3, the flush mark still has the position from the old file.
+        This does no harm. A cleaning only makes a log shorter, so a batch that was below the mark
+        in the old file is below the mark in the new file, too.
+        Raises: SimulationError if there are fewer than `length` batches; OSError. The error may
+        come before any change, or after step 2.
         """
         if not 0 <= length <= len(self._batches):
             raise SimulationError(f"cannot replace {length} batches of {len(self._batches)}")
@@ -140,7 +148,8 @@ class FileLogStorage(LogStorage):
             self._files.ftruncate(file, 0)  # a crash may have left an unfinished file
             write_all(self._files, file, b"".join(frames), at=0)
             self._files.fdatasync(file)
-            # Creates the mark's file, so that `sync_directory` below syncs its name, too.
+            # `open` creates the mark's file if it is missing. It must exist before `sync_directory`
+            # below, which syncs the names of all files.
             self._mark.open()
             self._files.replace(temporary, self._path)
         except OSError:
@@ -166,7 +175,8 @@ class FileLogStorage(LogStorage):
             self._files.fdatasync(self._file)
             self._synced_length = len(self._batches)
         if not self._is_named_on_disk:
-            # The mark's file must exist before `sync_directory`, which syncs the names of both.
+            # `open` creates the mark's file if it is missing. It must exist before
+            # `sync_directory`, which syncs the names of all files.
             self._mark.open()
             self._files.sync_directory(self._path.parent)
             self._is_named_on_disk = True
@@ -256,7 +266,7 @@ class FileStorage(Storage):
         return read_checkpoint_file(self.directory / name)
 
     def take_recoveries(self) -> tuple[LogRecovery, ...]:
-        """Return what was cut off since the last call, by power losses or because it was torn."""
+        """Return the cuts since the last call: those of power losses, and those of torn bytes."""
         recoveries = list(_read_cuts(self.directory))
         if recoveries:
             self._files.unlink(self.directory / _CUTS)
@@ -276,16 +286,18 @@ class FileStorage(Storage):
 def cut_to_flush_marks(directory: Path, files: Files | None = None) -> tuple[LogRecovery, ...]:
     """Cut every log of a dead broker's disk back to its flush mark, as a power loss does.
 
-    The broker's process must be gone. Checkpoint files stay as they are. Returns the cuts, sorted
-    by partition; the broker gets them at its next start from `take_recoveries`. If the directory
-    does not exist, there is nothing to cut.
+    The broker's process must be gone. Checkpoint files stay as they are. If the directory does not
+    exist, there is nothing to cut.
+    Returns: the cuts, sorted by partition. The broker gets the same cuts at its next start from
+    `take_recoveries`.
     Raises: OSError.
     """
     files = files or Files()
     cuts = [_cut_to_flush_mark(path, files) for path in _log_paths(directory)]
     lost = tuple(cut for cut in cuts if cut is not None)
     if lost:
-        # Keep the cuts of an earlier power loss, if the broker has not started since to take them.
+        # The file may have cuts of an earlier power loss. If the broker has not started since, it
+        # has not taken them yet, so they stay.
         content = msgspec.json.encode((*_read_cuts(directory), *lost))
         write_checkpoint_file(directory / _CUTS, content, files)
     return lost
@@ -315,7 +327,7 @@ def _cut_to_flush_mark(path: Path, files: Files) -> LogRecovery | None:
 
 
 def _read_cuts(directory: Path) -> tuple[LogRecovery, ...]:
-    """Return the cuts by power losses that no incarnation of the broker has taken."""
+    """Return the cuts by power losses that the broker has not taken yet with a start."""
     content = read_checkpoint_file(directory / _CUTS)
     return () if content is None else msgspec.json.decode(content, type=tuple[LogRecovery, ...])
 

@@ -1,7 +1,8 @@
-"""Files: all system calls that write a node's disk.
+"""Files: all system calls that write to a node's disk.
 
-Tests replace this class by one that stops at a certain call, to try what a `kill -9` or a power
-loss at this moment leaves on the disk. Reads are not here, because they change nothing.
+Tests replace this class by a class that stops at a certain call. So they see what a `kill -9` or a
+power loss at this moment leaves on the disk. System calls that read are not here, because they
+change nothing.
 """
 
 import os
@@ -28,8 +29,8 @@ class Files:
     def fdatasync(self, file: int) -> None:
         """Wait until the disk has the file's content and size.
 
-        Source: fdatasync(2): a size changed by ftruncate is written, too. Systems without this call
-        use fsync, which does more.
+        Systems without fdatasync use fsync, which also waits for the file's times.
+        Source: fdatasync(2), which says that a size changed by ftruncate is written, too.
         """
         _datasync(file)
 
@@ -55,7 +56,10 @@ class Files:
 
 
 def write_all(files: Files, file: int, content: bytes, *, at: int) -> None:
-    """Write all of `content` at byte `at`, in several writes if one takes only a part."""
+    """Write all of `content` at byte `at`.
+
+    A single write may write only a part of its content. Then further writes follow.
+    """
     written = 0
     while written < len(content):
         written += files.write(file, content[written:], at + written)

@@ -1,13 +1,13 @@
 """FlushMark: the byte position in a log file below which a power loss takes nothing.
 
 A power loss is simulated: after the kill of the process, each log is cut at its mark. The mark is
-stored in a file beside the log. The order of writes matters, because the real machine may fail,
-too:
+stored in a file beside the log. The real machine may lose power, too, at any moment. Therefore the
+order of writes matters:
 
-1. For a flush, the data is synced first (we wait until the disk has it), and then the mark moves
-   up. So the mark never promises too much.
-2. If the log is cut below the mark, the mark moves down first. Otherwise batches that are appended
-   later would count as flushed.
+1. A flush syncs the data first (it waits until the disk has the data). Then it moves the mark up.
+   So all bytes below the mark are really on the disk.
+2. A cut of the log below the mark moves the mark down first, and then cuts the log. Otherwise
+   batches that are appended later would count as flushed, although nobody has flushed them.
 
 The file has two slots, each with room for one mark: a sequence number, the position and a CRC.
 """
@@ -35,9 +35,9 @@ The slot is 1, so that the first mark goes into slot 0."""
 class FlushMark:
     """The mark of one log. The slot with the higher sequence number counts.
 
-    The slot with the last synced mark is not overwritten before a newer mark was synced in the
-    other slot. So there is always one slot with a valid mark, even after a power loss during a
-    write.
+    New marks are written into the free slot, while the other slot keeps the last synced mark. Once
+    a new mark is synced, the two slots change roles. So a power loss in the middle of a write
+    damages only the free slot, and the other slot still has a valid mark.
     """
 
     def __init__(self, path: Path, files: Files) -> None:
@@ -70,6 +70,7 @@ class FlushMark:
     def move(self, position: int, *, sync: bool) -> None:
         """Set the mark; with `sync`, return once the disk has it. Raises: OSError."""
         file = self.open()
+        # Nothing to do if the newest mark is at this position. With `sync`, the disk must have it.
         if position == self.position and (self._is_synced or not sync):
             return
         self._sequence += 1
@@ -80,8 +81,8 @@ class FlushMark:
         if sync:
             self._files.fdatasync(file)
             self._is_synced = True
-            # The next mark goes into the other slot. Without a sync it overwrites this one, so that
-            # the other slot keeps the last synced mark.
+            # The slots change roles only after a sync. Otherwise the next mark would overwrite the
+            # last synced mark, while the mark written here may not be on the disk.
             self._free_slot = 1 - self._free_slot
 
     def close(self) -> None:
@@ -92,7 +93,7 @@ class FlushMark:
 
 
 def read_flush_mark(path: Path) -> int:
-    """Return the mark in a file, 0 without a valid mark."""
+    """Return the position of the mark in a file, 0 if the file has no valid mark."""
     return _read_newest_mark(path)[1]
 
 
@@ -104,7 +105,8 @@ def _read_newest_mark(path: Path) -> tuple[int, int, int]:
         # The slot's bytes; fewer if the file is shorter.
         stored = content[slot * _SLOT_DISTANCE :][:_SLOT_BYTES]
         body = stored[: _BODY.size]
-        # A slot that was never written has zeros. They are no mark: the CRC of zeros is not 0.
+        # A slot that was never written has zeros. Zeros do not pass the test below, because the
+        # CRC of a body of zeros is not 0.
         if len(stored) == _SLOT_BYTES and stored[_BODY.size :] == _crc(body):
             sequence, position = _BODY.unpack(body)
             newest = max(newest, (sequence, position, slot))  # compares the sequence numbers first

@@ -1,9 +1,15 @@
 """The format of a log file, and the valid part of a file's content.
 
-A log file is a sequence of frames, one for each batch. A frame has the length of the payload, a
-CRC-32C over this length and the payload, and the payload, which is the batch in MessagePack. A
-power loss may leave zeros where data was never written; because the CRC covers the length, zeros
-are not a valid frame. This module handles bytes; `file_storage` reads and writes the files.
+A log file is a sequence of frames, one for each batch. A frame has three parts:
+
+- the length of the payload,
+- a CRC-32C over this length and the payload,
+- the payload: the batch in MessagePack.
+
+A power loss may leave zeros where data was never written. Zeros are not a valid frame, because the
+CRC of a length of 0 is not 0.
+
+This module only encodes and parses bytes; `file_storage` reads and writes the files.
 """
 
 import struct
@@ -17,9 +23,9 @@ from protocol.ids import Offset
 from protocol.records.batch import RecordBatch
 
 _LENGTH = struct.Struct(">I")
-"""Length of the payload: the first bytes that the CRC covers."""
+"""Length of the payload, as encoded for the CRC."""
 _HEADER = struct.Struct(">II")
-"""Length of the payload, CRC of length and payload."""
+"""Header of a frame: the length of the payload, and the CRC of length and payload."""
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(RecordBatch)
 
@@ -28,8 +34,8 @@ _decoder = msgspec.msgpack.Decoder(RecordBatch)
 class LogContent:
     """The batches at the beginning of a file that form a valid log.
 
-    Frame i begins at byte `positions[i]`. There is one position more than batches: the last
-    one is the end of the last frame.
+    The frame of batch i begins at byte `positions[i]`. There is one position more than there are
+    batches: the last position is the end of the last frame.
     """
 
     batches: list[RecordBatch]
@@ -60,7 +66,7 @@ def parse_log(content: bytes) -> LogContent:
     """Return the valid log at the start of a file's content.
 
     The log ends before the first
-    - frame that is incomplete, has a wrong CRC (as zeros and garbage have), or is no batch, or
+    - frame that is incomplete, has a wrong CRC (zeros and garbage have one), or is no batch, or
     - batch whose base offset is below the end of the batch before it.
     Source: Kafka LogSegment.recover, which truncates the log after the last valid batch.
     """
@@ -74,7 +80,8 @@ def parse_log(content: bytes) -> LogContent:
         payload = bytes(view[payload_start : payload_start + length])
         if len(payload) < length or _frame_crc(length, payload) != crc:
             break
-        # A right CRC does not prove that the payload is a batch as this release defines it.
+        # Even with a right CRC, another release of this project may have written the payload, in
+        # another format.
         try:
             batch = _decoder.decode(payload)
         except msgspec.MsgspecError:

@@ -1,8 +1,8 @@
 """Checks of each log cleaning (compaction) in virtual time: compare the log before and after it.
 
-A cleaning replaces the first part of a log on the simulated disk. At this moment the disk has both
-versions, and they are compared. A cleaning that removes nothing replaces nothing; it is checked
-when its trace row shows that it has ended.
+A cleaning replaces the batches in the first part of a log on the simulated disk. At the moment of
+the replacement both versions still exist, and they are compared. A cleaning that removes nothing
+also replaces nothing. Such a cleaning is checked when a row of the trace shows that it has ended.
 """
 
 from collections.abc import Sequence
@@ -25,16 +25,20 @@ class CleaningChecks:
     def __init__(self, spec: ClusterSpec) -> None:
         self._delete_retention_ms = spec.broker_config.log_cleaner_delete_retention_ms
         self._replaced: dict[tuple[NodeName, TopicPartition], None] = {}
-        """The logs whose present cleaning has replaced batches, and so was checked already."""
+        """The logs whose present cleaning has replaced batches, and so was checked already.
+
+        The dict, whose values are all None, is used as a set.
+        """
 
     def watch(self, host: Host, storage: MemoryStorage) -> None:
         """Check the cleanings of the node on `host`, whose disk is `storage`."""
         storage.on_replace = partial(self._check_replaced, host)
 
     def cleaned(self, host: Host, log: PartitionLog, end_offset: int) -> None:
-        """Check a cleaning below `end_offset` that has just ended, unless it replaced batches.
+        """Check a cleaning of the batches below `end_offset`, which has just ended.
 
-        If it replaced batches, it was checked at that moment.
+        If the cleaning replaced batches, `_check_replaced` has checked it already, and nothing is
+        done here. Otherwise the log must be allowed to stay exactly as it is.
         """
         if (host.name, log.topic_partition) in self._replaced:
             del self._replaced[host.name, log.topic_partition]
@@ -64,8 +68,9 @@ class CleaningChecks:
         after: Sequence[RecordBatch],
     ) -> None:
         """Check that the first `length` batches of `before` became the batches `after`."""
-        # A cleaning takes the time when it begins. If it reads in several turns (each batch twice),
-        # it may have begun long ago, so this time is not known here.
+        # A cleaning compares the ages of tombstones with the time at which it began. It reads each
+        # batch twice. If that takes only one turn, the cleaning has begun just now, and the time is
+        # known exactly. With several turns it may have begun long ago.
         read_bytes = 2 * sum(batch.size_in_bytes for batch in before[:length])
         check_cleaning(
             name,

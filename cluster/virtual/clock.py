@@ -12,10 +12,11 @@ _MILLION = 1_000_000
 
 
 class NodeClock:
-    """The monotonic and the wall clock of one machine; they outlive the node's incarnations.
+    """The monotonic and the wall clock of one machine.
 
-    `_drift_ppm` is how many microseconds the clock gains in a second; negative if it is too slow.
-    It is always above -1,000,000, because otherwise the monotonic clock would stop or go back.
+    The clocks go on when the node on the machine dies and starts again. `_drift_ppm` is the number
+    of microseconds that the clock gains in a second; it is negative if the clock is too slow. It is
+    always above -1,000,000, because otherwise the monotonic clock would stop or go back.
     """
 
     def __init__(self, loop: VirtualLoop) -> None:
@@ -26,7 +27,7 @@ class NodeClock:
         self._set_at_us = 0
         """The run time at which the drift was last changed."""
         self._reading_at_set_us = 0
-        """What the monotonic clock showed then."""
+        """What the monotonic clock showed at `_set_at_us`."""
         self._wall_offset_us = WALL_EPOCH_US
 
     def now_us(self) -> int:
@@ -49,9 +50,9 @@ class NodeClock:
         return -(-delay_us * _MILLION // (_MILLION + self._drift_ppm))
 
     def set_drift(self, drift_ppm: int) -> None:
-        """Let the clock gain `drift_ppm` from now on.
+        """Let the clock gain `drift_ppm` microseconds a second from now on.
 
-        Timers that are armed already keep their time, which `run_delay_us` has computed.
+        Timers that are armed already still fire at the run time that `run_delay_us` has computed.
         Raises: ValueError if the clock would stop or run backwards.
         """
         if drift_ppm <= -_MILLION:

@@ -2,12 +2,17 @@
 
 The checks do not use the controller's code. They apply Kafka's rules once more, to the requests
 that the controller got, to its metadata before and after a request, and to what the brokers
-themselves know. In virtual time all of this is in one process.
+themselves know. The checks can see all of this, because in virtual time all nodes of a run are in
+one process.
 
-In a controlled shutdown, a broker first gives up its leaderships. It may stop when all *active*
-brokers (those that are unfenced and not shutting down) know of this. The controller remembers the
-offset of its last record about the shutdown, the *shutdown offset*, and waits until each active
-broker has reported this offset in a heartbeat.
+In a controlled shutdown, a broker asks the controller in its heartbeats for permission to stop. The
+controller first moves the broker's leaderships to other brokers. The broker may stop when all other
+*active* brokers (those that are unfenced and not shutting down) know the new leaders. To find out,
+the controller remembers the metadata offset of its last record about the shutdown, the *shutdown
+offset*. It waits until each active broker has reported at least this offset in a heartbeat.
+
+A *fenced* broker is a registered broker that the controller considers dead. It leads nothing, so it
+may stop at once.
 
 Source: Kafka `BrokerHeartbeatManager`, `ReplicationControlManager`.
 """
@@ -50,22 +55,23 @@ class ControllerChecks:
         self._shutdowns: dict[tuple[BrokerId, BrokerEpoch], int] = {}
         """Broker and its epoch -> the shutdown offset, if its controlled shutdown has begun."""
         self._was_fenced = False
-        """True if the sender of the present heartbeat was fenced before it."""
+        """True if the sender of the present heartbeat was fenced before the heartbeat."""
         self._led_before = False
-        """True if the sender of the present heartbeat led a partition before it."""
+        """True if the sender of the present heartbeat led a partition before the heartbeat."""
         self._partitions_before: dict[TopicPartition, PartitionRegistration] = {}
         """All partitions before the present ElectLeaders."""
 
     def received(self, name: NodeName, request: AnyRequest) -> None:
-        """Note the metadata before a controller handles a request."""
-        # The cheapest test comes first: most requests to a controller are Fetches.
+        """Note what the metadata says before a controller handles a request."""
+        # Most requests to a controller are Fetches. This cheap test skips them first.
         kind = type(request)
         if kind is not BrokerHeartbeatRequest and kind is not ElectLeadersRequest:
             return
         node = self._lives[name].node
         if not isinstance(node, ControllerNode):
             return
-        # A controller that has just started has heard no broker, and knows of no shutdown.
+        # This controller has just started. No broker has reported an offset to it yet, and it knows
+        # of no shutdown, so the checks forget what they know from its predecessor.
         if node is not self._node:
             self._node = node
             self._reported.clear()
@@ -121,14 +127,17 @@ class ControllerChecks:
         if not request.want_shut_down:
             return
         life = (broker_id, BrokerEpoch(request.broker_epoch))
-        # A fenced broker may stop at once, even if it began a controlled shutdown before.
+        # The offset is None if this broker has no shutdown that it waits for. That is so too for a
+        # fenced broker, which may stop at once, even if it began a controlled shutdown before.
         shutdown_offset = None if self._was_fenced else self._shutdowns.get(life)
-        for partition in _led_by(broker_id, image):  # the first one is the evidence
+        for partition in _led_by(broker_id, image):  # any partition is a violation
             raise InvariantViolation(
                 "a broker that wants to stop leads nothing",
                 f"{broker_name(broker_id)} still leads {partition} in the controller's metadata "
                 f"after a heartbeat that asks for a controlled shutdown",
             )
+        # The first active broker that does not know of the shutdown yet. (Without a shutdown offset
+        # there is nothing to know, and the value is not used.)
         ignorant = (
             None
             if shutdown_offset is None
@@ -137,7 +146,9 @@ class ControllerChecks:
         if response.should_shut_down:
             if shutdown_offset is not None:
                 self._check_learnt(image, broker_id, shutdown_offset, ignorant)
-            # As in Kafka, a broker that was fenced, or asks for it now, may stop at once.
+            # No shutdown of this broker has begun, so this is its first request. As in Kafka, a
+            # broker may then stop at once if it was fenced, if it asks now to be fenced, or if it
+            # led nothing.
             elif self._led_before and not (self._was_fenced or request.want_fence):
                 raise InvariantViolation(
                     "a leader begins a controlled shutdown before it may stop",
@@ -146,20 +157,22 @@ class ControllerChecks:
                 )
             self._shutdowns.pop(life, None)
         elif shutdown_offset is not None:
+            # The broker must wait. That is right only while some active broker is ignorant.
             if ignorant is None:
                 raise InvariantViolation(
                     "a controlled shutdown ends once all active brokers have learnt of it",
                     f"{broker_name(broker_id)} may not stop, although it leads nothing and each "
                     f"active broker has reported offset {shutdown_offset}: {self._reported}",
                 )
+        # From here on the broker must wait, and none of its earlier requests began a shutdown.
         elif self._was_fenced or not self._led_before:
             raise InvariantViolation(
                 "a broker without leaderships may stop at once",
                 f"{broker_name(broker_id)} may not stop, although it was fenced or led nothing",
             )
         else:
-            # The shutdown begins. The broker must wait until all active brokers know the metadata
-            # up to here.
+            # The broker led partitions until this request, so its shutdown begins now. It must wait
+            # until all active brokers know the metadata up to the last record so far.
             self._shutdowns[life] = image.end_offset - 1
 
     def _find_ignorant_broker(
@@ -181,8 +194,9 @@ class ControllerChecks:
 
     def _active_brokers(self, image: MetadataImage) -> Iterator[BrokerId]:
         """Yield the brokers that the controller treats as active."""
-        # If the controller has restarted during a shutdown, it learns of the shutdown from the
-        # broker's next heartbeat. Until then it treats the broker as active.
+        # A controller that has restarted during a shutdown learns of the shutdown from the next
+        # heartbeat of the stopping broker. Until then it treats that broker as active. So do we:
+        # `received` clears `_shutdowns` when the controller has restarted.
         for broker_id, broker in image.brokers.items():
             if not broker.fenced and (broker_id, broker.broker_epoch) not in self._shutdowns:
                 yield broker_id
@@ -194,7 +208,11 @@ class ControllerChecks:
         shutdown_offset: int,
         ignorant: BrokerId | None,
     ) -> None:
-        """Check that no active broker still has the stopping broker as a leader."""
+        """Check that the other active brokers know that the stopping broker leads nothing.
+
+        The check has two parts: what the brokers have reported to the controller (`ignorant` is a
+        broker that has not reported the shutdown offset), and what the brokers really know.
+        """
         name = "a broker stops once all active brokers know its new leaders"
         if ignorant is not None:
             raise InvariantViolation(
@@ -208,14 +226,16 @@ class ControllerChecks:
             if (
                 broker_id == stopping
                 or not isinstance(broker, BrokerNode)
-                # A new incarnation, which the controller does not know yet, serves nothing.
+                # The broker has restarted, and its new incarnation (the process after the restart)
+                # is not registered yet. Until then it serves no client.
                 or broker.broker_epoch != image.brokers[broker_id].broker_epoch
             ):
                 continue
             for partition, _ in image.partitions():
                 known = broker.metadata.image.partition(partition)
                 replica = broker.partitions.get((partition.topic, partition.partition))
-                # A broker's replica learns of a new leader later than its metadata.
+                # Two places name a leader: the broker's copy of the metadata, and its replica of
+                # the partition, which is updated after the metadata.
                 if (known is not None and known.leader == stopping) or (
                     replica is not None and replica.leader_id == stopping
                 ):
@@ -230,7 +250,10 @@ class ControllerChecks:
     def _election_answered(
         self, image: MetadataImage, request: ElectLeadersRequest, response: ElectLeadersResponse
     ) -> None:
-        """Check each partition's answer against its leader before and after the request."""
+        """Check each partition's answer against its leader before and after the request.
+
+        A preferred election makes the first broker in a partition's list of replicas its leader.
+        """
         if request.election_type != ElectionType.PREFERRED:
             raise InvariantViolation(
                 "only preferred elections are held", f"{request} was answered without an error"
@@ -242,7 +265,8 @@ class ControllerChecks:
         }
         before, self._partitions_before = self._partitions_before, {}
         if request.topic_partitions is None:
-            # Partitions whose preferred replica led already are left out of this answer.
+            # The request was for all partitions. The answer leaves out those whose preferred
+            # replica led already, so they are added here.
             answers = dict.fromkeys(before, ErrorCode.ELECTION_NOT_NEEDED) | answers
         for partition, error in answers.items():
             expected = _expected_answer(image, before.get(partition))
@@ -257,10 +281,10 @@ class ControllerChecks:
 
 
 def _expected_answer(image: MetadataImage, before: PartitionRegistration | None) -> ErrorCode:
-    """Return the error of a preferred election in a partition.
+    """Return the error code that a preferred election in a partition must answer.
 
-    `before` is the partition's state before the request. `image` may be the image after the
-    request, because an election changes no broker.
+    `before` is the partition's state before the request. `image` is the metadata after the request.
+    Only the states of brokers are read from it, and an election does not change these.
     """
     if before is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -283,8 +307,11 @@ def _check_elected(
     after: PartitionRegistration | None,
     error: ErrorCode,
 ) -> None:
-    """Check that the preferred replica leads, in a new epoch if it was elected just now."""
-    # An election adds 1 to the leader epoch; the comparison counts as 0 or 1.
+    """Check that the preferred replica leads, in a new epoch if it was elected just now.
+
+    `error` is NONE if it was elected by this request, else ELECTION_NOT_NEEDED.
+    """
+    # An election adds 1 to the leader epoch. The comparison is True (1) if there was an election.
     epoch = before.leader_epoch + (error is ErrorCode.NONE)
     if after is None or after.leader != before.replicas[0] or after.leader_epoch != epoch:
         raise InvariantViolation(

@@ -1,10 +1,11 @@
 """Checks of the appends of group coordinators, and of their answers to commits.
 
-A coordinator writes groups and offsets with acks=all. So the leader must refuse the append if its
-ISR is smaller than min.insync.replicas, and must acknowledge it only when the high watermark has
-passed it. Here this is checked by looking at the log and the ISR of the broker, and not at the
-coordinator. The checks are not made if an experiment has switched off this protection (`Guards`),
-or if the broker has lost the leadership meanwhile.
+A coordinator writes groups and offsets with acks=all, to a partition that its broker leads. So the
+leader must refuse the append if its ISR (the replicas in sync) is smaller than min.insync.replicas.
+And it must acknowledge the append only when the high watermark has passed the written records. The
+checks here look at the log and the ISR of the broker, and not at the coordinator. They are not made
+if an experiment has switched off this protection (`Guards`), or if the broker has lost the
+leadership meanwhile.
 
 Source: Kafka GroupMetadataManager.appendForGroup, storeOffsets; Partition.appendRecordsToLeader.
 """
@@ -35,14 +36,15 @@ class CoordinatorChecks:
         self._gates_answers = spec.guards.high_watermark_gate
         """True if a commit is answered only when the high watermark has passed its record."""
         self._refuses_small_isr = (
-            # With `commits_apply_on_append`, appends have acks=1, and the size of the ISR is no
-            # matter.
+            # With `commits_apply_on_append`, appends have acks=1. Such an append needs no other
+            # replica in sync.
             spec.guards.min_insync_check and not spec.java.commits_apply_on_append
         )
         self._under_min: dict[tuple[str, int, int | None], str] = {}
-        """Append -> what was wrong with its ISR.
+        """Append -> what was wrong with the ISR when the append started.
 
-        An append is identified by node, incarnation and the correlation id of its trace row."""
+        An append is identified by the node, the incarnation and the correlation id of its trace
+        row."""
         # Both dicts are caches, because commits are frequent.
         self._partitions: dict[str, int] = {}
         """Group -> its partition of `__consumer_offsets`."""
@@ -62,14 +64,16 @@ class CoordinatorChecks:
             if (
                 partition is not None
                 and self._refuses_small_isr
-                # This is False nearly always, and saves the look-up of min.insync.replicas.
+                # Nearly always all replicas are in sync, and min.insync.replicas need not be looked
+                # up.
                 and len(partition.isr) < len(partition.replicas)
             ):
                 # As in Kafka, a partition cannot need more replicas than it has.
                 least = min(self._min_insync_replicas(broker), len(partition.replicas))
                 if len(partition.isr) < least:
-                    # It is a violation only if the append succeeds, which its next row tells.
-                    # Tombstones are appended with acks=0 and have no such row.
+                    # This is a violation only if the append succeeds. The row of its end, which
+                    # has the same correlation id, tells that. (Tombstones are appended with acks=0.
+                    # They may start with a small ISR, and have no such row.)
                     self._under_min[append] = (
                         f"{partition.topic_partition}: leader {partition.broker_id} appended at "
                         f"{row.offset} with ISR {partition.isr}, and min.insync.replicas is {least}"
@@ -174,8 +178,9 @@ def check_metadata(
     for topic in response.topics:
         for answer in topic.partitions:
             length = lengths[topic.name, answer.partition_index]
-            # Two answers can be wrong: NONE for metadata that is too long, and too_large for other
-            # metadata. Any other error has another reason.
+            # Two answers can be wrong: NONE for metadata that is too long, and too_large for
+            # metadata that is not. An entry with any other error is not checked, because it was
+            # refused for another reason.
             is_wrong = (
                 length > max_length
                 if answer.error_code is ErrorCode.NONE
@@ -196,7 +201,9 @@ def _utf16_units(text: str) -> int:
 
 
 def _remove_found(wanted: dict[bytes, int], log: PartitionLog) -> None:
-    """Remove each entry of `wanted` (key -> offset) that a record below the high watermark has.
+    """Remove each entry of `wanted` (key -> offset) for which the log has a record.
+
+    Only records below the high watermark count.
 
     The log is read backwards from the high watermark, because the wanted records are the newest.
     """

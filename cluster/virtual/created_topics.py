@@ -1,12 +1,14 @@
 """Checks of CreateTopics: created topics have what was requested, and refusals have their reason.
 
-`replica_checks` compares the metadata of brokers with that of the controller. This would not show
-if a replay lost a setting, because all of them replay the same records. So here the controller's
-metadata is compared with the request, or with the cluster's spec.
+Brokers and the controller compute their metadata by a replay of the same records. If the replay
+lost a setting, it would be missing everywhere. `replica_checks` compares the brokers' metadata with
+the controller's, and would not notice. So here the controller's metadata is compared with the
+request, or with the cluster's spec.
 
-If a request does not say where the replicas are, the controller chooses: a broker that is shutting
-down gets none, a fenced broker only if there are not enough others, and the unfenced brokers lead
-about as many partitions each.
+If a request does not say where the replicas are, the controller chooses. A broker that is shutting
+down gets no replica. A fenced broker (one that the controller considers dead) gets a replica only
+if there are too few unfenced brokers. Each unfenced broker leads about the same number of
+partitions.
 
 Source: Kafka StripedReplicaPlacer, ReplicationControlManager.createTopic,
 BrokerHeartbeatManager.UsableBrokerIterator.
@@ -42,7 +44,7 @@ def check_created(
     errors = {each.name: each.error_code for each in response.topics}
     for topic in request.topics:
         error = errors.get(topic.name)
-        # None: the answer lacks the topic. `protocol.answer_contract` reports this.
+        # The answer lacks the topic. This violation is reported by `protocol.answer_contract`.
         if error is None:
             continue
         if error is not ErrorCode.NONE:
@@ -76,7 +78,8 @@ def _check_creation(image: MetadataImage, config: BrokerConfig, topic: Creatable
         TopicConfig,
         strict=False,  # in a request every value is a text
     )
-    # A request with assignments has -1 as its numbers.
+    # A request may name the replicas of each partition (`assignments`). Its number of partitions is
+    # then -1, and the number of assignments counts.
     named = {each.partition_index: each.broker_ids for each in topic.assignments}
     count = len(named) or _or_default(topic.num_partitions, config.num_partitions)
     check_topic(image, topic.name, count, settings)
@@ -114,7 +117,7 @@ def _check_replicas(
             "replicas of a new partition are on registered brokers that are not shutting down",
             f"{name}: {unusable} of {replicas}",
         )
-    # The unfenced brokers come first, as many as there are or as are needed.
+    # The first replicas must be on unfenced brokers, as long as there are unfenced brokers.
     first = replicas[: min(replication_factor, len(unfenced))]
     if not set(first) <= set(unfenced):
         raise InvariantViolation(

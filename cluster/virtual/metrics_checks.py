@@ -1,7 +1,9 @@
 """Checks of metrics: a node's samples agree with the rows that the node has written in its life.
 
-A sample is a METRICS row. All counts are compared. Of the times and rates, only those that follow
-from rows are compared: the longest load, and the mean rate of a meter.
+A sample is a row of kind METRICS, with the values of a node's metrics at one moment. All counts are
+compared. Of the times and rates, only those that can be computed from rows are compared: the
+longest load of a partition by a coordinator, and the mean rate of a *meter* (a count of the
+controller).
 
 Source: docs/kafka, BEHAVIOUR 8.3.
 """
@@ -38,9 +40,11 @@ METRICS_CHECK_KINDS = frozenset(
 class _Life:
     """What one incarnation of a node has traced. Times are microseconds of the node's clock.
 
-    The keys of `commits` are the ids of appends with commits; an append may have many offsets.
+    Offsets that are committed together are written by one append, and count as one commit. The keys
+    of `commits` are the ids of these appends.
+
     `loads_begun` has the partitions that are being loaded, each with the time at which the load was
-    scheduled. `loads` has the end and the duration of each finished load.
+    scheduled. `loads` has the time of the end and the duration of each finished load.
     """
 
     started_us: int
@@ -87,7 +91,8 @@ class MetricsChecks:
             case TraceKind.LOAD_COMPLETED:
                 scheduled_us = life.loads_begun.pop(row.partition or "")
                 life.loads.append((row.node_time_us, row.node_time_us - scheduled_us))
-            # This is what LeaderElectionRateAndTimeMs counts; see `controller_metrics`.
+            # LeaderElectionRateAndTimeMs counts these two changes of brokers, in spite of its
+            # name; see `controller_metrics`.
             case TraceKind.BROKER_FENCED | TraceKind.BROKER_UNFENCED:
                 life.broker_changes += 1
             case TraceKind.LEADER_ELECTED:
@@ -140,11 +145,11 @@ def _check_rates(row: TraceRow, values: dict[str, Any], counts: dict[str, float]
 
 
 def _check_load_time(row: TraceRow, life: _Life, longest_ms: float | None) -> None:
-    """Check the longest recent load.
+    """Check the longest recent load; `longest_ms` is None if the sample has no such load.
 
-    A sensor keeps each value for at least one window, and for at most three windows. So the longest
-    load in the sample must be one that has ended in the last three windows, and must not be shorter
-    than any load that has ended in the last window.
+    The metric keeps each value for at least one window, and for at most three windows. So its
+    maximum must be the time of a load that has ended in the last three windows. And it must not be
+    shorter than any load that has ended in the last window.
     """
     ages_ms = [(row.node_time_us - end_us) / 1_000 for end_us, _ in life.loads]
     times_ms = [took_us / 1_000 for _, took_us in life.loads]

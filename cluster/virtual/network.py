@@ -2,9 +2,9 @@
 
 The network takes the place of cables and of the machines' kernels. The frames from one node to
 another arrive in order, each after a random latency. The network knows no connections: it delivers
-a frame to the host that is up under the name of the destination when the frame arrives. If none is
-up, it answers as a kernel would: a connection is refused, and other frames are answered with a
-reset.
+a frame to the host that is up under the name of the destination when the frame arrives. If no host
+is up under this name, the network answers as a kernel would: it refuses a new connection, and
+answers other frames with a reset.
 """
 
 import random
@@ -44,7 +44,8 @@ class Link:
 
     The latency of a frame is `base_us` plus a random time of up to `jitter_us`. One frame in
     `tail_one_in` is slow, and takes up to `tail_us` longer. Two random numbers are drawn for each
-    frame, even if it is not slow, so that the next frame always gets the same ones.
+    frame, even if it is not slow. So the numbers that the next frame gets do not depend on whether
+    this frame was slow.
     """
 
     __slots__ = (
@@ -59,8 +60,8 @@ class Link:
     def __init__(self, model: LinkModel, rng: random.Random, *, cross_rack: bool) -> None:
         self._base_us = model.base_us + (model.cross_rack_us if cross_rack else 0)
         self._jitter_us = model.jitter_us
-        # If `tail_one_in` is 0, no frame is slow. But `draw_arrival_us` then takes every frame for
-        # a slow one, so the addition must be 0.
+        # If `tail_one_in` is 0, no frame is slow. But the test in `draw_arrival_us` then takes
+        # every frame for a slow frame, so the time that is added must be 0.
         self._tail_us = model.tail_us if model.tail_one_in > 0 else 0
         self._tail_one_in = model.tail_one_in
         self._random = rng.random
@@ -82,9 +83,9 @@ class Link:
     def answer_us(self, now_us: int) -> int:
         """Return the arrival time of a kernel's answer that leaves now, after all earlier frames.
 
-        No random number is drawn, because the link has the same random stream before and after a
-        restart of its source: what happens while the node is dead must not change the later
-        latencies.
+        No random number is drawn here. The link keeps its random stream when its source restarts,
+        and the answers that a kernel gives for a dead node must not change the latencies after the
+        restart.
         """
         return max(now_us + self._base_us, self._last_arrival_us)
 
@@ -140,9 +141,9 @@ class VirtualNetwork:
     def arrive(self, frame: Frame) -> None:
         """Deliver a frame to the host that is up under its destination's name.
 
-        If there is none, the machine's kernel answers: it refuses an OpenFrame, and resets the
-        connection of another frame. (A peer may send on a connection that has ended, because a cut
-        may delay the news that the process has died.)
+        If no such host is up, the machine's kernel answers: it refuses an OpenFrame, and resets the
+        connection to which any other frame belongs. (A peer may still use a connection whose other
+        end is dead, because a cut of the link may delay the news.)
         """
         host = self._up.get(frame.destination)
         if host is not None:
@@ -166,7 +167,7 @@ class VirtualNetwork:
                 pass  # the sender has ended the connection, and the receiver's process is gone
 
     def _transmit_reset(self, answer: CloseFrame) -> None:
-        """Put a kernel's answer on its link, without a draw of its latency."""
+        """Put a kernel's answer on its link; its latency is not random (see `Link.answer_us`)."""
         loop = self._loop
         link = self._link(answer.source, answer.destination)
         loop.post_at(link.answer_us(loop.current_us), self.arrive, answer)
@@ -196,9 +197,9 @@ def _close_frame(
     by_client: bool,
     reason: str,
 ) -> CloseFrame:
-    """Return the answer to `frame` that closes its connection, in the name of its destination.
+    """Return the answer that closes the connection of `frame`, sent by the frame's destination.
 
-    `by_client` is True if that destination is the connection's client.
+    `by_client` is True if the frame's destination is the connection's client.
     """
     return CloseFrame(
         source=frame.destination,

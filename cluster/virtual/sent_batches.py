@@ -16,7 +16,9 @@ from protocol.messages.log import ProduceRequest
 from protocol.records.batch import RecordBatch
 
 MAX_KEPT = 8
-"""So many batches of a producer are kept for each partition, far more than it has in flight."""
+"""Number of batches that are kept of each producer in each partition.
+
+This is more than a producer may have in flight, and only a batch in flight may be sent again."""
 
 
 class _Sent(NamedTuple):

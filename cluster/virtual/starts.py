@@ -2,12 +2,13 @@
 
 If all nodes of a simulated cluster started at the same moment, their timers would tick together for
 ever, and a fault at a certain time would always come at the same moment between two heartbeats. In
-a real cluster it may come at any moment. So the nodes start at random times: each broker within a
-span as long as the period of its heartbeats. `draw_wait_us` has the same purpose for the heartbeats
-of members, which begin together when the group is stable.
+a real cluster a fault may come at any moment between two heartbeats. So the nodes start at random
+times: each broker starts within a span that is as long as the period of its heartbeats. The members
+of a group need more than that, because their heartbeats begin together when the group is stable.
+For them, `draw_wait_us` draws a random wait before the first fault.
 
-Each node has a random stream of its own here. So these times do not change any other random number
-of the run, and another node in the cluster does not change the times of the others.
+Each node has a random stream of its own here. So drawing these times changes no other random number
+of the run, and a node that is added to the cluster does not change the times of the other nodes.
 """
 
 from collections.abc import Iterator
@@ -25,22 +26,24 @@ from cluster.spec import (
 from protocol.ids import NodeName
 
 READY_US = 500_000
-"""Clients start this long after the last possible start of a broker, when brokers are ready."""
+"""Time from the last possible start of a broker to the first possible start of a client. It is long
+enough for all brokers to be ready."""
 CLIENTS_SPAN_US = 250_000
-"""Clients start within this time, as if one command had started them.
+"""Length of the span in which all clients start, as if one command had started them.
 
-It is long enough for their polls and commits to be out of step, and short enough for all members of
-a group to join its first generation together."""
+The span is long enough for the clients' polls and commits to be out of step. It is short enough for
+all members of a group to join the group's first generation together."""
 SPAN_MAX_US = 10_000_000
-"""Longest span. Periods far above Kafka's defaults would make runs longer and show nothing new."""
+"""Longest span in which random times are drawn, even if a timer's period is longer. Periods far
+above Kafka's defaults would only make runs longer, and show nothing new."""
 
 
 def draw_starts(cluster: ClusterSpec, seed: int) -> list[tuple[int, NodeName]]:
     """Return (start time, node) for each node of the initial cluster, in the order of time.
 
-    The times are in microseconds. Controllers and ZooKeeper servers start at 0, brokers within the
-    next broker.heartbeat.interval.ms. Clients start READY_US later, or up to CLIENTS_SPAN_US after
-    that.
+    The times are in microseconds. Controllers and ZooKeeper servers start at 0. Brokers start
+    within the next broker.heartbeat.interval.ms. The span of the clients begins READY_US after the
+    end of the brokers' span, and is CLIENTS_SPAN_US long.
     """
     starts = [
         (_start_us(spec, cluster, seed), spec.name)
@@ -81,9 +84,10 @@ def _start_us(spec: NodeSpec, cluster: ClusterSpec, seed: int) -> int:
 
 
 def _members_periods_us(cluster: ClusterSpec) -> Iterator[int]:
-    """Yield the periods of the members' timers, of consumers with and without ZooKeeper."""
+    """Yield the periods of the timers that matter for members of groups."""
     if cluster.zookeeper_consumers:
-        # The servers check once in each tick which sessions have ended.
+        # For members of groups on ZooKeeper this is the tick of the servers, which check once in
+        # each tick which sessions have ended.
         yield cluster.zookeeper_config.tick_time * 1_000
     for consumer in cluster.consumers:
         config = consumer.config

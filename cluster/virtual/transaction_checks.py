@@ -1,8 +1,8 @@
 """Checks of transaction coordinators: an answer agrees with what the coordinator knows afterwards.
 
-A check looks at the coordinator's state of the transactional id, just before the answer is sent. It
-is not made if the broker no longer coordinates the transactional id, or if the id now belongs to
-another producer.
+A check looks at the coordinator's state of the transactional id, just before the answer is sent. If
+the broker no longer coordinates the transactional id by then, or if the id now belongs to another
+producer, there is nothing to compare, and the answer is not checked.
 
 Source: Kafka TransactionCoordinator.handleInitProducerId, handleAddPartitionsToTransaction,
 endTransaction.
@@ -27,13 +27,16 @@ _DECIDED = {
     True: (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT),
     False: (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT),
 }
-"""The states of a transaction that was committed (True) or aborted (False)."""
+"""Was the transaction committed (True) or aborted (False)? -> the states that it can then have."""
 
 
 def init_answered(
     broker: BrokerNode, request: InitProducerIdRequest, response: InitProducerIdResponse
 ) -> None:
-    """Check that the producer gets the id and the epoch that the coordinator has for it."""
+    """Check that the producer gets the producer id and the epoch that the coordinator has stored.
+
+    After InitProducerId no transaction of this producer may be open or being ended.
+    """
     if response.error_code is not ErrorCode.NONE or not request.transactional_id:
         return
     metadata = broker.transaction(request.transactional_id)
@@ -52,12 +55,15 @@ def init_answered(
 def offsets_answered(
     broker: BrokerNode, request: AddOffsetsToTxnRequest, response: AddOffsetsToTxnResponse
 ) -> None:
-    """Check that the group's offsets partition belongs to the transaction after a success."""
+    """Check that a successful request has added the group's offsets to the open transaction.
+
+    What the transaction then contains is the partition of `__consumer_offsets` that has the group.
+    """
     metadata = _metadata(broker, request)
     if response.error_code is not ErrorCode.NONE or metadata is None:
         return
     count = len(broker.metadata.image.topics.get(CONSUMER_OFFSETS, ()))
-    if not count:
+    if not count:  # this broker does not know of the topic yet
         return
     partition = TopicPartition(CONSUMER_OFFSETS, partition_for(request.group_id, count))
     is_open = metadata.state is TransactionState.ONGOING
@@ -68,7 +74,11 @@ def offsets_answered(
 
 
 def end_answered(broker: BrokerNode, request: EndTxnRequest, response: EndTxnResponse) -> None:
-    """Check that EndTxn succeeds for the transaction's decision, and not for the other one."""
+    """Check that EndTxn succeeds if, and only if, the transaction has the end that it asks for.
+
+    For example, a success of EndTxn with `committed` needs a transaction that is being committed,
+    or has been. Errors other than INVALID_TXN_STATE say nothing about the transaction's end.
+    """
     metadata = _metadata(broker, request)
     if metadata is None:
         return
@@ -87,7 +97,10 @@ def end_answered(broker: BrokerNode, request: EndTxnRequest, response: EndTxnRes
 def _metadata(
     broker: BrokerNode, request: AddOffsetsToTxnRequest | EndTxnRequest
 ) -> TransactionMetadata | None:
-    """Return the state of the request's producer; None if another one has the id by now."""
+    """Return what the coordinator knows of the request's transactional id.
+
+    Returns None if it does not coordinate the id, or if another producer has the id by now.
+    """
     metadata = broker.transaction(request.transactional_id)
     if metadata is None:
         return None

@@ -25,9 +25,10 @@ from protocol.errors import SimulationError
 NODE_CODE = ("protocol", "partition_log", "coordinator", "cluster")
 """The packages with the code of nodes and of the virtual runtime."""
 TOOL_CODE = ("cluster.trace.", "cluster.ray.", "cluster.virtual.loop")
-"""The modules in NODE_CODE that may call every function, by the beginnings of their names.
+"""Beginnings of the names of modules that are in NODE_CODE, but may call every function.
 
-No node runs them. The loop is among them because it logs for asyncio, and a log record has a time.
+No node runs these modules. The loop is one of them because it logs for asyncio, and a log record
+has a time.
 """
 OWN_CODE = (*NODE_CODE, "results_schema", "chaos", "coordlab", "pipeline", "tests", "benchmarks")
 """All packages of this project.
@@ -84,7 +85,8 @@ def tripwires() -> Iterator[None]:
 
 def forbidden() -> tuple[tuple[object, str], ...]:
     """Return each forbidden function as (its module or class, its name)."""
-    generator = random._inst  # every function of the module is a method of this instance
+    # The drawing functions of `random` (random, randint, shuffle, ...) are methods of one instance.
+    generator = random._inst
     drawing_functions = sorted(
         name
         for name, function in vars(random).items()

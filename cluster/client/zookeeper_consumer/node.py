@@ -1,12 +1,12 @@
 """The node of a consumer on ZooKeeper: its connector, and an application with a stream per topic.
 
-A connector is the old consumer itself. It fetches records, and puts them as chunks (ranges of
-records of one partition) into the queue of each stream. The application takes them from the queues
-and processes them. It commits nothing; the connector does so periodically.
+A connector is the old consumer itself. It fetches records, and puts chunks (ranges of records of
+one partition) into the queue of each stream. The application takes the chunks from the queues and
+processes their records. The application commits nothing; the connector commits periodically.
 
-If a connector cannot start, the application closes it and starts another one. The programs with
-which we measured Kafka's old consumer did the same (docs/kafka/MEASURED_ZOOKEEPER.md). Ids such as
-ZK-35 are rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+If a connector cannot start, the application closes it and starts another connector. The programs
+with which we measured Kafka's old consumer did the same (docs/kafka/MEASURED_ZOOKEEPER.md). Ids
+such as ZK-35 are rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from collections.abc import Callable
@@ -35,12 +35,13 @@ class ZooKeeperConsumerNode:
     def __init__(self, host: Host, cluster: ClusterSpec, spec: ZooKeeperConsumerSpec) -> None:
         self._host = host
         self._spec = spec
-        # In real time this is 0, because the start of a real process takes its time.
+        # Only virtual time simulates the time that the start takes. In real time, the start of the
+        # real process takes time anyway, so 0 is added.
         self._start_us = cluster.costs.zookeeper_consumer_start_us if host.simulates_costs else 0
         self._work = RecordWork(host, spec.process_us, spec.process_spread_us)
         self._servers = tuple(server.name for server in cluster.zookeepers)
         self._connector: ZooKeeperConsumerConnector | None = None
-        """None between two connectors."""
+        """The present connector; None before the first one and between two connectors."""
         self._is_stopping = False
         self._records_consumed = 0
         self._commits_before = 0
@@ -56,7 +57,7 @@ class ZooKeeperConsumerNode:
         self._host.spawn(self._run(), name="application")
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Shut the connector down (it commits and closes its session), then call `on_done`."""
+        """Shut the connector down (it commits, and closes its session), then call `on_done`."""
         self._is_stopping = True
         if self._connector is None:
             on_done()
@@ -93,9 +94,12 @@ class ZooKeeperConsumerNode:
             except (ConsumerRebalanceFailedException, KeeperException) as error:
                 # A KeeperException means, for example, that the registration of an earlier session
                 # with the same consumer id still exists (ZK-36).
+                # The text names Kafka's method that starts a consumer.
                 self._host.log(f"createMessageStreams: {error}")
                 if self._is_stopping:
-                    return  # `shut_down` closes this connector, which it found in `_connector`
+                    # `shut_down` was called while this coroutine waited for the start above, and
+                    # has closed the connector.
+                    return
                 await self._close(connector)
                 await self._host.sleep(self._spec.restart_ms * _MS)
             else:
@@ -112,13 +116,14 @@ class ZooKeeperConsumerNode:
     async def _process(self, connector: ZooKeeperConsumerConnector, queue: ChunkQueue) -> None:
         """Process the records of one stream, until the connector is shut down."""
         while (chunk := await queue.take()) is not None:
-            if not self._work.costs_time:  # a whole chunk in one step, since it takes no time
+            # If the work on a record takes no time, a whole chunk is processed in one step.
+            if not self._work.costs_time:
                 chunk.info.consumed_offset = chunk.last + 1
                 self._processed(connector, chunk, chunk.first, chunk.last)
                 continue
             for offset in range(chunk.first, chunk.last + 1):
                 if queue.current is not chunk:
-                    break  # the rest of the chunk was cleared by a rebalance
+                    break  # a rebalance has cleared the queue, and the rest of this chunk
                 # Kafka advances the offset before the application has processed the record, so a
                 # commit may include a record that is still being processed (ZK-35).
                 chunk.info.consumed_offset = offset + 1

@@ -1,8 +1,12 @@
-"""Queues between fetchers and streams, and the iterator of a stream.
+"""Queues between fetchers and streams.
 
 A stream is a thread of the application that processes records. Fetchers put the fetched records
-into its queue, as chunks: ranges of records of one partition (ZK-34). A commit stores for each
-partition the next offset to process, which advances before the application gets the record (ZK-35).
+into its queue, as chunks: ranges of records of one partition (ZK-34).
+
+For each partition, a commit stores the next offset to process. As in Kafka, this offset advances
+before the application gets the record (ZK-35). So a commit may include a record that the
+application has not processed yet.
+
 Ids such as ZK-34 are rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 
 Source: Kafka 1.1 `PartitionTopicInfo`, `FetchedDataChunk`, `ConsumerIterator`.
@@ -45,8 +49,8 @@ class Chunk:
 class ChunkQueue:
     """Chunks of one stream, in the order in which they were fetched.
 
-    At most `capacity` chunks wait in the queue, besides `current`, the one that the stream works
-    on. Several fetchers may put chunks into the queue; only one stream takes them.
+    The stream works on one chunk, `current`. Besides it, at most `capacity` chunks wait in the
+    queue. Several fetchers may put chunks into the queue; only one stream takes them.
     """
 
     def __init__(self, host: Host, capacity: int) -> None:
@@ -63,13 +67,14 @@ class ChunkQueue:
 
     async def put(self, chunk: Chunk, interrupt: "Interrupt") -> bool:
         """Wait for room and add a chunk; return False if the fetcher was interrupted meanwhile."""
-        # Several fetchers may wait for room, so each waits with a wakeup of its own. An interrupt
-        # sets this wakeup, too.
+        # Several fetchers may wait for room, and a Wakeup wakes only one coroutine. So each fetcher
+        # waits with a wakeup of its own. `interrupt` sets the same wakeup, to end the wait. (If it
+        # does so after the wait has ended, the wakeup is no longer used, and nothing happens.)
         while len(self._chunks) >= self._capacity and not interrupt.is_set:
             wakeup = Wakeup(self._host)
             self._emptied.append(wakeup)
             interrupt.wakes = wakeup
-            await wakeup.wait(None)
+            await wakeup.wait(None)  # None: without a time limit
         if interrupt.is_set:
             return False
         self._chunks.append(chunk)
@@ -77,7 +82,8 @@ class ChunkQueue:
         return True
 
     async def take(self) -> Chunk | None:
-        """Wait for a chunk and return it; None once the connector is shut down."""
+        """Wait for a chunk and return it; return None once the queue is closed."""
+        # `wait` returns after each call of `set`, and forgets the call.
         while not self._chunks and not self._is_closed:
             await self._filled.wait(None)
         if self._is_closed:
@@ -93,7 +99,7 @@ class ChunkQueue:
         self._wake_fetchers()
 
     def close(self) -> None:
-        """End the stream, because the connector is shut down."""
+        """End the stream, because the consumer is shut down."""
         self._is_closed = True
         self.clear()
         self._filled.set()
