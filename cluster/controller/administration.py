@@ -58,7 +58,8 @@ def elect_leaders(
             for topic, partitions in image.topics.items()
         )
     results = []
-    # `named` is an ElectLeadersTopic; the generator unpacks it.
+    # The generator unpacks each ElectLeadersTopic (`named`) into the topic's name and the indexes
+    # of its partitions.
     for topic, indexes in ((named.topic, named.partitions) for named in topics):
         answers = []
         for index in dict.fromkeys(indexes):  # an index named twice gets one answer
@@ -75,13 +76,14 @@ def alter_partition_reassignments(
 ) -> Decision[AlterPartitionReassignmentsResponse]:
     """Give each partition the replicas that `request` names, or refuse this for the partition.
 
-    Here only the order of the replicas can be changed, which decides who is the preferred leader.
-    It takes effect immediately, but changes neither the present leader nor the ISR. The errors of
-    single partitions are:
+    Here only the order of the replicas can be changed. The first replica is the preferred leader.
+    The new order takes effect immediately, but changes neither the present leader nor the ISR. The
+    errors of single partitions are:
 
     - UNKNOWN_TOPIC_OR_PARTITION.
     - INVALID_REPLICA_ASSIGNMENT for no replicas, a broker named twice, or an unknown broker.
-    - NO_REASSIGNMENT_IN_PROGRESS for replicas None, which cancels a reassignment.
+    - NO_REASSIGNMENT_IN_PROGRESS if `replicas` is None. This asks to cancel a reassignment, and
+      there never is one.
 
     DEVIATION: a change of the set of replicas is refused, with UNSUPPORTED_VERSION.
     """
@@ -101,8 +103,8 @@ def alter_partition_reassignments(
                     error_message=message,
                 )
             )
-            # A valid target needs no record if the replicas have its order already. The test for
-            # None is only for mypy: a missing partition has an error.
+            # No record is needed if the replicas are in the target's order already. The test for
+            # None is only for mypy: `error` is set if the partition is missing.
             if (
                 error is ErrorCode.NONE
                 and partition is not None
@@ -128,7 +130,7 @@ def _elect(
     if partition.leader == partition.replicas[0]:
         return ErrorCode.ELECTION_NOT_NEEDED
     record = elect_preferred_leader(name, partition, is_acceptable_leader=image.is_active)
-    # None: the preferred replica is not in the ISR, or not active.
+    # None means that the preferred replica is not in the ISR, or not active.
     if record is None:
         return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     decision.records.append(record)

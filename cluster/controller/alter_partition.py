@@ -1,10 +1,11 @@
 """AlterPartition: a leader proposes a new ISR; the controller accepts or refuses it.
 
-The request names the leader epoch and the partition epoch (which grows with each change) on which
-the leader has based its proposal. If the metadata (`image`) has others, the proposal is refused.
+The request names the leader epoch and the partition epoch on which the leader has based its
+proposal. (The partition epoch grows with each change of the partition.) If the metadata (`image`)
+has other epochs, the proposal is refused.
 
-The checks are in Kafka's order. The error NEW_LEADER_ELECTED does not occur, because Kafka returns
-it only at the end of a reassignment, and reassignments do not exist here.
+The checks are in Kafka's order. The error NEW_LEADER_ELECTED does not occur: Kafka returns it only
+at the end of a reassignment, and there are no reassignments here.
 
 Source: Kafka `ReplicationControlManager.alterPartition` and `validateAlterPartitionData`.
 """

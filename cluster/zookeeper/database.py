@@ -1,10 +1,11 @@
 """A server's database: the tree of znodes and the open sessions.
 
-Servers that have applied the same transactions have equal databases. A leader has two databases:
-one with the committed transactions, like every server, and one that is ahead, to which it applies
-each proposal immediately. It checks new writes against the second one.
-- `prepare` runs on the leader. It checks a write and returns its transaction; an ErrorTxn if the
-  write is refused.
+Servers that have applied the same transactions have equal databases. Every server has a database
+with the committed transactions. The leader has a second one, to which it applies each transaction
+as soon as it proposes the transaction. It checks new writes against this second database.
+
+- `prepare` runs on the leader. It checks a write and returns its transaction. This is an ErrorTxn
+  if the write is refused.
 - `apply` runs on every server. It carries out a transaction without checks.
 
 Source: ZooKeeper `ZKDatabase`, `PrepRequestProcessor`; rules ZK-02, ZK-05 and ZK-12 of

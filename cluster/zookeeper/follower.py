@@ -1,20 +1,21 @@
 """The follower's role of a server: it copies its leader's history, and then logs each proposal.
 
-The requests to the leader, in order, each with the method that handles its answer:
+A leader is elected for an *epoch*; each new leader has a higher epoch. The follower sends these
+requests to its leader, in this order. The method in brackets handles the answer.
 
 1. FollowerInfoRequest, which `begin` sends, asks for the leader's epoch (`info_answered`).
 2. AckEpochRequest promises the epoch. Its answer is the history that this log lacks (`synced`).
 3. AckNewLeaderRequest acknowledges the history. Its answer lets this server serve clients
    (`up_to_date`).
-4. AckRequest acknowledges a Proposal, one for each. The proposals come as notices (`noticed`).
+4. An AckRequest acknowledges each Proposal. The proposals come as notices (`noticed`).
 
-A server that has promised an epoch (each new leader increases it) follows no older leader any more.
-If the leader is silent or not acceptable, `has_failed` becomes True, and the server looks for
-another leader. The requests to send and the timers to set are added to `result`.
+A server that has promised an epoch follows no older leader any more. If the leader is silent or not
+acceptable, `has_failed` becomes True, and the server looks for another leader. The requests to send
+and the timers to set are added to `result`.
 
 A follower answers reads from its own database, which may be behind the leader's (ZK-03). Each
-request of a client prolongs its session; ZooKeeper calls this a touch, and the follower reports it
-to the leader. Ids such as ZK-03 are rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+request of a client prolongs the client's session. ZooKeeper calls this a touch; the follower
+reports touches to the leader. Ids such as ZK-03 are rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 
 Source: ZooKeeper `Learner`, `Follower`.
 """
@@ -48,7 +49,7 @@ FOLLOW_TIMER = "follow"
 
 
 class Following:
-    """The role of a server that follows `leader`, or tries to."""
+    """The role of a server that follows `leader`, or tries to follow it."""
 
     def __init__(
         self, ensemble: Ensemble, log: TxnLog, leader: ServerId, committed_zxid: Zxid, now_us: int

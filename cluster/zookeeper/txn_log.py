@@ -1,4 +1,4 @@
-"""A server's log of transactions on its disk, in zxid order, and the epochs that it promised.
+"""The log of a server's transactions on its disk, and the epochs that the server has promised.
 
 A transaction is on the disk before it is acknowledged (forceSync=yes), so a power loss does not
 remove it.
@@ -23,7 +23,8 @@ from protocol.messages.zookeeper_quorum import Txn
 from protocol.records.batch import Record, decode_records
 
 TXN_LOG = TopicPartition("zookeeper", 0)
-"""The log's name on the disk, which has the form of a partition's name."""
+"""The log's name on the disk. The disk knows only logs of partitions, so it is a partition's name.
+"""
 EPOCHS = "epochs"
 """Name of the checkpoint file that has the epochs."""
 _EPOCH_BITS = 32
@@ -42,7 +43,7 @@ class Epochs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TxnLog:
-    """All transactions of one server, with growing zxids; the last ones may not be committed yet.
+    """All transactions of one server, with growing zxids. The last of them may be uncommitted.
 
     On the disk, each transaction is a batch.
     """
@@ -92,7 +93,10 @@ class TxnLog:
         self._write_epochs(Epochs(accepted_epoch=self.accepted_epoch, current_epoch=epoch))
 
     def append(self, txn: Txn) -> None:
-        """Write a transaction and flush it. Raises: SimulationError if it is not the newest."""
+        """Write a transaction and flush it to the disk.
+
+        Raises: SimulationError if the transaction is not newer than the last one.
+        """
         if txn.zxid <= self.last_zxid:
             raise SimulationError(f"appended {txn.zxid:#x} after {self.last_zxid:#x}")
         self._log.append(
@@ -115,19 +119,19 @@ class TxnLog:
 
     def epoch_ends(self) -> tuple[Zxid, ...]:
         """Return the last zxid of each epoch in the log, in order."""
-        # The last zxid of each epoch stays in the dict.
+        # A later zxid of an epoch replaces the earlier one. So the last zxid of each epoch stays.
         ends = {epoch_of(zxid): zxid for zxid in self._zxids}
         return tuple(ends.values())
 
     def common_with(self, epoch_ends: tuple[Zxid, ...]) -> Zxid:
         """Return the last zxid that this log and a log with these `epoch_ends` have in common.
 
-        The ends of the epochs are enough for this: all zxids of an epoch come from one leader, in
-        order, and a server that has one of them also has everything before it.
+        The ends of the epochs are enough for this. All zxids of an epoch come from one leader, in
+        order, and a server that has one of these zxids also has everything before it.
         """
         own_end_by_epoch = {epoch_of(zxid): zxid for zxid in self.epoch_ends()}
-        # For each epoch that both logs have: the end of the shorter one. The last entry is about
-        # the newest of these epochs.
+        # This list has an entry for each epoch that both logs have: the zxid at which the log that
+        # has less of the epoch ends. The last entry is about the newest of these epochs.
         common_ends = [
             min(zxid, own_end_by_epoch[epoch_of(zxid)])
             for zxid in epoch_ends
@@ -158,7 +162,7 @@ def epoch_of(zxid: Zxid) -> int:
 
 
 def first_zxid(epoch: int) -> Zxid:
-    """Return the zxid just below the first one that the leader of an epoch gives out.
+    """Return the zxid just below the zxids that the leader of an epoch gives out.
 
     No transaction has this zxid: its low bits are 0, and the low bits of transactions count from 1.
     """

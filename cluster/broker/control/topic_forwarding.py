@@ -1,8 +1,10 @@
 """Forwarding of CreateTopics and DeleteTopics, which clients send to any broker.
 
-The broker sends the request on to the controller, and the controller's answer back to the client. A
-broker also creates topics by itself in this way: if a client asks for the metadata of a topic that
-does not exist, and the client and the configuration allow it (auto.create.topics.enable).
+The broker sends the request on to the controller, and the controller's answer back to the client.
+
+A broker also asks the controller to create topics for which no client has sent a CreateTopics. This
+happens if a client asks for the metadata of a topic that does not exist. The client and the
+configuration (auto.create.topics.enable) must both allow it.
 
 Source: Kafka `ForwardingManager`, `AutoTopicCreationManager`.
 DEVIATION: the request itself is sent. Kafka wraps it into an Envelope, which names the client for
@@ -29,7 +31,7 @@ from protocol.messages.admin import (
 from protocol.topic_names import topic_name_problem
 
 FORWARDING_TIMEOUT_US = 60_000_000
-"""A request is given up after this time.
+"""Time after which a request is given up.
 
 Source: Kafka NodeToControllerChannelManager retryTimeoutMs."""
 RETRY_BACKOFF_US = 100_000
@@ -120,7 +122,8 @@ class TopicForwarding:
     ) -> None:
         """Finish the request, or send it again if no active controller has answered."""
         if isinstance(outcome, Disconnected | RequestTimedOut):
-            # The connection has ended, so the channel will connect to the next controller.
+            # The connection has ended (after a timeout, too), so the channel will connect to the
+            # next controller.
             self._host.after(RETRY_BACKOFF_US, self._send, forwarded)
             return
         if not isinstance(outcome, CreateTopicsResponse | DeleteTopicsResponse):

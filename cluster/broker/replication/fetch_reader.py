@@ -1,8 +1,9 @@
 """FetchReader: reads the records for a Fetch.
 
 After every append, each follower sends a Fetch for all its partitions, so this is the busiest code
-of a broker. To save work, partitions that have not changed since the follower read them to the end
-are not read again. They are called *quiet*, all others *stirred* (`quiet_fetches`).
+of a broker. To save work, a partition is not read again if the follower has read it to the end, and
+it has not changed since then. Such partitions are called *quiet*, and all others *stirred*; the
+module `quiet_fetches` remembers which partitions are quiet.
 
 A Fetch of a follower also tells the leader how far the follower is. From this the leader decides
 whether the follower is in sync. To *count* a Fetch means to record this progress and its time.
@@ -158,7 +159,7 @@ def _is_still_empty(
         not before.records
         and before.leader_epoch == partition.leader_epoch
         and before.high_watermark == log.high_watermark
-        # A consumer reads up to the high watermark, so nothing is new for it. A follower reads up
-        # to the log end, which must not be above its fetch offset.
+        # A consumer reads up to the high watermark, which is unchanged, so there is nothing new to
+        # read. A follower reads up to the log end. It has read everything if this is its offset.
         and (request.replica_id < 0 or log.log_end_offset == position.fetch_offset)
     )

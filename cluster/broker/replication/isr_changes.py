@@ -1,8 +1,8 @@
-"""ISR changes that this broker proposes as a leader, sent until the controller answers.
+"""The changes of ISRs that this broker, as the leader of partitions, proposes to the controller.
 
 Only the controller changes an ISR. The leader of the partition proposes the change by the request
-AlterPartition. One such request is in flight at a time; proposals that come meanwhile go into the
-next one. A proposal is sent again and again until the controller decides about it.
+AlterPartition. One such request is in flight at a time. Proposals that come meanwhile go into the
+next request. A proposal is sent again and again until the controller decides about it.
 
 Source: Kafka `AlterPartitionManager`, `Partition.submitAlterPartition`.
 """
@@ -47,13 +47,14 @@ class IsrChanges:
         self._sent: dict[TopicPartition, tuple[Partition, IsrProposal]] = {}
         """Proposals of the request in flight."""
         self._refused: dict[TopicPartition, IsrProposal] = {}
-        """Partition -> the last proposal that the controller has answered; for the check below.
+        """For each partition, the last proposal that the controller has answered.
 
-        If the controller refused it, it stays the partition's `isr_in_flight` until newer metadata
-        replaces it. Accepted proposals are here, too, but the check does not need them.
+        Only `check_invariants` reads this. It looks for refused proposals: such a proposal stays
+        the partition's `isr_in_flight` until newer metadata replaces it. Accepted proposals are
+        here, too, but are never looked for.
         """
         self._is_busy = False
-        """True while a request is in flight, and during the pause after a failed one."""
+        """True while a request is in flight, and during the pause after a failed request."""
 
     def submit(self, partition: Partition, proposal: IsrProposal) -> None:
         """Send `proposal` with the next request, instead of an older proposal of the partition."""
@@ -64,8 +65,8 @@ class IsrChanges:
     def check_invariants(self, partition: Partition) -> None:
         """Check that a partition's proposal is not lost: it is pending, in flight, or refused.
 
-        A partition makes no other proposal before this one is decided, so if it were lost, the ISR
-        could never change again.
+        A partition makes no other proposal before its present one is decided. So if the present
+        proposal were lost, the ISR could never change again.
 
         Raises: InvariantViolation.
         """
@@ -131,12 +132,12 @@ class IsrChanges:
                 raise SimulationError(f"AlterPartition was answered by {outcome}")
         if error == ErrorCode.NOT_CONTROLLER:
             self._channel.try_next_controller()
-        # After an error, the next request waits. Otherwise the broker would send the same one again
-        # and again without a pause.
+        # After an error, the next request waits. Otherwise the broker would send the same proposals
+        # again and again without a pause.
         must_wait = error != ErrorCode.NONE
 
-        # A partition may make a new proposal in this loop. Since `_is_busy` is still True, it
-        # becomes pending, and is sent after the loop.
+        # A partition may make a new proposal in this loop. Since `_is_busy` is still True, the new
+        # proposal becomes pending, and is sent after the loop.
         self._sent = {}
         for name, (partition, proposal) in sent.items():
             # If a partition has no answer, the whole request failed, e.g. with STALE_BROKER_EPOCH.

@@ -30,7 +30,7 @@ INITIAL_TASK_DELAY_MS = 30_000
 
 @dataclass(slots=True, kw_only=True)
 class _LastFlush:
-    """What the scheduler knows of a log's last flush; `at_us` is on the host's clock."""
+    """The time of a log's last flush (on the host's clock), and the recovery point after it."""
 
     recovery_point: Offset
     at_us: int
@@ -38,7 +38,7 @@ class _LastFlush:
 
 @dataclass(slots=True, kw_only=True)
 class _Dirty:
-    """Since when a log has had unflushed batches, and its flush mark then."""
+    """The time since which a log has had unflushed batches, and its flush mark at that time."""
 
     flushed_length: int
     since_us: int
@@ -67,14 +67,15 @@ class LogFlusher:
         self._last_flushes: dict[TopicPartition, _LastFlush] = {}
         """The last flush of each log, for the scheduler."""
         self._dirty: dict[TopicPartition, _Dirty] = {}
-        """The logs with unflushed batches at the last check, for the write-back by the kernel."""
+        """The logs that had unflushed batches at the last call of `_write_back`."""
 
     def start(self) -> None:
         """Begin the periodic checks."""
         self._started_at_us = self._host.now_us()
         if self._config.log_flush_scheduler_interval_ms < LONG_MAX:  # LONG_MAX means never
             self._host.after(INITIAL_TASK_DELAY_MS * 1_000, self._flush_dirty_logs)
-        # When a broker starts, the timer of the operating system may be about to fire.
+        # The operating system has run for long when a broker starts. So its first write-back may
+        # come at any time within an interval.
         first_us = self._host.first_tick_us("write-back", self._write_back_us)
         self._host.after(first_us, self._write_back)
 
@@ -106,8 +107,8 @@ class LogFlusher:
         now_us = self._host.now_us()
         for log in self._logs():
             last = self._last_flush(log, now_us)
-            # As in Kafka, the time of the last flush is not changed if there is nothing to flush.
-            # So the next record may be flushed soon after it came.
+            # As in Kafka, the time of the last flush stays if there is nothing to flush. So after
+            # a quiet time, a new record may be flushed soon after its append.
             if (
                 log.recovery_point < log.log_end_offset
                 and now_us - last.at_us >= self._flush_ms(log) * 1_000
@@ -120,7 +121,7 @@ class LogFlusher:
         )
 
     def _last_flush(self, log: PartitionLog, now_us: int) -> _LastFlush:
-        """Return the last flush of `log`. As in Kafka, the opening of a log counts as one.
+        """Return the last flush of `log`. As in Kafka, the opening of a log counts as a flush.
 
         If the log has flushed itself since the last check, the time of that flush is not known, so
         the time of this check is noted instead.

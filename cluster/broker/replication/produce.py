@@ -30,15 +30,16 @@ INTERNAL_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write to INTERNAL_TOPICS. Source: Kafka `AdminUtils.ADMIN_CLIENT_ID`."""
 VALID_ACKS = (ACKS_ALL, ACKS_NONE, ACKS_LEADER)
-"""A producer waits for all in-sync replicas, for nothing, or for the leader alone."""
+"""The legal values of acks. A producer waits for all in-sync replicas (ACKS_ALL), for nothing
+(ACKS_NONE), or for the leader alone (ACKS_LEADER)."""
 
 
 class _DelayedProduce:
     """A Produce that waits for acknowledgements.
 
-    `waiting` has the appends without an outcome. `answers` has an answer for every partition of the
-    request. For an append that still waits, this is the answer for its success, which is replaced
-    if it fails.
+    `waiting` has the appends that have no outcome yet. `answers` has an answer for every partition
+    of the request. An append that still waits has the answer for success here, and this answer is
+    replaced if the append fails.
     """
 
     __slots__ = ("answers", "request_id", "timer", "waiting")
@@ -68,7 +69,8 @@ class ProduceApi:
         """Append each batch; answer now or, with acks=all, when all appends have an outcome."""
         produce = _DelayedProduce(request_id)
         refused = () if client_id == ADMIN_CLIENT_ID else INTERNAL_TOPICS
-        # Illegal acks are the more important error, even for an internal topic; see `_append`.
+        # If the acks are illegal, even a partition of an internal topic gets the error about the
+        # acks, by `_append`.
         for name, batch in _batches(request).items():
             if name.topic in refused and request.acks in VALID_ACKS:
                 produce.answers[name] = PartitionProduceResponse(
@@ -106,8 +108,8 @@ class ProduceApi:
         info = self._replicas.append_batch(partition, batch, required_acks=acks)
         error, known_outcome = info.error, None
         if error is ErrorCode.NONE and acks == ACKS_ALL and info.is_duplicate:
-            # The log has this batch already, perhaps acknowledged. Then no later event would end a
-            # wait, so the outcome is looked up now. It is None if there is none yet.
+            # The log has this batch already. Perhaps it is acknowledged, and then no later event
+            # would end a wait. So the outcome is looked up now. It is None if it is not known yet.
             known_outcome = partition.check_acknowledged(info.next_offset)
             error = known_outcome or ErrorCode.NONE
         if error is not ErrorCode.NONE:
@@ -143,8 +145,8 @@ class ProduceApi:
             self._reply(produce)
 
     def _timed_out(self, produce: _DelayedProduce) -> None:
-        # `give_up` calls `_acknowledged`, which removes the append from `waiting` (so this is a
-        # copy), and answers the request after the last one.
+        # `give_up` calls `_acknowledged`, which answers the request after the last append. It also
+        # removes each append from `waiting`, so the loop runs over a copy.
         for delayed in list(produce.waiting.values()):
             self._replicas.give_up(delayed)
 

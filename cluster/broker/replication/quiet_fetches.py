@@ -84,7 +84,7 @@ class QuietTopic:
         quiet partitions.
         """
         follower = partition.follower_counted_with(replica_id, self._shared)
-        # None: the sender of the Fetch is not a follower of this partition.
+        # None means that the sender of the Fetch is not a follower of this partition.
         if follower is not None:
             self.answers[index] = answer
             self._counted[index] = follower
@@ -100,14 +100,14 @@ class QuietTopic:
     def stir(self, index: int) -> None:
         """End the quiet of the partition at `index`: the next Fetch reads it."""
         follower = self._counted[index]
-        if follower is not None:  # None: the partition is stirred already
+        if follower is not None:  # None means that the partition is stirred already.
             follower.count_alone()  # the partition has a time of its own again
             self._counted[index] = None
             self.stirred[index] = None
             self._whole = None
 
     def forget(self) -> None:
-        """Give each quiet partition a time of its own: this object is not used any more."""
+        """Give each quiet partition a time of its own, because this object is no longer used."""
         for follower in self._counted:
             if follower is not None:
                 follower.count_alone()
@@ -115,7 +115,7 @@ class QuietTopic:
     def whole_answer(self) -> FetchableTopicResponse:
         """Return the answer for all partitions, which must be quiet.
 
-        It is the same object until a partition changes.
+        Later calls return the same object, until a partition changes.
         """
         if self._whole is None:
             self._whole = FetchableTopicResponse(
@@ -134,33 +134,33 @@ class QuietFetches:
     def __init__(self, eligible: Mapping[BrokerId, BrokerEpoch]) -> None:
         self._eligible = eligible
         self._topics: dict[str, dict[int, tuple[int, QuietTopic]]] = {}
-        """Topic -> follower -> the follower's broker epoch, and the QuietTopic of its last
-        Fetch."""
+        """For each topic and each follower: the QuietTopic of the follower's last Fetch, and the
+        follower's broker epoch in that Fetch."""
 
     def topic(
         self, topic: FetchTopic, replica_id: int, replica_epoch: int, *, is_new: bool
     ) -> QuietTopic | None:
         """Return the QuietTopic of a follower's `topic`; None if all partitions must be read.
 
-        `is_new` is False if a parked Fetch is read again: its positions are not news.
+        `is_new` is False if a parked Fetch is read again. Its positions are known already.
         """
         followers = self._topics.get(topic.topic)
         if followers is None:
             followers = self._topics[topic.topic] = {}
         quiet: QuietTopic | None = None
-        # The broker epoch in the follower's previous Fetch; without one, that in this Fetch.
+        # The broker epoch in the follower's previous Fetch; if there is none, that of this Fetch.
         epoch = replica_epoch
         if replica_id in followers:
             epoch, quiet = followers[replica_id]
 
-        # True if both Fetches have the same epoch, and this broker knows no newer one. (-1: the
-        # follower's registration is not known yet.)
+        # True if both Fetches have the same epoch, and this broker knows no newer epoch of the
+        # follower. (-1 stands for a follower whose registration is not known yet.)
         is_current = (
             epoch == replica_epoch and self._eligible.get(BrokerId(replica_id), -1) <= replica_epoch
         )
         if not is_new:
-            # If the follower has sent a newer Fetch since, the remembered answers are for other
-            # positions than those of this parked one.
+            # If the follower has sent a newer Fetch since, the remembered answers are for the
+            # positions of the newer Fetch, and not for those of this parked Fetch.
             is_asked = quiet is not None and quiet.topic is topic
             return quiet if is_asked and is_current else None
         if quiet is not None and not (is_current and quiet.ask(topic)):

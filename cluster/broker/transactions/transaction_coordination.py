@@ -3,7 +3,8 @@
 The coordinator is a pure state machine, without a clock and connections. It gets one input at a
 time, such as a request or a timer that fired, and returns a Result: the replies to send, the
 records to append, the markers (records that end a transaction) to write, the timers to set and the
-trace rows. TransactionCoordination passes it the inputs and carries out the Results.
+trace rows. TransactionCoordination passes the inputs to the coordinator, and carries out the
+Results.
 
 While a Result is carried out, another input may arise, for example the outcome of an append. Such
 an input waits in a queue until the current Result has been carried out, so that replies leave in
@@ -38,7 +39,7 @@ _Input = Callable[[], TransactionResult]
 
 
 class TransactionCoordination:
-    """The transaction coordinator of one incarnation of a broker, and what it needs."""
+    """The transaction coordinator of a broker, from one start of the broker to the next."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class TransactionCoordination:
         was_busy, self._is_busy = self._is_busy, True
         self._carry_out_one(result)
         if was_busy:
-            return  # this was called while another `carry_out` runs, which handles the queue
+            return  # Another call of `carry_out` is running, and will handle the queue.
         while self._inputs:
             # An entry of the queue is a function, which passes the input to the coordinator.
             self._carry_out_one(self._inputs.popleft()())
@@ -113,7 +114,7 @@ class TransactionCoordination:
             self.carry_out(new_input())
 
     def _append_completed(self, completed: AppendCompleted) -> None:
-        # A function, because the clock must be read when the input leaves the queue.
+        # The input is a function, so that the clock is read only when the input leaves the queue.
         self._feed(lambda: self.coordinator.append_completed(completed, self._host.wall_us()))
 
     def _markers_answered(self, markers: SendMarkers, errors: Errors) -> None:
