@@ -5,7 +5,7 @@ stored in a file beside the log. The real machine may lose power, too, at any mo
 order of writes matters:
 
 1. A flush syncs the data first (it waits until the disk has the data). Then it moves the mark up.
-   So all bytes below the mark are really on the disk.
+   So a flush never leaves a mark above bytes that the disk does not have.
 2. A cut of the log below the mark moves the mark down first, and then cuts the log. Otherwise
    batches that are appended later would count as flushed, although nobody has flushed them.
 

@@ -6,8 +6,8 @@ A log file is a sequence of frames, one for each batch. A frame has three parts:
 - a CRC-32C over this length and the payload,
 - the payload: the batch in MessagePack.
 
-A power loss may leave zeros where data was never written. Zeros are not a valid frame, because the
-CRC of a length of 0 is not 0.
+A power loss may leave zeros where data was never written. Zeros are not a valid frame: they would
+be a frame with length 0 and CRC 0, but the CRC over a length of 0 is not 0.
 
 This module only encodes and parses bytes; `file_storage` reads and writes the files.
 """
@@ -23,7 +23,7 @@ from protocol.ids import Offset
 from protocol.records.batch import RecordBatch
 
 _LENGTH = struct.Struct(">I")
-"""Length of the payload, as encoded for the CRC."""
+"""Length of the payload, encoded as in the header; the CRC begins with these bytes."""
 _HEADER = struct.Struct(">II")
 """Header of a frame: the length of the payload, and the CRC of length and payload."""
 _encoder = msgspec.msgpack.Encoder()

@@ -69,8 +69,9 @@ class CleaningChecks:
     ) -> None:
         """Check that the first `length` batches of `before` became the batches `after`."""
         # A cleaning compares the ages of tombstones with the time at which it began. It reads each
-        # batch twice. If that takes only one turn, the cleaning has begun just now, and the time is
-        # known exactly. With several turns it may have begun long ago.
+        # batch twice. If that takes only one turn (a step in which no other task runs), the
+        # cleaning has begun just now, and the time is known exactly. With several turns it may have
+        # begun long ago.
         read_bytes = 2 * sum(batch.size_in_bytes for batch in before[:length])
         check_cleaning(
             name,

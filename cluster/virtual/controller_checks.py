@@ -11,8 +11,8 @@ controller first moves the broker's leaderships to other brokers. The broker may
 the controller remembers the metadata offset of its last record about the shutdown, the *shutdown
 offset*. It waits until each active broker has reported at least this offset in a heartbeat.
 
-A *fenced* broker is a registered broker that the controller considers dead. It leads nothing, so it
-may stop at once.
+A *fenced* broker is registered, but the controller does not consider it alive. It leads nothing, so
+it may stop at once.
 
 Source: Kafka `BrokerHeartbeatManager`, `ReplicationControlManager`.
 """
@@ -127,8 +127,8 @@ class ControllerChecks:
         if not request.want_shut_down:
             return
         life = (broker_id, BrokerEpoch(request.broker_epoch))
-        # The offset is None if this broker has no shutdown that it waits for. That is so too for a
-        # fenced broker, which may stop at once, even if it began a controlled shutdown before.
+        # None means that this broker need not wait. A fenced broker may stop at once, even if its
+        # controlled shutdown began before. Any other broker waits once its shutdown has begun.
         shutdown_offset = None if self._was_fenced else self._shutdowns.get(life)
         for partition in _led_by(broker_id, image):  # any partition is a violation
             raise InvariantViolation(
@@ -136,8 +136,8 @@ class ControllerChecks:
                 f"{broker_name(broker_id)} still leads {partition} in the controller's metadata "
                 f"after a heartbeat that asks for a controlled shutdown",
             )
-        # The first active broker that does not know of the shutdown yet. (Without a shutdown offset
-        # there is nothing to know, and the value is not used.)
+        # A broker for which the stopping broker must still wait, if there is one. (Without a
+        # shutdown offset this value is not used.)
         ignorant = (
             None
             if shutdown_offset is None
@@ -146,9 +146,9 @@ class ControllerChecks:
         if response.should_shut_down:
             if shutdown_offset is not None:
                 self._check_learnt(image, broker_id, shutdown_offset, ignorant)
-            # No shutdown of this broker has begun, so this is its first request. As in Kafka, a
-            # broker may then stop at once if it was fenced, if it asks now to be fenced, or if it
-            # led nothing.
+            # There is no shutdown offset. As in Kafka, a broker may then stop at once if it was
+            # fenced, if it asks now to be fenced, or if it led nothing. (An unfenced broker sends
+            # its first request to stop here.)
             elif self._led_before and not (self._was_fenced or request.want_fence):
                 raise InvariantViolation(
                     "a leader begins a controlled shutdown before it may stop",
@@ -164,7 +164,7 @@ class ControllerChecks:
                     f"{broker_name(broker_id)} may not stop, although it leads nothing and each "
                     f"active broker has reported offset {shutdown_offset}: {self._reported}",
                 )
-        # From here on the broker must wait, and none of its earlier requests began a shutdown.
+        # From here on, the answer says that the broker must wait, and there is no shutdown offset.
         elif self._was_fenced or not self._led_before:
             raise InvariantViolation(
                 "a broker without leaderships may stop at once",

@@ -64,16 +64,16 @@ class CoordinatorChecks:
             if (
                 partition is not None
                 and self._refuses_small_isr
-                # Nearly always all replicas are in sync, and min.insync.replicas need not be looked
-                # up.
+                # Nearly always all replicas are in sync. Then this test is False, and
+                # min.insync.replicas need not be looked up.
                 and len(partition.isr) < len(partition.replicas)
             ):
                 # As in Kafka, a partition cannot need more replicas than it has.
                 least = min(self._min_insync_replicas(broker), len(partition.replicas))
                 if len(partition.isr) < least:
-                    # This is a violation only if the append succeeds. The row of its end, which
-                    # has the same correlation id, tells that. (Tombstones are appended with acks=0.
-                    # They may start with a small ISR, and have no such row.)
+                    # This is a violation only if the append has acks=all, and so has a second row
+                    # at its end, with the same correlation id. (Tombstones are appended with
+                    # acks=0. They may be appended with a small ISR, and have no second row.)
                     self._under_min[append] = (
                         f"{partition.topic_partition}: leader {partition.broker_id} appended at "
                         f"{row.offset} with ISR {partition.isr}, and min.insync.replicas is {least}"

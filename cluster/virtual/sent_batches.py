@@ -18,7 +18,8 @@ from protocol.records.batch import RecordBatch
 MAX_KEPT = 8
 """Number of batches that are kept of each producer in each partition.
 
-This is more than a producer may have in flight, and only a batch in flight may be sent again."""
+A producer may send a batch again until the batch is acknowledged. In Kafka, an idempotent producer
+has at most 5 unacknowledged batches in a partition, so 8 are enough."""
 
 
 class _Sent(NamedTuple):

@@ -74,10 +74,11 @@ def offsets_answered(
 
 
 def end_answered(broker: BrokerNode, request: EndTxnRequest, response: EndTxnResponse) -> None:
-    """Check that EndTxn succeeds if, and only if, the transaction has the end that it asks for.
+    """Check that EndTxn succeeds only if the transaction has the end that the request asks for.
 
-    For example, a success of EndTxn with `committed` needs a transaction that is being committed,
-    or has been. Errors other than INVALID_TXN_STATE say nothing about the transaction's end.
+    For example, a request to commit succeeds only if the transaction is being committed, or has
+    been. In this case the answer must not be INVALID_TXN_STATE. Other errors say nothing about the
+    transaction's end.
     """
     metadata = _metadata(broker, request)
     if metadata is None:
@@ -99,7 +100,8 @@ def _metadata(
 ) -> TransactionMetadata | None:
     """Return what the coordinator knows of the request's transactional id.
 
-    Returns None if it does not coordinate the id, or if another producer has the id by now.
+    Returns None if this broker does not coordinate the id, or if another producer has the id by
+    now.
     """
     metadata = broker.transaction(request.transactional_id)
     if metadata is None:

@@ -68,8 +68,8 @@ class ChunkQueue:
     async def put(self, chunk: Chunk, interrupt: "Interrupt") -> bool:
         """Wait for room and add a chunk; return False if the fetcher was interrupted meanwhile."""
         # Several fetchers may wait for room, and a Wakeup wakes only one coroutine. So each fetcher
-        # waits with a wakeup of its own. `interrupt` sets the same wakeup, to end the wait. (If it
-        # does so after the wait has ended, the wakeup is no longer used, and nothing happens.)
+        # waits with a new wakeup of its own. `interrupt` sets this wakeup, too, to end the wait.
+        # After the wait nobody uses the wakeup any more, so an interrupt may still set it.
         while len(self._chunks) >= self._capacity and not interrupt.is_set:
             wakeup = Wakeup(self._host)
             self._emptied.append(wakeup)
@@ -83,7 +83,7 @@ class ChunkQueue:
 
     async def take(self) -> Chunk | None:
         """Wait for a chunk and return it; return None once the queue is closed."""
-        # `wait` returns after each call of `set`, and forgets the call.
+        # Each `wait` sleeps until the next `set`, so this loop does not spin.
         while not self._chunks and not self._is_closed:
             await self._filled.wait(None)
         if self._is_closed:
