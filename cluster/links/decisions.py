@@ -82,8 +82,8 @@ class Judge:
         self._lost: dict[str, int] = {}
         """Id of a LoseResponses rule -> the number of responses that it has lost at this node.
 
-        `set_rules` does not change these numbers, because it is also called when other rules begin
-        or end, and then gets this rule once more.
+        `set_rules` does not reset these numbers. It is called whenever any rule begins or ends, and
+        then gets all other rules once more.
         """
 
     @property
@@ -106,8 +106,8 @@ class Judge:
     def verdict(self, peer: NodeName, purpose: str | None, frame: Frame) -> Verdict:
         """Judge a frame to `peer` (as sender) or from `peer` (as receiver).
 
-        `purpose` is the purpose of its connection, or None if the connection is not known. Then
-        rules that name purposes are not about this frame.
+        `purpose` is the purpose of the frame's connection, or None if the connection is not known.
+        Without a known purpose, rules that name purposes are not about this frame.
         """
         for rule in self._rules.get(peer, ()):
             if not _selects(rule, purpose, frame):
@@ -170,7 +170,7 @@ def purpose_named_by(frame: Frame) -> str | None:
 
 
 def api_of(frame: Frame) -> str | None:
-    """Return Kafka's printed name of a frame's API; None for frames that carry no message."""
+    """Return the name of a frame's API, as Kafka prints it; None for other kinds of frames."""
     if isinstance(frame, RequestFrame):
         return frame.envelope.api_key.label
     if isinstance(frame, ResponseFrame):

@@ -10,14 +10,15 @@ How a host uses its gate:
 1. It creates a gate when it gets rules, and drops it when no rule concerns the host any more and no
    frame waits. Without a gate, frames go directly from the endpoint to the network and back.
 2. It passes every frame of the endpoint to `send`, and every frame that arrived to `receive`.
-3. If it learns without a ResetFrame that the process of a peer has died, because a TCP link broke,
-   it calls `peer_lost` of the gate and not of the endpoint, because a cut must hide the death.
+3. Normally a ResetFrame says that the process of a peer has died. If the host learns it in another
+   way (a TCP link broke), it calls `peer_lost` of the gate. It does not call the endpoint, because
+   a cut must hide the death.
 4. It calls `set_rules` to replace all rules. Frames that need not wait any more leave a little
-   later (`after(0)`), so that `set_rules` never calls the node: first those for the node, then
-   those for the network.
+   later (`after(0)`), so that `set_rules` never calls the node. The frames for the node leave
+   first, then the frames for the network.
 5. When the node dies, the frames in its gate are lost, like the send buffers of a killed process.
-   The host still tells the peers: it sends a ResetFrame to each of `peers_with_waiting_frames`,
-   too, and closes each of the `half_open` connections (see there).
+   The host still tells the peers. It sends a ResetFrame also to `peers_with_waiting_frames`, and
+   it closes the `half_open` connections. Both methods say why.
 
 A connection behaves like a TCP stream. If one of its frames waits, all later frames in the same
 direction wait behind it, even if no rule is about them. If a connection is closed while a cut holds
@@ -60,7 +61,8 @@ from protocol.errors import SimulationError
 from protocol.ids import Incarnation, NodeName
 
 MAX_HELD_PER_CONNECTION = 100_000
-"""More waiting frames are a bug, because timeouts close a silent connection long before."""
+"""Number of frames that may wait on a connection. Timeouts close a silent connection long before
+that, so more waiting frames are a bug."""
 
 After = Callable[[int, Callable[[], None]], object]
 """Host.after: calls a function after a number of microseconds; 0 means a later call of the loop."""
@@ -97,7 +99,8 @@ class _Waiting:
     def __init__(self, frame: Frame, purpose: str | None, sequence: int) -> None:
         self.frame = frame
         self.purpose = purpose
-        """The purpose of the connection, which may be closed by the time it is needed again."""
+        """The purpose of the connection. It is kept because the endpoint forgets the connection if
+        the connection is closed while this frame waits."""
         self.sequence = sequence
         self.state = _State.READY
         self.was_cut = False
@@ -146,9 +149,10 @@ class _Direction:
         # purpose.
         purpose = purpose_named_by(frame) or self._connections.purpose_of(end)
         if stream is not None:
-            # If the endpoint does not know the connection, a frame that waits before this one does.
+            # If the endpoint has forgotten the connection, the frame before this one still has the
+            # purpose.
             purpose = purpose or stream[-1].purpose
-            # Of a connection that is closed during a cut, only the close arrives.
+            # If a connection is closed during a cut, only the CloseFrame arrives.
             if isinstance(frame, CloseFrame):
                 self.drop_cut_frames(end)
                 stream = self._streams.get(end)  # None if all of its frames were dropped
@@ -198,9 +202,10 @@ class _Direction:
                 self._forward_first(end, current_stream)
 
     def drop_cut_frames(self, end: ConnectionEnd) -> None:
-        """Drop the frames of a closed connection, from the first one that a cut has held.
+        """Drop the frames of a closed connection, from the first frame that a cut has held.
 
-        The later ones are dropped in any case, because a TCP stream delivers nothing after a gap.
+        All later frames are dropped, too, even if no cut has held them, because a TCP stream
+        delivers nothing after a gap.
         """
         stream = self._streams.get(end)
         if stream is None:
@@ -416,6 +421,7 @@ class LinkGate:
         self._after(0, partial(self._deliver, close_for_server))
 
     def _refresh_idle(self) -> bool:
+        """Compute `is_idle` anew, and return it."""
         self.is_idle = self._sent.is_idle and self._received.is_idle
         return self.is_idle
 

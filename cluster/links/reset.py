@@ -46,8 +46,8 @@ def reset_client_ends(hosts: Iterable[BaseHost], reset: LinkReset) -> tuple[Conn
     names: list[ConnectionName] = []
     for host in hosts:
         ends = host.endpoint.close_frames_of_reset(reset.peers_of(host.name), reset.purposes)
-        # `close` looks as if the other end had sent it. So a close for the client's end is not
-        # `by_client`.
+        # Each close looks as if the other end had sent it. So a close for the client's end looks as
+        # if the server had sent it, and is not `by_client`.
         closes = [close for close in ends if not close.by_client]
         host.reset(closes)
         names.extend(connection_named_by(close) for close in closes)

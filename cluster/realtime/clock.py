@@ -1,9 +1,9 @@
 """The run's clock in real time: one time line for all processes of all machines.
 
 Run time is the number of microseconds since the beginning of the run. Each process computes it from
-the monotonic clock of its machine, so it never jumps. The monotonic clocks of different machines
-have nothing to do with each other. So before nodes start, the difference between each machine's
-clock and that of the driver (the process that conducts the run) is measured once.
+the monotonic clock of its machine, so run time never jumps. The monotonic clocks of different
+machines have nothing to do with each other. So before nodes start, the driver (the process that
+conducts the run) measures once the difference between each machine's clock and its own.
 
 With a `time_scale` of k, run time passes k times as fast as real time, and every sleep is k times
 shorter.
@@ -109,8 +109,8 @@ async def measure_offset(
         sent_ns = time.monotonic_ns()
         reading = await read_remote()
         received_ns = time.monotonic_ns()
-        # The third condition is needed because a process with the same boot id may have another
-        # clock, for example in a container with a time namespace of its own.
+        # The third condition checks that the remote clock agrees with this one. A process with the
+        # same boot id may have another clock, for example in a container with a time namespace.
         if (
             reading.boot_id
             and reading.boot_id == local_boot_id

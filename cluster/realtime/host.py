@@ -2,7 +2,8 @@
 
 BaseHost has the part of a host that is the same in virtual and in real time. RealHost adds the
 clock of the run, timers, a file for trace rows and a file for log lines. It belongs to a
-NodeProcess, the process with one or more nodes, which carries their messages to other nodes.
+NodeProcess. This is the process in which the node runs, perhaps with other nodes. The NodeProcess
+carries the messages of its nodes to other nodes.
 
 An exception in a node's task or callback is reported as a failure. While a node is paused, its host
 fires no timers and delivers no messages. If its process has no other node, the process is stopped,
@@ -57,8 +58,7 @@ class HostCallbacks:
     send_frame: Callable[[Frame], None]
     """Sends a frame; it never calls the host back before it returns."""
     traced: Callable[["RealHost"], None]
-    """Called after each traced row, which the process must then write in the loop's next turn.
-    """
+    """Called after each traced row. The process must write the row in the loop's next turn."""
     failed: Callable[[str, BaseException], None]
     """Called when a task has failed, with a line of text and the exception."""
     serving: Callable[["RealHost"], None]
@@ -89,7 +89,10 @@ class _HostTimer:
             self._handle = None
 
     def fire(self) -> None:
-        """Call the function, unless it was cancelled: at its time, or after a pause."""
+        """Call the function, unless the timer was cancelled.
+
+        This method is called when the timer is due, or at the end of a pause.
+        """
         fn, self._fn = self._fn, None
         if fn is not None:
             self._host.run_callback(fn, *self._args)
@@ -171,6 +174,7 @@ class RealHost(BaseHost):
         """Stamp `event` and write it to the trace file, which the process flushes soon."""
         if not self.alive:
             raise self._dead()
+        # A node has no clock of its own in real time, so both times of the row are the same.
         now_us = self._clock.now_us()
         self._trace.write(self._stamped(event, time_us=now_us, node_time_us=now_us))
         self._callbacks.traced(self)

@@ -1,6 +1,6 @@
 """Addresses at which brokers listen for Kafka clients.
 
-They follow from the ClusterSpec, and are computed anew for each start of a broker.
+`listener_binding` computes a broker's address from the ClusterSpec, at each start of the broker.
 """
 
 import base64

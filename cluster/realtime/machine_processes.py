@@ -4,7 +4,7 @@ A machine's directory has the traces, the logs and the disks of the nodes that r
 At its end, a run collects traces and logs from other machines, in pieces.
 
 A process is identified by its pid and its start time, because the system may give the pid of an
-ended process to a new one. The module does not need Ray.
+ended process to a new process. The module does not need Ray.
 """
 
 import asyncio
@@ -67,12 +67,12 @@ def _state_and_start(pid: int) -> tuple[str, int]:
 def own_process() -> ProcessRef:
     """Return the calling process."""
     pid = os.getpid()
-    # A system without /proc has no start times: there it is 0.
+    # On a system without /proc the start time is not known, and 0 stands for it.
     return ProcessRef(pid=pid, start_ticks=start_ticks(pid) or 0)
 
 
 def is_alive(process: ProcessRef) -> bool:
-    """Return True if the process still exists and its pid was not given to another."""
+    """Return True if the process still exists and its pid was not given to another process."""
     return start_ticks(process.pid) == process.start_ticks
 
 
@@ -176,7 +176,7 @@ def remove_disk(machine_dir: Path, node: str) -> None:
 
 
 def remove_disks(machine_dir: Path) -> None:
-    """Delete the nodes' disks of a finished run."""
+    """Delete the nodes' disks of a finished run; files that cannot be deleted stay."""
     shutil.rmtree(machine_dir / "disks", ignore_errors=True)
 
 

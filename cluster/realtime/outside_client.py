@@ -43,7 +43,7 @@ class NotReachable(Exception):
 def ask_as_guest(run_dir: Path, question: Callable[[Host], Awaitable[T]]) -> T:
     """Join the run in `run_dir` as a client, run `question`, leave, and return the result.
 
-    The client also writes a file into the run's `trace` and `logs`.
+    The client writes a trace file and a log file of its own into the run's directory.
 
     Raises: NotReachable if no node listens, or the run stops before the answer; SimulationError if
     a task of the client's process dies; the exceptions of `question`.
@@ -99,8 +99,8 @@ async def _await_answer(
     """
     try:
         await asyncio.wait((asked, lost, failed), return_when=asyncio.FIRST_COMPLETED)
-        # If `lost` or `failed` is done, it has raised an exception. But an answer that came at the
-        # same moment counts.
+        # If `lost` or `failed` is done, it has raised an exception, and `result` raises it here.
+        # But if an answer came at the same moment, the answer counts.
         for watch in (lost, failed):
             if watch.done() and not asked.done():
                 watch.result()
@@ -129,7 +129,10 @@ async def _raise_failures(process: NodeProcess) -> None:
 
 
 def _own_address(listeners: Listeners) -> str:
-    """Return the address of this machine at which the run's machines reach it."""
+    """Return the address of this machine at which the run's machines reach it.
+
+    Raises: NotReachable if no node is up.
+    """
     any_node = next(iter(listeners.directory.values()), None)
     if any_node is None:
         raise NotReachable("none of its nodes is up")

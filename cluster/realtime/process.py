@@ -3,8 +3,8 @@
 The process gives each node a RealHost when it starts. Frames (messages) between its own nodes do
 not leave the process; frames to other processes go over TCP (`tcp`). The driver, which conducts the
 run, tells each process where all nodes are: in its *directory*, each running node has the address
-of its process. A connection to a node that is not in the directory is refused, like one to a port
-at which nobody listens.
+of its process. A connection to a node that is not in the directory is refused, like a connection to
+a port at which nobody listens.
 
 This module does not need Ray.
 """
@@ -48,7 +48,7 @@ from protocol.records.metadata import BrokerEndpoint
 from protocol.trace import TraceEvent, TraceKind
 
 MAX_FAILURES_KEPT = 1_000
-"""At most so many failures are kept, because a node may fail in a loop."""
+"""Number of failures that are kept. Later failures are dropped: a node may fail in a loop."""
 
 
 class HostedNode(Protocol):
@@ -123,8 +123,8 @@ class NodeProcess:
         """Replace the addresses of all running nodes.
 
         If a node is in another process than before, its old process is gone. The links to that
-        process are closed first, so that no message of the dead node arrives after one of the new
-        one.
+        process are closed first. So no message of the dead node arrives after a message of the new
+        node.
         """
         # The values mean nothing; a dict keeps the order, and a set would not.
         gone_processes = {
@@ -224,14 +224,14 @@ class NodeProcess:
         Raises: SimulationError if the node does not run here.
         """
         host = self._host(name)
-        # If a process is killed, its machine's kernel resets its connections, and answers what it
-        # has not read. Here the process lives on, so this must be done for the node alone.
+        # If a process is killed, its machine's kernel resets its connections, and answers the
+        # messages that it has not read. Here the process lives on, so we do both for this node.
         kernel_sends, unread = host.kernel_frames()
         self._remove(host, is_orderly=False)
         for frame in kernel_sends:
             self._send_frame(frame)
         for frame in unread:
-            # Also a request to open a connection that the node has not accepted yet.
+            # This also refuses the connections that the node has not accepted yet.
             self._answer_undeliverable(frame)
 
     def pause_node(self, name: NodeName) -> None:
@@ -381,8 +381,8 @@ class NodeProcess:
                 listener.take(frame)
             return
         address = self._address_of(frame.destination)
-        # In the second case the node has just ended in this process, and the directory is not up to
-        # date.
+        # If the address is this process's own, the node has just ended in this process, and the
+        # directory is not up to date.
         if address is None or address.process_id == self.process_id:
             self._loop.call_soon(self._answer_undeliverable, frame)
         else:

@@ -1,9 +1,11 @@
 """RealtimeRuntime: the common part of the runtimes in real time.
 
 A RealtimeRuntime has the run's clock, and a trace of the run's own events. At the end it merges the
-traces of all nodes. It also notes what goes wrong by a bug of this project, or because a process
-has died by itself; such a *failure of the tool* is never a finding about Kafka. The subclasses in
-`cluster.local` and `cluster.ray` have the nodes, processes and machines.
+traces of all nodes. The subclasses in `cluster.local` and `cluster.ray` have the nodes, processes
+and machines.
+
+A RealtimeRuntime also records the *failures of the tool*. Such a failure is a bug of this project,
+or the death of a process that no fault has killed. It is never a finding about Kafka.
 """
 
 import asyncio
@@ -159,9 +161,9 @@ class RealtimeRuntime(Runtime):
         """
 
     def _disconnect(self) -> None:
-        """Release what connects the driver with the nodes' machines, as Ray does.
+        """Close the driver's connection to the machines, after the driver's trace is closed.
 
-        It is called after the driver's trace is closed. Here there is nothing to release.
+        The runtime on Ray disconnects from Ray here. Other runtimes have nothing to close.
         """
 
     # -- failures and the end --------------------------------------------------------------------
@@ -174,8 +176,8 @@ class RealtimeRuntime(Runtime):
         try:
             return await task
         except asyncio.CancelledError:
-            # `_failed` cancels `main` at most once in a run. In a later call of `run`, Ctrl-C has
-            # cancelled it.
+            # `_failed` cancels `main` at most once in a run. If it did so before this call of
+            # `run`, then this time Ctrl-C has cancelled `main`.
             if self._is_broken and not was_broken:
                 raise NodeTaskFailed("; ".join(self._failures)) from None
             raise

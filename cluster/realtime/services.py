@@ -7,8 +7,8 @@ they recognise an outdated call. The classes here do not need Ray, so that tests
 directly.
 
 To *reset* a link means to close connections between certain nodes. Each of the two processes of a
-connection closes its own end. A process that is stopped (SIGSTOP) cannot do so; if it has the
-client's end, it is called a silent client.
+connection closes its own end. A process that is stopped (SIGSTOP) cannot do so. The clients in a
+stopped process are called *silent clients*.
 """
 
 import gc
@@ -141,14 +141,16 @@ class NodeService:
     ) -> None:
         """Resume one node, after applying the newest state and the resets that it missed.
 
-        This process was stopped since `resets` were ordered. So it has no newer connections that
-        must survive, and can close everything that a reset is about.
+        This process was stopped when `resets` were ordered, and has not run since. So it has no
+        connection that was opened after a reset and must survive. It can close every connection
+        that a reset selects.
         """
         await self.control(state)
         process = self._alive()
         for reset in resets:
             process.reset_client_ends(reset)
-            # All selected server ends close, because all clients count as silent.
+            # No connection is named here. Instead all nodes of the reset count as silent clients,
+            # so all selected server ends close.
             process.reset_server_ends(reset, (), (*reset.sources, *reset.destinations))
         if self._accept_order(name, order):
             self._alive().resume_node(name)
@@ -283,7 +285,7 @@ class AgentService:
         return machine_processes.read_piece(self._machine_dir, relative_path, offset)
 
     async def clean_up(self) -> None:
-        """Delete the disks; delete the whole directory if it is not the driver's own."""
+        """Delete the disks; delete the whole directory if the driver does not share it."""
         if self._shares_files:
             machine_processes.remove_disks(self._machine_dir)
         else:

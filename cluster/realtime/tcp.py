@@ -4,14 +4,14 @@ In real time, nodes live in several processes. A Transport sends frames (message
 other processes and receives theirs.
 
 1. A process *dials* (opens a TCP link) when it first has a frame for another process. It sends only
-   on the link that it has dialed, and receives on the one that the other process has dialed. So
-   each pair of processes has one link in each direction, which carry all connections between their
-   nodes, and both processes may dial at the same time.
-2. If one of the two links ends, the other one is closed, and the process at the other end is
+   on the link that it has dialed, and receives only on the link that the other process has dialed.
+   So each pair of processes has one link in each direction. Both processes may dial at the same
+   time. The two links carry all connections between the nodes of the two processes.
+2. If one of the two links ends, the other link is closed, and the process at the other end is
    reported as lost.
 3. The first message on a link is a Hello with the run's secret token. The receiver refuses a caller
-   that has a wrong token, wants to reach another process, or sends invalid bytes. It reports this,
-   and goes on to serve all others.
+   that has a wrong token, wants to reach another process, or sends invalid bytes. It reports the
+   refused caller, and goes on to serve all other callers.
 4. Received frames are delivered in the next turn of the event loop. So after a pause (SIGSTOP), the
    timers that are due fire before the frames that waited in the socket are delivered.
 
@@ -97,8 +97,8 @@ class TransportEvents:
 class _Peer:
     """The two links with one process; each may be missing.
 
-    The keys of `nodes` are the nodes in the Hello of the process, and those to which frames were
-    sent. When the process is lost, they must be reported.
+    The keys of `nodes` are the nodes that the process named in its Hello, and the nodes to which
+    frames were sent. All of them are reported when the process is lost.
     """
 
     process_id: str
@@ -198,9 +198,9 @@ class Transport:
         if peer.incoming is None:
             self.drop(peer.process_id)
         elif peer.draining is None:
-            # The peer may have sent frames before it died, which this process has not read yet.
-            # With a single TCP connection they would arrive before its end, so we wait a little for
-            # them.
+            # The peer may have sent frames before it died, which this process has not read yet. On
+            # a single TCP connection, these frames would arrive before the end of the connection.
+            # So we wait a little for them.
             loop = asyncio.get_running_loop()
             peer.draining = loop.call_later(DRAIN_TIMEOUT_S, self.drop, peer.process_id)
 
@@ -209,8 +209,8 @@ class Transport:
         self._callers.pop(link, None)
         peer = self._peers.get(hello.process_id)
         if peer is not None and peer.incoming is not None:
-            # The peer dials again, so it has seen that the old links have ended. Here this is not
-            # known yet.
+            # The peer dials again, so it has seen that the old links have ended. This process has
+            # not seen their end yet.
             self.drop(hello.process_id)
             # `drop` tells the nodes of the loss. One of them may have sent a frame to the peer
             # immediately, which has begun a new pair of links.

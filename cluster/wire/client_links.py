@@ -1,8 +1,8 @@
-"""Link rules at the end of Kafka clients, which have no Host that applies them.
+"""Link rules for Kafka clients, which have no Host that could apply the rules.
 
-A fault disturbs the link between two nodes by link rules, which are applied at both ends: each node
-has a LinkGate in its host. A Kafka client is a process from outside and has no host. So the
-listener of the broker has a gate in its place, one for each client. The requests of the client pass
+A fault disturbs the link between two nodes by link rules. The rules are applied at both ends of the
+link, by a LinkGate in the host of each node. A Kafka client is a process from outside and has no
+host. So the listener of the broker has a gate for each client. The requests of the client pass
 through this gate on their way to the broker, and the broker's answers on their way back.
 """
 
@@ -19,7 +19,7 @@ from protocol.ids import Incarnation, NodeName
 
 
 class _ClientConnections:
-    """What a LinkGate asks about the connections of a Kafka client."""
+    """Answers the questions of a LinkGate about the connections of a Kafka client."""
 
     def purpose_of(self, end: ConnectionEnd) -> str | None:
         """Return the purpose of every connection of a Kafka client."""
@@ -43,7 +43,10 @@ class ClientLinks:
         to_client: Callable[[Frame], None],
         rng_for: Callable[[NodeName, str], random.Random],
     ) -> None:
-        """Begin without rules. `rng_for` returns the random stream of a client for a rule's id."""
+        """Begin without rules.
+
+        `rng_for` takes a client and the id of a rule, and returns their random stream.
+        """
         self._after = after
         self._to_broker = to_broker
         self._to_client = to_client
@@ -110,4 +113,4 @@ class ClientLinks:
 
 
 def _never_lost(frame: ResponseFrame) -> None:
-    """Do nothing: rules that lose responses apply at the broker's end."""
+    """Do nothing; never called, because responses are lost in the gate of the broker's host."""

@@ -82,7 +82,7 @@ _FORMATS[64] = struct.Struct(">q")
 
 
 def _int_reader(bits: int) -> Reader:
-    """Return a reader of integers; it does not copy the bytes, as `Cursor.take` would."""
+    """Return a reader of integers. Unlike `Cursor.take`, the reader does not copy the bytes."""
     unpack, size = _FORMATS[bits].unpack_from, bits // 8
 
     def read(cursor: Cursor) -> int:

@@ -1,10 +1,11 @@
 """One TCP connection of a Kafka client: cuts the bytes into requests, and serves one at a time.
 
-While a request is served, the bytes after it wait here, so that answers leave in the order of the
-requests. Kafka does the same, and calls it muting the channel. If the client closes its side of the
-connection after its last request, the requests that it has sent are still served.
+While a request is served, all later bytes wait here. So the answers leave in the order of the
+requests. Kafka does the same, and calls this muting the channel. If the client closes its side of
+the connection after its last request, the requests that it has sent are still served.
 
-The listener (here `ConnectionOwner`) accepts the connections and answers the requests.
+The listener accepts the connections and answers the requests. In this module it is called
+`ConnectionOwner`.
 
 Source: Kafka `SocketServer.Processor`, `NetworkReceive`.
 """
@@ -21,7 +22,9 @@ from protocol.ids import NodeName
 UNREAD_BYTES_MAX = 1_048_576
 """While more bytes than this wait behind a request, the socket is not read."""
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-"""Value of SO_LINGER with which the system closes a connection by a reset. Source: socket(7)."""
+"""Value of SO_LINGER (on, 0 seconds) with which the system closes a connection by a reset.
+
+Source: socket(7)."""
 
 
 class ConnectionOwner(Protocol):
@@ -71,7 +74,8 @@ class WireConnection(asyncio.Protocol):
         self._is_scheduled = False
         """True if a call of `_serve_next` is scheduled for the next turn of the loop."""
         self._is_held = False
-        """True while the listener serves no request of this connection, because it has too many."""
+        """True while requests of this connection are not served, because there are too many
+        connections (see `hold`)."""
         self._is_reading = True
         """False while the socket is not read, so that TCP makes the client wait."""
         self._is_first = True
@@ -109,8 +113,8 @@ class WireConnection(asyncio.Protocol):
         """
         self._unread += data
         self._owner.received(self)
-        # If no request is being served, these bytes belong to the next one, which must be read to
-        # its end, even if it is long.
+        # If no request is being served, these bytes belong to the next request. A request must be
+        # read to its end, even if it is long.
         if self._is_reading and len(self._unread) > UNREAD_BYTES_MAX and self.exchange is not None:
             self._set_reading(False)
         self._schedule()

@@ -1,9 +1,11 @@
 """Exchange: one request of a Kafka client as a RequestEnvelope, and its answer as bytes.
 
 Nodes of the cluster send their requests as RequestEnvelopes. This module turns the bytes of a Kafka
-client's request into one, so that the broker handles both alike, and turns the answer into bytes.
+client's request into a RequestEnvelope, and the answer into bytes. So the broker handles requests
+of nodes and of Kafka clients in the same way.
+
 The fields of each message are listed in the tables of `protocol.wire`. Old versions of an API also
-differ in other ways, for example in defaults, or in the place of the error; these differences are
+differ in other ways, for example in defaults, or in the place of the error. These differences are
 handled here.
 """
 

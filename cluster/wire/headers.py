@@ -1,10 +1,11 @@
 """Request headers, which can be read for any API and version.
 
 The header must be readable even if the body is not. For example, an ApiVersions request of an
-unknown version must be answered with its correlation id (KIP-511), the number that the client has
-given to the request. An answer's header is only the correlation id.
+unknown version must still be answered (KIP-511). The answer needs the request's correlation id,
+which is a number that the client has given to the request. The header of an answer has only this
+id.
 
-If the bytes are in another protocol, `foreign_protocol` says in which.
+If the bytes are in another protocol, `foreign_protocol` says which protocol it is.
 
 Source: Kafka `RequestHeader.json`, `ResponseHeader.json`.
 """

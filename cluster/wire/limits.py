@@ -24,7 +24,8 @@ class ConnectionLimits:
         self._per_address_max = config.max_connections_per_ip
         self._idle_max_us = config.connections_max_idle_ms * 1_000
         self._last_bytes_us: OrderedDict[WireConnection, int] = OrderedDict()
-        """Served connection -> time of its last bytes; the longest idle one is first."""
+        """Served connection -> time of its last bytes. The connection that has been idle for the
+        longest time is first."""
         self._waiting: deque[WireConnection] = deque()
         """Held connections, in the order of their arrival."""
         self._by_address: dict[str, int] = {}
@@ -56,7 +57,7 @@ class ConnectionLimits:
             self._last_bytes_us.move_to_end(connection)
 
     def forget(self, connection: WireConnection, now_us: int) -> None:
-        """Remove a connection that has ended, and serve the next held one instead."""
+        """Remove a connection that has ended, and serve a held connection instead."""
         address = connection.address[0]
         self._by_address[address] -= 1
         if not self._by_address[address]:

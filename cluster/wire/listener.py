@@ -47,7 +47,7 @@ BACKLOG = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerBinding:
-    """Where a broker's listener for Kafka clients listens, and its limits.
+    """The address at which a broker's listener for Kafka clients listens, and its settings.
 
     If `port` is 0, a free port is used. `advertised_host` is the host in the address that clients
     get; None means `host`, or the name of the machine if `host` stands for all its addresses.
