@@ -1,14 +1,15 @@
 """Checks that an answer fits its request.
 
-In a run in virtual time, every answer of every node is checked. A violation shows a bug of the
-lab's own nodes, not of Kafka. There are two rules:
+In a run in virtual time, every answer of every node is checked. The nodes are programs of this
+project, so a violation shows a bug of this project, not of Kafka. There are two rules:
 1. An answer is about each topic, partition, group or key that its request names, and no other.
 2. An answer without an error has values that a client can use. For example, a member that has
    joined gets an id.
 
-The checks look only at the two messages, and at no node.
+The checks look only at the two messages. They do not use the state of a node.
 
-Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`, and the clients' use of them.
+Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`, and Kafka's clients, which use
+these messages.
 """
 
 from collections import Counter
@@ -68,21 +69,21 @@ from protocol.messages.transaction import (
 )
 
 _CONSUMER = -1
-"""`replica_id` in a consumer's Fetch."""
+"""`replica_id` in a Fetch request of a consumer. A follower sends its broker id instead."""
 
 _INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 """Source: Kafka `Topic.isInternal`."""
 
 _SHOWN_CHARACTERS = 600
-"""A violation shows at most this many characters of a message, because a message with records can
-be very long."""
+"""The error of a violation shows at most this many characters of a message, because a message with
+records can be very long."""
 
 _Path = tuple[str | None, ...]
-"""Where a message has the names that its answer must repeat.
+"""Place of names in a message, as pairs of a list and the field that names the items of the list.
 
-Example: `("topics", "name", "partitions", "partition_index")` means that each item of the list
-`topics` has a `name`, and a list `partitions`, each item of which has a `partition_index`. Each
-pair is a list and the field that names its items. None instead of a field means that the items are
+Example: `("topics", "name", "partitions", "partition_index")` consists of two pairs. The message
+has a list `topics`, whose items have a field `name`. Each item of `topics` has a list `partitions`,
+whose items have a field `partition_index`. None instead of a field means that the items are the
 names themselves.
 """
 
@@ -127,18 +128,20 @@ _NAMED: dict[type, tuple[_Path, _Path]] = {
     FindCoordinatorRequest: (("coordinator_keys", None), ("coordinators", "key")),
     LeaveGroupRequest: (("members", "member_id"), ("members", "member_id")),
 }
-"""Request type -> paths of the names in the request and in its answer.
+"""Request type -> (path of the names in the request, path of the names in its answer).
 
-Answers whose names are not at such paths have a check of their own in `_CHECKS`.
+Some requests have names in a place that no path describes. Their answers have a check of their own
+in `_CHECKS`.
 """
 
 
 def check_answer(request: AnyRequest, response: AnyResponse) -> None:
     """Check an answer against its request.
 
-    An answer with an error for the whole request is not checked: its other fields are empty.
+    An answer with an error for the whole request is not checked, because its other fields are
+    empty.
 
-    Raises: InvariantViolation that names the request, the answer and the problem.
+    Raises: InvariantViolation. Its text has the request, the answer and the problem.
     """
     if getattr(response, "error_code", ErrorCode.NONE) is not ErrorCode.NONE:
         return
@@ -147,7 +150,8 @@ def check_answer(request: AnyRequest, response: AnyResponse) -> None:
         _check_names(request, response, *paths)
     check = _CHECKS.get(type(request))
     if check is not None:
-        # The first problem is raised, and the others are not looked for.
+        # The first problem ends the check. `check` is a generator, so later problems are not even
+        # looked for.
         for problem in check(request, response):
             raise _violation(request, response, problem)
 
@@ -212,8 +216,9 @@ def _produced(request: ProduceRequest, response: ProduceResponse) -> Iterator[st
 def _fetched(request: FetchRequest, response: FetchResponse) -> Iterator[str]:
     """Yield the problems of each fetched partition.
 
-    The batches must not be larger than the limits that the request sets. Only the first batch of
-    the whole answer may be, because otherwise a client would never get past a large batch (KIP-74).
+    The batches must not be larger than the limits that the request sets. The first batch of the
+    whole answer is an exception: it may be larger than the limits if no other batch follows for
+    its partition. Otherwise a client would never get past a large batch (KIP-74).
     """
     requested: dict[tuple[str, int], FetchPartition] | None = None
     is_consumer = request.replica_id == _CONSUMER
@@ -221,8 +226,9 @@ def _fetched(request: FetchRequest, response: FetchResponse) -> Iterator[str]:
     for topic_index, answered in enumerate(response.responses):
         in_order = _requested_at(request, topic_index, answered)
         for index, data in enumerate(answered.partitions):
-            # An answer nearly always has the order of the request, and the partition is found at
-            # the same place. Only if the order differs is a dict of all partitions built.
+            # An answer nearly always has the order of the request. Then the requested partition is
+            # at the same place in the request. A dict of all requested partitions is built only if
+            # the order differs.
             partition = in_order[index] if index < len(in_order) else None
             if partition is None or partition.partition != data.partition_index:
                 if requested is None:
@@ -241,7 +247,7 @@ def _fetched(request: FetchRequest, response: FetchResponse) -> Iterator[str]:
                 for batch in data.records[1:]:
                     size_in_bytes += batch.size_in_bytes
                 limit = min(partition.partition_max_bytes, request.max_bytes - bytes_before)
-                # A first batch alone may be too large. Any other must not.
+                # The first batch of the answer may be too large if it is alone, see the docstring.
                 if size_in_bytes > limit and (bytes_before or len(data.records) > 1):
                     yield (
                         f"{answered.topic}-{data.partition_index}: expected at most {limit} bytes, "
@@ -253,9 +259,10 @@ def _fetched(request: FetchRequest, response: FetchResponse) -> Iterator[str]:
 def _requested_at(
     request: FetchRequest, topic_index: int, answered: FetchableTopicResponse
 ) -> Sequence[FetchPartition]:
-    """Return the requested partitions of the topic at place `topic_index`.
+    """Return the requested partitions of the topic `answered`.
 
-    The result is empty if the request has another topic at this place than the answer.
+    `topic_index` is the place of this topic in the answer. The result is empty if the request has
+    another topic at this place.
     """
     if topic_index < len(request.topics) and request.topics[topic_index].topic == answered.topic:
         return request.topics[topic_index].partitions
@@ -282,7 +289,8 @@ def _read(asked: FetchPartition, data: PartitionData, *, is_consumer: bool) -> I
     next_offset = asked.fetch_offset
     for batch in data.records:
         # There may be a gap before the batch, because a compaction may have removed batches. But
-        # the batch must not end before the wanted offset: the reader has these records already.
+        # the batch must not end before `next_offset`, because the client already has the records
+        # before this offset.
         if batch.next_offset <= next_offset:
             yield f"expected records from {next_offset}, got {batch.base_offset} on"
         next_offset = batch.next_offset
@@ -313,6 +321,7 @@ def _joined(request: JoinGroupRequest, response: JoinGroupResponse) -> Iterator[
 
 
 def _initialized(request: InitProducerIdRequest, response: InitProducerIdResponse) -> Iterator[str]:
+    """Yield a problem if a producer got no id or no epoch."""
     if response.producer_id < 0 or response.producer_epoch < 0:
         yield "the producer has no id or no epoch"
 
@@ -320,7 +329,7 @@ def _initialized(request: InitProducerIdRequest, response: InitProducerIdRespons
 def _allocated(
     request: AllocateProducerIdsRequest, response: AllocateProducerIdsResponse
 ) -> Iterator[str]:
-    """Yield a problem if a block of producer ids has no id."""
+    """Yield a problem if the block of producer ids for a broker is empty."""
     if response.producer_id_start < 0 or response.producer_id_len <= 0:
         yield "the block of producer ids is empty"
 
@@ -328,7 +337,8 @@ def _allocated(
 def _isr_altered(request: AlterPartitionRequest, response: AlterPartitionResponse) -> Iterator[str]:
     """Yield the problems of the epochs and ISRs that the controller answers.
 
-    `check_answer` calls `_check_names` before, so each answered partition has a proposal.
+    The leader of a partition proposes an ISR. `check_answer` has called `_check_names` before this
+    function, so each partition in the answer is one for which the request has a proposal.
     """
     proposals = {
         (topic.topic_name, data.partition_index): data
@@ -341,15 +351,15 @@ def _isr_altered(request: AlterPartitionRequest, response: AlterPartitionRespons
             place = f"{answered.topic_name}-{data.partition_index}"
             if data.error_code is not ErrorCode.NONE:
                 continue
-            # A change raises the epoch by 1. If the controller has the proposed ISR already, it
-            # changes nothing, and the epoch stays.
+            # A change of the ISR raises the partition epoch by 1. If the partition already has the
+            # proposed ISR, the controller changes nothing, and the epoch stays the same.
             if data.partition_epoch < proposed.partition_epoch:
                 yield (
                     f"the epoch of {place} falls from {proposed.partition_epoch} to "
                     f"{data.partition_epoch}"
                 )
-            # If the epoch has risen by more than 1, the partition has changed in another way, too,
-            # and the leader did not know it. Then the controller must refuse the proposal.
+            # If the epoch has risen by more than 1, there was also another change of the partition,
+            # which the leader did not know. Then the controller must refuse the proposal.
             if data.partition_epoch > proposed.partition_epoch + 1:
                 yield (
                     f"the ISR of {place} was proposed for epoch {proposed.partition_epoch}, and is "
@@ -369,7 +379,7 @@ def _registered(
 
 
 def _found(request: FindCoordinatorRequest, response: FindCoordinatorResponse) -> Iterator[str]:
-    """Yield the keys whose answer has both a node and an error, or neither."""
+    """Yield the keys whose answer has both a node and an error, or neither of the two."""
     for found in response.coordinators:
         # An answer without an error must have a node, and an answer with an error must not.
         if (found.error_code is ErrorCode.NONE) != (found.node_id >= 0):
@@ -401,7 +411,7 @@ def _offsets_fetched(request: OffsetFetchRequest, response: OffsetFetchResponse)
     """Yield the groups whose answer is not about exactly the requested partitions.
 
     If `topics` of a group is None, all of its offsets were requested, and any partitions fit.
-    `check_answer` calls `_check_names` before, so each group has an answer.
+    `check_answer` has called `_check_names` before this function, so each group has an answer.
     """
     answers = {answer.group_id: answer for answer in response.groups}
     for group in request.groups:
@@ -418,7 +428,10 @@ def _offsets_fetched(request: OffsetFetchRequest, response: OffsetFetchResponse)
 
 
 def _elected(request: ElectLeadersRequest, response: ElectLeadersResponse) -> Iterator[str]:
-    """Yield a problem if the answer is not about exactly the requested partitions (None: all)."""
+    """Yield a problem if the answer is not about exactly the requested partitions.
+
+    A request whose `topic_partitions` is None asks for all partitions. Then any partitions fit.
+    """
     if request.topic_partitions is None:
         return
     asked = Counter(_names(request, ("topic_partitions", "topic", "partitions", None)))

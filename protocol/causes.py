@@ -1,10 +1,11 @@
-"""Causes of events in the trace: the possible values of its column `cause`.
+"""Causes of events in the trace.
 
-The trace is the recording of a run, a table with one row for each event. A row says in `cause` why
-the event happened, for example "session expiry" in a row MEMBER_REMOVED. Programs compare these
-values, so each kind of row has a fixed set of them, an enum below. The column `cause_text` has a
-sentence for people, which no program reads. In some kinds of rows, `cause` is a name instead, such
-as the id of a fault; `trace_schema` says in which.
+The trace is the recording of a run, a table with one row for each event. The column `cause` of a
+row says why the event happened, for example "session expiry" in a row MEMBER_REMOVED. Programs
+compare these values, so most kinds of rows have a fixed set of causes. This module has an enum for
+each of these sets. The column `cause_text` has a sentence for people, which no program reads. In
+some kinds of rows, `cause` is the name of a thing instead, such as the id of a fault.
+`trace_schema` says which kinds these are.
 
 Words in capitals, such as MEMBER_REMOVED, are kinds of rows.
 """
@@ -18,8 +19,8 @@ class RebalanceCause(StrEnum):
     SESSION_EXPIRY = "session expiry"
     """A member's session timer fired."""
     STATIC_MEMBER_BACK = "static member back"
-    """A new process took the place of a static member's old process. The group was not Stable then,
-    or it chose another protocol because of the new process."""
+    """A new process took the place of a static member's old process. In a Stable group this causes
+    a rebalance only if the group chooses another protocol because of the new process."""
     JOIN = "join"
     """A new member joined."""
     LEAVE = "leave"
@@ -49,7 +50,8 @@ class RemovalCause(StrEnum):
     GROUP_MAX_SIZE = "group.max.size"
     """The member rejoined a group that was full already."""
     STATIC_MEMBER_REPLACED = "static member replaced"
-    """A static member got another id. The MEMBER_ADDED of the new id has this cause, too."""
+    """A new process of a static member got a new id, and the old id was removed. The row
+    MEMBER_ADDED of the new id has this cause, too."""
 
 
 class GroupStateCause(StrEnum):
@@ -61,7 +63,8 @@ class GroupStateCause(StrEnum):
     ALL_JOINED = "all members joined"
     NO_MEMBER_LEFT = "no member is left"
     LAST_MISSING_WENT = "the last member that had not joined went"
-    """A member, or a pending member id, expired or left; the join phase waited only for it."""
+    """A member expired or left, and the join phase had waited only for this member. The same may
+    happen with a pending id, which is the id of a member that has not joined yet."""
     INITIAL_DELAY_OVER = "initial rebalance delay over"
     REBALANCE_TIMEOUT = "rebalance timeout passed"
     ASSIGNMENT_STORED = "assignment stored"
@@ -80,26 +83,26 @@ class DeletionCause(StrEnum):
 
 
 DELETIONS = frozenset(DeletionCause)
-"""All causes of a deletion, as a set. A program that reads a row tests whether it has the row's
-cause."""
+"""All causes of a deletion, for programs that test whether the cause of a row is a deletion."""
 ORDERED_DELETIONS = frozenset({DeletionCause.DELETED, DeletionCause.TOPIC_DELETED})
-"""Deletions that an administrator ordered, after which a checker expects the offset to be missing.
+"""Causes of the deletions that an administrator ordered. After such a deletion, the checks of a run
+expect the offset to be missing.
 
-Expiry is not among them: an offset may expire only when its group has been empty for the retention
-time, which checkers verify.
+EXPIRED is not in this set. An offset may expire only when its group has been empty for the
+retention time, and the checks of a run verify this.
 """
 
 
-# Why a leader was elected: values of `reason` in the detail of LEADER_ELECTED. In the first two
-# cases the new leader is the partition's preferred leader.
+# The next three constants are reasons for the election of a leader. They are values of `reason` in
+# the detail of LEADER_ELECTED. The first two are for elections of a partition's preferred leader.
 PREFERRED_LEADER = "preferred leader"
-"""The controller moves a leadership back by itself (`auto.leader.rebalance.enable`)."""
+"""The controller elects the preferred leader by itself, because of the setting
+`auto.leader.rebalance.enable`."""
 PREFERRED_LEADER_REQUESTED = "preferred leader requested"
 """An administrator asked for the election (ElectLeaders)."""
 
-# The third value is for a new partition.
 TOPIC_CREATED = "topic created"
-"""The controller created the topic, for the cluster's spec or for CreateTopics."""
+"""The partition is new. Its topic is in the cluster's spec, or was created by CreateTopics."""
 
 
 class IgnoredCause(StrEnum):
@@ -116,7 +119,8 @@ class TransactionCause(StrEnum):
     PRODUCER_BEGAN = "a producer began"
     PARTITIONS_ADDED = "partitions added"
     NEW_PRODUCER = "a new producer began"
-    """A producer began under a transactional id with an open transaction, which was aborted."""
+    """A producer began under a transactional id that had an open transaction. The transaction was
+    aborted."""
     TIMED_OUT = "transaction.timeout.ms passed"
     ENDED = "the producer ended it"
     MARKERS_WRITTEN = "every marker is written"
@@ -124,7 +128,7 @@ class TransactionCause(StrEnum):
 
 
 class CoordinatorUnknownCause(StrEnum):
-    """Causes for which a client gives up its coordinator without an error: COORDINATOR_UNKNOWN."""
+    """Causes in COORDINATOR_UNKNOWN, if a client gives up its coordinator without an error."""
 
     UNAVAILABLE = "coordinator unavailable"
     """The connection to the coordinator failed, and the client still waits before it reconnects."""
@@ -135,11 +139,12 @@ class MemberStateCause(StrEnum):
     """Causes of a member's new state, in MEMBER_STATE."""
 
     REBALANCE = "rebalance"
-    """The member joins a rebalance, its own or another member's."""
+    """The member joins a rebalance, which it or another member has caused."""
     JOINED = "joined"
     ASSIGNED = "assigned"
     ERROR = "error"
-    """An answer with an error ended the member's generation: `api` and `error` name the answer."""
+    """An answer with an error ended the member's generation. The row's columns `api` and `error`
+    say which answer it was."""
     MISSED_POLL = "missed poll"
     """The application did not poll within `max.poll.interval.ms`."""
     LEFT = "left"
@@ -148,7 +153,7 @@ class MemberStateCause(StrEnum):
 
 
 class PositionCause(StrEnum):
-    """Origins of a consumer's position: cause of POSITION_RESET."""
+    """Origins of a consumer's position, in POSITION_RESET."""
 
     COMMITTED = "committed"
     EARLIEST = "earliest"
@@ -156,7 +161,7 @@ class PositionCause(StrEnum):
 
 
 class OffsetFetchCause(StrEnum):
-    """Purpose of an OffsetFetch that no member sent: cause of OFFSETS_FETCHED."""
+    """Purposes of an OffsetFetch that no member sent, in OFFSETS_FETCHED."""
 
     VERIFICATION = "verification"
     """The run reads the committed offsets at its end."""
@@ -167,16 +172,17 @@ class KillCause(StrEnum):
 
     POWER_LOSS = "power loss"
     MACHINE_LOST = "machine lost"
-    """No fault of the run: the machine of the node's process no longer answered the driver."""
+    """The machine of the node's process no longer answered the program that drives the run. This is
+    not a fault that the run injected."""
 
 
 class RecoveryCause(StrEnum):
-    """Causes for which an opened log lacks written records, in LOG_RECOVERED."""
+    """Causes, in LOG_RECOVERED, of the loss of written records that an opened log no longer has."""
 
     TORN_TAIL = "torn tail"
     """The bytes after the last whole batch were an incomplete write."""
     POWER_LOSS = "power loss"
-    """Batches that were not flushed are lost."""
+    """The node lost power, and with it the batches that had not been flushed to the disk."""
 
 
 class FencingCause(StrEnum):
@@ -190,4 +196,4 @@ class FencingCause(StrEnum):
     """A new process of the broker registered before the registration of the old process was
     fenced."""
     WANTS_TO_BE_FENCED = "wants to be fenced"
-    """The broker's heartbeat asks for it."""
+    """The broker asks in its heartbeat to be fenced."""

@@ -1,10 +1,10 @@
-"""Effects: what a core (controller, coordinator) asks of its node, returned in a `Result`.
+"""Effects: actions that a controller or coordinator asks of the node on which it runs.
 
-A core is a state machine without clock and I/O. The node that runs it, such as a broker, calls it
-for each input, for example a request. The core returns a Result with effects: appends, replies,
-timers and so on. The node carries them out, in this order: timers, appends, sends, verifications,
-replies. Some effects have an outcome (AppendCompleted, TransactionVerified), which the node passes
-to the core as a later input.
+The controller and the coordinator are *cores*. A core is a state machine without clock and I/O. The
+node, such as a broker, calls its core for each input, for example for a request. The core returns a
+Result with effects: appends, replies, timers and so on. The node carries the effects out in this
+order: timers, appends, sends, verifications, replies. Some effects have an outcome, namely
+AppendCompleted or TransactionVerified, which the node passes to the core as a later input.
 
 The Result also has trace events, which the node writes to the trace, the recording of the run.
 """
@@ -34,11 +34,11 @@ class Append:
         coordinator.
     records: non-empty.
     required_acks: says when the AppendCompleted follows.
-        ACKS_ALL: when the high watermark has passed the batch. It follows with an error after
-        `timeout_ms`, or when the broker does not lead the partition any more.
+        ACKS_ALL: when the high watermark has passed the batch. If this does not happen within
+        `timeout_ms`, or the broker loses the leadership, an AppendCompleted with an error follows.
         ACKS_LEADER: when the leader's log has the batch, whatever min.insync.replicas is.
         ACKS_NONE: never.
-    timeout_ms: None stands for `offsets.commit.timeout.ms`.
+    timeout_ms: the time limit of ACKS_ALL. None stands for `offsets.commit.timeout.ms`.
     """
 
     append_id: AppendId
@@ -49,7 +49,7 @@ class Append:
     producer_epoch: int = NO_PRODUCER_EPOCH
     is_transactional: bool = False
     verification_guard: int | None = None
-    """For a transactional append: the guard from the TransactionVerified."""
+    """The `guard` of the TransactionVerified that came before a transactional append."""
     timeout_ms: int | None = None
 
 
@@ -57,8 +57,9 @@ class Append:
 class AppendCompleted:
     """The outcome of an Append, which is a later input of the core.
 
-    `base_offset` is the batch's offset in the log, None if the log never had the batch. If there is
-    an error and a `base_offset`, the log has the batch, but the batch was not acknowledged in time.
+    `base_offset` is the batch's offset in the leader's log, None if the log never had the batch. An
+    outcome with an error and a `base_offset` means that the log got the batch, but the batch was
+    not acknowledged in time.
     """
 
     append_id: AppendId
@@ -70,10 +71,11 @@ class AppendCompleted:
 class VerifyTransaction:
     """Request to verify that a partition of `__consumer_offsets` is part of an open transaction.
 
-    If the partition's log has batches of the transaction already, the broker knows the answer.
-    Otherwise it asks the transaction coordinator (KIP-890). Exactly one TransactionVerified
-    follows.
-    `tells_abortable` is True for a client that knows the error TRANSACTION_ABORTABLE.
+    If the partition's log already has batches of the transaction, the broker knows the answer.
+    Otherwise the broker asks the transaction coordinator (KIP-890). In both cases exactly one
+    TransactionVerified follows.
+    `tells_abortable` is True if the client knows the error TRANSACTION_ABORTABLE, so that the
+    answer may have this error.
     """
 
     verification_id: int
@@ -89,8 +91,8 @@ class TransactionVerified:
     """The outcome of a VerifyTransaction, which is a later input of the core.
 
     `guard` must be passed on to the Append, because the log accepts the transaction's first batch
-    only with this number. It is None if there is an error, or if the log has batches of the
-    transaction already.
+    only with this number. `guard` is None after an error. It is also None if the log already has
+    batches of the transaction.
     """
 
     verification_id: int
@@ -108,7 +110,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
-    """Request to send a message to another node; the answer is a later input."""
+    """Request to send a message to another node. The answer comes to the core as a later input."""
 
     destination: NodeName
     request: AnyRequest
@@ -116,7 +118,10 @@ class Send:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetTimer:
-    """Request for a timer that fires after `delay_us`; it replaces a timer with the same key."""
+    """Request for a timer that fires after `delay_us`.
+
+    If a timer with the same key runs, the new timer replaces it.
+    """
 
     key: str
     delay_us: int
@@ -131,9 +136,10 @@ class CancelTimer:
 
 @dataclass(slots=True)
 class Result:
-    """The effects of one input. Handlers of the input fill it; after that it is only read.
+    """The effects of one input, and the events for the trace.
 
-    Each list has its effects in the order in which they are carried out.
+    The functions that handle the input append to these lists. After that, the lists are only read.
+    The node carries out the effects of a list in the order of the list.
     """
 
     appends: list[Append] = field(default_factory=list)

@@ -3,7 +3,8 @@
 After a *retriable* error, the client may send the same request again. After a *definite* error, the
 operation has certainly not happened. For example, NOT_ENOUGH_REPLICAS is definite: the leader has
 refused the append. But after REQUEST_TIMED_OUT the append may be in the log or not, so a check of a
-run must allow both. The word "definite" is from Maelstrom, a test bench for distributed systems.
+run must accept a log with the append and a log without it. The word "definite" is from Maelstrom, a
+test bench for distributed systems.
 
 Source: Kafka `Errors`; docs/kafka/BEHAVIOUR.md, sections 5.9 and, for the retriable errors, 7.8.
 """

@@ -1,31 +1,38 @@
-"""Types of ids, epochs and offsets. With them mypy notices if one is passed in place of another."""
+"""Types of ids, epochs and offsets, and names of nodes and internal topics.
+
+The types let mypy find a mistake such as an Offset that is passed in place of a LeaderEpoch.
+"""
 
 from functools import cache
 from typing import NamedTuple, NewType
 
 BrokerId = NewType("BrokerId", int)
-"""Kafka's `node.id` of a broker or controller; -1 stands for none, as in Kafka."""
+"""Kafka's `node.id` of a broker or controller. As in Kafka, -1 means that there is no broker."""
 NodeName = NewType("NodeName", str)
-"""A node of the cluster by its host name, e.g. `broker-0`, `controller-100`, `consumer-g-3`."""
+"""Host name of a node of the cluster, for example `broker-0`, `controller-100`, `consumer-g-3`."""
 Incarnation = NewType("Incarnation", int)
 """Number of a node's process: 0 for the first, 1 after the first restart, and so on."""
 Offset = NewType("Offset", int)
 """Position of a record in a partition's log, from 0."""
 LeaderEpoch = NewType("LeaderEpoch", int)
-"""Number of a partition's leadership, from 0, increased by each election; -1 if unknown."""
+"""Number of a partition's leadership. It begins with 0, and each election of a leader increases it.
+If it is unknown, it is -1."""
 PartitionEpoch = NewType("PartitionEpoch", int)
 """Number of changes of a partition's leader or ISR since its creation."""
 BrokerEpoch = NewType("BrokerEpoch", int)
-"""Number of a broker's registration: the offset of its record in the metadata log."""
+"""Number of a broker's registration. It is the offset of the registration's record in the metadata
+log."""
 # The next three types are about a group of consumers.
 GroupId = NewType("GroupId", str)
 MemberId = NewType("MemberId", str)
-"""Id from the coordinator: `<client id or instance id>-<uuid4>`; "" before the first join."""
+"""Id that the coordinator gives to a member: `<client id or instance id>-<uuid4>`. Before its first
+join, a member has the id ""."""
 GenerationId = NewType("GenerationId", int)
-"""Number of completed join phases of a group; -1 for a member without a generation."""
+"""Number of completed join phases of a group. A member without a generation has -1."""
 ProducerId = NewType("ProducerId", int)
 RequestId = NewType("RequestId", int)
-"""Id of a request within one broker incarnation; the Reply that answers the request names it."""
+"""Id of a request, unique within one incarnation of a broker. The Reply to a request has the
+request's id."""
 AppendId = NewType("AppendId", int)
 """Id of an append that a coordinator requested from its broker.
 
@@ -36,7 +43,7 @@ CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 CLUSTER_METADATA = "__cluster_metadata"
 
-# Kafka's values for "none" and "unknown". A member has no id before its first join.
+# Kafka's values for "none" and "unknown".
 NO_BROKER = BrokerId(-1)
 NO_LEADER_EPOCH = LeaderEpoch(-1)
 NO_GENERATION = GenerationId(-1)
@@ -73,9 +80,10 @@ METADATA_PARTITION = TopicPartition(CLUSTER_METADATA, 0)
 def broker_name(broker_id: int) -> NodeName:
     """Return the host name of broker `broker_id`.
 
-    A plain int is accepted, too, because settings and loops count brokers.
+    The parameter is a plain int, not a BrokerId, because some callers count brokers in a loop or
+    read the id from a setting.
     """
-    # The result is cached, because clients call this with every request.
+    # The result is cached, because clients call this function for every request.
     return NodeName(f"broker-{broker_id}")
 
 

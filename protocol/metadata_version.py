@@ -1,8 +1,9 @@
 """Values of `inter.broker.protocol.version`, and the record versions that brokers write for each.
 
 The setting is the name of a Kafka version. A release may have several internal versions: 2.1 has
-`2.1-IV0`, `2.1-IV1` and `2.1-IV2`. The name of the release alone stands for its last internal
-version. Brokers write the records of groups and offsets in the format of this version.
+`2.1-IV0`, `2.1-IV1` and `2.1-IV2`. The name of the release alone stands for the release's last
+internal version. Brokers write the records of groups and offsets in a format that all brokers of
+the version in the setting can read.
 
 Source: Kafka 3.9 `MetadataVersion`.
 """
@@ -42,16 +43,20 @@ _INTERNAL_VERSIONS: dict[str, int] = {
     "3.8": 1,
     "3.9": 1,
 }
-"""Release -> number of its internal versions (0: it has none), oldest release first."""
+"""Number of internal versions of each release, with the oldest release first. The releases up to
+0.9 have no internal versions."""
 LATEST_METADATA_VERSION = "3.9-IV0"
-"""The default of Kafka 3.9's brokers."""
+"""The default of the setting in Kafka 3.9."""
 
 
 class MetadataVersion(NamedTuple):
-    """A version, in a form in which older versions are smaller: 0.8.0 is (0, 0)."""
+    """A version as two numbers, which Python compares in the order of the versions.
+
+    For example, 0.8.0 is (0, 0), and 0.8.1 is (1, 0).
+    """
 
     release: int
-    """How many releases are older."""
+    """Number of older releases in `_INTERNAL_VERSIONS`."""
     internal: int
     """The number behind `-IV`; 0 for a release without internal versions."""
 
@@ -59,8 +64,8 @@ class MetadataVersion(NamedTuple):
 def metadata_version(name: str) -> MetadataVersion:
     """Return the version named `name`, such as `2.1` or `2.1-IV0`.
 
-    Raises: SimulationError if Kafka has no such version. A name in an experiment file cannot cause
-        this, because it was checked against VERSION_PATTERN.
+    Raises: SimulationError if Kafka has no such version. A name from an experiment file does not
+        cause this error, because it has been checked against VERSION_PATTERN before.
     """
     release, _, internal = name.partition("-IV")
     count = _INTERNAL_VERSIONS.get(release)
@@ -74,12 +79,12 @@ def metadata_version(name: str) -> MetadataVersion:
 
 def _pattern() -> str:
     """Return a regular expression for all names, such as `3.9` or `3.9-IV0`."""
-    # One digit is enough, because no release has more than ten internal versions.
+    # One digit, such as [0-3], is enough because no release has more than ten internal versions.
     names = "|".join(
         release.replace(".", r"\.") + (f"(-IV[0-{count - 1}])?" if count else "")
         for release, count in _INTERNAL_VERSIONS.items()
     )
-    # `$` also matches before a newline at the end. The part before it excludes the newline.
+    # `$` also matches before a newline at the end of a string. `(?!\n)` excludes such a newline.
     return rf"^({names})(?!\n)$"
 
 
@@ -98,11 +103,12 @@ class ValueVersions(NamedTuple):
 
     group: int = 3
     offset: int = 3
-    """Version of an offset. If its client has said how long it is kept, it is always version 1."""
+    """Version of an offset. This field does not apply if the client has said how long the offset is
+    kept. Such an offset is always written in version 1."""
 
 
 def value_versions(version: MetadataVersion) -> ValueVersions:
-    """Return the versions of the values that brokers of `version` write.
+    """Return the versions of the values that brokers write if the setting is `version`.
 
     Source: Kafka `MetadataVersion.groupMetadataValueVersion`, `offsetCommitValueVersion`;
     docs/kafka/BEHAVIOUR.md 5.1.
@@ -115,5 +121,5 @@ def value_versions(version: MetadataVersion) -> ValueVersions:
 
 
 def has_static_members(version: MetadataVersion) -> bool:
-    """Return True if brokers of `version` support static members (KIP-345)."""
+    """Return True if brokers with the setting `version` support static members (KIP-345)."""
     return version >= _2_3_IV0

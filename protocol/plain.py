@@ -1,8 +1,9 @@
 """Conversion between messages and plain data: dicts, lists, numbers.
 
-Recordings of real Kafka have messages as plain data, with the fields that a message has in its
-version. For example, a Heartbeat v0 is {"group_id": "g", "generation_id": 1, "member_id": "m"}. The
-lab replays these requests, and compares its own answers with the recorded ones.
+The project has recordings of requests to a real Kafka broker, and of the broker's answers. They
+have messages as plain data, with the fields that a message has in its version. For example, a
+Heartbeat v0 is {"group_id": "g", "generation_id": 1, "member_id": "m"}. Tests replay the recorded
+requests, and compare the answers of this project's broker with the recorded answers.
 
 A message class describes only the newest version of an API; a schema (see `protocol.wire.fields`)
 describes all versions. In an old version, a message may even have another structure, for example
@@ -33,7 +34,10 @@ _PYTHON_TYPES: dict[Kind, type] = {
 
 
 class NotAMessage(Exception):
-    """Plain data does not fit its version. The text names the field, and says what was expected."""
+    """Plain data does not have the form of a message in its version.
+
+    The text names the field that is wrong, and says what was expected.
+    """
 
 
 def is_known(api: str, version: int) -> bool:
@@ -43,9 +47,10 @@ def is_known(api: str, version: int) -> bool:
 
 
 def check_request(api: str, version: int, plain: PlainMessage) -> None:
-    """Check that a request has exactly the fields of its version, unless its API is not known.
+    """Check that a request has exactly the fields of its version.
 
-    Raises: NotAMessage.
+    A request of an API without a schema is not checked.
+    Raises: NotAMessage if it has other fields, or values of wrong types.
     """
     row = API_BY_LABEL.get(api)
     if row is not None and row.schema is not None:
@@ -53,15 +58,15 @@ def check_request(api: str, version: int, plain: PlainMessage) -> None:
 
 
 def request_from_plain(api: str, version: int, plain: PlainMessage) -> AnyRequest:
-    """Return the request of `plain`, which has the fields of the version.
+    """Return the request that `plain` describes. `plain` must have exactly the version's fields.
 
-    Raises: NotAMessage; SimulationError if the version is not known.
+    Raises: NotAMessage if it has other fields; SimulationError if the version is not known.
     """
     row, schema = _row_and_schema(api, version)
     _check(schema.request_fields, version, plain, "request")
     if schema.lift is not None and version < schema.reshaped_below:
         plain = schema.lift(plain)
-    # Some fields have no effect here, and the message class does not have them.
+    # Some fields have no effect on this project's broker. The message class does not have them.
     unused = {field.name for field in schema.request_fields if field.is_unused}
     used = {name: value for name, value in plain.items() if name not in unused}
     request = _build(row.request, used)
@@ -90,8 +95,10 @@ def _row_and_schema(api: str, version: int) -> tuple[Api, ApiSchema]:
 
 
 def _check(fields: tuple[WireField, ...], version: int, plain: PlainMessage, path: str) -> None:
-    """Check the fields of an object. `path` says in errors where the object is in the message.
+    """Check the fields of an object in a message.
 
+    `path` is the place of the object in the message, for example "request.topics[2]". Errors show
+    this place.
     Raises: NotAMessage.
     """
     expected = {field.name: field for field in fields if field.is_in(version)}
@@ -126,7 +133,11 @@ def _check_one(field: WireField, version: int, value: PlainValue, path: str) -> 
 
 
 def _build(struct: type[msgspec.Struct], plain: Mapping[str, PlainValue]) -> msgspec.Struct:
-    """Return a Struct with these values of its fields; the other fields have their defaults."""
+    """Return a `struct` whose fields have the values of `plain`. Other fields get their defaults.
+
+    Raises: SimulationError if `struct` lacks a field of `plain`. The schema is wrong then, because
+        `_check` has compared `plain` with the schema.
+    """
     known = {field.name: field.type for field in msgspec.structs.fields(struct)}
     unknown = [name for name in plain if name not in known]
     if unknown:
@@ -140,8 +151,9 @@ def _convert(wanted: typing.Any, value: PlainValue) -> object:  # noqa: ANN401 (
     A list becomes a tuple, and a dict becomes a Struct.
     """
     if isinstance(value, list):
-        # The type of the field is `tuple[X, ...]`, or a union such as `tuple[X, ...] | None`. X is
-        # the type of the items.
+        # The type of the field is `tuple[X, ...]`, or a union with it, such as
+        # `tuple[X, ...] | None`. X is the type of the items. The statement takes the one tuple
+        # among the members of the union, and the first argument of this tuple.
         (item,) = (
             typing.get_args(option)[0]
             for option in _options(wanted)
@@ -154,7 +166,7 @@ def _convert(wanted: typing.Any, value: PlainValue) -> object:  # noqa: ANN401 (
 
 
 def _options(wanted: typing.Any) -> tuple[typing.Any, ...]:  # noqa: ANN401 (a type annotation)
-    """Return the members of a union, such as `X | None`; for another type, a tuple of this type."""
+    """Return the member types of a type such as `X | None`. For a plain type X, return (X,)."""
     is_union = typing.get_origin(wanted) in (typing.Union, types.UnionType)
     return typing.get_args(wanted) if is_union else (wanted,)
 
@@ -172,14 +184,15 @@ def _plain(value: object) -> PlainValue:
     if value is None or isinstance(value, bool | str | bytes):
         return value
     if isinstance(value, int):
-        return int(value)  # an IntEnum, such as ErrorCode, is compared and printed as its number
+        return int(value)  # turns an IntEnum, such as ErrorCode, into its plain number
     raise SimulationError(f"a message holds a {type(value).__name__}: {value!r}")
 
 
 def _select(fields: tuple[WireField, ...], version: int, plain: PlainMessage) -> PlainMessage:
-    """Return the fields of one version.
+    """Return the fields of one version, from `plain`.
 
-    A field that `plain` does not have gets the value `absent` of its WireField.
+    Some fields of old versions are not in `plain`, which has the newest fields. Such a field gets
+    the value `absent` of its WireField.
     """
     return {
         field.name: _select_value(field, version, plain.get(field.name, field.absent))

@@ -3,8 +3,9 @@
 If something noteworthy happens in a node of the cluster, the node makes a `TraceEvent`, for example
 "group g has become Stable". `stamp` adds when and where this happened: the time, the node, the
 incarnation (the number of the node's process, from 0) and a sequence number. The result is a
-`TraceRow`. A cluster may run in one process with simulated time, or in real processes; both write
-the same rows. The checks of a run and the tables of the lab read them.
+`TraceRow`. A cluster may run in one process with simulated time, or in real processes. Both kinds
+of runs write the same rows. The checks that follow a run read the rows, and so do the programs that
+compute tables of results.
 """
 
 from enum import StrEnum
@@ -113,14 +114,14 @@ MESSAGE_KINDS = frozenset(
         TraceKind.RESPONSE_SENT,
     }
 )
-"""Kinds of rows about single messages. No check of a run reads them, so a run may leave them out to
-save time."""
+"""Kinds of rows about single messages. No check of a run reads these rows, so a run may leave them
+out to save time."""
 
 
 class TraceEvent(msgspec.Struct, frozen=True, kw_only=True):
     """An event without its time and place, which `stamp` adds.
 
-    A column is None if this kind of event does not fill it.
+    A field is None if this kind of event does not have it.
     """
 
     kind: TraceKind
@@ -144,11 +145,11 @@ class TraceRow(msgspec.Struct, frozen=True, array_like=True):
 
     - `time_us`: microseconds since the run began, on the run's clock.
     - `node_time_us`: microseconds on the node's own clock, which a fault may make faster or slower.
-    - `seq`: number of the row in its incarnation, from 0. So no two rows have the same `node`,
-      `incarnation` and `seq`.
-    - `partition`: as Kafka prints it, such as `__consumer_offsets-3`.
+    - `seq`: number of the row among the rows of its node and incarnation, from 0. So no two rows
+      of a run have the same `node`, `incarnation` and `seq`.
+    - `partition`: a partition as Kafka prints it, such as `__consumer_offsets-3`.
     - `detail`: further facts as JSON.
-    - `cause`: a value of an enum in `protocol.causes`, or a name.
+    - `cause`: a value of an enum in `protocol.causes`, or a name, such as the id of a fault.
     - `cause_text`: a sentence for people.
     """
 
@@ -217,8 +218,9 @@ def stamp(
     incarnation: int,
 ) -> TraceRow:
     """Return the row of `event`, which happened on `node` at `time_us`."""
-    # This runs for every row, so it must be fast. A call with keywords would take five times as
-    # long. `_value_` is the same as the property `value`, but faster.
+    # This function runs for every row, so it must be fast. A call of TraceRow with keyword
+    # arguments would take five times as long. `_value_` is the attribute that an enum's property
+    # `value` returns, and is read faster.
     return TraceRow(
         run,
         time_us,

@@ -1,8 +1,8 @@
 """Records and record batches, in logs and in the messages Produce and Fetch.
 
 There are two kinds of batches:
-- The lab's own nodes write the records of a batch as MessagePack. Kafka's encoding would be slow in
-  Python.
+- This project's own nodes write the records of a batch as MessagePack. Kafka's encoding would be
+  slow in Python.
 - A batch of a real Kafka client is kept in *Kafka's format*, byte for byte. Such a batch has a
   KafkaHeader.
 `kafka_format` translates both kinds into the bytes that a real client reads.
@@ -21,7 +21,7 @@ from protocol.records.kafka_records import KafkaRecord, parse_records
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One record. If its `value` is None, it is a tombstone, which deletes its key.
+    """One record. A record whose `value` is None is a tombstone, which deletes the key.
 
     `timestamp_ms` is the time at which the producer made the record, in milliseconds since the
     epoch, or -1 if it is unknown.
@@ -36,11 +36,11 @@ class Cleaned(msgspec.Struct, frozen=True, array_like=True):
     """What a compaction notes in a batch from which it has removed records.
 
     `offset_deltas` says which records are left. For example, (0, 3) in a batch with the base offset
-    20 means those at the offsets 20 and 23.
+    20 means that the records at the offsets 20 and 23 are left.
 
-    A compaction after `delete_horizon_ms` removes the batch's tombstones, or its marker (the record
-    that ends a transaction). It is a time in milliseconds since the epoch, -1 if the batch has
-    neither (KIP-534).
+    `delete_horizon_ms` is a time in milliseconds since the epoch. A compaction after this time
+    removes the batch's tombstones. It also removes the batch's marker, the record that ends a
+    transaction. A batch without tombstones and marker has -1 (KIP-534).
     """
 
     offset_deltas: tuple[int, ...]
@@ -50,15 +50,16 @@ class Cleaned(msgspec.Struct, frozen=True, array_like=True):
 HEADER_BYTES = 61
 """Size of the batch header in Kafka's format."""
 LOG_APPEND_TIME = 0x08
-"""A bit of a batch's attributes. If it is set, each record has the timestamp `max_timestamp_ms`."""
+"""A bit of a batch's attributes. If this bit is set, each record of the batch has the timestamp
+`max_timestamp_ms` of the batch."""
 
 
 class KafkaHeader(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Those fields of a batch in Kafka's format that a batch in MessagePack does not need.
 
-    `attributes` are 16 bits, as the client sent them. Among them are the codec and the flags
-    "transactional" and "control". These are also fields of the RecordBatch, so that code can read
-    them from batches of both kinds.
+    `attributes` are 16 bits, as the client sent them. Some of the bits are the codec and the flags
+    "transactional" and "control". The codec and both flags are also fields of the RecordBatch, from
+    which code reads them for batches of either kind.
     """
 
     attributes: int
@@ -69,15 +70,15 @@ class KafkaHeader(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class RecordBatch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A batch of records, at the offsets `base_offset` to `base_offset + last_offset_delta`.
 
-    - `records`: one record for each of these offsets, as bytes. If the batch was `cleaned` by a
-      compaction, one record for each offset that is left. The bytes are compressed unless
-      `compression`, a CompressionType, is 0.
-    - `kafka`: None if the bytes are MessagePack. Otherwise they are in Kafka's encoding, and `crc`
-      is the CRC of Kafka's format.
-    - `crc`: it covers every field except `base_offset` and `partition_leader_epoch`, which the
-      leader sets.
-    - `base_sequence`: an idempotent producer numbers its records from 0; this is the number of the
-      first record. It is -1 if the producer does not number its records.
+    - `records`: the bytes of one record for each of these offsets. If a compaction has removed
+      records, `cleaned` says which are left, and `records` has only these. The bytes are compressed
+      unless `compression`, the number of a CompressionType, is 0.
+    - `kafka`: None if the uncompressed bytes are MessagePack. Otherwise the bytes are in Kafka's
+      encoding, and `crc` is the CRC of Kafka's format.
+    - `crc`: a checksum of every field except `base_offset` and `partition_leader_epoch`. The
+      checksum leaves these two out because the leader sets them, not the producer.
+    - `base_sequence`: the number that the producer gave to the first record. An idempotent producer
+      numbers its records from 0. The field is -1 if the producer does not number its records.
 
     Source: Kafka `DefaultRecordBatch`.
     """
@@ -118,7 +119,7 @@ class RecordBatch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     @property
     def size_in_bytes(self) -> int:
-        """Size of the batch, to which limits apply: the records, and Kafka's batch header."""
+        """Size of the batch in Kafka's format: header and records. Limits apply to this size."""
         return HEADER_BYTES + len(self.records)
 
 
@@ -143,7 +144,8 @@ def decode_records(payload: bytes) -> tuple[Record, ...]:
 def decode_fields(payload: bytes) -> list[tuple[bytes | None, bytes | None, int]]:
     """Return (key, value, timestamp) of each record of a batch's payload.
 
-    Faster than `decode_records`, for loads that read millions of records.
+    This function is faster than `decode_records`. A coordinator that loads a partition uses it,
+    because it may read millions of records then.
     Raises: msgspec.MsgspecError if the payload is no array of records.
     """
     return _fields_decoder.decode(payload)
@@ -152,7 +154,7 @@ def decode_fields(payload: bytes) -> list[tuple[bytes | None, bytes | None, int]
 def payload_of(batch: RecordBatch, codecs: Codecs) -> bytes:
     """Return the bytes of a batch's records, uncompressed.
 
-    Raises: ValueError if it cannot be decompressed.
+    Raises: ValueError if the bytes cannot be decompressed.
     """
     if not batch.compression:
         return batch.records
@@ -162,9 +164,9 @@ def payload_of(batch: RecordBatch, codecs: Codecs) -> bytes:
 def records_of(batch: RecordBatch, codecs: Codecs = NO_CODECS) -> list[tuple[int, Record]]:
     """Return the records of a batch, each with its offset. The batch may be of either kind.
 
-    Raises: msgspec.MsgspecError if the payload is no array of records; ValueError if it cannot be
-        decompressed, is not in Kafka's format, or a cleaning left another number of records than
-        the header says.
+    Raises: msgspec.MsgspecError if the payload is no array of records; ValueError if the payload
+        cannot be decompressed, is not in Kafka's format, or has another number of records than
+        the header or `cleaned` says.
     """
     payload = payload_of(batch, codecs)
     if batch.kafka is not None:

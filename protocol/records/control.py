@@ -1,7 +1,7 @@
 """Control records: the markers that end transactions in a log.
 
-A broker writes control records itself, each in a batch of its own. The key of a marker says whether
-it commits or aborts the transaction of its producer.
+A control record is written by a broker, not by a producer, and each control record is in a batch of
+its own. The key of a marker says whether the producer's transaction is committed or aborted.
 
 Source: Kafka `ControlRecordType`, `EndTransactionMarker`.
 """
@@ -24,8 +24,9 @@ _COMMIT = 1
 class EndTransactionMarker:
     """End of a transaction in one partition.
 
-    `coordinator_epoch` is the leader epoch of the `__transaction_state` partition that has the
-    transaction. Each new coordinator has a higher one. Logs refuse markers of an older coordinator.
+    `coordinator_epoch` identifies the coordinator of the transaction. The coordinator is the leader
+    of a partition of `__transaction_state`, and the epoch is this partition's leader epoch. Each
+    new coordinator has a higher epoch. Logs refuse the markers of an earlier coordinator.
     """
 
     is_commit: bool
@@ -41,9 +42,10 @@ def encode_marker(marker: EndTransactionMarker, timestamp_ms: int) -> Record:
 
 
 def decode_marker(batch: RecordBatch) -> EndTransactionMarker | None:
-    """Return the marker of a control batch; None if it has another control record, or no record.
+    """Return the marker of a control batch.
 
-    Raises: ValueError if the bytes are no control record.
+    The result is None if the batch has another kind of control record, or no record.
+    Raises: ValueError if the record is too short for a marker.
     """
     records = fields_of(batch)
     if not records:

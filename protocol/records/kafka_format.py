@@ -1,9 +1,10 @@
 """Kafka's format of record batches (magic 2), and the translation between it and RecordBatch.
 
-A broker decodes the batches of a real producer with `decode_batches`, and encodes batches for a
-real consumer with `encode_batch`. A client's batch stays as it is, except for the base offset and
-the leader epoch, which the broker sets. A batch of one of the lab's own nodes has its records as
-MessagePack; `encode_batch` translates them.
+A broker of this project can serve real Kafka clients. It decodes the batches of a real producer
+with `decode_batches`, and encodes batches for a real consumer with `encode_batch`. The batch of a
+real producer stays as it is, except for the base offset and the leader epoch, which the broker
+sets. The project's own nodes write batches whose records are MessagePack. `encode_batch` translates
+such records into Kafka's format.
 
 The header of a batch has 61 bytes. Its first part has base offset, batch length, leader epoch,
 magic and CRC-32C. The second part has attributes, last offset delta, base timestamp, max timestamp,
@@ -27,7 +28,7 @@ from protocol.records.kafka_records import encode_kafka_records
 MAGIC = 2
 """The version of the format. Magic 0 and 1 are older formats, which clients no longer use."""
 _OVERHEAD = struct.Struct(">qi")
-"""Base offset and batch length. The length is that of the bytes after these two fields."""
+"""Base offset and batch length. The batch length counts the bytes that follow these two fields."""
 # All fields of the header, in the order of the module's docstring. `>` means big-endian. b, h, i
 # and q are signed integers of 1, 2, 4 and 8 bytes; I is an unsigned integer of 4 bytes.
 _HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -38,7 +39,8 @@ _MAGIC_AT = 16
 _CHECKED_AT = 21
 """Position of the first byte that the CRC covers."""
 _SMALLEST_LENGTH = 14
-"""The smallest legal batch length: that of a message of the old magic 0 without key and value."""
+"""The smallest legal batch length. A message of the old magic 0 has this length if it has neither
+key nor value."""
 # Bits of a batch's attributes.
 _CODEC_BITS = 0x07
 _TRANSACTIONAL = 0x10
@@ -56,16 +58,17 @@ class InvalidBatch(ValueError):
 def decode_batches(data: bytes) -> tuple[RecordBatch, ...]:
     """Return the batches in `data`, in the order in which the producer sent them.
 
-    An incomplete batch at the end is left out, as in Kafka, so the result may be empty. Records are
-    neither decompressed nor read here; the leader reads them before it appends them.
+    An incomplete batch at the end is left out, as in Kafka, so the result may be empty. This
+    function neither decompresses nor reads the records. The partition's leader reads the records
+    before it appends the batch.
 
-    Raises: InvalidBatch with CORRUPT_MESSAGE (length, magic or CRC are wrong), INVALID_RECORD
-        (magic 0 or 1), UNSUPPORTED_COMPRESSION_TYPE.
+    Raises: InvalidBatch with CORRUPT_MESSAGE if the length, magic or CRC is wrong, with
+        INVALID_RECORD for magic 0 or 1, or with UNSUPPORTED_COMPRESSION_TYPE.
     """
     batches: list[RecordBatch] = []
     position = 0
-    # The loop goes on while there are enough bytes for a magic. As in Kafka, an unknown magic is an
-    # error even in an incomplete batch.
+    # The loop goes on while there are enough bytes up to the magic, even if the batch is
+    # incomplete. As in Kafka, an unknown magic is an error also in an incomplete batch.
     while len(data) - position >= _MAGIC_AT + 1:
         _, length = _OVERHEAD.unpack_from(data, position)
         if length < _SMALLEST_LENGTH:
@@ -86,9 +89,9 @@ def decode_batches(data: bytes) -> tuple[RecordBatch, ...]:
 def encode_batch(batch: RecordBatch, codecs: Codecs = NO_CODECS) -> bytes:
     """Return the bytes of a batch in Kafka's format, whatever format its records have.
 
-    `codecs` are needed for a compressed batch with MessagePack records: its records are translated
-    and compressed again.
-    Raises: msgspec.MsgspecError or ValueError if these records cannot be read.
+    MessagePack records are translated. If they are compressed, `codecs` decompress the records and
+    compress the translation.
+    Raises: msgspec.MsgspecError or ValueError if MessagePack records cannot be read.
     """
     header = batch.kafka
     payload, crc = batch.records, batch.crc
@@ -188,7 +191,7 @@ def _decode_batch(data: bytes, position: int, end: int) -> RecordBatch:
             f"{int(google_crc32c.value(checked))}",
         )
     compression = attributes & _CODEC_BITS
-    # Three bits have the values 0 to 7, of which Kafka knows 0 to 4.
+    # The three bits have one of the values 0 to 7. Kafka has codecs with the numbers 0 to 4.
     if compression > max(CompressionType):
         raise InvalidBatch(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -212,9 +215,12 @@ def _decode_batch(data: bytes, position: int, end: int) -> RecordBatch:
 
 
 def _translate(batch: RecordBatch, codecs: Codecs) -> tuple[bytes, KafkaHeader]:
-    """Return the payload and header in Kafka's format of a batch with MessagePack records."""
-    # In Kafka's format, offsets and timestamps of records are distances from those of the batch.
-    # The timestamp of the first record becomes that of the batch.
+    """Translate a batch with MessagePack records into Kafka's format.
+
+    Return the translated payload, compressed like that of the batch, and the header for it.
+    """
+    # In Kafka's format, a record has its distances from the base offset and the base timestamp of
+    # the batch. The timestamp of the first record becomes the base timestamp.
     records = decode_records(payload_of(batch, codecs))
     deltas = range(len(records)) if batch.cleaned is None else batch.cleaned.offset_deltas
     base_timestamp_ms = records[0].timestamp_ms if records else -1  # -1: Kafka's "no timestamp"

@@ -10,7 +10,9 @@ in the lowest bit, so that small negative numbers are short, too: 0, -1, 1, -2 a
 3. To decode `raw`, compute `(raw >> 1) ^ -(raw & 1)`. A null key or value has the length -1, which
 is the byte 1.
 
-If a record is incomplete, a read beyond the end of the payload raises IndexError.
+The functions that read a payload raise ValueError if a record in it is incomplete or malformed.
+They do not compare each position with the payload's length. A read beyond the payload's end raises
+IndexError, which they catch and replace by the ValueError.
 
 Source: Kafka `DefaultRecord`, `ByteUtils.readVarint`; KIP-98.
 """
@@ -20,7 +22,7 @@ from typing import NamedTuple
 
 _INT32_MAX = (1 << 31) - 1
 _INT64_MAX = (1 << 63) - 1
-# The largest number of bytes of a varint: for 32 and for 64 bits, seven bits in each byte.
+# The largest numbers of bytes of a 32-bit and of a 64-bit varint. Each byte holds seven bits.
 _VARINT_BYTES = 5
 _VARLONG_BYTES = 10
 
@@ -28,8 +30,9 @@ _VARLONG_BYTES = 10
 class KafkaRecord(NamedTuple):
     """One record of a payload.
 
-    Its bytes, which begin with its length, are `payload[start:end]`. The deltas are distances from
-    the batch's base offset and base timestamp. The headers are not kept.
+    The record's bytes are `payload[start:end]`. They begin with the varint of the record's length.
+    The deltas are distances from the batch's base offset and base timestamp. The headers are not
+    kept.
     """
 
     offset_delta: int
@@ -57,8 +60,9 @@ def parse_records(payload: bytes, count: int) -> list[KafkaRecord]:
 
 def _parse(payload: bytes, count: int) -> Iterator[KafkaRecord]:
     """Yield the records of a payload one by one. Raises: ValueError."""
-    # Most varints have one byte (below 0x80). They are read here, because a call for each of them
-    # would take most of the time.
+    # Most varints have one byte, which is below 0x80. Varints of one byte are decoded in this
+    # function, because a call of `_read_varint` for each of them would take most of the time. For
+    # this purpose the first byte of a varint is read under the name of the number.
     end = 0
     for index in range(count):
         start = end
@@ -88,7 +92,9 @@ def _parse(payload: bytes, count: int) -> Iterator[KafkaRecord]:
             key, position = _read_bytes(payload, position, end)
             value, position = _read_bytes(payload, position, end)
             header_count = payload[position]
-            if header_count:  # not 0: `_skip_headers` reads the same byte again, as a varint
+            # The byte 0 is the varint of the number 0. If the byte is another one, the number may
+            # have more bytes, so `_skip_headers` reads the varint from its first byte on.
+            if header_count:
                 position = _skip_headers(payload, position, end)
             else:
                 position += 1
@@ -115,14 +121,19 @@ def scan_records(payload: bytes, count: int) -> RecordScan:  # noqa: PLR0915 - n
     Raises: ValueError if the payload does not consist of exactly this many whole records, or if
         the offset deltas are not 0, 1, 2 and so on.
     """
-    # Varints of one and of two bytes are read here, because a call for each of them would take most
-    # of the time. The number in two bytes is `first & 0x7F | second << 7`.
-    # If a key or value is longer than its record, the test `position != end` finds this, because
-    # `position` never decreases.
+    # Varints of one byte, and lengths of two bytes, are decoded in this function, because a call of
+    # `_read_varint` for each of them would take most of the time. For this purpose the first byte
+    # of a varint is read under the name of the number, for example `length`. If a second byte
+    # follows, the raw number is `(length & 0x7F) | (second << 7)`.
+    # The length of a key or value is not compared with the record's end. A key or value that is too
+    # long moves `position` behind `end`. Nothing moves `position` back, so the test
+    # `position != end` fails.
     end = max_timestamp_delta_ms = 0
     keyless: list[int] = []
     for index in range(count):
         try:
+            # A whole record has at least seven bytes, one for each of its fields. So the second
+            # byte exists, even if it does not belong to the length.
             length, second = payload[end], payload[end + 1]
             if length < 0x80:
                 position = end + 1
@@ -171,7 +182,7 @@ def scan_records(payload: bytes, count: int) -> RecordScan:  # noqa: PLR0915 - n
                 position += key_length
 
             # A whole record has at least two more bytes here: the value's length, and the number of
-            # headers.
+            # headers. So the second byte exists, even if it does not belong to the length.
             value_length, second = payload[position], payload[position + 1]
             if value_length < 0x80:
                 position += 1
@@ -201,7 +212,10 @@ def scan_records(payload: bytes, count: int) -> RecordScan:  # noqa: PLR0915 - n
 def encode_kafka_records(
     records: Iterable[tuple[int, int, bytes | None, bytes | None]],
 ) -> bytes:
-    """Return the payload of (offset delta, timestamp delta, key, value) of each record."""
+    """Return the payload with these records.
+
+    Each record is given as (offset delta, timestamp delta in ms, key, value).
+    """
     parts: list[bytes] = []
     for offset_delta, timestamp_delta_ms, key, value in records:
         body = b"".join(
@@ -235,10 +249,10 @@ def write_varint(number: int) -> bytes:
 def _read_varint(
     payload: bytes, position: int, limit: int = _INT32_MAX, max_bytes: int = _VARINT_BYTES
 ) -> tuple[int, int]:
-    """Return the number at `position`, and the position after it.
+    """Return the number whose varint begins at `position`, and the position after the varint.
 
-    Raises: IndexError at the payload's end; ValueError if the number is beyond `limit`, or has more
-        than `max_bytes` bytes.
+    Raises: IndexError if the payload ends within the varint; ValueError if the number is greater
+        than `limit` or less than `-limit - 1`, or if the varint has more than `max_bytes` bytes.
     """
     raw = shift = 0
     for place in range(max_bytes):
@@ -246,6 +260,9 @@ def _read_varint(
         raw |= (byte & 0x7F) << shift
         if byte < 0x80:
             number = (raw >> 1) ^ -(raw & 1)
+            # `max_bytes` bytes hold a few more bits than a number within the limits has. For
+            # example, five bytes hold 35 bits. A number that needs the additional bits is refused
+            # like a longer varint, with the error below the loop.
             if not -limit - 1 <= number <= limit:
                 break
             return number, position + place + 1
@@ -254,7 +271,11 @@ def _read_varint(
 
 
 def _read_bytes(payload: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    """Return the bytes at `position` (None for a negative length), and the position after them."""
+    """Return the key or value at `position`, and the position after it.
+
+    The varint of the length comes first. A negative length stands for None. `end` is the end of
+    the record.
+    """
     length = payload[position]
     if length < 0x80:
         length = (length >> 1) ^ -(length & 1)
@@ -271,6 +292,8 @@ def _read_bytes(payload: bytes, position: int, end: int) -> tuple[bytes | None, 
 def _skip_headers(payload: bytes, position: int, end: int) -> int:
     """Return the position after a record's headers, which are checked but not kept."""
     count, position = _read_varint(payload, position)
+    # Each header takes at least one byte, so there cannot be more headers than bytes. This bounds
+    # the loop if the count is wrong.
     if not 0 <= count <= end - position:
         raise ValueError(f"a record has {count} headers")
     for _ in range(count):

@@ -1,10 +1,11 @@
-"""Records of `__cluster_metadata-0`, under KRaft's names. Their log is the controller's state.
+"""Records of the cluster's metadata log, the partition `__cluster_metadata-0`.
 
-The controller writes every change of the cluster as a record, and brokers fetch the records. Each
-of them replays the records into a MetadataImage, which has the brokers, topics and partitions at
-one offset of the log.
+The controller writes every change of the cluster as a record into this log, and the brokers fetch
+the records. The controller and each broker replay the records into a MetadataImage. The image has
+the brokers, topics and partitions at one offset of the log. The records and their fields have the
+names that they have in KRaft, which is Kafka's quorum of controllers.
 
-A broker is fenced if it sends no heartbeats to the controller; it leads no partition then.
+The controller fences a broker that sends no heartbeats. A fenced broker leads no partition.
 
 Source: Kafka's metadata record schemas; DEVIATION: topics are named, they have no UUID.
 """
@@ -16,7 +17,7 @@ from protocol.records.batch import Record
 NO_LEADER = -1
 """`leader` of a partition without a leader."""
 NO_LEADER_CHANGE = -2
-"""`leader` of a PartitionChangeRecord that leaves leader and leader epoch as they are."""
+"""`leader` of a PartitionChangeRecord that does not change the leader and the leader epoch."""
 
 
 class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -71,7 +72,11 @@ class RemoveTopicRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=Tr
 
 
 class ConfigRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """A topic's setting was changed. `name` is Kafka's name, `value` is text; None removes it."""
+    """A setting of the topic `resource_name` was changed, or removed if `value` is None.
+
+    `name` is Kafka's name of the setting, for example `cleanup.policy`. `value` is the new value as
+    text.
+    """
 
     resource_name: str
     name: str
@@ -79,7 +84,11 @@ class ConfigRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, t
 
 
 class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """A partition was created. `replicas` is in assignment order, the preferred leader first."""
+    """A partition was created.
+
+    `replicas` are the ids of brokers in the order of the assignment. The first is the preferred
+    leader. `isr` are the ids of the replicas that are in sync with the leader.
+    """
 
     topic: str
     partition_id: int
@@ -93,8 +102,9 @@ class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True
 class PartitionChangeRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """A partition got another leader, ISR or assignment (`replicas`).
 
-    A field that is None or NO_LEADER_CHANGE does not change. The record has no epochs, as in KRaft:
-    its replay increases the partition epoch, and for a new leader also the leader epoch.
+    A field that is None or NO_LEADER_CHANGE does not change. As in KRaft, the record has no epochs.
+    The replay of the record increases the partition epoch by 1. If the leader changes, the replay
+    also increases the leader epoch by 1.
     """
 
     topic: str
@@ -105,7 +115,7 @@ class PartitionChangeRecord(msgspec.Struct, frozen=True, kw_only=True, array_lik
 
 
 class ProducerIdsRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """A broker got a block of producer ids; the next block begins at `next_producer_id`."""
+    """A broker got a block of producer ids. The next block will begin at `next_producer_id`."""
 
     broker_id: int
     broker_epoch: int
@@ -128,14 +138,14 @@ _decoder: msgspec.msgpack.Decoder[MetadataRecord] = msgspec.msgpack.Decoder(Meta
 
 
 def encode_metadata_record(record: MetadataRecord) -> Record:
-    """Return `record` as a record of the metadata log, which has values and no keys."""
+    """Return `record` as a record of the metadata log. Records of this log have no keys."""
     return Record(key=None, value=_encoder.encode(record))
 
 
 def decode_metadata_record(record: Record) -> MetadataRecord:
     """Return the metadata record in the value of `record`.
 
-    Raises: msgspec.MsgspecError if its value is missing or is no metadata record.
+    Raises: msgspec.MsgspecError if the value is missing or is no metadata record.
     """
     if record.value is None:
         raise msgspec.ValidationError("a metadata record has a value")

@@ -1,12 +1,12 @@
 """Records of `__consumer_offsets`: keys and values of committed offsets and groups.
 
 Keys and values consist of a version of two bytes and a body. The version of the key says whether
-the record is about an offset or a group. A record without a value is a tombstone, which deletes its
-key. The body is MessagePack instead of Kafka's own encoding.
+the record is about an offset or a group. A record without a value is a tombstone, which deletes the
+offset or group. The body is MessagePack instead of Kafka's own encoding.
 
 The two tables `_OFFSET_COMMIT_VALUE` and `_GROUP_METADATA_VALUE` list the fields of the values, by
 version. `since` and `until` are the first and the last version that has the field. `bits` is the
-width of the field in Kafka; a number that does not fit is refused as corrupt.
+width of the field in Kafka. A number that needs more bits is refused as corrupt when it is read.
 
 Source: Kafka `OffsetCommitKey.json`, `OffsetCommitValue.json`, `GroupMetadataKey.json`,
 `GroupMetadataValue.json`; docs/kafka/BEHAVIOUR.md 5.1.
@@ -30,17 +30,20 @@ from protocol.records.versioned import (
 from protocol.wire.fields import bytes_field, int_field, str_field, struct_array
 
 OFFSET_COMMIT_KEY_VERSION = 1
-"""The key version of offsets. Version 0 has the same fields; it is read, but not written."""
+"""The key version of offsets. Version 0 has the same fields. Keys in version 0 are read, but not
+written."""
 GROUP_METADATA_KEY_VERSION = 2
 OFFSET_VALUE_VERSION = 3
-"""The value version of offsets, unless inter.broker.protocol.version demands an older one."""
+"""The value version of offsets that is written by default. An old value of the setting
+`inter.broker.protocol.version` makes brokers write an older version."""
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 """The value version of an offset for which the client has said how long it is kept. Newer versions
 have no field for this."""
 GROUP_VALUE_VERSION = 3
-"""The value version of groups, unless inter.broker.protocol.version demands an older one."""
+"""The value version of groups that is written by default, see OFFSET_VALUE_VERSION."""
 NO_EXPIRE_TIMESTAMP = -1
-"""The client has not said how long the offset is kept: offsets.retention.minutes applies."""
+"""`expire_timestamp_ms` if the client has not said how long the offset is kept. Then the setting
+`offsets.retention.minutes` applies."""
 
 _Int32 = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 
@@ -65,7 +68,7 @@ class GroupMetadataKey(msgspec.Struct, frozen=True, array_like=True):
 
 
 class UnknownKey(msgspec.Struct, frozen=True):
-    """A key in a version that this coordinator does not know. Its record is ignored."""
+    """A key in a version that this project does not know. The coordinator ignores the record."""
 
     version: int
 
@@ -126,8 +129,9 @@ _OFFSET_COMMIT_VALUE = ValueCodec(
         int_field("expire_timestamp_ms", since=1, until=1, bits=64),
     ),
     readable=range(5),
-    # Version 0 of offsets is never written: no inter.broker.protocol.version demands it. Version 0
-    # of groups is written for versions of Kafka before 0.10.1.
+    # No value of inter.broker.protocol.version leads to version 0 of offsets, so version 0 is never
+    # written. Groups are different: brokers write version 0 of a group if the setting is below
+    # 0.10.1.
     writable=range(1, OFFSET_VALUE_VERSION + 1),
 )
 _GROUP_METADATA_VALUE = ValueCodec(
@@ -174,9 +178,9 @@ def encode_group_metadata_key(group: str) -> bytes:
 
 
 def decode_key(data: bytes) -> OffsetsKey:
-    """Return the decoded key; an UnknownKey for an unknown version.
+    """Return the decoded key, or an UnknownKey if the version is unknown.
 
-    Raises: CorruptRecord if the body does not fit the version.
+    Raises: CorruptRecord if the key is too short for a version, or its body cannot be decoded.
     """
     version = record_version(data)
     decode = _KEY_DECODERS.get(version)
@@ -193,9 +197,9 @@ def encode_offset_commit_value(
 ) -> bytes:
     """Return the bytes of `value` in `version`, which is 1 to 3.
 
-    If the client has said how long the offset is kept, the version is always 1, the only one with a
-    field for this. Versions below 3 do not have the leader epoch. Version 4 is read, but not
-    written.
+    If the client has said how long the offset is kept, `version` is ignored and version 1 is
+    written, because only version 1 has a field for this. Versions below 3 do not have the leader
+    epoch. Version 4 is read, but not written.
 
     Raises: SimulationError (a mistake of the caller) for any other version.
     """

@@ -37,8 +37,8 @@ class TransactionLogValue(msgspec.Struct, frozen=True, kw_only=True, array_like=
     """State of a transactional id.
 
     `transaction_status` is the number of a TransactionState (`coordinator.transaction.states`).
-    `transaction_partitions` is None in the state Empty. Timestamps are in milliseconds since the
-    epoch, -1 if not set.
+    `transaction_partitions` is None in the state Empty, in which no transaction has begun. The
+    timestamps are in milliseconds since the epoch. A timestamp that is not set is -1.
     """
 
     producer_id: int
@@ -67,7 +67,7 @@ def encode_transaction_value(value: TransactionLogValue) -> bytes:
 def decode_transaction_key(data: bytes) -> str | None:
     """Return the transactional id of a key, None if the key's version is unknown.
 
-    Raises: CorruptRecord.
+    Raises: CorruptRecord if the key is too short for a version, or its body cannot be decoded.
     """
     if record_version(data) != _VERSION:
         return None
@@ -80,7 +80,7 @@ def decode_transaction_key(data: bytes) -> str | None:
 def decode_transaction_value(data: bytes) -> TransactionLogValue:
     """Return the stored state of a transactional id.
 
-    Raises: CorruptRecord.
+    Raises: CorruptRecord if the version is unknown, or the body cannot be decoded.
     """
     version = record_version(data)
     if version != _VERSION:

@@ -7,7 +7,7 @@ or a version, change the table. The tables have the same form as those of messag
 (`protocol.wire.fields`).
 
 DEVIATION: the body is a MessagePack array of Kafka's fields in Kafka's order, instead of Kafka's
-own schema encoding. Fields, versions and which version is written are Kafka's.
+own schema encoding. The fields, the versions and the choice of the written version are Kafka's.
 """
 
 import typing
@@ -33,7 +33,10 @@ encode_body = msgspec.msgpack.Encoder().encode
 
 
 class CorruptRecord(ValueError):
-    """A key or value cannot be read: its version is unknown, or its body does not fit."""
+    """A key or value cannot be read.
+
+    Its version is unknown, or its body lacks fields or has values of wrong types.
+    """
 
 
 def record_version(data: bytes) -> int:
@@ -111,7 +114,7 @@ class ValueCodec(typing.Generic[_S]):
 
 
 def _writer(fields: tuple[WireField, ...], version: int) -> _Write:
-    """Return the function that writes the fields of one version.
+    """Return the function that turns a value into the tuple of its fields in one version.
 
     If a field is a list of structs, the function also converts each struct in the list.
     """
@@ -143,7 +146,11 @@ def _values_of(names: list[str]) -> _Write:
 
 
 def _reader(struct: type[_S], fields: tuple[WireField, ...], version: int) -> Callable[[Any], _S]:
-    """Return a function that makes a value of a decoded body, a struct of class `_layout(...)`."""
+    """Return a function that makes a value from a decoded body.
+
+    The decoded body is a struct of the class that `_layout` returns for the version. The value is
+    a `struct`, in which the fields of other versions have their defaults.
+    """
     asdict = msgspec.structs.asdict
     item_readers = [
         (field.name, _reader(_item_struct(struct, field), field.fields, version))
@@ -165,14 +172,15 @@ def _reader(struct: type[_S], fields: tuple[WireField, ...], version: int) -> Ca
 def _layout(
     struct: type[msgspec.Struct], fields: tuple[WireField, ...], version: int
 ) -> type[msgspec.Struct]:
-    """Return a struct class with exactly the fields of one version, to decode its bodies.
+    """Return a struct class with exactly the fields of one version, to decode bodies.
 
-    msgspec ignores what follows after the last field, for example the tagged fields of Kafka's
-    version 4.
+    A body may be longer than the class has fields. For example, Kafka's version 4 ends with tagged
+    fields. msgspec ignores what follows the last field of the class.
     """
     present = [field for field in fields if field.is_in(version)]
-    # With `gc=False` the garbage collector ignores a struct. This is safe if it has no list of
-    # structs, because then it cannot be part of a cycle of references.
+    # With `gc=False` the garbage collector ignores a struct, which saves time. This is safe for a
+    # struct without a list of structs, because such a struct cannot be part of a cycle of
+    # references.
     return msgspec.defstruct(
         f"{struct.__name__}V{version}",
         [(field.name, _annotation(struct, field, version)) for field in present],
