@@ -5,8 +5,8 @@ the partitions of `__consumer_offsets` that it led (offsets partitions) get anot
 the groups of these partitions get another coordinator. The figures tell how long each phase of this
 move took for each partition and each member, and for how long members could not commit.
 
-The module `summary` fills these structs, and the command line and the report print them. This
-module imports no Spark.
+The module `summary` fills these structs from the tables, which may need Spark. The command line and
+the report print them without Spark, so this module must not import Spark.
 """
 
 import math
@@ -32,7 +32,8 @@ Chain = Literal["broker", "client", "gap"]
 - `client`: the phases until the new coordinator accepted a member, for each member;
 - `gap`: the longest times without service, for each member, data partition and group.
 
-The three parts look at the same time from three sides. So their times must not be added.
+The three parts describe the same period from three sides. So the times of different parts must not
+be added.
 """
 
 PERCENTS = (50, 90, 99)
@@ -54,8 +55,8 @@ class Measure:
     - `subject_kind`: the kind of subjects of this measure. It is only needed for the table
       `availability`, which has subjects of three kinds. None for other tables.
     - `is_time`: True if the values are microseconds, False if they are counts.
-    - `across_nodes`: True if the time starts on one node's clock and ends on the clock of another
-      node. Then the difference between the clocks of the machines makes the time uncertain.
+    - `across_nodes`: True if the beginning and the end of the time are read from the clocks of two
+      nodes. Then the difference between the clocks of their machines makes the time uncertain.
     """
 
     chain: Chain
@@ -132,8 +133,8 @@ class Distribution:
       ended.
     - `percentiles`: p50, p90 and p99 by their number, such as `{50: 700_000}`. Each percentile is
       the value of one of the subjects (nearest rank).
-    - `bound_us`: the difference between the clocks of the run's machines, if the values are times
-      across nodes; otherwise 0. A shorter time is not certain.
+    - `bound_us`: the difference between the clocks of the run's machines. A time that is shorter
+      than this difference is not certain. 0 if the values are not times across nodes.
     - `disturbed`: True if a machine was away by accident while the values were measured.
     """
 
@@ -192,9 +193,9 @@ def samples_needed(percent: int) -> int:
 def duration_text(value_us: int, *, bound_us: int = 0) -> str:
     """Return a duration as text, with three digits and a unit: `812 us`, `40.1 ms`, `2.03 s`.
 
-    `bound_us` is the difference between the clocks that measured the duration. A shorter duration
-    is not certain: with a bound of 5,000, it becomes `< 5 ms`. If two clocks measured it, a
-    duration can even be negative.
+    `bound_us` is the difference between the clocks that measured the duration. A duration that is
+    shorter than the bound is not certain: with a bound of 5,000, its text is `< 5 ms`. A duration
+    that two clocks measured can even be negative.
     """
     if abs(value_us) < bound_us:
         return f"< {duration_text(bound_us)}"
@@ -227,15 +228,16 @@ class FaultSummary:
       was never healed.
     - `partitions_moved`: number of offsets partitions that the fault moved to a new leader.
     - `members`: number of members of the affected groups.
-    - `members_kept_id`: how many of these members had the same member id after the fault.
-    - `members_kept`: how many of these members had the same member id and the same generation.
+    - `members_kept_id`: number of these members that had the same member id after the fault.
+    - `members_kept`: number of these members that had the same member id and the same generation.
     - `measures`: the measures that have values, in the order of MEASURES.
-    - `noticed_by`: why members gave their coordinator up, and how many for each reason:
-      `(("NOT_COORDINATOR", 4), ("REQUEST_TIMED_OUT", 2))`.
-    - `left_after`: after how many timed-out commits members left the old coordinator. `((1, 5),
-      (2, 3))` are 5 members that left after one timed-out commit, and 3 that left after two.
-    - `told_by_old`: number of members that asked the old coordinator for their coordinator, and
-      were still told that it was the old one itself.
+    - `noticed_by`: the reasons for which members gave their coordinator up, each with the number of
+      members: `(("NOT_COORDINATOR", 4), ("REQUEST_TIMED_OUT", 2))`.
+    - `left_after`: the numbers of timed-out commits after which members left the old coordinator.
+      `((1, 5), (2, 3))` means that 5 members left after one timed-out commit, and 3 members after
+      two.
+    - `told_by_old`: number of members that asked the old coordinator for the name of their
+      coordinator, and got its own name as the answer.
     - `rebalances`: the rebalances that began between this fault and the next one.
     """
 
@@ -279,10 +281,10 @@ class FaultSummary:
         )
 
     def is_about(self, measure: Measure, *, if_zero: bool = False) -> bool:
-        """Return whether a measure says something about this fault, and is printed therefore.
+        """Return True if a measure says something about this fault. Only then it is printed.
 
-        Some measures say nothing if they are 0 for all subjects. With `if_zero`, they are printed
-        even then.
+        Some measures say nothing if they are 0 for all subjects (_ONLY_IF_NOT_ZERO). With
+        `if_zero`, they count as saying something even then.
         """
         distribution = self.distribution(measure.name)
         if distribution is None:
@@ -290,7 +292,7 @@ class FaultSummary:
         coordinator_moved = self.partitions_moved > 0
         if not distribution.samples:
             # No subject has a value. If a coordinator moved, this tells that the phase never ended.
-            # But this is not so for phases that not every subject goes through.
+            # But it tells nothing about a phase that not every subject goes through.
             return coordinator_moved and measure.name not in _ONLY_IF_NEEDED
         is_zero = not distribution.maximum
         if is_zero and measure.name in _ONLY_IF_NOT_ZERO and not if_zero:

@@ -1,9 +1,9 @@
 """Three replicas of one partition, a controller, and a network that delays and loses messages.
 
 In this model for tests every order of events is possible: one call of the test sends a message, and
-another call delivers it. For example, `send_fetch(B)` takes a Fetch of B to its leader, and the
-answer waits until `deliver_fetch(B)`. Likewise, a broker learns of an election only when the test
-calls `apply_metadata`.
+another call delivers it. For example, `send_fetch(B)` takes a Fetch of broker B to the leader. The
+answer waits until the test calls `deliver_fetch(B)`. Likewise, a broker learns of an election only
+when the test calls `apply_metadata`.
 
 At first broker REPLICAS[0] leads, all replicas are in the ISR, and min.insync.replicas is 2. A
 broker that is fenced, that is, counted as dead, is not elected. All elections are clean, unless a
@@ -39,7 +39,8 @@ class Metadata:
     partition_epoch: int = 0
     isr: tuple[BrokerId, ...] = REPLICAS
     unfenced: dict[BrokerId, BrokerEpoch] = field(default_factory=dict)
-    """Brokers that are not fenced, with their broker epochs. A broker gets one at each start."""
+    """Brokers that are not fenced, with their broker epochs. A broker gets a new broker epoch at
+    each start."""
     version: int = 0  # number of changes of any kind so far
 
 
@@ -108,8 +109,9 @@ class ClusterModel:
             return
 
         request = broker.partition.fetch_position(partition_max_bytes=1_048_576)
-        # A real broker calls `fetch_nothing` first, and `fetch` only if this gives no answer. Here
-        # both are called, because their answers must be equal.
+        # A real broker calls `fetch_nothing` first, which quickly answers a Fetch that gets no
+        # records. It calls `fetch` only if `fetch_nothing` returns None. Here both methods are
+        # called, because their answers must be equal.
         quick_answer = leading.partition.fetch_nothing(
             request, broker_id, broker.broker_epoch, self.now_us
         )
@@ -174,7 +176,7 @@ class ClusterModel:
     def apply_metadata(self, broker_id: BrokerId) -> None:
         """Let a broker learn of the controller's newest metadata.
 
-        The broker never learns of changes that newer ones have replaced.
+        If there were several changes since the last call, the broker sees only the last state.
         """
         broker, metadata = self.brokers[broker_id], self.metadata
         if broker.partition is None or broker.version == metadata.version:

@@ -3,8 +3,8 @@
 A cleaning keeps the last record of each key. For example, of the records a=1, b=1, a=2, at the
 offsets 0, 1 and 2, it keeps b=1 and a=2. A tombstone is a record without a value, and deletes its
 key. The tombstone itself remains for `delete_retention_ms`, here a day, and is then removed, too.
-The same holds for the markers that end transactions. A cleaning stops where the oldest open
-transaction begins.
+A marker, which ends a transaction, also remains for this time. A cleaning stops where the oldest
+open transaction begins.
 
 In the tests `write("a=1", "b=")` appends a batch with the record a=1 and a tombstone of b.
 `remaining()` returns what is in the log with the offsets, such as `["0 a=1", "1 b="]`.
@@ -36,7 +36,7 @@ OTHER_PRODUCER = 8
 
 
 class CleanedLog:
-    """A compacted log, with methods that append records to it and clean it."""
+    """A compacted log, with methods that append records to the log and clean the log."""
 
     def __init__(self) -> None:
         self.log = PartitionLog(PARTITION, MemoryLogStorage())
@@ -49,7 +49,8 @@ class CleanedLog:
     def write(self, *keys_and_values: str, producer: int = -1) -> None:
         """Append a batch of `key=value` records; `key=` is a tombstone.
 
-        With a producer the batch belongs to a transaction of that producer.
+        If `producer` is the id of a producer, the batch belongs to a transaction of this producer.
+        The default, -1, means that the batch has no producer id and is in no transaction.
         """
         records = []
         for key_and_value in keys_and_values:
@@ -84,8 +85,8 @@ class CleanedLog:
     def clean(self, end: int | None = None, *, step_bytes: int = 2**40) -> CompactionResult:
         """Clean up to the last stable offset, or to `end`, and check the result.
 
-        The last stable offset is where the oldest open transaction begins. One step reads up to
-        `step_bytes`; by default this is more than the whole log.
+        The last stable offset is where the oldest open transaction begins. A cleaning has one or
+        more steps, each of which reads up to `step_bytes`. By default one step reads the whole log.
         """
         batches_before = self.batches()
         last_records_before = last_records(self.log, self.log.log_end_offset, self.codecs)
@@ -158,9 +159,10 @@ def test_last_record_of_each_key_keeps_its_offset() -> None:
 
 
 def test_cleaning_up_to_an_offset_keeps_the_records_behind_it() -> None:
-    """A record that the cleaning does not reach does not yet replace earlier records of its key.
+    """A cleaning up to offset 2 does not read a=3, so a=3 does not replace a=2 yet.
 
-    In Kafka a cleaning ends where the active segment begins, the file that is still written.
+    In Kafka a cleaning also has such an end: it stops before the active segment, which is the file
+    to which records are still appended.
     """
     cleaned = CleanedLog()
     cleaned.write("a=1")
@@ -173,7 +175,10 @@ def test_cleaning_up_to_an_offset_keeps_the_records_behind_it() -> None:
 
 
 def test_later_cleaning_also_reads_the_cleaned_part() -> None:
-    """A record that survived a cleaning may be replaced by a later write, here a=1 and b=1."""
+    """The records a=1 and b=1 survive the first cleaning. The second one removes them.
+
+    Between the cleanings, later records of the keys a and b are written.
+    """
     cleaned = CleanedLog()
     cleaned.write("a=1", "b=1", "c=1")
     cleaned.clean()
@@ -187,7 +192,10 @@ def test_later_cleaning_also_reads_the_cleaned_part() -> None:
 
 
 def test_tombstone_is_kept_for_the_retention_after_the_first_cleaning() -> None:
-    """For a day a reader of the log can learn of the deletion from the tombstone (KIP-534)."""
+    """The tombstone of a stays for a day after the first cleaning that has read it (KIP-534).
+
+    During this day every reader of the log can learn from the tombstone that a was deleted.
+    """
     cleaned = CleanedLog()
     cleaned.write("a=1", "b=1")
     cleaned.write("a=")
@@ -216,7 +224,10 @@ def test_key_that_was_deleted_and_written_again_is_kept() -> None:
 
 
 def test_record_without_key_is_removed() -> None:
-    """A compacted topic should have no record without a key. Kafka's cleaner removes it."""
+    """A compacted topic should have no record without a key. Kafka's cleaner removes such records.
+
+    The record at offset 0 has no key here.
+    """
     cleaned = CleanedLog()
     cleaned.log.append_as_leader((Record(None, b"v", NOW_MS),), leader_epoch=0)
     cleaned.write("a=1")
@@ -227,7 +238,7 @@ def test_record_without_key_is_removed() -> None:
 def test_first_batch_of_each_leader_epoch_is_kept_without_records() -> None:
     """A restarted replica learns from its batches where the log and each leader epoch begin.
 
-    So the first batch of each epoch remains, without its records.
+    So a cleaning may remove the records of an epoch's first batch, but the empty batch remains.
     """
     cleaned = CleanedLog()
     # The epochs 0, 2 and 5 begin at the offsets 0, 2 and 4.
@@ -252,9 +263,9 @@ def test_first_batch_of_each_leader_epoch_is_kept_without_records() -> None:
 
 
 def test_aborted_transaction_is_removed_and_replaces_no_record() -> None:
-    """An aborted record does not replace an earlier record, so a=1 stays.
+    """A record of an aborted transaction does not replace an earlier record, so a=1 stays.
 
-    The marker of the aborted transaction stays for some time.
+    The marker of the aborted transaction stays for some time, which the comments below explain.
     """
     cleaned = CleanedLog()
     cleaned.write("a=1")
@@ -288,9 +299,10 @@ def test_aborted_transaction_is_removed_and_replaces_no_record() -> None:
 
 
 def test_committed_transaction_is_ordered_by_the_offsets_of_its_records() -> None:
-    """The last record of a key is the record with the largest offset. The marker does not matter.
+    """The last record of a key is the record with the largest offset.
 
-    So a=plain, at 2, is later than a=txn, at 0, although the transaction is committed at 3.
+    The offset of the marker does not matter. So a=plain, at 2, is later than a=txn, at 0, although
+    the marker commits the transaction of a=txn only at 3.
     """
     cleaned = CleanedLog()
     cleaned.write("a=txn", "b=txn", producer=PRODUCER)

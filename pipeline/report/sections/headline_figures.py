@@ -39,14 +39,15 @@ NUMBER = 4
 RUN_LENGTH = "of the run's clock"
 """Label of the figure for the run's length."""
 _LACKED = {"member": "an acknowledged commit", "partition": "a member that consumes them"}
-"""What a member or a partition lacks in a gap. If all gaps lasted until the run ended, the figure
-is, for example, `3 of 5 members, still without an acknowledged commit`.
+"""The words for what a member or a partition lacks in a gap. They are used in the figure of gaps
+that lasted until the run ended: `3 of 5 members, still without an acknowledged commit`.
 """
 _DISTURBED = "a machine was away by accident then"
 """The note of a disturbed figure, which proves nothing about Kafka. A notice on the same screen
 explains the accident."""
 _WARN_FROM_US = 1_000_000
-"""Shortest gap with a warning colour: 1 s. Shorter gaps are usual between two commits."""
+"""Shortest gap that has a warning colour: 1 s. Even without a fault, shorter gaps are usual between
+two commits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,8 @@ class Figure:
 
 def four_figures(run: ReportInput) -> tuple[Figure, ...]:
     """Return the NUMBER most important figures of this run."""
-    # If coordlab itself failed, times would say nothing about Kafka.
+    # The status "failed" means that our own software failed, and not Kafka. Times of such a run
+    # would say nothing about Kafka.
     tool_failed = run.facts.status == "failed"
     candidates = _counts(run) if tool_failed else _candidates(run)
     return tuple(islice(candidates, NUMBER))
@@ -78,8 +80,9 @@ def _candidates(run: ReportInput) -> Iterator[Figure]:
     yield from _broken_promises(run)
     yield from _faults_that_hit(run)
     yield from _two_owners(run)
-    # Two coordinators at once come before the gaps if the old coordinator answered requests. If it
-    # answered none, it misled no member. Then the gaps matter more and come first.
+    # The figure of two coordinators at once comes before the gaps if the old coordinator answered
+    # requests. If the old coordinator answered none, it misled no member. Then the gaps matter more
+    # and come first.
     pair = longest_coordinators(run.summary)
     old_answered = pair is not None and bool(pair.older.heartbeats or pair.older.commits)
     if pair is not None and old_answered:
@@ -158,8 +161,8 @@ def _gaps(run: ReportInput) -> Iterator[Figure]:
     """
     worst_commit_gap = find_worst(run.summary, "commit gap")
     worst_processing_gap = find_worst(run.summary, "processing gap")
-    # If a fault moved a coordinator, it interrupted commits, and the commit gap is shown. Other
-    # faults interrupt the processing, so the processing gap is shown.
+    # A fault that moves a coordinator interrupts commits. So if there is such a fault, the commit
+    # gap is shown. Other faults interrupt the processing, so the processing gap is shown.
     any_moved = any(fault.partitions_moved for fault in run.summary.faults)
     if worst_commit_gap is not None and (any_moved or worst_processing_gap is None):
         label = "longest time without an acknowledged commit"
@@ -350,8 +353,8 @@ def _duration(
 ) -> Figure:
     """Return a figure of a duration.
 
-    `bound_us` is the error of the clocks. A duration that is shorter is not certain. With an error
-    of 5 ms, for example, its text is `< 5 ms`.
+    `bound_us` is the error of the clocks. A duration that is shorter than this error is not
+    certain. With an error of 5 ms, for example, the text of such a duration is `< 5 ms`.
     """
     # `1.25 s` is the value `1.25` and the unit `s`.
     value, _, unit = duration_text(value_us, bound_us=bound_us).rpartition(" ")

@@ -3,16 +3,18 @@
 The reader picks a change, such as "1 member joins". Each chart then has a row (a lane) for each
 member of a group that met this change.
 
-- On ZooKeeper, a bar is an attempt of the member to rebalance. The disc on it is the moment at
-  which the member computed an assignment (a plan), from the members that it had read from ZooKeeper
-  (its view). The number in the disc is the number of these members.
+- On ZooKeeper, a bar is an attempt of the member to rebalance. In an attempt the member reads the
+  group's members from ZooKeeper (its view), and computes an assignment (a plan) from its view. The
+  disc on the bar is the moment at which it computed. The number in the disc is the number of
+  members in the view.
 - With a coordinator, a disc is a member's assignment in a generation. The number in the disc is the
   number of members that got an assignment in this generation.
 - Discs of the same colour have the same view, or the same generation.
 - A light bar is a time in which the member owned no partition, and so read nothing.
 
-The functions take a `Cost`. A Cost is about one change of one group: it has the group (`side`), the
-change, and what the change cost.
+The functions take a `Cost`. A Cost has the group (`side`), one change of this group, and what the
+change cost. `pairs_of` pairs a change on ZooKeeper with the same change with a coordinator, so that
+both charts show the pair that the reader picks.
 """
 
 import json
@@ -67,9 +69,10 @@ CostPair = tuple[Cost, Cost]
 def pairs_of(costs: Sequence[Cost]) -> list[CostPair]:
     """Return each change on ZooKeeper, with the corresponding change in a group with a coordinator.
 
-    Two changes correspond if both are the second join of their groups, for example. If several
-    changes correspond to one change, a change in the same run is preferred, then a change of a
-    group of the same size. A pair is left out if neither group computed a plan.
+    For example, two changes correspond if each of them is the second join of its group. Several
+    groups with a coordinator may have a corresponding change. Then a change in the same run is
+    taken if there is one, or else a change of a group of the same size. A pair is left out if
+    neither group computed a plan.
     """
     on_zookeeper = [cost for cost in costs if cost.side.design == "zookeeper"]
     with_coordinator = [cost for cost in costs if cost.side.design == "coordinator"]
@@ -102,8 +105,8 @@ def _index_in_kind(cost: Cost) -> int:
 
 def plan_charts(pairs: Sequence[CostPair]) -> list[Chart]:
     """Return a chart of lanes for each design; both show the change that the reader picks."""
-    # The charts are as high as the largest group needs. So the changes of large groups come first:
-    # the first change that the charts show fills them.
+    # The charts are as high as the largest group needs. The changes of large groups come first, so
+    # that the change that the reader sees first fills the charts.
     shown = sorted(pairs, key=lambda pair: -pair[0].change.members)[:MAX_CHANGES]
     if not shown:
         return []
@@ -261,8 +264,8 @@ def _empty_bars(cost: Cost, consumer: str) -> Iterator[Row]:
         for row in cost.side.rows("ownership")
         if row["consumer"] == consumer
     )
-    # Until when the member has owned partitions. None if the process of the member has owned no
-    # partition yet; a process that was killed or stopped is followed by another one.
+    # The end of the time in which the member has owned partitions. None if the present process of
+    # the member has owned no partition yet. A new process follows one that was killed or stopped.
     owned_until_us: int | None = None
     for from_us, to_us, ended_by in spans:
         if owned_until_us is not None and from_us > owned_until_us:
@@ -282,8 +285,8 @@ def _empty_bars(cost: Cost, consumer: str) -> Iterator[Row]:
 
 def _attempt_marks(cost: Cost) -> list[Row]:
     """Return the marks of attempts: a bar, a disc for the view, a cross if the member gave up."""
-    # Views get their colours in the order of time. So the attempts are sorted by the time of their
-    # views. An attempt that failed before it had a view is sorted by its start.
+    # Views get their colours in the order of time. So the attempts are sorted by the time at which
+    # they had their view. An attempt that failed before it had a view is sorted by its start.
     rows = sorted(
         (
             row

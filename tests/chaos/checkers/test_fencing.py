@@ -1,9 +1,9 @@
 """The fencing checker judges whether a replaced leader still acknowledges appends.
 
 A leader may have been replaced without knowing it yet. Such a leader still takes appends, but it
-must not acknowledge an append that is missing from the new leader's log. That it cannot do so is
-called fencing. The checker judges only the partitions of `__consumer_offsets`. Almost all rows here
-are about one of these partitions, OFFSETS_0.
+must not acknowledge an append that is missing from the new leader's log. Kafka prevents such an
+acknowledgement, which is called fencing. The checker judges only the partitions of
+`__consumer_offsets`. Almost all rows here are about one of these partitions, OFFSETS_0.
 
 Each test writes a trace by hand. For example:
 
@@ -67,7 +67,8 @@ def test_append_acknowledged_in_a_later_epoch_of_its_leader_belongs_to_that_epoc
     1. broker-0 appends at offset 196 in epoch 4. It does not know that broker-1 leads in epoch 5.
     2. broker-0 leads again, in epoch 8. Its log still has the append, and now all replicas fetch
        the append. So broker-0 acknowledges the append, as Kafka does.
-    3. The checker takes this for an append of epoch 8. So the log of epoch 5 need not have it.
+    3. The checker counts the append as one of epoch 8, the epoch of its acknowledgement. So the log
+       of epoch 5 need not have the append.
     4. The logs of later epochs must have the append. The log of epoch 9 ends at 190, so the append
        is missing there.
 
@@ -90,9 +91,9 @@ def test_append_acknowledged_in_a_later_epoch_of_its_leader_belongs_to_that_epoc
 
 
 def test_old_leader_that_never_leads_again_must_not_acknowledge() -> None:
-    """As in the test above, broker-0 appends in epoch 4 without knowing of epoch 5.
+    """broker-0 appends in epoch 4, and does not know that broker-1 leads in epoch 5.
 
-    But broker-0 never leads again, so it must not acknowledge the append.
+    broker-0 never leads again, so it must not acknowledge the append.
     """
     rows = Rows()
     rows.leads(1, "broker-0", leader_epoch=4, log_end=138)
@@ -103,7 +104,7 @@ def test_old_leader_that_never_leads_again_must_not_acknowledge() -> None:
 
 
 def elected(rows: Rows, time_s: float, broker: str, epoch: int) -> None:
-    """Let the controller elect `broker` as the leader of OFFSETS_0. "": there is no leader."""
+    """Let the controller elect `broker` as the leader of OFFSETS_0. "" means no leader."""
     rows.add(
         time_s,
         "controller-100",
@@ -117,9 +118,10 @@ def elected(rows: Rows, time_s: float, broker: str, epoch: int) -> None:
 def test_failover_without_an_attempt_of_the_old_leader_reports_fencing_as_untested() -> None:
     """All appends of the old leader end before the election, so there is nothing to prevent.
 
-    So the run does not prove that fencing works, and the report says this. OLD_EPOCH_ATTEMPTS
-    counts attempts: appends that an old leader begins after the election, or for which it still
-    waits then.
+    So the run does not prove that fencing works, and the report says this.
+
+    The report counts attempts (OLD_EPOCH_ATTEMPTS). An attempt is an append of an old leader that
+    begins after the election, or still waits for its replicas at the time of the election.
     """
     rows = Rows()
     elected(rows, 0.5, "broker-0", epoch=0)
@@ -135,10 +137,10 @@ def test_failover_without_an_attempt_of_the_old_leader_reports_fencing_as_untest
 
 @pytest.mark.parametrize("begun_s", [8, 11], ids=["waited for its replicas", "begun afterwards"])
 def test_append_of_a_replaced_leader_is_an_attempt(begun_s: float) -> None:
-    """The append begins before the election at 9 s and still waits then, or it begins later.
+    """The election is at 9 s. The old leader's append begins at 8 s and still waits, or at 11 s.
 
-    An append may begin after the election, because the old leader does not know of the election
-    yet. In both cases it is an attempt, which fencing prevents: the append fails at 14 s.
+    At 11 s the old leader does not know of the election yet. In both cases the append is an
+    attempt. Fencing prevents its success: the append fails at 14 s.
     """
     rows = Rows()
     failover(rows, log_end=12)

@@ -5,8 +5,8 @@ become live. A group is live if it is Stable, and a commit of each member has be
 since the healing. A group that does not become live is a finding, unless something excuses it. The
 outcome INCONCLUSIVE means that the group had an excuse, or was not watched for 60 s.
 
-Each test writes a trace by hand. Where a docstring says "Planted bug", it describes a bug that
-would leave such a trace. "Corpus" names an experiment of tests/corpus in which this happens.
+Each test writes a trace by hand. "Planted bug" in a docstring describes a bug that would leave such
+a trace. "Corpus" names an experiment of tests/corpus whose run has such a trace.
 """
 
 import pytest
@@ -80,7 +80,7 @@ def healed_group() -> Rows:
 
 
 def elect(rows: Rows, time_s: float, partition: str, leader: str, isr: list[int]) -> None:
-    """Let the controller elect `leader` for the partition. "": there is no leader."""
+    """Let the controller elect `leader` for the partition. "" means no leader."""
     rows.add(
         time_s,
         "controller-100",
@@ -126,7 +126,7 @@ def test_group_that_commits_again_after_healing_passes() -> None:
 
 
 def test_member_that_never_commits_again_is_found() -> None:
-    """Planted bug: C1 never looks for another coordinator, although its coordinator is dead.
+    """Planted bug: C1 does not look for another coordinator when its coordinator has died.
 
     KAFKA-12890 is a similar bug.
     """
@@ -162,9 +162,9 @@ def test_group_that_recovered_too_late_is_found() -> None:
 
 
 def test_group_without_quorum_is_allowed_to_be_down() -> None:
-    """The group's partition of `__consumer_offsets` takes no commits.
+    """The group's partition of `__consumer_offsets` cannot take commits.
 
-    This partition has one replica in sync, and min.insync.replicas is 2.
+    The partition has only one replica in sync, but min.insync.replicas is 2.
     """
     rows = healed_group()
     change_isr(rows, 41, OFFSETS_0, isr=[1])
@@ -207,7 +207,7 @@ def test_broker_that_is_elected_again_may_coordinate_without_a_load(
 ) -> None:
     """broker-0 hears that it is the coordinator again, in epoch 2, but does not load the group.
 
-    `cause` is the reason for which broker-0 does not load the group.
+    `cause` is the reason why broker-0 does not load the group:
 
     - "already loaded or loading": broker-0 has never heard that broker-1 replaced it. So broker-0
       still has the group in memory, and coordinates it. The group is live.
@@ -281,9 +281,9 @@ def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
         verifying_s = 101
         if is_lost:
             rows.group_state(42, "broker-2", "CompletingRebalance", "Stable")
-            # The session of "old" ends, so broker-2 must remove it by 87 s (37 s + 45 s + 5 s).
-            # This trace has no removal, which would be a finding of its own. So the trace ends
-            # before.
+            # The session of "old" ends, so broker-2 must remove "old" by 87 s: 37 s, the session
+            # timeout of 45 s, and 5 s for delays. The trace does not have this removal, which would
+            # be another finding. So the trace ends before 87 s.
             verifying_s = 85
 
         report = check(finish(rows, verifying_s))
@@ -294,8 +294,8 @@ def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
 def fenced_after_it_was_stable() -> Rows:
     """Return rows of C0, a static member that gets a new member id at broker-1.
 
-    Unlike in the test above, C0 becomes STABLE with its new id. So broker-1 has answered the
-    SyncGroup of C0. This means that broker-1 has stored the new id before.
+    C0 becomes STABLE with its new id. So broker-1 has answered the SyncGroup of C0, and must have
+    stored the new id before this answer.
     """
     rows = healed_group()
     rows.load_completed(8, "broker-1", leader_epoch=1)
@@ -305,7 +305,7 @@ def fenced_after_it_was_stable() -> Rows:
 
 
 def fence_at_the_next_coordinator(rows: Rows) -> CheckReport:
-    """Let broker-2 load the old id and fence C0, as in the test above, and return the report."""
+    """Let broker-2 take over with the old id of C0, and fence C0. Return the checker's report."""
     rows.group_loaded(42, "broker-2", members=["old", f"{C1}-id"])
     rows.load_completed(42, "broker-2", leader_epoch=2)
     rows.member_state(42.5, C0, "UNJOINED", member="new", cause="left", error="FENCED_INSTANCE_ID")

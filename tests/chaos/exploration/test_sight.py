@@ -442,10 +442,11 @@ def played(result: str, *checks: str) -> PlayedChild:
 def test_mutant_is_found_by_checkers_without_a_finding_in_the_original_run(
     sound_run: PlayedChild, mutated_run: PlayedChild, found_by: tuple[str, ...]
 ) -> None:
-    """A checker finds the mutant if it has a finding, and had none in the sound run.
+    """A checker finds the mutant if the checker has a finding, but has none in the sound run.
 
-    A run with the result "unknown" finds nothing. A different trace alone is no finding either. LAB
-    stands for a broken run, in which the lab itself fails.
+    A run with the result "unknown" finds nothing. A different trace alone is no finding either. If
+    the result of the mutated run is "broken", that is, the simulation itself has failed, the mutant
+    is found by LAB. The sound run must not be broken, too.
     """
     play = mutant_play(7, sound_run, mutated_run, child_cpu_s=1.0)
 
@@ -456,7 +457,7 @@ def test_mutant_is_found_by_checkers_without_a_finding_in_the_original_run(
 
 
 def test_run_over_its_bound_is_stopped_and_finds_nothing() -> None:
-    """A run that takes too much CPU time is stopped, here after 60.1 s. It has no result (None)."""
+    """A run that takes too much CPU time is stopped, here after 60.1 s. Its result is None."""
     cpu_s = 60.1
     play = mutant_play(7, played("pass"), None, child_cpu_s=cpu_s)
 
@@ -482,7 +483,10 @@ HEAD = JournalHead(
 def test_digest_of_running_code_ignores_sentences_alone(
     tmp_path: Path, source: str, runs_alike: bool
 ) -> None:
-    """If only docstrings and comments have changed, a sitting may continue the earlier record."""
+    """If only docstrings and comments have changed, the code runs alike and has the same digest.
+
+    Then a sitting may continue the earlier record.
+    """
     digests = []
     for name, text in (("one", "X = 1\ndef f():\n    return X\n"), ("two", source)):
         module = tmp_path / name / "package" / "module.py"
@@ -508,7 +512,8 @@ def mutated(number: int, *found_by: str, differs: bool = True, cpu_s: float = 2.
 def test_journal_of_other_code_is_put_aside_with_a_message(tmp_path: Path) -> None:
     """A journal belongs to the code whose mutants were played.
 
-    With another commit or machine, but the same code, the journal is continued.
+    A sitting with other code puts the journal aside, says so, and begins a new journal. With
+    another commit or machine, but the same code, the journal is continued.
     """
     journal = Journal(tmp_path / "journal.jsonl")
     lines: list[str] = []
@@ -533,11 +538,11 @@ def test_journal_of_other_code_is_put_aside_with_a_message(tmp_path: Path) -> No
 
 
 def made_up_record(root: Path, name: str, *, finds_third: bool) -> None:
-    """Write a record of six mutants, whose fates are these, by number.
+    """Write a record of six mutants. These are the fates of the mutants 0 to 5:
 
     - 0 is found.
     - 1 has the same trace.
-    - 2 differs, and is found if `finds_third`.
+    - 2 (the third mutant) differs, and is found if `finds_third`.
     - 3 is stopped in each run.
     - 4 is reached by no seed.
     - 5 has no place in the code any more.
@@ -568,8 +573,8 @@ def made_up_record(root: Path, name: str, *, finds_third: bool) -> None:
 def test_record_has_the_outcome_of_each_mutant(made_up: Path) -> None:
     """The `cpu_s` of a found mutant is the CPU time of its runs up to the finding.
 
-    Mutant 0 was found by the first seed, after 2 s. Mutant 2 was found by the second seed, after
-    2 s + 5 s. The score has the mean of these two times, 4.5 s.
+    The first seed found mutant 0, after 2 s. The second seed found mutant 2, whose runs took 2 s
+    and 5 s. The score has the mean of 2 s and 7 s, which is 4.5 s.
     """
     made_up_record(made_up, "after", finds_third=True)
     (record,) = read_records(made_up / "records")
@@ -590,10 +595,11 @@ def test_record_has_the_outcome_of_each_mutant(made_up: Path) -> None:
 
 
 def test_record_in_two_parts_is_the_record_of_all_seeds(made_up: Path) -> None:
-    """If its journal is gone, a sitting can continue from a record.
+    """If the journal of a sitting is gone, the sitting can continue from its record.
 
-    Four seeds are played in two parts: 0 and 4 seeds, 1 and 3 seeds, and so on. The record of the
-    second part, which continues that of the first part, must be the same as that of all seeds.
+    Four seeds are played in two parts: 0 and 4 seeds, 1 and 3 seeds, and so on. The second part
+    continues the record of the first part. The result must be the same as the record of all four
+    seeds played at once.
     """
     mutants = made_up_sample(made_up)[:6]
     stopped = replace(mutated(3), is_stopped=True)
@@ -619,8 +625,8 @@ def test_record_in_two_parts_is_the_record_of_all_seeds(made_up: Path) -> None:
 def test_page_shows_before_and_after_side_by_side(made_up: Path) -> None:
     """The record "before" is of earlier code, which does not find the third mutant.
 
-    The page also shows a person's sentence about a mutant, here about the second mutant: this
-    mutant is equivalent, which means that it changes nothing that anybody could notice.
+    The page also shows sentences that a person has written about mutants. Here a sentence says that
+    the second mutant is equivalent, which means that it changes nothing that anybody could notice.
     """
     made_up_record(made_up, "after", finds_third=True)
     made_up_record(made_up, "before", finds_third=False)
@@ -659,8 +665,8 @@ def test_page_shows_before_and_after_side_by_side(made_up: Path) -> None:
 def test_unit_tests_are_run_once_for_each_mutant(made_up: Path, tmp_path: Path) -> None:
     """The results are kept in a file, so that no mutant is tried twice.
 
-    `try_unit_tests` is called three times: with one mutant, with this and another one, and with the
-    same two.
+    `try_unit_tests` is called three times: with the first mutant, with two mutants, and with the
+    same two mutants again. It runs the tests only for a mutant without a result.
     """
     mutants = read_sample(sample_path(1))[1][:2]
     asked: list[tuple[str, str]] = []

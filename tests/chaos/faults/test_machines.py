@@ -2,10 +2,11 @@
 
 An experiment file may place its nodes on machines. A fault of a machine then hits all nodes on it.
 
-Most tests play single faults on a runtime that only writes down what it is asked to do. With
+A runtime is what runs the nodes of a cluster. Most tests play single faults on a runtime that only
+writes down what it is asked to do: `run.runtime.acts` has the calls to the runtime as text. With
 `run = injecting(fault_0, fault_1)`, `run.inject(1)` injects the second fault, and `run.heal(1)`
-undoes ("heals") this fault. `run.runtime.acts` has the calls to the runtime as text. A fault that
-hits nothing is a "miss". The last two tests play whole runs.
+undoes ("heals") this fault. A fault that hits nothing is a "miss". The last two tests play whole
+runs.
 """
 
 from typing import Any
@@ -48,7 +49,7 @@ def on_machines(*faults: dict[str, Any]) -> Experiment:
 
 
 def injecting(*faults: dict[str, Any]) -> Injecting:
-    """Return the injector of these faults, on the cluster of `on_machines`."""
+    """Return a run in which these faults can be injected, on the cluster of `on_machines`."""
     return Injecting(own_experiment=on_machines(*faults))
 
 
@@ -64,7 +65,7 @@ def test_lost_machine_is_cut_off_and_then_all_its_nodes_end() -> None:
     there, back = run.runtime.rules
     assert there.selector.sources == back.selector.destinations == ON_MACHINE_0
     assert there.selector.destinations == back.selector.sources == ON_OTHER_MACHINES
-    # The first act sets the two rules.
+    # The first act sets the two rules, which cut the links there and back.
     assert run.runtime.acts[1:] == [f"power loss {node}" for node in ON_MACHINE_0]
     assert (entry.nodes, entry.resolved["machine"]) == (ON_MACHINE_0, 0)
     assert entry.resolved["machine_of"] == "broker-0"
@@ -78,8 +79,8 @@ def test_lost_machine_is_cut_off_and_then_all_its_nodes_end() -> None:
 def test_lost_machine_returns_with_its_disks_or_with_empty_ones(disk: str, restart: str) -> None:
     """The nodes of the machine are restarted, and then its links are healed.
 
-    In this order, the first thing that the other machines hear of the restarted nodes is that the
-    old connections are closed.
+    So the other machines do not hear of the restarted nodes before the links are healed. The first
+    thing that they hear then is that the old connections are closed.
     """
     run = injecting({"fault": "machine_loss", "target": "machine(0)", "args": {"disk": disk}})
 
@@ -147,7 +148,7 @@ def test_machine_without_a_node_that_is_up_is_a_miss() -> None:
 
 
 def test_resumed_machine_resumes_the_nodes_that_are_still_paused() -> None:
-    """broker-0 ends while its machine is paused, so only the two consumers can be resumed."""
+    """broker-0 ends while its machine is paused, so only the machine's two consumers can resume."""
     run = injecting({"fault": "machine_pause", "target": "machine(0)"})
 
     run.inject()
@@ -195,7 +196,8 @@ def test_broker_whose_machine_is_paused_during_its_shutdown_is_restarted() -> No
 def test_shutdown_that_is_healed_on_a_paused_machine_is_waited_for() -> None:
     """At the end of a run all faults are healed.
 
-    The machine must be resumed first. As long as it is paused, broker-2 cannot end its shutdown.
+    The machine must be resumed first: while the machine is paused, broker-2 cannot end its
+    shutdown. Only then can broker-2 be restarted, which heals the shutdown.
     """
     run = injecting(
         {"fault": "controlled_shutdown", "target": "broker(2)"},
@@ -264,7 +266,7 @@ def test_file_without_machines_is_refused() -> None:
 
 @pytest.mark.parametrize("target", ["machine(1)", "machine-of(controller)"])
 def test_disk_of_the_only_controller_cannot_be_lost(target: str) -> None:
-    """Machine 1 has the only controller. Without its disk the cluster could never recover."""
+    """Machine 1 has the only controller. Without the controller's disk the cluster is lost."""
     fault = {"fault": "machine_loss", "target": target, "args": {"disk": "empty"}}
 
     (problem,) = errors(on_machines(fault))
@@ -274,11 +276,12 @@ def test_disk_of_the_only_controller_cannot_be_lost(target: str) -> None:
 
 
 def test_role_on_the_controllers_machine_is_a_miss() -> None:
-    """The only controller must not lose its disk, as in the test above.
+    """The only controller must not lose its disk, also if its machine is chosen during the run.
 
-    `any-broker` stands for some broker that is up. The injection chooses this broker, so the loader
-    cannot refuse the fault. Here the injection must choose broker-1, as the other brokers are down.
-    The controller is on the machine of broker-1, so the fault is not carried out.
+    The target `any-broker` (a role) stands for some broker that is up. The broker is chosen when
+    the fault is injected, so the loader cannot refuse the fault. Here broker-1 must be chosen,
+    because the other brokers are down. The controller is on the machine of broker-1, so the fault
+    is not carried out.
     """
     run = injecting(
         {"fault": "machine_loss", "target": "machine-of(any-broker)", "args": {"disk": "empty"}}
@@ -313,9 +316,9 @@ def test_machines_must_list_existing_nodes_once(machines: list[list[str]], messa
 @pytest.mark.parametrize("fault", ["machine_loss", "machine_pause", "machine_cut"])
 @pytest.mark.parametrize("machine", [0, 1, 2])
 def test_group_survives_each_fault_of_each_machine(fault: str, machine: int) -> None:
-    """All nodes are on the three machines, so the faults hit each kind of node.
+    """Every node is on one of three machines, so each node is hit by the faults of one machine.
 
-    The kinds are the coordinator, the other brokers, the controller, the members and a producer.
+    The nodes are the coordinator, the other brokers, the controller, the members and a producer.
     """
     made = quick_experiment(
         cluster={"brokers": 3, "config": QUICK_BROKERS, "machines": 3},
@@ -342,9 +345,9 @@ def test_machine_crash_loses_acknowledged_commits_only_without_a_second_machine(
 ) -> None:
     """The experiment machine_crash shows how a cluster loses acknowledged commits.
 
-    1. faults[0] cuts a broker off from the other brokers, so that it is soon alone in the ISR.
-    2. With min.insync.replicas 1 this broker still acknowledges commits. With 2 it acknowledges
-       none.
+    1. faults[0] cuts a broker off from the other brokers. Soon this broker is alone in the ISR.
+    2. With min.insync.replicas 1 the broker still acknowledges commits. With min.insync.replicas 2
+       it acknowledges none.
     3. faults[1] is the loss of the broker's machine and its disk. The acknowledged commits were on
        this disk only, so they are lost.
     """

@@ -10,12 +10,13 @@ A run has these stages, one after the other:
 6. verifying: it reads the committed offsets, to compare them with the acknowledged commits;
 7. stopping: it stops all nodes.
 
-The tests run on a FakeRuntime, which has no nodes and reports a healthy cluster that is steady at 0
-s. A test can change this report during the run: with `run.runtime.at[8 * SECOND_US] = function` the
-function is called at 8 s. The default experiment has one fault: broker-0, which is the coordinator
-of the group, crashes at 5 s and is restarted at 30 s.
+A runtime is what runs the nodes of a cluster. The tests use a FakeRuntime, which has no nodes, and
+reports a healthy cluster that is steady at 0 s. A test can change this report during the run: with
+`run.runtime.at[8 * SECOND_US] = function` the function is called at 8 s. The default experiment has
+one fault: broker-0, which is the coordinator of the group, crashes at 5 s and is restarted at 30 s.
 
-Exit codes: 1 violated, 2 unknown, 130 interrupted, 255 failure of the tool.
+The exit code of a run follows from its verdict: 1 for "violated", 2 for "unknown". It is 130 if the
+run was interrupted, and 255 if the tool itself failed.
 """
 
 from pathlib import Path
@@ -143,16 +144,17 @@ def test_run_passes_its_stages_and_heals_by_plan() -> None:
 def test_run_continues_after_liveness_until_no_promise_waits() -> None:
     """In the stage "recovery" the run waits until the checks have no unsettled promise.
 
-    The method `unsettled` returns a sentence about each such promise. The test replaces this
-    method, so that there is a sentence for 3 s, or for 100 s. The wait ends when there is none any
-    more, or at the latest after the `recovery_timeout` of 20 s.
+    The method `unsettled` returns a sentence about each unsettled promise. The test replaces this
+    method by one that returns a sentence for 3 s, or for 100 s. The wait ends when there is no
+    sentence any more, or at the latest after the `recovery_timeout` of 20 s.
     """
     timeout_s = 20
     for settles_s, ends_s in ((3, 3), (100, timeout_s)):
         run = Run(experiment(run={"recovery_timeout": f"{timeout_s}s"}))
         original_unsettled = run.suite.unsettled
 
-        # The defaults keep this pass's values of the loop's variables `run` and `settles_s`.
+        # The defaults bind the present values of the loop variables `run` and `settles_s`. Without
+        # them, the function would see the values of a later pass.
         def unsettled(now_us: int, run: Run = run, settles_s: int = settles_s) -> list[str]:
             is_settled = now_us - stage_times(run)["recovery"] >= settles_s * SECOND_US
             return [] if is_settled else ["t-0 is not whole"]
@@ -174,8 +176,8 @@ def test_run_continues_after_liveness_until_no_promise_waits() -> None:
 def test_unanswered_requests_are_listed_where_a_group_does_not_recover() -> None:
     """If a group does not recover, the run traces the requests that still wait for an answer.
 
-    A finding can then name such a request, and the broker that does not answer the request. The
-    group of the first run recovers immediately, so nothing is traced. In the second run the group
+    So a finding about the group can name the request, and the broker that does not answer. In the
+    first run the group recovers immediately, so no request is traced. In the second run the group
     does not recover, because no commit is acknowledged.
     """
     run = Run()
@@ -195,9 +197,10 @@ def test_unanswered_requests_are_listed_where_a_group_does_not_recover() -> None
 
 
 def test_fault_is_traced_with_its_hit_and_its_blast_radius() -> None:
-    """The rows name the node that was hit.
+    """The rows about a fault name the node that was hit.
 
-    They also name the groups and partitions that the fault affects, its blast radius.
+    The row of the injection also names the blast radius: the groups and partitions that the fault
+    affects.
     """
     run = Run()
     run.execute()
@@ -224,10 +227,11 @@ def test_fault_without_duration_is_healed_at_the_end() -> None:
 
 
 def test_run_goes_on_for_some_time_after_a_slow_undoing() -> None:
-    """After the last fault the run goes on for 10 s (`after_faults`), before it begins to end.
+    """The stage `faults` goes on for 10 s (`after_faults`) after the last fault is undone.
 
-    The 10 s begin when the fault is really undone, which may be later than planned. Here the broker
-    cannot be restarted at 6 s, because it is still stopping. It is killed 30 s later.
+    The 10 s begin when the fault is really undone, which may be later than planned. A shutdown is
+    undone by a restart of the broker. Here the broker cannot be restarted at 6 s, as planned,
+    because it is still stopping. So the run kills it 30 s later, and restarts it.
     """
     shutdown = {"fault": "controlled_shutdown", "target": "broker(1)", "duration": "5s"}
     run = Run(experiment(faults=[{"at": "1s", **shutdown}]))
@@ -242,7 +246,10 @@ def test_run_goes_on_for_some_time_after_a_slow_undoing() -> None:
 
 
 def test_waiting_undoing_delays_no_other_part_of_the_plan() -> None:
-    """While the run waits for broker-1 to stop, broker-2 is crashed and restarted as planned."""
+    """While the run waits for the stop of broker-1, broker-2 crashes and is restarted as planned.
+
+    The fault of broker-1 cannot be undone before broker-1 has stopped.
+    """
     shutdown = {"fault": "controlled_shutdown", "target": "broker(1)", "duration": "5s"}
     crash = {"fault": "crash", "target": "broker(2)", "duration": "4s"}
     run = Run(experiment(faults=[{"at": "1s", **shutdown}, {"at": "8s", **crash}]))
@@ -262,8 +269,8 @@ def test_fault_finds_its_target_while_no_controller_answers() -> None:
     Without a controller no leader changes. So the run uses the leaders that the controller named in
     its last answer.
 
-    A paused controller of the fake runtime still answers, so the test silences it: from 2 s to 22 s
-    the status has no controller.
+    In the fake runtime even a paused controller answers. So the test itself silences the
+    controller: from 2 s to 22 s, the report of the fake runtime has no controller.
     """
     own_experiment = experiment(
         faults=[
@@ -314,8 +321,8 @@ def test_missed_steady_state_names_the_groups_whose_applications_may_miss_polls(
     Here a poll returns up to 500 records. The application needs 10 ms for each record, and 50 ms
     for the poll. Together this is 5.05 s, but only 5 s are allowed.
 
-    A search with `explore` may accept that runs prove nothing for this one reason. The search
-    recognizes the reason by its words.
+    The command `explore`, which searches many runs, recognizes this reason by its words. It may
+    accept a run that proves nothing if this is the only reason.
     """
     slow = {
         "members": 2,
@@ -366,9 +373,9 @@ def test_member_that_never_commits_prevents_the_steady_state() -> None:
 
 
 def test_vanished_offset_is_a_violation() -> None:
-    """A commit of orders-0 is acknowledged at 20 s.
+    """A commit of orders-0 is acknowledged at 20 s, and is gone at the end.
 
-    When the run reads the committed offsets at its end, the coordinator has none for orders-0.
+    When the run reads the committed offsets at its end, the coordinator has no offset of orders-0.
     """
     run = Run()
     run.runtime.committed = {TopicPartition("orders", 1): Offset(7)}
@@ -391,9 +398,9 @@ def test_vanished_offset_is_a_violation() -> None:
 
 
 def test_failed_tool_is_never_a_verdict_about_kafka() -> None:
-    """If a task of a node fails, this is our bug.
+    """If a task of a node fails with an exception, our own code has a bug.
 
-    Whatever the checkers find, the verdict is unknown.
+    Whatever the checkers find in such a run, the verdict is unknown.
     """
     run = Run()
 
@@ -413,9 +420,9 @@ def test_failed_tool_is_never_a_verdict_about_kafka() -> None:
 
 
 def test_fault_that_cannot_be_injected_is_a_failure_of_the_tool() -> None:
-    """A fault that finds no target is a miss, which is no failure.
+    """The fault finds its target, broker-0, but the kill raises an error. So the tool has failed.
 
-    This fault does find its target, broker-0, but the kill raises an error. So the tool has failed.
+    A fault that does not find a target would be a miss, which is no failure.
     """
     run = Run()
     run.runtime.crash_fails_with = OSError("no such process")

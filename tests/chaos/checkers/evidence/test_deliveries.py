@@ -1,7 +1,7 @@
 """The check `processing` judges what a member reads, delivers and commits in one assignment.
 
-An assignment lasts from the row that gives a member its partitions to the revocation or loss of
-these partitions. During an assignment a consumer must do these steps in order:
+An assignment begins with the row that gives a member its partitions. It ends when these partitions
+are revoked or lost. During an assignment a consumer must do these steps in order:
 
 1. It fetches the committed offset, and begins to read there.
 2. It delivers the records to its application without a gap.
@@ -9,10 +9,10 @@ these partitions. During an assignment a consumer must do these steps in order:
 
 A consumer that breaks this order has a bug, even if the group loses no record because of the bug.
 
-Each test writes the trace of a consumer, C0, by hand. The check judges other things, too, for
-example whether each produced record was processed. If a trace has nothing of this kind, the outcome
-of a check without findings may be NOTHING_SEEN in place of PASS. So a test of a correct consumer
-only asserts that the outcome is not VIOLATED.
+Each test writes the trace of a consumer, C0, by hand. The outcome of the check is PASS only if
+there was something to judge, such as records that are due because the group has committed offsets
+beyond them. Otherwise the outcome is NOTHING_SEEN. Some of the short traces here have nothing of
+this kind. So a test of a correct consumer only asserts that the outcome is not VIOLATED.
 """
 
 from dataclasses import replace
@@ -33,7 +33,7 @@ CONTEXT = CheckContext(
             consumers=(C0, C1),
             offsets_partition=OFFSETS_0,
             commits=True,
-            # A member may try to commit for this time before it revokes its partitions.
+            # A member that must revoke its partitions may first try to commit, for this time.
             commit_patience_us=5_000_000,
         )
     },
@@ -107,7 +107,7 @@ def test_member_without_a_committed_offset_begins_where_the_reset_policy_says() 
 
 
 def test_offset_fetched_in_an_earlier_assignment_is_found() -> None:
-    """C0 uses the answer to an OffsetFetch of generation 1 in generation 2.
+    """C0 sends an OffsetFetch in generation 1, and uses the answer in generation 2.
 
     This is a bug, because another member may have committed another offset since generation 1.
     Kafka's consumer compares the generations in PendingCommittedOffsetRequest.sameRequest.
@@ -181,7 +181,8 @@ def test_committed_offset_in_the_middle_of_an_assignment_is_found() -> None:
 def test_records_that_do_not_follow_the_last_ones_are_found(first: int, last: int) -> None:
     """C0 reads the records 10 to 19. Then it repeats 15 to 19, or leaves out 20 to 24.
 
-    In both cases C1 processes all records. So the check does not find unprocessed records, too.
+    In both cases C1 processes all records, so that there are no unprocessed records, which would be
+    another finding.
     """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)

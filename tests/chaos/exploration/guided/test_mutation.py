@@ -1,9 +1,9 @@
 """Mutations: small variations of a plan that had an interesting run.
 
 A seed draws a plan (a list of faults) from a space, which is a file that says what may be drawn. A
-mutation, which has a seed of its own, changes a few things in a copy of the plan: it moves a fault,
-makes a fault longer, drops one, adds one, or chooses another setting. The changed copy is called a
-mutant of its parent, the original plan.
+mutation, which has a seed of its own, changes a few things in a copy of the plan: it moves,
+lengthens, drops or adds a fault, or chooses another setting. The changed copy is called a mutant,
+and the original plan is its parent.
 
 What a mutation changes is called the genome of the plan. It consists of the faults, the settings,
 and the network seed, which decides latencies and everything else in a run that is left to chance.
@@ -34,8 +34,9 @@ from tests.support.builders.packaged_spaces import packaged_space
 PARENT = 3
 """Seed that draws the parent of all mutants here."""
 MUTANTS = range(1_000, 1_150)
-"""Seeds of the mutations."""
-# A program for another Python process. It prints what `digests` of this module returns there.
+"""Seeds of the 150 mutations of the parent."""
+# A program for another Python process. In that process it calls `digests` of this module, and
+# prints the result.
 DIGESTS = """
 import json
 from tests.chaos.exploration.guided.test_mutation import digests
@@ -56,7 +57,7 @@ def mutants() -> tuple[Genome, ...]:
 
 
 def digests() -> list[str]:
-    """Return the digests of the plans of a few lineages."""
+    """Return a digest (a hash) of the plan of each of three lineages."""
     lineages = [(0, 400), (1, 400), (2, 401, 402, 403)]
     return [
         sha256(msgspec.json.encode(grow(standard(), lineage).experiment)).hexdigest()
@@ -68,8 +69,8 @@ def digests() -> list[str]:
 def test_lineage_means_the_same_in_another_process() -> None:
     """A worker builds a plan from its lineage alone, so the plan must be equal in every process.
 
-    The other process has another PYTHONHASHSEED (an arbitrary number), so its sets have another
-    order.
+    In the other process sets have another order, because it has another PYTHONHASHSEED. 4711 is an
+    arbitrary number.
     """
     completed = subprocess.run(
         [sys.executable, "-c", DIGESTS],
@@ -83,7 +84,7 @@ def test_lineage_means_the_same_in_another_process() -> None:
 
 
 def test_lineage_of_one_seed_is_the_drawn_plan() -> None:
-    """Without a mutation the plan is the one that the seed draws."""
+    """A lineage of one seed names the plan that this seed draws. There is no mutation."""
     grown = grow(standard(), (PARENT,))
     assert (grown.experiment, grown.network_seed) == (draw(standard(), PARENT), PARENT)
 
@@ -125,8 +126,8 @@ def test_mutants_move_lengthen_drop_and_add_faults_and_change_settings() -> None
     sizes = {len(genome.faults) for genome in mutants()}
     assert min(sizes) < parent_size < max(sizes)
     assert any(genome.options for genome in mutants())  # settings that the mutation has chosen
-    # Where the number of faults is the same, some fault must have moved, or lasts longer or
-    # shorter.
+    # In mutants with the same number of faults, some fault must begin at another time, and some
+    # fault must have another duration.
     same_size = [genome for genome in mutants() if len(genome.faults) == parent_size]
     assert any(
         [fault.at for fault in genome.faults] != [fault.at for fault in parent.faults]
