@@ -446,7 +446,7 @@ def test_mutant_is_found_by_checkers_without_a_finding_in_the_original_run(
 
     A run with the result "unknown" finds nothing. A different trace alone is no finding either. If
     the result of the mutated run is "broken", that is, the simulation itself has failed, the mutant
-    is found by LAB. The sound run must not be broken, too.
+    is found by LAB. But LAB finds no mutant if the sound run is broken itself.
     """
     play = mutant_play(7, sound_run, mutated_run, child_cpu_s=1.0)
 
@@ -538,7 +538,7 @@ def test_journal_of_other_code_is_put_aside_with_a_message(tmp_path: Path) -> No
 
 
 def made_up_record(root: Path, name: str, *, finds_third: bool) -> None:
-    """Write a record of six mutants. These are the fates of the mutants 0 to 5:
+    """Write a record of six mutants, which are called 0 to 5 here.
 
     - 0 is found.
     - 1 has the same trace.
