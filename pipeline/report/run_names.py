@@ -104,7 +104,7 @@ def _settings_by_run(runs: Sequence[RunFacts]) -> list[list[str]]:
 def _shortest_names(
     differing: Sequence[DifferingSetting],
 ) -> Iterator[tuple[str, tuple[str | None, ...]]]:
-    """Yield the shortest unambiguous name of each setting, and its value in each run.
+    """Yield the shortest unambiguous name of each setting, and the setting's value in each run.
 
     If settings in several sections have the same name and the same values, they become one setting:
     `members` instead of `groups.old.members` and `groups.new.members`.

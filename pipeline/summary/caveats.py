@@ -45,7 +45,7 @@ def caveats_of(summary: RunSummary | None) -> tuple[str, ...]:
 
 
 def pass_text(pass_word: str, caveats: Sequence[str]) -> str:
-    """Return the caller's word for PASS and the caveats, as one sentence."""
+    """Return one sentence: the word for PASS, which is the caller's choice, and the caveats."""
     if not caveats:
         return pass_word
     return f"{pass_word}, and {'; '.join(caveats)}: no promise forbids it here"

@@ -42,8 +42,8 @@ MAX_COLUMNS = 8
 column, which its runs share.
 """
 MAX_FAULTS_OF_A_KIND = 8
-"""Maximum number of faults of one kind that have rows each. If a run has more crashes than this,
-for example, the rows are about all its crashes together.
+"""Maximum number of faults of one kind for which each fault has its own rows. If a run has more
+crashes than this, for example, the rows are about all its crashes together.
 """
 _IN_FULL_ONLY = frozenset({"p90", "p99"})
 """Percentiles of phases and gaps that only a comparison with `in_full` shows."""
@@ -68,8 +68,9 @@ class ComparisonRow:
 
     - `fault`: the fault that is compared, such as `crash 2`; None in a row about the whole run.
     - `group`: a key that tells under which heading the row stands; this is not a consumer group.
-      The measures of a fault have its `figures.Chain` (`broker`, `client` or `gap`). The rebalances
-      and members after a fault have `outcome`. Rows about the whole run have `felt` or `run`.
+      A row about a measure of a fault has the measure's `figures.Chain`: `broker`, `client` or
+      `gap`. Rows about rebalances and members after a fault have `outcome`. Rows about the whole
+      run have `felt` or `run`.
     - `name`: the name of the figure, such as `commit gap`.
     - `cells`: one for each column; None if no run of the column has the figure.
     - `differs`: True if the columns differ notably (`comparison_cells.differs`). In a row about a
@@ -237,6 +238,7 @@ class _Table:
         that are compared together, or nothing.
         """
         distributions = self._distributions(measure, faults)
+        # For each run, how far the clocks were apart: a shorter time is not certain.
         bounds = [
             max((distribution.bound_us for distribution in of_run), default=0)
             for of_run in distributions

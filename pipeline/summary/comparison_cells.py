@@ -24,8 +24,8 @@ because no user notices a smaller difference.
 """
 
 NEVER = "never"
-"""Text of a cell about a time that is 0, because what it measures (such as two owners) did not
-happen.
+"""Text of a cell with a time of 0. It says that the event of the row, such as two owners of a
+partition, did not happen.
 """
 Unit = Literal["us", "count", "text"]
 """Unit of a row: microseconds, a number of things, or words such as the verdict."""

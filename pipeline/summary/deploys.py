@@ -245,7 +245,7 @@ def deploy_text(cost: DeployCost) -> str:
 
 
 def typical_cost(costs: Sequence[DeployCost]) -> DeployCost:
-    """Return the typical cost of several equal deploys: each figure is the median of theirs.
+    """Return the typical cost of several equal deploys: each figure is a median over the deploys.
 
     The deploys come from runs of one experiment with different seeds. All have the same names and
     the same number of partitions, which are taken from the first deploy.

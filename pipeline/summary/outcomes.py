@@ -158,7 +158,7 @@ class Owners:
     to_us: int | None
     """when the last of the partitions had one owner again; None if the run ended before"""
     longest_us: int
-    """how long a partition had two owners at most"""
+    """the longest time for which one of these partitions had two owners"""
     records_both: int
     """number of records that a first and a second owner both processed while both owned their
     partition"""
@@ -216,7 +216,7 @@ def in_number_order(names: Iterable[str]) -> tuple[str, ...]:
 
 
 _NO_NUMBER = -1
-"""The number of a name that does not end with one."""
+"""Stands for the number of a name that does not end with a number."""
 
 
 def _stem_and_number(name: str) -> tuple[str, int]:

@@ -124,8 +124,10 @@ def _coordinator_pairs(tenure_overlaps: DataFrame) -> DataFrame:
 def _owner_sets(ownership_overlaps: DataFrame) -> DataFrame:
     """One row per run, group and fault, for times in which two members owned the same partition.
 
-    There are several rows if different coordinators had assigned the partitions: broker-0 to the
-    first owners and broker-1 to the second owners, for example, and later broker-1 and broker-2.
+    A run, group and fault have several rows if different coordinators had assigned the partitions.
+    For example, one row is about partitions that broker-0 had assigned to the first owners, and
+    broker-1 to the second owners. Another row is about partitions that broker-1 and broker-2 had
+    assigned.
     """
     # True if some partition still had two owners when the run ended. The maximum of booleans is
     # true if one of them is true.
@@ -143,7 +145,7 @@ def _owner_sets(ownership_overlaps: DataFrame) -> DataFrame:
 
 
 def _processed(processing: DataFrame) -> DataFrame:
-    """One row per run and group: how many records it processed, and how many of them again."""
+    """One row per run and group: the numbers of processed records, and of records processed again."""
     return processing.groupBy("run", "group").agg(
         F.sum("records").alias("records"), F.sum("repeated").alias("repeated")
     )

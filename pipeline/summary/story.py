@@ -400,8 +400,8 @@ def check_figures(check: CheckReport) -> list[str]:
 
     - All figures in `check.seen` are returned. These are numbers of judged cases, and times. The
       name of a time ends in `_us`.
-    - Of the figures in `check.measured`, only those with a name in `_ms` are returned, which are
-      times. The other figures are moments, which other parts of the output show.
+    - Of the figures in `check.measured`, only lengths of time are returned. Their names end in
+      `_ms`. The other figures are moments, which other parts of the output show.
 
     A figure that is 0 is returned only if it is in _PRINTED_IF_ZERO and the check judged something.
     """

@@ -168,6 +168,7 @@ def _processed(trace: Trace) -> list[TableRow]:
 
 def _commit_errors(trace: Trace) -> list[TableRow]:
     """Count the commits that failed with each error after the first fault, and who sent them."""
+    # `fault` is None for commits before the first fault. The error `NONE` means success.
     failed = [
         row for row in commits_of(trace) if row["fault"] is not None and row["error"] != "NONE"
     ]

@@ -134,7 +134,8 @@ def soft(fill: str) -> str:
     """Return a paler version of a fill: its colour is mixed half with PAPER.
 
     A fill with an opacity of one half would look the same on the page's background, but not in
-    front of a fault's band. Patterns other than HATCHES, PAPER and "transparent" stay as they are.
+    front of a fault's band. PAPER, "transparent", and patterns that are not in HATCHES stay as they
+    are.
     """
     if fill in HATCHES:
         return SOFT_HATCHES[HATCHES.index(fill)]

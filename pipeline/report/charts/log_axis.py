@@ -26,7 +26,7 @@ class LogAxis:
     def of(cls, values: Iterable[int], *, bound_us: int) -> "LogAxis":
         """Return an axis that contains all values and `bound_us`, the error of the clocks."""
         positive = [value for value in values if value > 0]
-        longest = max([*positive, bound_us, 1_000])  # 1 ms, if there are no values
+        longest = max([*positive, bound_us, 1_000])  # at least 1 ms: an axis needs a length
         shortest = min(positive, default=longest)
         room_behind_longest = longest // 4
         return cls(unit_us=_decade(shortest), end_us=longest + room_behind_longest)

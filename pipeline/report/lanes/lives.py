@@ -177,7 +177,9 @@ def _events(entry: JournalEntry) -> Iterable[_Event]:
         if ready_us is not None:
             yield _Event(ready_us, place, BACK if successor.get("is_of_old_version") else AFTER)
 
-    # The entry of a scaling has the list `acts`, with the members that it stopped or started.
+    # The entry of a scaling has the list `acts`, with the members that it stopped or started. It
+    # has only one time for each act: a started member counts as ready at this time, and the place
+    # of a stopped member counts as empty.
     for act in _mappings(resolved.get("acts")):
         yield _Event(act["at_us"], act["place"], AFTER if act["act"] == "start" else AWAY)
 

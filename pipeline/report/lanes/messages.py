@@ -126,8 +126,8 @@ _MORE = (
     "appear as you zoom in."
 )
 _STUB_SIZE = 700
-"""Size of a stub. Vega wants the size as an area in pixels. With this area, a stub is 13 pixels
-long."""
+"""Size of a stub. Vega wants the area of the square around a symbol, in pixels. A stub leads from
+the middle of this square to its edge, so it is 13 pixels long."""
 # A stub as an SVG path: a short vertical line with a bar across its end.
 _STUB_DOWN = "M0,0L0,1M-0.35,1L0.35,1"
 _STUB_UP = "M0,0L0,-1M-0.35,-1L0.35,-1"
@@ -271,6 +271,8 @@ def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
             symbolType="stroke",
             symbolStrokeWidth=3,
             # Vega's sizes are areas, so the length of the symbol is the square root of its size.
+            # `width >= 0` is always true. The variable `width` makes Vega evaluate the expression
+            # again when the page gets another width.
             symbolSize=alt.ExprRef(f"width >= 0 && {NARROW} ? 200 : {_SYMBOL_PX**2}"),
             symbolOpacity=1,
             columns=legend_columns(families),
@@ -355,7 +357,7 @@ def _repeats(y: alt.Y) -> list[alt.Chart]:
     fill, stroke = alt.Fill("cl:N", scale=None), alt.Stroke("cl:N", scale=None)
     layers = []
     for row, offset in enumerate(_REPEATS_PX):
-        # `y` is the row of a bar below its node's line.
+        # In the data, `y` is the number of a bar's row below the line of the node.
         where = f"datum.y == {row}"
         properties: MarkProperties = {
             "height": 9,
@@ -433,7 +435,8 @@ def _landmarks(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> li
     - at the new leader's line: `active for __consumer_offsets-7, loaded in 12 ms`
     - at the line of a member that lost its coordinator: `coordinator unknown`
     """
-    # The controller has a line only if some message was sent to it.
+    # A controller has a line only if some message was sent to it. If several controllers have a
+    # line, all elections are told at the line of the first of them.
     controllers = [row["to_node"] for row in rows if row["to_node"].startswith("controller-")]
     moves = [row for row in run.tables.rows("broker_phases") if row["fault"] == fault.fault_id]
     # Partitions that store groups come first, because False sorts before True.

@@ -131,7 +131,8 @@ def gantt(
             datum = LANE.datum(
                 row_with_names, start, end, c=fills[row["group"]][assignment_text(row)]
             )
-            # Stripes lie only on the bar of the second owner, which is never in slot 0.
+            # Stripes lie only on the bar of the second owner. Its slot is never 0, because the bar
+            # of the first owner is still there when it begins.
             has_overlap = any(from_us < end and start < to_us for from_us, to_us in overlaps)
             if slot > 0 and has_overlap:
                 datum["v"] = 1

@@ -47,6 +47,7 @@ group that the reader can pick. So if there are more rebalances, not all groups 
 AREA_PX = 120
 """Height of the lane in pixels if it shows areas."""
 _PICK = "rebalances_pick"
+"""Name of Vega's parameter for the picked group."""
 JOINING, SYNCING, BROKEN_OFF = "joining", "syncing", "never completed"
 PARTS = {JOINING: HATCHES[1], SYNCING: SERIES[1], BROKEN_OFF: "transparent"}
 """Fill of each part of a rebalance."""
@@ -221,7 +222,8 @@ def _parts(row: Row, end_us: int) -> list[tuple[str, int, int]]:
         return [(BROKEN_OFF, row["started_us"], end_us)]
     joining = (JOINING, row["started_us"], row["joined_us"])
     if row["stable_us"] is None:
-        # The members can have joined after the run's end, while the nodes were stopping.
+        # The end of the run is known as the end of this rebalance. But the nodes stop a little
+        # later, so the members can have joined after it.
         return [joining, (BROKEN_OFF, row["joined_us"], max(end_us, row["joined_us"]))]
     return [joining, (SYNCING, row["joined_us"], row["stable_us"])]
 

@@ -28,8 +28,8 @@ MAX_IN_FULL = 6
 MAX_FAULTS = 300
 """Maximum number of rows in the table of all faults."""
 MAX_ROWS = 100
-"""Maximum number of groups that are listed for one fault, and also of partitions. The run's tables
-have all of them.
+"""Maximum number of groups that are listed for one fault. The same maximum holds for partitions.
+The tables of the run have all groups and partitions.
 """
 ACKNOWLEDGED = "NONE"
 """The `error` of a successful commit in the table `commits`."""

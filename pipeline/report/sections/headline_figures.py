@@ -311,7 +311,7 @@ def _kept_ids(run: ReportInput) -> Iterator[Figure]:
 
 
 def _counts(run: ReportInput) -> Iterator[Figure]:
-    """Yield figures that every run has: checks, commits, records, and the run's length."""
+    """Yield figures that need no fault: checks, commits, records, and the run's length."""
     results = run.facts.results_or_empty
     outcomes = [check.outcome for check in results.checks]
     if outcomes:

@@ -59,7 +59,7 @@ MAX_IN_FULL = 3
 """Maximum number of faults for which each fault has charts of its own. If there are more faults,
 the section has only one set of charts, with a list from which the reader picks a fault."""
 MAX_PICKED = 60
-"""Maximum number of faults in this list. It keeps the page small."""
+"""Maximum number of faults from which the reader picks. The limit keeps the page small."""
 TITLES: dict[Chain, str] = {chain: as_title(text) for chain, text in CHAIN_HEADINGS.items()}
 """The titles of the three charts."""
 _ABOUT: dict[Chain, str] = {

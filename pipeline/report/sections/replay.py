@@ -19,8 +19,8 @@ _OTHER_RUNTIMES = {
     "local": ("virtual", "in virtual time"),
     "ray": ("virtual", "in virtual time"),
 }
-"""For each runtime: the other runtime on which the page suggests to repeat the run, and words for
-that runtime, which stand in the sentence above the command.
+"""For each runtime, another runtime: the page suggests to repeat the run there. The second text
+describes this other runtime in the sentence above the command.
 """
 _NO_DIGEST = "none was computed"
 """Text in place of the digest (the checksum) of the trace."""
@@ -56,6 +56,7 @@ def _parts(facts: RunFacts) -> Iterator[Part]:
     yield Paragraph(html=render_block("replay", "command", manifest.replay))
     other_runtime = _OTHER_RUNTIMES.get(manifest.runtime)
     option = f"--runtime {manifest.runtime}"
+    # A command without this option has no place for another runtime.
     if other_runtime is not None and option in manifest.replay:
         name, description = other_runtime
         command = manifest.replay.replace(option, f"--runtime {name}")

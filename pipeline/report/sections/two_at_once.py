@@ -138,8 +138,8 @@ def _owned_text(overlap: Row, tables: OverlapTables, side: Side) -> str | None:
     intervals = intervals_of_side(overlap, tables, side)
     if not intervals:
         return None
-    # Two intervals match only if the first ends at the very moment at which the second begins, and
-    # the overlap, too. The first is shown then.
+    # Usually there is one interval. There are two only if one interval ends and the next interval
+    # begins at the very moment at which the overlap begins. Then the earlier interval is shown.
     interval = intervals[0]
     end_text = "run end" if interval["to_us"] is None else moment_text(interval["to_us"])
     span = span_together(f"{moment_text(interval['from_us'])} to {end_text}")

@@ -287,7 +287,8 @@ _CLIENT = (
     ),
 )
 """What the table `definitions` says about the client chain. The last two entries are not phases,
-but counts: their last text says what is counted, beginning with the moment in the second text.
+but counts: their second text says from which moment on something is counted, and their third text
+says what is counted.
 """
 _GAPS = (
     ("commit gap", "a member's acknowledged commit", "its next one: the longest around the fault"),

@@ -104,7 +104,10 @@ class Episode:
 
     @property
     def to_us(self) -> int | None:
-        """When no partition had two owners any more; None if one still had when the run ended."""
+        """Time from which on no partition had two owners.
+
+        None if a partition still had two owners when the run ended.
+        """
         ends = [row["to_us"] for row in self.rows]
         return None if None in ends else max(ends)
 

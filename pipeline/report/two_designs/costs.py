@@ -23,34 +23,40 @@ members send them anyway.
 FAILED = ("conflict", "exception")
 """Outcomes of an attempt that failed."""
 STEP_US = 100_000
-"""The length of a step: a tenth of a second. A row of the tables `zookeeper_operations` and
-`coordinator_requests` does not stand for one request, but counts the requests of one step."""
+"""Length of the periods in which requests are counted: a tenth of a second. Such a period is called
+a step, but has nothing to do with the steps of an attempt. A row of the tables
+`zookeeper_operations` and `coordinator_requests` has the number of requests in one period."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """What a change caused, in numbers. A number is None if the design has no such thing."""
+    """What a change caused, in numbers.
+
+    Some numbers are only about groups on ZooKeeper, others only about groups with a coordinator. In
+    a group of the other kind, such a number is None.
+    """
 
     plans: int
-    """Assignments that were computed."""
+    """Number of assignments that were computed."""
     views: int
-    """Different views from which assignments were computed. In a group with a coordinator, this is
-    the number of generations."""
+    """Number of different views from which assignments were computed. In a group with a
+    coordinator, this is the number of generations."""
     failed: int
-    """Attempts that failed. In a group with a coordinator, these are rebalances that led to no
-    stable generation."""
+    """Number of attempts that failed. In a group with a coordinator, this is the number of
+    rebalances that led to no stable generation."""
     notifications: int | None = None
-    """Notifications that ZooKeeper sent because a watch fired."""
+    """Number of notifications that ZooKeeper sent because a watch fired."""
     reads: int | None = None
-    """Requests to ZooKeeper that read."""
+    """Number of requests that read from ZooKeeper."""
     writes: int | None = None
-    """Requests to ZooKeeper that write."""
+    """Number of requests that wrote to ZooKeeper."""
     requests: int | None = None
-    """Requests to the coordinator."""
+    """Number of requests to the coordinator."""
     conflicts: int | None = None
-    """Claims of a partition that another member still owned."""
+    """Number of claims of a partition that another member still owned."""
     members_gave_up: int | None = None
-    """Members that had no attempt left (`rebalance.max.retries`)."""
+    """Number of members that had no attempt left. The setting `rebalance.max.retries` limits the
+    attempts of a member."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +76,8 @@ class Cost:
     longest_unowned_us: int
     """Time without an owner of the partition for which it was longest."""
     partitions_given_up: int
-    """Number of partitions that living members gave up."""
+    """Number of partitions that living members gave up. Partitions of members that died or were
+    stopped do not count."""
     counts: Counts
 
     @property
@@ -169,8 +176,8 @@ def _times_without_owner_us(side: GroupSide, from_us: int, until_us: int) -> Ite
         spans_by_partition.setdefault(row["partition"], []).append((row["from_us"], to_us))
 
     for spans in spans_by_partition.values():
-        # Add up the holes between the times with an owner. Two times can overlap. So a hole begins
-        # when all earlier times have ended (`owned_until_us`).
+        # Add up the holes between the times with an owner. Two such times can overlap, so a hole
+        # begins only when all earlier times have ended (`owned_until_us`).
         owned_until_us = from_us
         gap_us = 0
         for start_us, end_us in sorted(spans):

@@ -54,9 +54,9 @@ _LAW_NAMES: tuple[tuple[Literal["left", "right"], int, int], ...] = (
     ("left", 8, 14),
     ("right", -6, -10),
 )
-"""Where the names of the first two laws are: the alignment, and the distances from the line to the
-right and downwards, in pixels. The first name is to the right of its line and below it. The second
-name is to the left of its line and above it. Other laws have no name.
+"""Positions of the names of the first two laws; other laws have no name in the chart. An entry has
+the alignment of the text, and its distances from the line to the right and downwards, in pixels.
+The first name stands to the right of its line and below it, the second to the left and above.
 """
 _LAW_TEXT = alt.ExprRef(f"width < {_WIDE} ? '' : datum.text")
 """The name of a law as an expression of Vega; empty in a chart that is not wide."""
@@ -98,7 +98,10 @@ def growth_chart(costs: Sequence[Cost]) -> Chart | None:
 
 
 def _is_shown(cost: Cost, kind: ChangeKind) -> bool:
-    """Return whether the chart of one kind of change shows a cost."""
+    """Return whether the chart of one kind of change shows a cost.
+
+    The axis of members begins at two members, and the logarithmic axis of requests has no 0.
+    """
     return cost.change.kind == kind and cost.change.members > 1 and cost.all_requests > 0
 
 

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pipeline.report.two_designs.sides import ChangeKind
 
 SERIES_NAMES = ("ZooKeeper writes", "ZooKeeper reads", "coordinator requests", "notifications")
-"""What is counted. These names are in the legend of the chart, in the order in which the counts of
-a small group decrease: 358 writes, 171 reads, 7 requests and 1 notification when a second member
-joins.
+"""Names of the four things that are counted. The legend of the chart has them in this order, from
+the largest count of a small group to the smallest: when a second member joins, there are 358
+writes, 171 reads, 7 requests and 1 notification.
 """
 WRITES, READS, REQUESTS, NOTIFICATIONS = SERIES_NAMES
 
@@ -52,7 +52,7 @@ def reads_of_join(members: int, topics: int, brokers: int, partitions: int) -> i
 def reads_of_death(members: int, topics: int, brokers: int, partitions: int) -> int:
     """Return the number of reads after a death, without failed attempts.
 
-    Only the C - 1 members that stay read.
+    The dead member reads nothing, so only the other C - 1 members count.
     """
     staying = members - 1
     return staying * (staying + topics + 3 * brokers + 9) + partitions

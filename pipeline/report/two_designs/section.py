@@ -164,7 +164,7 @@ def _blocks(costs: Sequence[Cost]) -> list[list[Cost]]:
 
 
 def _is_same_change(cost: Cost, other: Cost) -> bool:
-    """Return whether two costs are of the same change, in groups of one size and both designs."""
+    """Return whether two groups of the same size but of different designs met the same change."""
     return (
         cost.change.label == other.change.label
         and cost.side.members == other.side.members

@@ -141,7 +141,7 @@ class GroupSide:
         return _groups(self.facts).get(self.group, {})
 
     def _joins(self) -> Iterator[_Moment]:
-        """Yield the joins of members that do not belong to the group from the beginning."""
+        """Yield the joins of members that the experiment adds after the steady state."""
         for late in self._definition.get("late_members") or ():
             # In the experiment's file, `at` is a duration: how long after the steady state the
             # members join.
@@ -260,6 +260,7 @@ def _fault_label(row: Row, hit_members: set[str]) -> str:
     """Return the label of a fault's beginning: "1 member dies", or "pause of consumer-a-2"."""
     if row["kind"] in _ENDS_MEMBERS and len(hit_members) == 1:
         return "1 member dies"
+    # If the fault hit several members, the label names only the first of them.
     node = min(hit_members, key=_stem_and_number) if hit_members else row["node"]
     return f"{row['kind']} of {node}" if node else str(row["kind"])
 
