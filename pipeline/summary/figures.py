@@ -281,4 +281,132 @@ class FaultSummary:
         )
 
     def is_about(self, measure: Measure, *, if_zero: bool = False) -> bool:
+        """Return True if a measure says something about this fault. Only then it is printed.
+
+        Some measures say nothing if they are 0 for all subjects (_ONLY_IF_NOT_ZERO). With
+        `if_zero`, they count as saying something even then.
+        """
+        distribution = self.distribution(measure.name)
+        if distribution is None:
+            return False
+        coordinator_moved = self.partitions_moved > 0
+        if not distribution.samples:
+            # No subject has a value. If a coordinator moved, this tells that the phase never ended.
             # But a phase in _ONLY_IF_NEEDED may have no value because no subject needed it.
+            return coordinator_moved and measure.name not in _ONLY_IF_NEEDED
+        is_zero = not distribution.maximum
+        if is_zero and measure.name in _ONLY_IF_NOT_ZERO and not if_zero:
+            return False
+        return coordinator_moved or measure.name not in _ONLY_IF_MOVED
+
+
+_ONLY_IF_NEEDED = frozenset({"join", "sync", "longest wait", "heartbeats at old"})
+"""Measures that are not printed if no subject has a value, because then no member needed the step.
+"""
+_ONLY_IF_NOT_ZERO = frozenset(
+    {"load wait", "old named itself", "timeouts at old", "heartbeats at old", "no coordinator"}
+)
+"""Measures that are not printed if they are 0 for all subjects."""
+_ONLY_IF_MOVED = frozenset({"longest wait", "no coordinator"})
+"""Measures that are not printed if no coordinator moved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """The summary of one run.
+
+    - `completed`: False for a run that broke off or has no events.
+    - `clock_error_us`: how far the clocks of the run's machines were apart; 0 on one machine.
+    - `bad_rows`: reasons for which rows of the trace could not be used, with the number of rows.
+    - `unreadable`: files of the trace that could not be read, each as a text with the reason.
+    - `coordinators`: times in which a group had two coordinators, in time order.
+    - `owners`: times in which partitions had two owners, in time order.
+    - `processing`: how many records each group processed.
+    - `commit_errors`: errors of commits after the first fault, the most frequent first.
+    - `disturbances`: times in which a machine was away by accident.
+    """
+
+    run: str
+    directory: Path
+    events: int
+    completed: bool
+    clock_error_us: int
+    bad_rows: tuple[tuple[str, int], ...]
+    unreadable: tuple[str, ...]
+    faults: tuple[FaultSummary, ...]
+    coordinators: tuple[Coordinators, ...] = ()
+    owners: tuple[Owners, ...] = ()
+    processing: tuple[GroupProcessing, ...] = ()
+    commit_errors: tuple[CommitErrors, ...] = ()
+    felt: Felt | None = None  # None if the run had no groups
+    disturbances: tuple[Disturbance, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Worst:
+    """The fault of a run after which a measure was worst, with the values after this fault."""
+
+    fault: FaultSummary
+    distribution: Distribution
+
+    @property
+    def longest_us(self) -> int:
+        """The longest of the times that ended; 0 if none of them ended."""
+        return 0 if self.distribution.maximum is None else self.distribution.maximum
+
+
+def find_worst(summary: RunSummary, measure: str) -> Worst | None:
+    """Return the fault after which a measure was longest; None if no fault has the measure.
+
+    A time that had not ended when the run ended counts as longer than all others.
+    """
+    candidates = []
+    for fault in summary.faults:
+        distribution = fault.distribution(measure)
+        if distribution is not None and (distribution.samples or distribution.missing):
+            candidates.append(Worst(fault, distribution))
+    return max(candidates, key=_badness, default=None)
+
+
+def _badness(candidate: Worst) -> tuple[bool, int]:
+    """Return a sort key: a fault after which a time never ended is worse than all other faults."""
+    some_never_ended = candidate.distribution.missing > 0
+    return some_never_ended, candidate.longest_us
+
+
+def same_gaps(faults: Sequence[FaultSummary], measure: str) -> dict[str, str]:
+    """Find faults that have the same longest gap as an earlier fault.
+
+    A long gap can go on over a second fault. Then it is the longest gap after both faults, and a
+    text should not count it twice. Returns a dict from the later fault to the earlier fault:
+    `{"cut-1": "crash-0"}`. Two gaps of the same length in microseconds are taken to be one gap.
+    """
+    first_fault_by_length: dict[int, str] = {}
+    earlier_by_fault = {}
+    for fault in faults:
+        gap = fault.distribution(measure)
+        if gap is None or not gap.maximum:  # there is no gap, or its length is 0
+            continue
+        first_fault = first_fault_by_length.setdefault(gap.maximum, fault.fault)
+        if first_fault != fault.fault:
+            earlier_by_fault[fault.fault] = first_fault
+    return earlier_by_fault
+
+
+def longest_coordinators(summary: RunSummary) -> Coordinators | None:
+    """Return the longest time in which a group had two coordinators; None if there was none."""
+    return max(summary.coordinators, key=lambda pair: pair.to_us - pair.from_us, default=None)
+
+
+def longest_owners(summary: RunSummary) -> Owners | None:
+    """Return the longest time in which partitions had two owners; None if there was none.
+
+    A time that is shorter than the difference between the clocks is not certain, and not counted.
+    """
+    certain = [owners for owners in summary.owners if owners.longest_us >= summary.clock_error_us]
+    return max(certain, key=lambda owners: owners.longest_us, default=None)
+
+
+def rebalances_in(summary: RunSummary) -> int:
+    """Return the number of rebalances after the first fault."""
+    return sum(fault.rebalance_count for fault in summary.faults)

@@ -145,7 +145,7 @@ def _owner_sets(ownership_overlaps: DataFrame) -> DataFrame:
 
 
 def _processed(processing: DataFrame) -> DataFrame:
-    """One row per run and group: the numbers of processed records, and of records processed again."""
+    """One row per run and group: how many records were processed, and how many of them again."""
     return processing.groupBy("run", "group").agg(
         F.sum("records").alias("records"), F.sum("repeated").alias("repeated")
     )
