@@ -266,5 +266,6 @@ def _processing_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
 
 def _last_produced_offset(row: TraceRow) -> int:
     """Return the offset of a batch's last record; `row` is the producer's row about the batch."""
+    # If the trace does not tell the batch's first offset, the smallest offset is assumed.
     first_offset = 0 if row.offset is None else row.offset
     return first_offset + int(detail_of(row)["count"]) - 1

@@ -26,7 +26,8 @@ def faults_of(trace: Trace) -> list[TableRow]:
         detail = detail_of(row)
         in_force = _first_about(row.cause, trace.of(TraceKind.FAULT_IN_FORCE))
         healed = _first_about(row.cause, trace.of(TraceKind.FAULT_HEALED))
-        # If the detail does not list the nodes, the fault hit only the node in `peer`.
+        # `peer` is the first node that the fault hit. If the detail does not list the nodes, the
+        # fault hit only this node. If `peer` is missing, it is taken from the list.
         nodes = detail.get("nodes") or ([row.peer] if row.peer else [])
         node = row.peer
         if not node and nodes:

@@ -32,8 +32,8 @@ _SENT_AWAY = (
     RemovalCause.DID_NOT_REJOIN,
     RemovalCause.SYNC_DEADLINE,
 )
-"""Causes with which a coordinator removes a member because it heard nothing from the member in
-time. The column `sent_away` counts such removals of members that were not gone at all.
+"""Causes of a removal that mean: the coordinator heard nothing from the member in time. The column
+`sent_away` counts such removals of members that were not gone at all.
 """
 _GroupAndPartition = tuple[str, str]
 
@@ -42,8 +42,8 @@ _GroupAndPartition = tuple[str, str]
 class _Level:
     """The lag of a partition from one moment on.
 
-    - `at_us`: the moment at which a batch was produced, which makes the lag greater, or at which a
-      member ended its work on a batch, which makes the lag smaller.
+    - `at_us`: the moment. Either a batch was produced, and the lag became greater. Or a member
+      ended its work on a batch, and the lag became smaller.
     - `begun_us`: when the member began its work on the batch; None if a batch was produced.
     """
 
@@ -168,6 +168,7 @@ def _levels(trace: Trace) -> dict[_GroupAndPartition, list[_Level]]:
 
     produced: dict[str, list[_Batch]] = {}
     for row in trace.of(TraceKind.RECORDS_PRODUCED):
+        # If the trace does not tell the batch's first offset, the smallest offset is assumed.
         first_offset = 0 if row.offset is None else row.offset
         batch = _Batch(
             at_us=row.time_us,

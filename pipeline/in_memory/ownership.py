@@ -121,7 +121,7 @@ def _give_up(
 
 
 def _end_at_death(trace: Trace, interval: TableRow, consumer: str, incarnation: int) -> None:
-    """Move the end of an interval forward if its owner died, or if the run ended, before it.
+    """End an interval earlier if its owner died or the run ended before the interval's own end.
 
     The `to_us` of an interval that lasted until the run's end is None.
     """

@@ -309,7 +309,8 @@ def rebalances_of(trace: Trace) -> list[TableRow]:
                     "new_generation": rebalance.new_generation,
                     "reason": rebalance.reason,
                     "member": member,
-                    # None stays None. A member keeps its member id if its consumer is not known.
+                    # If no single member caused the rebalance, the consumer is None, too. If the
+                    # consumer of a member is not known, the member id stands in its place.
                     "consumer": member and consumers.get((group, member), member),
                     "cause": rebalance.cause,
                     "client_reason": rebalance.client_reason,

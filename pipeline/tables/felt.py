@@ -29,8 +29,8 @@ _SENT_AWAY = (
     RemovalCause.DID_NOT_REJOIN,
     RemovalCause.SYNC_DEADLINE,
 )
-"""Causes with which a coordinator removes a member because it heard nothing from the member in
-time. The column `sent_away` counts such removals of members that were not gone at all.
+"""Causes of a removal that mean: the coordinator heard nothing from the member in time. The column
+`sent_away` counts such removals of members that were not gone at all.
 """
 _PARTITION = ("run", "group", "partition")
 """The columns that name a data partition of a group."""
@@ -151,7 +151,7 @@ def felt_groups(
 
 
 def _measured(runs: DataFrame, faults: DataFrame) -> DataFrame:
-    """One row per run: when the measured time begins and ends, and when the first fault came in it.
+    """One row per run: beginning and end of the measured time, and the moment of its first fault.
 
     Columns: `run`, `start_us`, `end_us`, `since_us`. Without a fault, `since_us` is the beginning
     of the measured time.

@@ -21,8 +21,8 @@ MESSAGES_PER_FAULT = 400
 """Maximum number of rows of a fault. This is enough for a failover of some 30 members."""
 BEFORE_US = 1_000_000
 AFTER_US = 1_000_000
-"""Messages are listed from BEFORE_US before the fault until AFTER_US after the fault's last effect,
-within these limits:
+"""Messages are listed from BEFORE_US before the fault until AFTER_US after the fault's last effect.
+The next two numbers limit this time.
 """
 AT_LEAST_US = 5_000_000
 AT_MOST_US = 120_000_000

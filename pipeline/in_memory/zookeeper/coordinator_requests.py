@@ -20,6 +20,7 @@ _OF_COORDINATION = frozenset(
         "OffsetFetch",
     }
 )
+"""APIs of group coordination."""
 
 
 def coordinator_requests_of(trace: Trace) -> list[TableRow]:

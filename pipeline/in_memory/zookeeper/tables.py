@@ -1,8 +1,8 @@
 """The tables about ZooKeeper, and `offset_rewinds`, in plain Python.
 
 The oldest consumers of Kafka have no coordinator. They share their partitions through ZooKeeper,
-whose servers (the ensemble) store a tree of znodes. If the members of its group change, a consumer
-tries to get its share of the partitions. In such an attempt, the consumer does four things:
+whose servers (the ensemble) store a tree of znodes. If the members of a group change, each consumer
+of the group tries to get its share of the partitions. In such an attempt, it does four things:
 
 1. It gives its partitions up.
 2. It reads a *view*: the list of the members that its group has now.
@@ -38,7 +38,8 @@ _EFFECTS = {
     "Ping": "session",
     "SetWatches": "session",
 }
-"""What the requests of each API do. Requests of other APIs go to Kafka, and are not counted here.
+"""What the requests of each API do: they read or write the tree, or are only about the `session` of
+the client. Requests of other APIs go to Kafka, and are not counted here.
 """
 _OFFSET_PATH = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]+)")
 """The path of a znode with a committed offset: it names the group, the topic and the partition."""
@@ -118,8 +119,8 @@ def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
 def zookeeper_watches_of(trace: Trace) -> list[TableRow]:
     """Return each notification that a server sent to a client because of a watch.
 
-    A row also tells when the change was made of which the client was notified, and when the client
-    began its next attempt.
+    A row also has two moments: the change that caused the notification, and the beginning of the
+    client's next attempt.
     """
     txns = _txns(trace)
     groups = _groups(trace)
@@ -302,6 +303,7 @@ def _add_step(attempt: TableRow, row: TraceRow) -> None:
     """Add to an attempt what a row tells about one of its steps. The attempt has not ended yet."""
     step = detail_of(row)
     match TraceKind(row.kind):
+        # If an attempt has several views, the first one counts.
         case TraceKind.ZOOKEEPER_VIEW if attempt["view_us"] is None:
             attempt["view_us"] = row.time_us
             attempt["view"] = step["members"]

@@ -101,8 +101,9 @@ def _in_zookeeper(events: DataFrame, txns: DataFrame) -> DataFrame:
             group.alias("group"),
             F.concat_ws("-", topic, index).alias("partition"),
             F.lit("zookeeper").alias("store"),
-            # Transactions are ordered by their number, the zxid. It stands in the first field. The
-            # struct must have the same fields as in `_in_kafka`, because both are in one column.
+            # Transactions are ordered by their number (zxid), which stands in the first field. The
+            # other fields are empty. But the struct must have the same fields as in `_in_kafka`,
+            # because the rows of both functions are in one column.
             F.struct(
                 F.col("zxid").alias("time_us"),
                 F.lit("").alias("node"),
