@@ -171,8 +171,8 @@ class Administration(Checker):
             case TraceKind.FAULT_INJECTED:
                 self._injected(row)
             case TraceKind.FAULT_MISSED:
-                # The fault may be an order that was refused. Other faults that hit nothing are
-                # ignored there.
+                # The fault may be an order that was refused. If it is no order, `_refused` ignores
+                # the row.
                 self._refused(row)
             case TraceKind.LEADER_ELECTED:
                 self._elected(row)
@@ -237,8 +237,8 @@ class Administration(Checker):
 
         `settling_us` is the longest time in which consequences end.
         """
-        # The evidence has already seen that this fault began. So `quiet_since_us` is of no use, and
-        # the value that it had before this row is taken.
+        # The evidence has already seen that this fault began. So `quiet_since_us` may be None only
+        # because of this fault itself. `was_quiet_since_us` is its value before this row.
         quiet_us = self._faults.was_quiet_since_us
         if quiet_us is None:
             return False  # a fault was in force
@@ -417,7 +417,8 @@ class Administration(Checker):
 
     def finish(self) -> CheckReport:
         """Judge the orders that were neither carried out nor refused, and report."""
-        # A run that was cut short before the healing may have ended between order and outcome.
+        # A run that was cut short before the healing may have ended between an order and its
+        # outcome. So nothing is reported for such a run.
         unanswered = self._elections if self._is_healed else {}
         for fault_id, order in unanswered.items():
             detail = detail_of(order.row)
@@ -431,8 +432,8 @@ class Administration(Checker):
                 [order.row],
                 partition=next(iter(detail.get("partitions", ())), None),
             )
-        # The sum counts an order with a finding twice. This does no harm, because all that matters
-        # is whether anything was judged.
+        # The sum for `judged` counts an order with a finding twice. This does no harm, because all
+        # that matters is whether anything was judged.
         return self.report(
             judged=self._orders_total + self.findings_total,
             seen={

@@ -158,7 +158,10 @@ class CheckContext:
     leader_balance_us: int | None = None
     """Interval at which the controller elects preferred leaders; None if it never does."""
     start_bound_us: int | None = None
-    """Longest time from the start to the steady state; None in real time: a machine may be slow."""
+    """Longest time from the start to the steady state.
+
+    None in real time, because a slow machine may need any time for the start.
+    """
     in_virtual_time: bool = False
     """True if one process simulates all nodes with a clock of its own.
 
@@ -171,15 +174,15 @@ class CheckContext:
     records from a leader). A broker's requests for other purposes have REQUEST_TIMEOUT_US.
     """
     broker_waits_us: dict[str, int] = field(default_factory=dict)
-    """Longest time for which a server holds such a Fetch back while it has nothing new to return.
+    """Longest time for which a server holds a broker's Fetch back while nothing new is there.
 
-    The keys are the same purposes.
+    The keys are the same purposes as in `broker_timeouts_us`.
     """
     producers: tuple[ProducerExpectation, ...] = ()
     recovery_timeout_us: int = 0
     """Longest time that the run continues for the sake of conditions of `Checker.unsettled`.
 
-    It begins when all groups have recovered.
+    This time begins when all groups have recovered.
     """
     transaction_timeout_us: int = 60_000_000
     """Longest `transaction.timeout.ms` of any member."""

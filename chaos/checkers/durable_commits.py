@@ -11,13 +11,13 @@ the earliest time at which the member can have sent the commit to the time of th
 may return the value of any commit, unless another, acknowledged commit certainly replaced that
 value before the fetch began. Names in backticks below are modules of `chaos/checkers/evidence`.
 
-**Commits without an acknowledgement.** A fetch may return the value of such a commit, because it
-may have been written. But it counts as the replacement of no other commit, because it may not. How
-late it can still be written depends on the end of its request:
+**Commits without an acknowledgement.** A fetch may return the value of such a commit, because the
+commit may have been written. But the commit does not count as the replacement of another commit,
+because it may also be lost. How late it can still be written depends on the end of its request:
 
-* The broker answered with an error such as REQUEST_TIMED_OUT. Then the record is in the broker's
-  log or will never be, and later commits come behind it. So the commit took effect before the
-  answer, or never.
+* The broker answered with an error such as REQUEST_TIMED_OUT. Then the broker's log either has the
+  record already, or will never get it. Later commits come behind it in the log. So the commit took
+  effect before the answer, or never.
 * The client stopped waiting (TIMED_OUT, or DISCONNECTED from a living process). The request may
   wait in the socket of a paused or slow broker, which handles it after newer commits. So the commit
   may take effect at any time.
@@ -40,11 +40,11 @@ may also be missing because it expired: its group had been Empty for `offsets.re
 far count as not acknowledged. But no append may be acknowledged while fewer than
 `min.insync.replicas` are in sync, whether it is lost or not (`enough_replicas`).
 
-**No proof.** Some fetches look like a loss and are none:
+**No proof.** Some fetches look like a loss and do not prove one:
 * A fetch from a coordinator that had been replaced may be stale, as in Kafka, because a coordinator
-  answers fetches without asking its replicas (BEHAVIOUR 6.5). It is only counted.
+  answers fetches without asking its replicas (BEHAVIOUR 6.5). Such a fetch is only counted.
 * A fetch from a coordinator that lost the leadership in the middle of its load may miss the rest of
-  the log (`half_loads`). It is only counted, too.
+  the log (`half_loads`). Such a fetch is only counted, too.
 * Kafka itself forgets some commits in transactions until the next load (`forgotten_commits`).
 * The member that committed a fetched value may still wait for its answer, so that the trace does
   not show the commit yet. Therefore an unexplained fetch is at first only a suspicion. It becomes a
@@ -87,7 +87,7 @@ The driver writes NODE_KILLED after it has killed the process, so the client may
 MAX_KEPT_ASSIGNMENTS = 8
 """Number of a member's last assignments that are kept.
 
-One would not do, because the answer to a commit may come in a later generation.
+A single assignment would not do, because the answer to a commit may come in a later generation.
 """
 VERIFYING_STAGE = "verifying"
 """Stage of the run in which the driver itself fetches all committed offsets, at the end."""
@@ -97,8 +97,8 @@ LATE_END = "end of a transaction that came behind a load"
 # Rows that show which broker coordinates the groups of an offsets partition
 _LEADERSHIP = frozenset({TraceKind.BECAME_LEADER, TraceKind.LOAD_COMPLETED})
 _NO_OFFSET = -1  # the value that a fetch returns if nothing is committed
-_NEVER_SENT = "COMMIT_FAILED"  # an error of the client: it had no generation to commit in
-_ABORTED = "TRANSACTION_ABORTED"  # an error of the client: its offsets never count
+_NEVER_SENT = "COMMIT_FAILED"  # an error of the client, which had no generation to commit in
+_ABORTED = "TRANSACTION_ABORTED"  # an error of the client, whose offsets then never count
 _DEFINITE_NAMES = frozenset(code.name for code in ErrorCode if code.definite) | {
     _NEVER_SENT,
     _ABORTED,
@@ -196,9 +196,9 @@ class DurableCommits(Checker):
     def judge(self, row: TraceRow) -> None:
         """Judge a fetch, or keep what another row tells about commits, leaders and deletions.
 
-        A suspicion is reported at the first row after its time. Rows of messages are not used for
-        this: some traces lack them, and the finding must be at the same place in all traces,
-        because the run writes a row VIOLATION there.
+        A suspicion is reported at the first row after its `reported_after_us` that is not a row of
+        a message. Some traces lack rows of messages. The finding must be at the same place in all
+        traces, because the run writes a row VIOLATION there.
         """
         if (
             self._suspicions
@@ -314,7 +314,7 @@ class DurableCommits(Checker):
                 register.forgive_unstored()
 
     def _observe_offset(self, row: TraceRow, group: str, partition: str, offset: int) -> None:
-        """Judge a fetched offset; remember one that was committed or stored."""
+        """Judge a fetched offset; remember an offset that was committed or stored."""
         register = self._registers.setdefault((group, partition), Register())
         match row.kind:
             case TraceKind.OFFSETS_COMMITTED:
@@ -329,7 +329,7 @@ class DurableCommits(Checker):
                 if row.error not in _DEFINITE_NAMES and row.peer is not None:
                     self._seen["offsets_of_unknown_outcome"] += 1
                     self._take_answer(register, row, group, offset, acknowledged=False)
-                # A member has one commit in flight, so it sends its next one only after this.
+                # A member has one commit in flight, so it sends its next one only after this row.
                 register.answered_us[row.node] = row.time_us
             case TraceKind.COMMIT_STORED if register.has_answer(row, offset):
                 pass  # the register has the commit already, from the row of the member's answer
@@ -360,7 +360,7 @@ class DurableCommits(Checker):
         self, register: Register, row: TraceRow, group: str, offset: int, *, acknowledged: bool
     ) -> None:
         """Remember a commit from the client's row about its answer or its failure."""
-        # When can it have been sent, at the earliest?
+        # When can the commit have been sent, at the earliest?
         # - Not before the answer to the member's previous commit of this partition, because a
         #   member has only one commit in flight.
         # - Not before the member got the assignment of the commit's own generation. This need not
@@ -377,12 +377,13 @@ class DurableCommits(Checker):
         register.answered_us[row.node] = row.time_us
         if acknowledged:
             register.take_answer(row, offset)
-        # If data was lost or deleted after that time, the commit's transaction may have been open
-        # then. Its offset may be missing although the transaction was committed later. A group
-        # without a loss has -1, which is less than every `earliest`.
+        # If data was lost or deleted at `earliest` or later, the commit's transaction may have been
+        # open at the loss. The offset may then be missing although the transaction was committed
+        # later. A group without a loss has -1, which is less than every `earliest`.
         acknowledged = acknowledged and earliest > self._lost_us.get(group, -1)
         # A leader that was paused and replaced may acknowledge a commit that only the lost replica
-        # had: it was sent before the loss, and the answer is not from the newly elected leader.
+        # had. Such a commit was sent before the loss, and its answer is not from the leader that
+        # was elected at the loss (`loss.peer`).
         loss = self._lost_at.get(group)
         if loss is not None and earliest <= loss.time_us and row.peer != loss.peer:
             acknowledged = False
@@ -421,7 +422,7 @@ class DurableCommits(Checker):
         """Return True if a commit may still take effect, because its client stopped waiting.
 
         If the broker's process ended between the earliest time of the request and the time at which
-        the client gave it up, the request ended with the process, and the result is False.
+        the client gave up, the request ended with the process, and the result is False.
         """
         if commit.acknowledged or commit.row.error not in GIVEN_UP_BY_THE_CLIENT:
             return False
@@ -533,10 +534,11 @@ class DurableCommits(Checker):
         """Return True if the coordinator that answered may have had an old state of the group.
 
         There are three cases:
-        - Another broker had replaced it.
-        - It had been replaced, and was elected again. It still answered from its earlier load,
-          because the new load was waiting behind others, as in Kafka.
-        - It lost the leadership in the middle of its load, so it has only half of the log.
+        - Another broker had replaced this coordinator.
+        - The coordinator had been replaced, and was elected again. It still answered from its
+          earlier load, because the new load was waiting behind other loads, as in Kafka.
+        - The coordinator lost the leadership in the middle of its load, so it has only half of the
+          log.
 
         In the stage "verifying" the first two cases are excused only for a short time, RESIGNING_US
         after the newest leadership and after the healing of all faults. Then every broker should
@@ -554,7 +556,8 @@ class DurableCommits(Checker):
         if newest is None:
             return False
         if newest.node == row.peer:
-            # It leads now, so only the second or the third case may excuse it.
+            # The broker that answered leads now. So only the second or the third case may excuse
+            # the answer.
             partition = newest.partition or ""
             if self._half_loads.answers_from_half(newest.node, partition):
                 return True

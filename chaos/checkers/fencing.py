@@ -16,8 +16,8 @@ is fenced. This checker judges five rules for each partition of `__consumer_offs
 4. A broker does not load or unload a partition for an older epoch than the newest epoch of which it
    has heard (`late_notices`).
 5. A broker leads a partition only in an epoch that the controller gave it, and only after the
-   controller has unfenced it. This is judged only in virtual time (the run's own simulated clock),
-   where no row is missing.
+   controller has unfenced the broker. This is judged only in virtual time (the run's own simulated
+   clock), where no row is missing.
 
 Rule 1 compares epochs and offsets, and not the order of rows. It has to allow for two cases:
 
@@ -46,7 +46,7 @@ from protocol.trace import TraceKind, TraceRow
 from results_schema.results import OLD_EPOCH_ATTEMPTS, CheckReport
 
 MAX_EVIDENCE_APPENDS = 3
-"""Largest number of lost appends whose rows a finding shows. Its sentence tells the real number."""
+"""Largest number of lost appends whose rows a finding shows. The summary tells the real number."""
 MAX_KEPT_APPENDS = 10_000
 """Number of acknowledged appends that are kept for an epoch, to bound the memory of long runs.
 
@@ -109,7 +109,7 @@ class _Violation:
 
     summary: str
     evidence: list[TraceRow]
-    # Rows that show how the appends were lost
+    # Rows that show how the appends were lost; empty if this is not known
     causes: list[TraceRow] = field(default_factory=list)
 
 

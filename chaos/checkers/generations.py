@@ -7,8 +7,8 @@ generation in its requests from then on. This checker judges four rules:
 2. While one broker coordinates a group, the group's generation never decreases, and no generation
    begins twice.
 3. No partition is assigned to two members in one generation.
-4. A consumer gets partitions under the member id and the generation of its last join, and gives
-   them up under the same id and generation.
+4. A consumer gets partitions under the member id and the generation of its last join. It gives
+   these partitions up under the same id and generation.
 
 A generation has a number, but the number alone does not identify the generation. Two coordinators
 may use the same number for different generations. This happens in a split brain, in which two
@@ -41,8 +41,8 @@ from results_schema.results import CheckReport
 MAX_STARTED_APPENDS = 4_096
 """Number of appends that are kept for each process of a broker. The oldest are dropped first.
 
-Only unfinished appends are needed. An append ends within 5 s, and a broker begins fewer appends
-than this in 5 s.
+Only unfinished appends are needed. An append ends within 5 s, and in 5 s a broker begins fewer
+appends than this number.
 """
 MAX_CHANGES = 64
 """Number of states that are kept for a group in one tenure. The oldest are dropped first.
@@ -163,11 +163,13 @@ class Generations(Checker):
             group_id: known.offsets_partition for group_id, known in context.groups.items()
         }
         self._groups: dict[Life, dict[str, _Group]] = {}  # groups in present tenures, by group id
-        # append id (`correlation_id`) -> number (`seq`) of its APPEND_STARTED row
+        # process of a broker -> append id (`correlation_id`) -> number (`seq`) of the append's row
+        # APPEND_STARTED
         self._appends: dict[Life, dict[int, int]] = {}
         self._instances: dict[str, str] = {}  # member id -> group.instance.id
         # (node, group, number) -> the generations with this number that the node began or loaded,
-        # the newest last. If a member names this number to the node, it means one of them.
+        # the newest last. If a member names this number to the node, it means one of these
+        # generations.
         self._begun_at: dict[tuple[str, str, int], list[_Begun]] = {}
         # group -> number of its deletions. After each deletion, generation numbers start again.
         self._deaths: dict[str, int] = {}
@@ -284,7 +286,8 @@ class Generations(Checker):
     ) -> None:
         """Add a state to a group.
 
-        All states within one generation have the same `joined`, the row that began the generation.
+        All states within one generation have the same `joined`, the row with which the coordinator
+        began or loaded the generation.
         """
         before = group.now
         joined = row
@@ -300,9 +303,9 @@ class Generations(Checker):
         instance = detail_of(row).get("instance")
         if isinstance(instance, str):
             self._instances[member] = instance
-        # If the group has an earlier state, this state has the other members. If not, it depends on
-        # the generation. In generation 0 the group is new, and this member is its first member. In
-        # any other generation the group has members that no row has listed.
+        # The other members are those of the state before. If there is no state before, generation 0
+        # shows that the group is new, and that this member is its first member. In any other
+        # generation the group has members that no row has listed, so `members` stays None.
         born: dict[str, None] | None = {} if row.generation == 0 else None
         members = born if before is None else before.members
         if members is not None:

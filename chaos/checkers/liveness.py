@@ -15,33 +15,36 @@ outcome of the check is inconclusive. Names in backticks are modules of `chaos/c
 
 1. All members are dead.
 2. The application is slower than its settings allow.
-3. A dead member is still in the group, because its session has not ended. Or it ended so late that
-   the others had no time to read and commit its partitions (`_settling_us`).
+3. A dead member is still in the group, because its session has not ended. Or the session ended so
+   late that the other members had no time to read and commit its partitions (`_settling_us`).
 4. A partition is missing, because brokers stay away. The group's partition of `__consumer_offsets`,
    its partitions of `__transaction_state`, or a partition of a member has no leader and no replica
-   that could lead. Or one of the first two has too few replicas in sync for an append.
+   that could lead. Or a partition of one of these two topics has too few replicas in sync for an
+   append.
 5. Only commits in transactions are missing, and a partition of the group's coordinators lost data
-   with its last in-sync replica (`lost_data`). With it, the end of a transaction may be lost. As in
-   Kafka, the offsets of this transaction then stay unstable until an administrator aborts it.
+   with its last in-sync replica (`lost_data`). The lost data may include the end of a transaction.
+   As in Kafka, the offsets of this transaction then stay unstable (nobody may use them) until an
+   administrator aborts it.
 6. Some members know only brokers that are lost for good (`stranded_clients`), and the group would
    be live without these members.
 
 Besides, four things are findings of their own:
 
-- A coordinator keeps a member in a Stable group although it has heard nothing from it for a session
-  timeout (`session_ends`). As long as it does so, no other member gets the dead member's
+- A coordinator keeps a member in a Stable group although it has heard nothing from the member for a
+  session timeout (`session_ends`). As long as the member is kept, no other member gets its
   partitions. This is judged at any time, even during faults.
 - A cluster in which nothing was broken does not reach its steady state in time (`start_bound_us`):
   every group Stable, every partition with a leader and all its replicas in sync. This is judged
   only in virtual time (the run's own simulated clock).
 - An administrator cannot read the offsets of a group that is live again.
 - An error ends a consumer's application. In Kafka such an error stops a program for good. There are
-  exceptions: the lost member id above, and three errors that follow from settings. The group has
-  more consumers than `group.max.size`. A consumer with `auto.offset.reset=none` finds no committed
-  offset. A consumer is refused (INCONSISTENT_GROUP_PROTOCOL) in a group whose consumers do not all
-  support the same assignors. It is not enough that they have one assignor in common, because a
-  coordinator that has loaded the group knows only the assignor that the group had chosen (Kafka
-  `GroupMetadataManager.readGroupMessageValue`).
+  exceptions: the lost member id above, and three errors that follow from settings.
+  1. The group has more consumers than `group.max.size`.
+  2. A consumer with `auto.offset.reset=none` finds no committed offset.
+  3. A consumer is refused (INCONSISTENT_GROUP_PROTOCOL) in a group whose consumers do not all
+     support the same assignors. Even consumers with one assignor in common may be refused, because
+     a coordinator that has loaded the group knows only the assignor that the group had chosen
+     (Kafka `GroupMetadataManager.readGroupMessageValue`).
 """
 
 from collections import Counter
@@ -77,12 +80,12 @@ NO_COMMON_ASSIGNOR = ErrorCode.INCONSISTENT_GROUP_PROTOCOL.name
 SETTLING_SLACK_US = 10_000_000
 """Time for the requests of a rebalance and of the commits after it."""
 WAITS_LONG_US = 1_000_000
-"""A finding shows the requests that have waited for so long.
+"""Time after which a finding shows a request that still waits for its answer.
 
-A Fetch without new records waits for half of this, which is no reason for suspicion.
+A Fetch without new records waits for half of this time, which is no reason for suspicion.
 """
 MAX_BLOCKING = 12
-"""A finding shows at most so many rows that may explain why a group is blocked."""
+"""Largest number of rows in a finding that may explain why a group is blocked."""
 CARRIED_OUT = frozenset({"CompleteCommit", "CompleteAbort"})
 """States of a transaction whose markers are all written."""
 NO_COMMIT = "has no commit acknowledged since healing"
@@ -181,10 +184,10 @@ class Liveness(Checker):
         self._judgement: _Judgement | None = None  # None until the driver stops the nodes
         self._over = False  # from the stage "stopping" on, the driver stops every node
         self._last_us = 0
-        # members that were reported, because their stored commits did not restart their session
+        # members that were reported because their stored commits did not restart their session
         self._without_restart: dict[str, None] = {}
         self._ended: dict[str, TraceRow] = {}  # consumer -> the error that ended its application
-        # the same for errors that follow from settings
+        # consumer -> name of an error that ended its application and follows from settings
         self._ended_by_settings: dict[str, str] = {}
 
     def judge(self, row: TraceRow) -> None:
@@ -215,7 +218,7 @@ class Liveness(Checker):
                     self._check_application_end(row)
             case TraceKind.MEMBER_REMOVED if group is not None:
                 is_expiry = self._healed is not None and row.cause == RemovalCause.SESSION_EXPIRY
-                # If no living consumer has this member id, it is that of a dead one.
+                # If no living consumer has this member id, it is the id of a dead consumer.
                 if is_expiry and row.member not in self._own_ids(row.group or ""):
                     group.last_expiry_us = row.time_us
             case TraceKind.PARTITIONS_ASSIGNED if group is not None:
@@ -422,8 +425,8 @@ class Liveness(Checker):
     def _judge_groups(self, healed: TraceRow) -> _Judgement:
         """Judge for every group whether it was live again in time, or has an excuse."""
         healed_us = healed.time_us
-        # The row of the healing has the time of the driver's clock, and the row with which a group
-        # became live that of a consumer's or a broker's. So the clock error is added.
+        # The row of the healing has the time of the driver's clock. The row with which a group
+        # became live has the time of a consumer's or a broker's clock. So the clock error is added.
         deadline = healed_us + self.context.liveness_timeout_us + self.context.clock_error_us
         # A run that was cut short has no later stages, and was watched until its last row.
         watched_until = self._waited_until_us or self._last_us
@@ -489,7 +492,7 @@ class Liveness(Checker):
         """Return the excuse for a group that is not live, or None if it has none."""
         if expected.consumers and not self._present(group_id):
             return _Excuse(name="all members are dead", case="all its members are dead")
-        # So slow an application misses its polls, or cannot commit in time.
+        # An application that is so slow misses its polls, or cannot commit in time.
         if expected.application_us >= min(
             expected.max_poll_interval_us, self.context.liveness_timeout_us
         ):
@@ -522,12 +525,14 @@ class Liveness(Checker):
     def _excuse_of_stranded(self, group_id: str, watched_until_us: int) -> _Excuse | None:
         """Return excuse 6, for members that know only brokers which are lost for good.
 
-        It holds if the group is live apart from these members, or if they are all its members.
+        The excuse holds if the group is live apart from these members, or if the group has no other
+        members.
         """
         healed_us = 0 if self._healed is None else self._healed.time_us
         present = self._present(group_id)
-        # Stranded members show themselves by lookups that fail. The first failure may come a while
-        # after healing, and the last one a while before the end. So both ends are cut off.
+        # All lookups of a stranded member fail. The first failure may come a while after healing,
+        # and the last failure a while before the end. So SETTLING_SLACK_US is cut off at both ends
+        # of the time in which all lookups must have failed.
         known = {
             consumer: self._stranded.lost_brokers(
                 consumer,
@@ -605,10 +610,11 @@ class Liveness(Checker):
     def _sessions_end_us(self, group_id: str) -> int:
         """Return the time at which the sessions of dead members have ended; 0 if there are none.
 
-        A dead member may be one whose process has started again: it has a new member id now, and
-        its group waits until the session of the old id ends. The session began with the member's
-        last heartbeat, which was before its death, or with the load of a new coordinator. So it
-        ends at the latest one session timeout after the last death or the load.
+        The process of a dead member may have started again. Then it has a new member id, and the
+        group still waits until the session of the old id ends. The session of a dead member was
+        last restarted by its last heartbeat, which was before its death, or by the load of a new
+        coordinator. So the session ends at the latest one session timeout (and a heartbeat
+        interval) after the last death or the load.
         """
         known_ids = self._coordinators.members(group_id)
         group = self._groups[group_id]
@@ -633,8 +639,8 @@ class Liveness(Checker):
     def _settling_us(expected: GroupExpectation) -> int:
         """Return the longest time from a rebalance until every member has committed.
 
-        Members learn of the rebalance by a heartbeat. But each may first have to process the batch
-        of its last poll before it can join, and then the batch of its next poll before it commits.
+        Members learn of the rebalance by a heartbeat. But a member may have to process the batch of
+        its last poll before it can join, and then the batch of its next poll before it commits.
         """
         return expected.heartbeat_interval_us + 2 * expected.application_us + SETTLING_SLACK_US
 
@@ -662,9 +668,9 @@ class Liveness(Checker):
         - Requests of its members that have not been answered for a long time.
         - For each partition without a leader or with an incomplete ISR, the controller's last row.
         - For each transaction that has offsets of the group and was not carried out, the rows of
-          its first offset and of its last state. Whether it was carried out is decided by the
-          state. The row of its marker would not do, because a coordinator writes none if it has
-          loaded the marker from its log.
+          its first offset and of its last state. The state shows whether a transaction was carried
+          out. A row about its marker would not do, because a coordinator that has loaded the marker
+          from its log writes no such row.
         """
         expected, assigned = self.context.groups[group_id], self._groups[group_id].assigned
         partitions = dict.fromkeys(expected.coordinator_partitions)

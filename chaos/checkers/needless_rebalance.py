@@ -1,10 +1,10 @@
 """Needless rebalance: the failover of a Stable group whose members all survive needs no rebalance.
 
-When a broker dies, another one becomes the coordinator of its groups. It loads the members and the
-generation from the log, and accepts the members' next heartbeat or commit as if nothing had
-happened. A rebalance, in which all members stop working and join again, would be needless. Real
-Kafka does not rebalance in this case, either (docs/kafka/MEASURED_FAILOVER.md, section 6). Other
-citations name sections of docs/kafka/BEHAVIOUR.md.
+When a broker dies, another one becomes the coordinator of its groups. The new coordinator loads the
+members and the generation from the log, and accepts the members' next heartbeat or commit as if
+nothing had happened. A rebalance, in which all members stop working and join again, would be
+needless. Real Kafka does not rebalance in this case, either (docs/kafka/MEASURED_FAILOVER.md,
+section 6). BEHAVIOUR stands for docs/kafka/BEHAVIOUR.md.
 
 This checker watches a group from a fault on, if
 
@@ -12,9 +12,9 @@ This checker watches a group from a fault on, if
 - the group and its members are Stable in the same generation;
 - nothing has happened in this generation that may force a rebalance later.
 
-It stops watching when a fault hits a member, or when the coordinator begins a rebalance. Then it
-looks for a reason. If none of the following has happened since the generation began, the rebalance
-is a finding:
+The checker stops watching when a fault hits a member, or when the coordinator begins a rebalance.
+In the second case it looks for a reason. The rebalance is a finding if nothing in this list has
+happened since the generation began:
 
 1. A session expired: the coordinator removed a member because the member was silent for its
    session timeout. There is one exception. If the member's process was well, and nothing in the
@@ -22,17 +22,17 @@ is a finding:
    no reason for a rebalance (`_is_calm`).
 2. A member was removed for another reason: it left, did not rejoin in time, was removed by an
    administrator, or is a static member (with a `group.instance.id`) that came back under a new
-   member id. If the coordinator says that a member did not ask for its assignment in time, this is
-   a reason only if the member indeed did not get its assignment.
-3. A member stopped being Stable. It may have done so by itself, because its application did not
-   poll in time. Or a broker refused the member for a good reason: the member had been removed, or
-   was of another generation. Two kinds of brokers refuse members wrongly, but cannot know that they
-   are wrong. So their refusals are reasons, too. One kind is a replaced coordinator that has not
-   heard of its replacement, a zombie (BEHAVIOUR 6.6 i). The other kind is a coordinator that lost
-   the leadership in the middle of its load (`half_loads`).
+   member id. The coordinator may also say that it removed a member because the member did not ask
+   for its assignment in time. This is a reason only if the member has not reported an assignment.
+3. A member stopped being Stable. The member may have done so by itself, because its application did
+   not poll in time. Or a broker refused the member for a good reason: the member had been removed,
+   or was of another generation. Two kinds of brokers refuse members wrongly, but cannot know that
+   they are wrong. So their refusals are reasons, too. One kind is a replaced coordinator that has
+   not heard of its replacement, a zombie (BEHAVIOUR 6.6 i). The other kind is a coordinator that
+   lost the leadership in the middle of its load (`half_loads`).
 4. A replaced coordinator had begun a rebalance, or the failover interrupted a rebalance. Some
-   members were already asked to rejoin. A new coordinator cannot know this, because the log does
-   not show it.
+   members were already asked to rejoin. A new coordinator cannot know this, because rebalances in
+   progress are not written to the log.
 5. A member's process ended or started, or there was a fault that is an order to the groups, such as
    `remove_members`.
 6. The JoinGroup of the leader member came late. On a slow link the leader gave up this request,
@@ -46,8 +46,8 @@ Two kinds of removals are findings by themselves, also without a fault:
 - a member was removed because it did not rejoin, before the rebalance had lasted for the shortest
   `max.poll.interval.ms` of the group.
 
-If the group's partition loses data with the last in-sync replica (`lost_data`), the log no longer
-tells what was true. The checker then stops watching the group, and takes the group's generation
+If the group's partition loses data with the last in-sync replica (`lost_data`), the log may lack
+the present generation. The checker then stops watching the group, and takes the group's generation
 from the next load. Members of the lost generation may be refused.
 """
 
@@ -100,8 +100,8 @@ class _Group:
     trail: list[TraceRow] = field(default_factory=list)  # last rows about the group, for a finding
     # The row that began the present generation or, after a loss of data, loaded it
     generation: TraceRow | None = None
-    # (broker, member) -> the last SESSION_RESTARTED. It shows when the broker last heard the
-    # member.
+    # (broker, member) -> the last SESSION_RESTARTED, which shows when the broker last heard from
+    # the member
     heard: dict[tuple[str, str], TraceRow] = field(default_factory=dict)
     began: dict[str, TraceRow] = field(default_factory=dict)  # broker -> its last rebalance
     lost_at_us: int = -1  # when the group's partition last lost data; -1: never
@@ -153,7 +153,7 @@ class NeedlessRebalance(Checker):
         self._lost_data = self.evidence.lost_data
         self._half_loads = self.evidence.half_loads
         self._refused_from_half = 0  # refusals by coordinators that lost their log in the load
-        # consumer -> the broker that it takes for its coordinator
+        # consumer -> the broker that the consumer takes for its coordinator
         self._believed_coordinator: dict[str, str] = {}
         # (consumer, broker) -> the row in which the consumer last gave up a JoinGroup to the broker
         self._given_up: dict[tuple[str, str], TraceRow] = {}
@@ -305,7 +305,8 @@ class NeedlessRebalance(Checker):
             group.happened.append(row)
             return
         if row.error is None:
-            return  # the member rejoins because its coordinator began a rebalance
+            # Without an error, the member rejoins because its coordinator began a rebalance.
+            return
         coordinator = self._believed_coordinator.get(row.node, "")
         partition = group.expected.offsets_partition
         is_half = self._half_loads.answers_from_half(coordinator, partition)
@@ -383,7 +384,7 @@ class NeedlessRebalance(Checker):
             [last, *([] if group.watched_since is None else [group.watched_since]), expired],
             group=group_id,
         )
-        # A rebalance will follow. It is a consequence of the reported expiry, so it is not judged.
+        # A rebalance will follow as a consequence of the reported expiry. So it is not judged.
         group.watched_since = None
         return True
 
@@ -465,9 +466,9 @@ class NeedlessRebalance(Checker):
             return
         if row.kind == TraceKind.REBALANCE_STARTED:
             self._rebalances += 1
-        # Here the row is GENERATION_STARTED. It also shows a rebalance, even if no
-        # REBALANCE_STARTED came before. But if the generation is the same as before the fault,
-        # nothing has happened.
+        # In the next case the row is GENERATION_STARTED. This row, too, shows a rebalance, even if
+        # no REBALANCE_STARTED came before. But if the generation is the same as before the fault,
+        # there was no rebalance.
         elif row.generation == before.generation:
             return
         group.watched_since = None
@@ -493,8 +494,8 @@ class NeedlessRebalance(Checker):
     def _late_join(self, rebalance: TraceRow) -> TraceRow | None:
         """Return the row in which a member gave up the JoinGroup that began a rebalance.
 
-        The member is still Stable, so it has sent no JoinGroup since it became Stable. The result
-        is None if there is no such row. Then the coordinator began the rebalance without a reason.
+        As the member is still Stable, it has sent no other JoinGroup since it became Stable. The
+        result is None if there is no such row.
         """
         if rebalance.cause != RebalanceCause.REJOIN:
             return None

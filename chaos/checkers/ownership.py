@@ -9,13 +9,13 @@ checker judges them:
 
 1. An overlap must not begin too early. The coordinator may drop the older owner only when this
    owner has been silent for `eviction_us` (normally `session.timeout.ms`). A healthy member is not
-   silent for so long. So a fault must have begun about `eviction_us` ago, or one heartbeat interval
-   less, because the member's last heartbeat may have come one interval before the fault.
+   silent for so long. So a fault must have begun at least `eviction_us` ago, minus one heartbeat
+   interval, because the member's last heartbeat may have come one interval before the fault.
 2. A coordinator that has just loaded the group gives each member a full session (BEHAVIOUR 5.4). So
    the overlap must not begin earlier than `eviction_us` after this load.
 3. An overlap must not end too late. When nothing is broken any more, the older owner must soon hear
    that it was dropped. The part of an overlap in which nothing is broken is called its overstay. An
-   overstay is at most the sum of three times: the time until a replaced coordinator learns of its
+   overstay may last for the sum of three times: the time until a replaced coordinator learns of its
    replacement, the time until the member's next heartbeat, and the time until the member has
    rejoined.
 4. A member that sends JoinGroup owns no partition.
@@ -47,7 +47,7 @@ from results_schema.results import CheckReport
 RESIGNING_US = 5_000_000
 """Longest time until a broker that the controller can reach learns that it is no longer leader.
 
-Measured: 0.4 s after a split was healed.
+Measured: a broker that had been cut off learned it 0.4 s after the cut had been healed.
 """
 BACKOFFS_OF_A_REJOIN = 2
 """Number of times that a member which rejoins may wait for `retry.backoff.max.ms`.
@@ -66,7 +66,7 @@ class _Overlap:
     newer: TraceRow  # PARTITIONS_ASSIGNED of the other owner
     began_us: int
     # The reason why the overlap began too early, such as `nothing was broken`, or `only 3.000 s
-    # after ...`. None if it did not begin too early.
+    # after ...`. None if the overlap did not begin too early.
     too_early: str | None
     evidence: list[TraceRow]  # rows that show why the older owner was dropped
     too_late: bool = False  # True if an overstay was longer than its bound
@@ -266,9 +266,9 @@ class Ownership(Checker):
         for group in self._groups.values():
             if group.expected.offsets_partition != row.partition:
                 continue
-            # After an election or a load, the older owners need time to hear of it. So their
-            # overstays begin anew (`settled_us`). Before this, the overstays are measured up to
-            # now.
+            # After an election or a load, the older owners need time to hear of the new
+            # coordinator. So their overstays begin anew (`settled_us`). Before this, the overstays
+            # are measured up to now.
             self._measure_overstays(group, row.time_us, self._faults.quiet_since_us)
             if row.kind == TraceKind.LOAD_COMPLETED:
                 group.load_completed(row)
@@ -321,10 +321,10 @@ class Ownership(Checker):
         losses = self._lost_data.of(expected.offsets_partition)
         if losses and losses[-1].time_us > older.time_us:
             return None, evidence  # the group that had the older owner was lost
-        # The older owner was dropped now at the latest. If its session ended, it was dropped at the
-        # end of its session, because the newer owner may have joined much later. But `removal` may
-        # be an earlier removal, from before the older owner got the partition. The older owner was
-        # certainly not dropped before it got the partition.
+        # When was the older owner dropped? At the latest now. If its session ended, it was dropped
+        # at the end of the session, and the newer owner may have got the partition much later. But
+        # `removal` may be an earlier removal, from before the older owner got the partition. So
+        # the time is not set before that.
         dropped_us = now_us
         if removal is not None and removal.cause == RemovalCause.SESSION_EXPIRY:
             dropped_us = max(removal.time_us, older.time_us)
@@ -434,8 +434,8 @@ class Ownership(Checker):
     ) -> None:
         """Record and judge an overlap. `end` is None if the overlap lasted until the run's end."""
         if ended_us - overlap.began_us <= self.context.clock_error_us:
-            # So short an overlap may be an error of the clocks. In truth the older owner may have
-            # revoked the partition before the newer owner got it.
+            # The overlap is so short that it may be an error of the clocks: the older owner may
+            # have revoked the partition before the newer owner got it.
             return
         older, newer = overlap.older, overlap.newer
         measured = MeasuredOverlap(

@@ -10,7 +10,7 @@ processed twice, because Kafka promises delivery at least once. Such duplicates 
 A gap is permitted if
 
 1. a member found no committed offset and began at the end of the log, as `auto.offset.reset` says.
-   But if the group had committed before, its commit was lost, and the gap is not permitted;
+   (But if the group had committed before, the commit was lost, and the gap is not permitted);
 2. an administrator skipped the records, either by a commit for a group without members, or by the
    deletion of committed offsets;
 3. the member that committed beyond the gap was killed, so that its last rows RECORDS_CONSUMED may
@@ -70,9 +70,9 @@ class _Jump:
     row: TraceRow  # POSITION_RESET, or RECORDS_CONSUMED that begins beyond the member's position
     before: TraceRow | None  # the group's last RECORDS_CONSUMED before the jump
     was_deleted: bool = False  # an administrator had deleted the committed offset
-    # The last acknowledged commit, if no coordinator had stored any commit; otherwise None. Such a
-    # commit is always the commit of a transaction, because other commits are stored before they
-    # are acknowledged.
+    # The last acknowledged commit, if no coordinator had stored any commit; otherwise None. A
+    # commit that is acknowledged but not stored belongs to a transaction, because all other commits
+    # are stored before they are acknowledged.
     unstored: TraceRow | None = None
 
 
@@ -91,7 +91,7 @@ class _Partition:
     answer: TraceRow | None = None  # OFFSETS_COMMITTED of the commit that was acknowledged last
     stored: int | None = None  # offset of the commit that a coordinator stored last
     # offset -> a commit of this offset that was made when the group had not processed all records
-    # below the offset. Such a commit may explain a gap, because the next member begins at its
+    # below the offset. Such a commit may explain a gap, because the next member begins at this
     # offset.
     beyond: dict[int, TraceRow] = field(default_factory=dict)
     positions: dict[Owner, int] = field(default_factory=dict)  # each owner's next offset
@@ -171,8 +171,8 @@ class Processing(Checker):
                 self._committed(row)
             case TraceKind.ADMIN_COMMIT:
                 # If the administrator got an answer, the commit was refused, or also has a row
-                # COMMIT_STORED. So only a commit without a certain answer is remembered here. It
-                # may be in the log.
+                # COMMIT_STORED. So only a commit without a certain answer is remembered here,
+                # because it may be in the log although the row says that it failed.
                 if row.error in GIVEN_UP_BY_THE_CLIENT or row.error == _TIMED_OUT:
                     self._remember_beyond(self._partition(row), row)
             case TraceKind.OFFSET_REMOVED | TraceKind.PENDING_COMMIT_REMOVED:
@@ -234,9 +234,8 @@ class Processing(Checker):
     def _offset_removed(self, row: TraceRow) -> None:
         """Note that an administrator has deleted a committed offset.
 
-        The deletion also removes offsets of the group that the row does not show. These are all
-        offsets that wait for the marker of a transaction. Such offsets were acknowledged, but are
-        not stored yet.
+        The deletion also removes all offsets of the group that wait for the marker of a
+        transaction. No row shows this. Such offsets were acknowledged, but are not stored yet.
         """
         self._partition(row).deleted_us = row.time_us
         expected = self.context.groups.get(row.group or "")
@@ -350,9 +349,9 @@ class Processing(Checker):
         if before is None or not _is_of_administrator(before):
             # There may be two rows about a commit of this offset. A member's commit has a row of
             # the broker, and then a row of the client. The client's row is kept, because it names
-            # the node. But an administrator's commit is not replaced. The member that begins at its
-            # offset commits the same offset again, and the row of this commit would hide who
-            # skipped the records.
+            # the node. But an administrator's commit is not replaced. The next member begins at the
+            # administrator's offset and commits the same offset again. The row of this second
+            # commit would hide that the administrator skipped the records.
             known.beyond[offset] = row
 
     # -- the end ------------------------------------------------------------------------------
@@ -373,7 +372,7 @@ class Processing(Checker):
     def finish(self) -> CheckReport:
         """Judge the gaps of every partition, and report."""
         # A doubt is about two acknowledgements at the same offset. It is no violation if the
-        # partition lost data in an allowed way. Only now it is known which partitions did.
+        # partition lost data in an allowed way. Only now it is known which partitions lost data.
         for doubt in self._acknowledged.doubts:
             if not self._lost_data.of(doubt.partition):
                 self.report_finding(
@@ -434,8 +433,8 @@ class Processing(Checker):
         if commit is not None and (commit.offset or 0) <= start:
             commit = None  # a commit before the gap has skipped nothing
         # Reasons 1 to 3 and 6 depend on the jump over the gap and on the commit beyond the gap. If
-        # none of these reasons permits the gap, the finding says in `why` how the gap came about. A
-        # jump has a cause only if its row is POSITION_RESET.
+        # none of these reasons permits the gap, `why` says how the gap came about, for the finding.
+        # A jump has a cause only if its row is POSITION_RESET.
         cause = None if jump is None else jump.row.cause
         if jump is not None and cause == PositionCause.LATEST:
             if known.first_commit is None:  # reason 1

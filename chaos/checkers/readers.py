@@ -5,14 +5,14 @@ judged, from the steady state of the run on, in which every group is Stable with
 They are judged only for the time in which nothing disturbs the group (`undisturbed`). A dead member
 that stays dead does not count as a disturbance: the others must take over its partitions.
 
-1. A partition without a reader gets one soon. The longest allowed time is the sum of
+1. A partition without a reader gets a reader soon. The longest allowed time is the sum of
 
    - two session timeouts. One is for the member that had the partition and died. The other is for a
      second member, which may die just after it has joined the next generation;
    - `request.timeout.ms`, because members may wait for an answer that never comes;
-   - two rebalances, because a member that misses the first one causes a second. A rebalance takes
-     until all living members have sent a heartbeat, by which they learn of it, and then poll, which
-     makes them join;
+   - two rebalances, because a member that misses the first rebalance causes a second. A rebalance
+     lasts until all living members have joined. A member learns of the rebalance by its next
+     heartbeat, and joins with its next poll;
    - SLACK_US.
 
 2. While unread records wait, the reader makes progress. It may take two request timeouts, the time
@@ -23,14 +23,14 @@ that stays dead does not count as a disturbance: the others must take over its p
 
 Two exceptions are excused, each counted once for each partition:
 
-- Stranded: the reader knows only brokers that are lost for good, so it can find no living one
-  (`stranded_clients`). If there is no reader, this must be so for all running members.
+- Stranded: the reader knows only brokers that are lost for good, so it can find no living broker
+  (`stranded_clients`). If the partition has no reader, all running members must be stranded.
 - Lost transaction: a partition of the group's coordinators lost data (`lost_data`), and with it
   perhaps the end of a transaction. A reader that waits for the offset of this transaction may wait
   for ever.
 
-A run with a `recovery_timeout` continues until each partition has a reader. It also waits until
-each partition that was written to after the healing (the end of all faults) was read after it.
+A run with a `recovery_timeout` continues until each partition has a reader. The run also waits for
+each partition with unread records until it was read after the healing (the end of all faults).
 """
 
 from collections import Counter
@@ -75,7 +75,7 @@ _PROGRESS_KINDS = (
 class _Read:
     """The progress of one group in one partition."""
 
-    lost: TraceRow | None = None  # the row since which there is no reader; None: there is one
+    lost: TraceRow | None = None  # the row since which there is no reader; None: there is a reader
     reached: int = 0  # the next offset to read
     # The row since which the reader should have read on. This is the latest of three: the
     # acknowledgement of the first unread record, the reader's last progress, and its assignment.
@@ -83,7 +83,7 @@ class _Read:
     unread: TraceRow | None = None
     read_since_healing: bool = False
     # True if the reader knows where to begin: it has fetched a committed offset, or has set its
-    # position. Without it, the reader may be waiting for the end of a transaction.
+    # position. If this is False, the reader may be waiting for the end of a transaction.
     has_position: bool = False
     reported: bool = False  # True if the present wait was reported or excused
 
@@ -112,8 +112,8 @@ class Readers(Checker):
             for group_id, expected in context.groups.items()
             if expected.consumers
         }
-        # group -> the time since which it is undisturbed; None while it is disturbed. The evidence
-        # `undisturbed` always has the newest value. This is the value before the present row.
+        # group -> the time since which the group is undisturbed; None while it is disturbed. These
+        # values are from before the present row. The evidence `undisturbed` has those after it.
         self._quiet_us: dict[str, int | None] = dict.fromkeys(context.groups)
         self._written: dict[str, int] = {}  # partition -> end of its acknowledged records
         self._began = False  # True from the steady state on
@@ -183,7 +183,7 @@ class Readers(Checker):
         return any(self._undisturbed.reads(node) for node, _ in owners)
 
     def _end_gap(self, group_id: str, read: _Read, row: TraceRow) -> None:
-        """Note that a partition without a reader has one now. Its time for reading begins now."""
+        """Note that a partition has a reader again, whose time for reading begins now."""
         if read.lost is None:
             return
         quiet_us = self._quiet_us[group_id]
@@ -200,14 +200,14 @@ class Readers(Checker):
     def _judge_all(self, row: TraceRow, *, is_last: bool = False) -> None:
         """Judge the groups that this row disturbs, for the time up to the row.
 
-        This is the last moment to judge them, because their undisturbed time ends now. For the
-        other groups it continues. They are judged later, at the end of the run at the latest
-        (`is_last`).
+        This is the last moment to judge these groups, because their undisturbed time ends now. For
+        all other groups the undisturbed time continues. They are judged later, at the end of the
+        run at the latest (`is_last`).
         """
         for group_id, reads in self._reads.items():
             quiet_us = self._quiet_us[group_id]
             now_quiet_us = self._undisturbed.since_us(group_id)
-            # If the row does not change the value for this group, it does not disturb it.
+            # If the value is the same as before, the row does not disturb this group.
             if now_quiet_us == quiet_us and not is_last:
                 continue
             self._quiet_us[group_id] = now_quiet_us
@@ -263,14 +263,15 @@ class Readers(Checker):
     def _are_stranded(self, group_id: str, partition: str, since_us: int, until_us: int) -> bool:
         """Return True if all readers of a partition were stranded from `since_us` to `until_us`.
 
-        If it has no reader, all running members of the group must have been stranded.
+        If the partition has no reader, all running members of the group must have been stranded.
         """
         owners = [node for node, _ in self._owners.of(group_id, partition)]
         owners = [node for node in owners if self._undisturbed.reads(node)]
         members = self.context.groups[group_id].consumers
         members = tuple(node for node in members if self._undisturbed.reads(node))
-        # Stranded members show themselves by lookups that fail. The first failure may come a while
-        # after `since_us`, and the last one a while before `until_us`. So both ends are cut off.
+        # All lookups of a stranded member fail. The first failure may come a while after
+        # `since_us`, and the last failure a while before `until_us`. So SLACK_US is cut off at both
+        # ends of the time in which all lookups must have failed.
         stranded = {
             node: self._stranded.lost_brokers(
                 node, since_us=since_us + SLACK_US, until_us=until_us - SLACK_US
@@ -288,7 +289,7 @@ class Readers(Checker):
         bound_us = 2 * expected.request_timeout_us + expected.application_us + SLACK_US
         if expected.transaction_partitions:
             bound_us += self.context.transaction_timeout_us
-            # Twice, because a new transaction coordinator restarts this interval.
+            # The interval counts twice, because a new transaction coordinator restarts it.
             bound_us += 2 * self.context.transaction_cleanup_us
         return bound_us
 
@@ -311,7 +312,7 @@ class Readers(Checker):
             return
         read.reached = offset
         read.has_position = True
-        # To reset a position is progress, too, but it does not show that records are read.
+        # The reset of a position is progress, too, but does not show that records are read.
         read.read_since_healing = read.read_since_healing or (self._healed and has_read)
         read.reported = False  # a later wait is a violation of its own
         has_unread = self._written.get(row.partition or "", 0) > offset
@@ -327,8 +328,9 @@ class Readers(Checker):
     def _discard_unread(self, row: TraceRow) -> None:
         """Give the reader new time, because a partition has another leader or another ISR.
 
-        After an election, unread records may be lost, so none is known to wait. After a change of
-        the ISR, records that were invisible may have become visible, and reading begins now.
+        After an election, unread records may be lost, so no record is known to wait. After a change
+        of the ISR, records that were invisible may have become visible, so the time for reading
+        begins now.
         """
         partition = row.partition or ""
         if row.kind == TraceKind.LEADER_ELECTED:

@@ -14,12 +14,13 @@ true, each within a time limit, its bound:
    `transaction.timeout.ms`. The coordinator looks for such transactions at an interval
    (`transaction.abort.timed.out.transaction.cleanup.interval.ms`). The interval counts twice,
    because a new coordinator restarts it. Then a marker is written to each partition of the
-   transaction. This may take twice ANSWER_US, because one request may be lost on a connection that
-   died unnoticed.
+   transaction. The marker may take twice ANSWER_US, because one request may be lost on a connection
+   that died unnoticed. The bound is the sum of these times.
 4. Offsets that were committed in a transaction become valid or are discarded when the transaction
-   has ended. This happens with the transaction's marker, so the bound is again twice ANSWER_US.
+   has ended. This happens when the transaction's marker arrives, so the bound is again twice
+   ANSWER_US.
 5. A producer has at least one record acknowledged. The bound is the sum of the time between two of
-   the producer's records, two request timeouts, and SLACK_US. This condition is judged if all
+   the producer's requests, two request timeouts, and SLACK_US. This condition is judged if all
    replicas of the producer's topic are in sync.
 
 Transactions and producers depend on partitions, so there are exceptions:
@@ -55,7 +56,7 @@ from results_schema.evidence_text import seconds
 from results_schema.results import CheckReport
 
 ANSWER_US = REQUEST_TIMEOUT_US + 5_000_000
-"""Limit of the time until a request between servers is answered, or ended and sent again."""
+"""Longest time until a request between servers is answered, or is given up and sent again."""
 SLACK_US = 10_000_000
 """Time for lookups, retries and new connections in a healthy cluster."""
 
@@ -149,7 +150,8 @@ class Recovery(Checker):
             if row.partition is not None:
                 self._update_waits(row.partition, row)
             else:
-                # A broker was fenced or unfenced: this concerns all partitions of its replicas.
+                # A broker was fenced or unfenced. This concerns all partitions of which the broker
+                # has a replica.
                 for partition, known in self._replicas.partitions.items():
                     if row.peer in known.replicas:
                         self._update_waits(partition, row)
@@ -170,8 +172,8 @@ class Recovery(Checker):
         self._update_wait(
             self._lacking, partition, row, known, waits=is_incomplete, begins_anew=begins_anew
         )
-        # Condition 2. The wait is on while another broker leads although the preferred leader
-        # could. After a leadership move the trace may not show which of several brokers is the
+        # Condition 2. The wait lasts while another broker leads although the preferred leader could
+        # lead. After a leadership move the trace may not show which of several brokers is the
         # preferred leader. Then each of them is accepted as leader.
         is_elsewhere = (
             self.context.leader_balance_us is not None
@@ -231,8 +233,8 @@ class Recovery(Checker):
     def _missing(self, known: SeenPartition) -> tuple[str, ...]:
         """Return the brokers that keep a partition from being whole.
 
-        - Without a leader: the brokers in the ISR that may lead, and do not.
-        - With a leader: the brokers of replicas that are not in the ISR, and could be.
+        - If the partition has no leader: the brokers in the ISR that could be elected.
+        - If it has a leader: the brokers with a replica that could be in the ISR, and is not.
 
         Brokers that are fenced or stopping are left out. If nothing else is missing, the result is
         empty.
@@ -362,7 +364,8 @@ class Recovery(Checker):
             state = self._transactions.last_state(producer_id)
             if expected is None or state is None:
                 continue
-            # While the transaction is open, condition 3 is about it. Its offsets must wait.
+            # While the transaction is open, only condition 3 is judged, because the offsets must
+            # wait for the end of their transaction.
             if detail_of(state).get("transactional_id") in self._transactions.open:
                 continue
             partitions = expected.coordinator_partitions

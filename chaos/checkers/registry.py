@@ -2,11 +2,12 @@
 
 A checker reads the trace (the rows that record a run's events) and reports broken promises. To add
 a checker, write a module and add one line to `CHECKERS`. Most checkers check a promise of Kafka's.
-Those of `unpromised` check a property that neither Kafka nor ZooKeeper promises, and only in groups
-that demand it (`must_hold`).
+The checkers of the module `unpromised` check properties that neither Kafka nor ZooKeeper promises,
+and only in groups that demand such a property (`must_hold`).
 
-The lower half of this module, from `context_of` on, computes the CheckContext of an experiment. It
-has the facts that the trace does not show, above all the longest times that the checkers allow.
+The lower half of this module, from `context_of` on, computes the CheckContext of an experiment.
+A CheckContext has the facts that the trace does not show, above all the longest times that the
+checkers allow.
 """
 
 from collections.abc import Iterable, Sequence
@@ -58,12 +59,12 @@ START_US = 20_000_000
 """Longest time from the start to the steady state, if messages and loads took no time.
 
 In the steady state every group is Stable, and every partition has a leader and all its replicas in
-sync. The longest measured time is 8 s; the rest is a margin.
+sync. The longest measured time is 8 s. The rest is a margin.
 """
 SETTLING_US = 10_000_000
 """Time for elections, lookups, retries and new connections in a cluster without faults."""
 ROUND_TRIPS = 50
-"""From the start to the steady state, at most so many requests wait for one another in a row."""
+"""Largest number of requests from the start to the steady state that wait for one another."""
 RECORD_BYTES = 64
 """Upper bound of the size of a commit record in the log."""
 
@@ -94,10 +95,10 @@ class CheckSuite:
     """The checkers of one run: `observe` takes its rows in order, `finish` returns the reports.
 
     `observe` is a RowObserver. In virtual time (the run's own simulated clock) the run calls it for
-    each new row. In real time it gets the merged trace after the run.
+    each new row. In real time `observe` gets the rows of the merged trace after the run.
 
-    `on_finding` is called for each finding when the row that proves it is observed. It may write a
-    row VIOLATION into the same trace: no checker reads such rows.
+    `on_finding` is called for each finding when the row that proves the finding is observed. It may
+    write a row VIOLATION into the same trace, because no checker reads such rows.
     """
 
     def __init__(
@@ -122,7 +123,8 @@ class CheckSuite:
         """Facts that the checkers share.
 
         Coverage marks, which note that a rare situation occurred in a run, read these facts, too.
-        They do so before `observe` gets a row, because they need the facts as they were before it.
+        They do so before `observe` gets a row, because they need the facts as they were before the
+        row.
         """
         self.checkers = tuple(CHECKERS[name](context, self.evidence) for name in self._chosen)
         self._by_kind: dict[str, list[Checker]] = {}
@@ -152,8 +154,8 @@ class CheckSuite:
                 f"{self.rows_seen} rows were judged with a clock error of "
                 f"{self._context.clock_error_us} us; it cannot become {clock_error_us} us now"
             )
-        # Evidence and checkers may have computed values from the former clock error. New ones have
-        # not, and nothing is lost, because no row has been seen.
+        # Evidence and checkers may have computed values from the former clock error. So they are
+        # made anew. Nothing is lost, because the old ones have seen no row.
         self._make_checkers(replace(self._context, clock_error_us=clock_error_us), self._on_finding)
 
     def observe(self, row: TraceRow) -> None:
@@ -172,9 +174,9 @@ class CheckSuite:
         """Return, by checker name, the kinds of rows that the checker's verdict depends on.
 
         These are the rows that the checker judges, and the rows from which Evidence computes the
-        facts that it reads. The suite's own Evidence cannot tell the facts of one checker from
-        those of another. So this method makes, for each checker, a second one of the same class
-        with an Evidence of its own.
+        facts that the checker reads. The suite's own Evidence does not know which checker reads
+        which fact. So for each checker, this method makes a second checker of the same class with
+        an Evidence of its own.
         """
         return {
             checker.name: checker.kinds
@@ -317,8 +319,8 @@ def start_bound_us(experiment: Experiment) -> int | None:
     2. The time in which coordinators load `__consumer_offsets` and `__transaction_state`, as if one
        broker loaded all partitions, one after the other.
     3. `group.initial.rebalance.delay.ms`, and three rebalances, because members start at different
-       times. A rebalance takes until each member has sent a heartbeat, by which it learns of the
-       rebalance, and then polls, which makes it join.
+       times. A rebalance lasts until each member has joined. A member learns of the rebalance by
+       its next heartbeat, and joins with its next poll.
     """
     if any(log.unreadable for log in experiment.offsets_log):
         return None
@@ -419,9 +421,9 @@ def _expectation(
         return expected
     configs = tuple(consumer.config for consumer in consumers)
     # Members may differ in a setting. A checker must then use the value with which it is least
-    # strict, or it would report false violations. If something must happen within a time, that is
-    # the longest time of any member. If something may happen only after a time (a coordinator
-    # removes a member, a member gives up a commit), it is the shortest time.
+    # strict, or it would report false violations. If something must happen within a time, the
+    # longest time of any member is this value. If something may happen only after a time (a
+    # coordinator removes a member, a member gives up a commit), the shortest time is this value.
     return replace(
         expected,
         session_timeout_us=max(config.session_timeout_ms for config in configs) * MS,

@@ -22,8 +22,8 @@ Rule 3 has exceptions:
 
 One more rule is judged all the time, even during faults: a replica that was in the ISR when its
 leader was elected stays there for half of `replica.lag.time.max.ms`, unless its broker is fenced or
-stops. A leader must not remove a replica before it has waited for the whole of that time. The rule
-asks for only half of it, because clocks may run at different speeds.
+stops. A leader must not remove a replica before it has waited for the whole of that time. But this
+rule asks for only half of the time, because clocks may run at different speeds.
 
 Stability is judged only in virtual time (the run's own simulated clock). In real time a busy
 machine can delay a process so long that it loses a connection or its place in an ISR.
@@ -119,8 +119,8 @@ class Stability(Checker):
     def judge(self, row: TraceRow) -> None:
         """Judge a row that shows a loss, and follow stages, elections and ISRs.
 
-        The controller writes the rows about fencing and elections. In these the broker concerned is
-        `row.peer`.
+        In the rows about fencing and elections, which the controller writes, `row.peer` is the
+        broker that is fenced or elected.
         """
         if row.kind == TraceKind.RUN_STAGE:
             self._observe_stage(row)
@@ -158,8 +158,8 @@ class Stability(Checker):
                     self._report_loss(row, since_us, f"{row.node} {_LOSSES[TraceKind(kind)]}")
             case _:
                 pass
-        # Before the first fault, `quiet_since_us` is 0. During a fault it is None, and after it, it
-        # is the time at which the fault ended.
+        # `quiet_since_us` is 0 before the first fault, and None during a fault. After a fault it is
+        # the time at which the fault ended.
         self._was_broken = self._was_broken or self._faults.quiet_since_us != 0
 
     def _is_client(self, node: str) -> bool:
@@ -213,7 +213,7 @@ class Stability(Checker):
         if not removed:
             return
         what = f"{' and '.join(map(_broker, removed))} left the ISR of {partition}"
-        # Have any of them been in the ISR since the leader's election, and left it too early?
+        # Has any removed replica been in the ISR since the leader's election, and left too early?
         elected_with = self._elected_with.get(partition, ())
         left_early = [broker for broker in elected_with if broker in removed]
         self._elected_with[partition] = tuple(
@@ -227,7 +227,7 @@ class Stability(Checker):
         is_unfenced = any(_broker(broker) in self._replicas.may_lead for broker in left_early)
         # Outside the judged periods (`since_us` is None) only the rule about a new leader's ISR is
         # judged. `_report_loss` reports nothing without a time, so it gets the row's own time. The
-        # finding does not mention this time, because the last argument says when it was instead.
+        # finding shows the text of the last argument instead of this time.
         if since_us is None and is_unfenced:
             self._report_loss(
                 row, row.time_us, what, f"{seconds(since_election_us)} after its leader was elected"

@@ -15,8 +15,8 @@ ZooKeeper. Each checker of this module is about one property, which is also the 
 If an application needs such a property, its experiment says so, for example with
 `groups.payments.must_hold: [one_owner_processes]`. Then the checker reports a finding whenever
 the property does not hold. For all other groups on ZooKeeper the checkers only measure how often
-and for how long it did not hold, which shows what that design costs. Rule ids (ZK-...) are those of
-docs/kafka/ZOOKEEPER_CONSUMER.md.
+and for how long the property did not hold. This shows what the design costs. Ids such as ZK-58 name
+the rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 import re
@@ -37,7 +37,7 @@ _OFFSET_PATH = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]+)")
 class _Unpromised(Checker):
     """What the two checkers share: they judge some groups, and measure all groups on ZooKeeper.
 
-    They judge a group if its `must_hold` has the name of the checker.
+    A checker judges a group if the group's `must_hold` has the name of the checker.
     """
 
     @classmethod
@@ -124,7 +124,7 @@ class OneOwnerProcesses(_Unpromised):
         if row.kind == TraceKind.RECORDS_CONSUMED:
             self._count_records(row)
             return
-        # `ended` has the ownerships that this row has ended. The overlaps with them end, too.
+        # `ended` has the ownerships that this row has ended. Overlaps with them end, too.
         for group, partition, owner in self._owners.ended:
             self._close(group, partition, owner, row.time_us)
         if row.kind == TraceKind.PARTITIONS_ASSIGNED and row.group in self._groups:
@@ -261,8 +261,8 @@ class PositionsNeverGoBack(_Unpromised):
             case TraceKind.ZOOKEEPER_TXN_APPLIED:
                 self._judge_transaction(row)
             case TraceKind.COMMIT_STORED if row.group in self._groups and row.offset is not None:
-                # A commit without a member id is an administrator's, except in a group on
-                # ZooKeeper: its members have no id in Kafka.
+                # A commit without a member id is a commit of an administrator. But members of a
+                # group on ZooKeeper have no member id in Kafka, so their commits lack it, too.
                 by_administrator = not row.member and row.group not in self.context.zookeeper_groups
                 store = (row.group, row.partition or "", "Kafka")
                 self._judge_commit(
@@ -276,7 +276,7 @@ class PositionsNeverGoBack(_Unpromised):
 
     def _judge_transaction(self, row: TraceRow) -> None:
         """Judge a transaction of ZooKeeper that writes a committed offset."""
-        # Each server writes a row when it applies the transaction. Only the first of them is news.
+        # Each server writes a row when it applies the transaction. Only the first row is news.
         if not self._tree.is_news:
             return
         detail = detail_of(row)
@@ -296,10 +296,10 @@ class PositionsNeverGoBack(_Unpromised):
         *,
         may_go_back: bool,
     ) -> None:
-        """Compare an offset with the one that was committed before it; report it if it is lower.
+        """Compare an offset with the offset that was committed before; report it if it is lower.
 
         - `key`: group, partition and store. A group may store its offsets both in Kafka and in
-          ZooKeeper, so an offset is compared only with the last one in the same store.
+          ZooKeeper, so an offset is compared only with the last offset in the same store.
         - `writer`: the member that committed; "" if it is unknown.
         - `may_go_back`: True if an administrator committed, who may set an offset back on purpose.
         """

@@ -1,6 +1,7 @@
 """Promises of a ZooKeeper ensemble to its clients, which also hold during faults.
 
-In groups of the old design, consumers coordinate through ZooKeeper. Its data is a tree of znodes.
+In groups of the old design, consumers coordinate through ZooKeeper. ZooKeeper stores a tree of
+znodes, which have paths like those of files.
 To own a partition, a consumer creates a znode for it, the owner node. An owner node is ephemeral:
 it is removed when the consumer's session ends. Every change of the tree is a transaction, and has a
 number, its zxid. Later transactions have higher zxids. Four rules are judged:
@@ -23,7 +24,7 @@ clock error. Rule 2 is not judged in real time for a server that died. The last 
 server may be lost, so the trace may lack transactions that the server applied.
 
 In this module the `offset` of a row is a zxid. It is the zxid of the applied transaction, or of the
-newest transaction that the client has seen. Rule ids (ZK-...) are those of
+newest transaction that the client has seen. Ids such as ZK-02 name the rules in
 docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
@@ -172,8 +173,8 @@ class ZooKeeper(Checker):
         """Judge the sessions in `server.awaited`, whose clients had seen more than the server.
 
         `row` is a transaction that the server `name` has now applied; None at the end of the run.
-        If its time is at most the clock error later than the acceptance of a session, the server
-        may really have applied the transaction first. Then the server may be right.
+        If `row` is later than the acceptance of a session by no more than the clock error, the
+        server may really have applied the transaction before. Then the server may be right.
         """
         if not server.awaited or (server.died and not self.context.in_virtual_time):
             return

@@ -5,13 +5,15 @@ sure that the members come to the same result, so a group as a whole promises li
 consumer promises how it proceeds. To get its share of the partitions, it makes an attempt:
 
 - it releases its old partitions;
-- it reads which members the group has (the children of the znode `ids`; the list is called a view);
+- it reads which members the group has. These are the children of the znode `ids`, and the list of
+  them is called a view;
 - it computes its share;
-- it claims each partition of its share by creating an owner node for it. This is an ephemeral
-  znode, which ends with the consumer's session.
+- it claims each partition of its share by creating an owner node for the partition. An owner node
+  is an ephemeral znode, which ends with the consumer's session.
 
-Four rules are judged. In them, a zxid is the number of a change of ZooKeeper's tree; in the rows it
-stands as `offset`. Rule ids (ZK-...) are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
+Four rules are judged. In these rules, a zxid is the number of a change of ZooKeeper's tree. The
+trace has it as `offset` of a row. Ids such as ZK-43 name the rules in
+docs/kafka/ZOOKEEPER_CONSUMER.md.
 
 1. An attempt computes from a view that was read in this attempt (ZK-43). The view must show the
    members as they were at one zxid, and not earlier than what the consumer had seen when the
@@ -20,8 +22,8 @@ stands as `offset`. Rule ids (ZK-...) are those of docs/kafka/ZOOKEEPER_CONSUMER
 3. A consumer does not miss a change of the members for ever (ZK-18, ZK-20). When the members have
    not changed for NOTICE_US plus a session timeout, the consumer must have begun an attempt since
    the last change, or its last view must show the present members.
-4. When a consumer has lost partitions with its session, it commits them no more (ZK-55). A commit
-   that began before the loss may end after it (ZK-66).
+4. When a consumer has lost partitions with its session, it does not commit offsets of these
+   partitions any more (ZK-55). But a commit that began before the loss may end after it (ZK-66).
 """
 
 from dataclasses import dataclass, field
@@ -50,7 +52,8 @@ class _Consumer:
     since: TraceRow | None = None  # the row of the first connection in this session
     attempt: TraceRow | None = None  # ZOOKEEPER_ATTEMPT_STARTED of the last attempt
     view: TraceRow | None = None  # the last ZOOKEEPER_VIEW
-    # PARTITIONS_ASSIGNED of the partitions that the next attempt must release; None: of none
+    # PARTITIONS_ASSIGNED of the partitions that the next attempt must release. None if it need not
+    # release any.
     release_due: TraceRow | None = None
     lost: TraceRow | None = None  # the last PARTITIONS_LOST, until the next assignment
     is_alive: bool = True
@@ -133,7 +136,7 @@ class ZooKeeperConsumers(Checker):
 
     def _observe_transaction(self, row: TraceRow) -> None:
         """Note a change of a group's members: a znode below `ids` that was created or removed."""
-        # Each server writes a row when it applies the transaction. Only the first of them is news.
+        # Each server writes a row when it applies the transaction. Only the first row is news.
         if not self._tree.is_news:
             return
         detail = detail_of(row)
@@ -182,9 +185,9 @@ class ZooKeeperConsumers(Checker):
                     consumer.release_due = row if in_one_session else None
             case TraceKind.PARTITIONS_LOST:
                 # The consumer writes this row when it hears of its new session. Meanwhile an
-                # attempt may already have claimed partitions in that session, because the two take
-                # no lock (ZK-32, ZK-55). The consumer then forgets these partitions, and no attempt
-                # releases them.
+                # attempt may already have claimed partitions in that session, because the attempt
+                # and the handler of the new session take no lock (ZK-32, ZK-55). The consumer then
+                # forgets these partitions, and no attempt releases them.
                 consumer.lost, consumer.release_due = row, None
             case _:  # ZOOKEEPER_OFFSET_COMMITTED
                 self._judge_commit(consumer, row)
@@ -307,10 +310,10 @@ class ZooKeeperConsumers(Checker):
         if waited_us <= bound_us:
             return
         began = consumer.attempt
-        # It noticed the change if it has begun an attempt since then.
+        # The consumer noticed the change if it has begun an attempt since then.
         if began is not None and began.time_us >= changed.time_us:
             return
-        # It did not need to notice it if its last view shows the present members.
+        # The consumer did not need to notice the change if its last view shows the present members.
         if self._tree.children(ids, self._tree.last_zxid) == tuple(detail_of(view)["members"]):
             return
         self.report_finding(

@@ -10,8 +10,8 @@ checker Fencing checks the same for the appends of coordinators.) There are two 
   log of the paused broker need not have the records that the other leader has acknowledged.
 
 Two batches must not be acknowledged at the same offset, because then the first batch was lost.
-Kafka allows some losses. Only at the end of the run it is known whether a loss was one of these. So
-such a case is first kept as a doubt.
+But Kafka allows some losses, and only at the end of the run it is known whether this loss was
+allowed. So two acknowledgements at the same offset are first kept as a doubt.
 """
 
 from collections import deque
@@ -60,7 +60,8 @@ class AcknowledgedRecords:
     def __init__(self, context: CheckContext) -> None:
         self._context = context
         self._producers = {producer.name for producer in context.producers if producer.acks_all}
-        # partition -> (end offset, row) of each acknowledgement that raised the end, oldest first
+        # partition -> (end offset, row) of each acknowledgement whose end offset is higher than all
+        # end offsets before; the oldest comes first
         self._ends: dict[str, deque[tuple[int, TraceRow]]] = {}
         self._newest_epochs: dict[str, int] = {}  # partition -> newest leader epoch so far
         self._offsets: dict[str, IntervalSet] = {}  # partition -> acknowledged offsets

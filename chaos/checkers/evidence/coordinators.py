@@ -295,9 +295,8 @@ class Expiry:
 
     The retention time counts from the moment at which the group became Empty. The coordinator
     writes this moment into the group's record. A later coordinator loads the record, and counts
-    from the same moment. But the record that it loads may be old, because a coordinator may have
-    failed to store newer records. So it matters which record was loaded. The generation in the row
-    GROUP_LOADED tells this.
+    from the same moment. But the loaded record may be old, because a coordinator may have failed to
+    store newer records. The generation in the row GROUP_LOADED shows which record was loaded.
 
     A group that never had members (only an administrator committed for it) never became Empty. Each
     of its offsets has an age of its own. The removal of such an offset is never reported.

@@ -2,13 +2,13 @@
 
 While a partition is assigned to a member, the member has a position in it: the offset of the record
 that it will deliver next to its application. Four rules say how a position may move and be
-committed. They are judged by the rows of one process only, the member's. A process writes its rows
-in one order and with one clock. So, however bad the faults and the network are, a correct member
+committed. They are judged by rows of the member's own process only. A process writes its rows in
+one order and with one clock. So, however bad the faults and the network are, a correct member
 breaks none of these rules.
 
 1. The first position in an assignment is the committed offset that the member has fetched in this
    assignment. If nothing is committed, `auto.offset.reset` gives the first position. Later, too,
-   `auto.offset.reset` may move the position, if the leader no longer has that offset.
+   `auto.offset.reset` may move the position, if the leader's log no longer has a record there.
 2. Records are delivered in order from the position on: none twice, none left out. No record is
    delivered of a partition that is not assigned. After a reset of the position, the member may
    still deliver records that it fetched before the reset.
@@ -28,15 +28,15 @@ generation only when the client sends it (Kafka `ConsumerCoordinator.commitOffse
 For rule 4, a row about a commit shows the attempt, also one about a failed commit (COMMIT_FAILED).
 - An attempt may leave no row, if there is no coordinator or no answer. The member then waits for
   `commit_patience_us` before it gives up, so a revocation after such a wait is not judged.
-- A row about an older commit, which had waited for a lookup, may come after the last attempt. It
-  does not undo the attempt.
+- A row about an older commit, which had waited for a lookup of the coordinator, may come after the
+  last attempt. Such a row does not undo the attempt.
 - One exception is excused as LOST_POSITION. If the partition lost data in a way that Kafka allows,
   the position may be beyond the end of the log. From the answer OFFSET_OUT_OF_RANGE until the reset
   the member has no position that it could commit (`SubscriptionState.allConsumed`).
 
 The rules are judged only in virtual time (the simulated clock of a run), where no row is missing.
-They are judged only for topics without transactions. With transactions a position also moves past
-the markers that end them, and no row shows this.
+They are judged only for topics without transactions. Where producers write in transactions, a
+position also moves past the markers that end the transactions, and no row shows this.
 """
 
 from collections import Counter
@@ -79,7 +79,7 @@ One generation would not do, because the answer to a commit may come some rebala
 class WrongDelivery:
     """A breach of one of the four rules; `rule` is its number.
 
-    The last row of `evidence` is the one that breaks it.
+    The last row of `evidence` is the row that breaks the rule.
     """
 
     rule: int
@@ -100,8 +100,8 @@ class _Place:
     # The row that set the position other than by a delivery: POSITION_RESET. None again when a
     # record from the new position has been delivered.
     reset: TraceRow | None = None
-    # A row about a commit since the last delivery. It is the first one that proves an attempt to
-    # commit `position` (see `is_tried`). If none proves it, it is the last row about a commit.
+    # The first row since the last delivery that proves an attempt to commit `position` (see
+    # `is_tried`). As long as there is no such row, it is the last row about any commit.
     outcome: TraceRow | None = None
 
     @property
@@ -111,7 +111,7 @@ class _Place:
 
     @property
     def is_tried(self) -> bool:
-        """True if the process has tried to commit the position, be it without success."""
+        """True if the process has tried to commit the position, even without success."""
         outcome = self.outcome
         return outcome is not None and (
             outcome.kind == TraceKind.COMMIT_FAILED or outcome.offset == self.position
@@ -164,8 +164,8 @@ class Deliveries:
     def __init__(self, context: CheckContext, lost_data: LostData | None = None) -> None:
         """Make an object that has seen no row.
 
-        `lost_data` tells which partitions have lost data. Without it, none counts as having lost
-        any.
+        `lost_data` tells which partitions have lost data. If it is None, no partition counts as
+        having lost data.
         """
         self._context = context
         self._processes: dict[Owner, _Process] = {}

@@ -2,16 +2,17 @@
 
 If fewer than `min.insync.replicas` are in sync, Kafka refuses an append with NOT_ENOUGH_REPLICAS.
 It counts the replicas again when it has replicated the append, and answers
-NOT_ENOUGH_REPLICAS_AFTER_APPEND if there are now too few (BEHAVIOUR 6.1; Kafka
+NOT_ENOUGH_REPLICAS_AFTER_APPEND if there are now too few (docs/kafka/BEHAVIOUR.md 6.1; Kafka
 Partition.checkEnoughReplicasReachOffset). So an append that was acknowledged must have had enough
 replicas at that second moment.
 
-They are counted in the ISR that the leader names in its row of the append. This may have more
-brokers than the controller's ISR: one that the leader is about to add, and for which it has already
-waited, or one that the controller has removed without the leader's knowledge.
+The replicas are counted in the ISR that the leader names in its row of the append. This ISR may
+have more brokers than the controller's ISR. One of them may be a broker that the leader is about to
+add: the leader already waits for such a broker when it replicates an append. Another may be a
+broker that the controller has removed, if the leader does not know this yet.
 
-Only the coordinators' appends are judged, which are commits and assignments. The row of a producer
-does not name the leader that acknowledged its records.
+Only appends of coordinators are judged, such as commits and assignments. Records of producers are
+not judged, because the row of a producer does not name the leader that acknowledged its records.
 """
 
 from dataclasses import dataclass

@@ -59,8 +59,8 @@ class _Group:
     # id -> each broker that has the group without it. The value is True if the broker loaded the
     # group without the id although a member had been Stable with it, which Kafka does not allow.
     lacking: dict[str, dict[str, bool]] = field(default_factory=dict)
-    # id -> last time at which a broker loaded the group anew that had lacked the id before. Only
-    # brokers count for which Kafka allows that they lacked the id.
+    # id -> last time at which a broker that had lacked the id loaded the group anew. Only a broker
+    # that Kafka allowed to lack the id counts here.
     lacked_until_us: dict[str, int] = field(default_factory=dict)
     heard_us: dict[str, int] = field(default_factory=dict)  # id -> last request that was accepted
 
@@ -128,8 +128,8 @@ class FencedMembers:
     def _was_lost_legally(self, group: _Group, group_id: str, member: str) -> bool:
         """Return True if some broker lacks the id, as Kafka allows.
 
-        A broker counts, too, that lacked the id after the last accepted request under the id, and
-        has loaded the group anew since then.
+        It is also enough that a broker lacked the id for some time after the last accepted request
+        under the id, even if this broker has loaded the group anew since then.
         """
         if any(
             self._may_lack(group_id, broker, was_stable)

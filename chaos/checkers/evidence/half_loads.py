@@ -9,9 +9,9 @@ into memory. Kafka allows this (`doLoadGroupsAndOffsets`):
    are waiting. Until their turn is over, the broker answers for groups whose last records it has
    not read.
 
-Only the first load in a leader epoch has this excuse. A second one is an error, because it begins
-when the broker already knows that it does not lead. The schedule
-`coordinator_that_lost_its_log_while_it_loaded_it` of the tests' corpus shows the case.
+Only the first load in a leader epoch has this excuse. A second load in this epoch is an error,
+because it begins when the broker already knows that it does not lead. The tests have a schedule of
+faults for this case, `coordinator_that_lost_its_log_while_it_loaded_it`.
 """
 
 from protocol.trace import TraceKind, TraceRow
@@ -23,7 +23,7 @@ HALF_LOAD_KINDS = frozenset(
 
 
 class HalfLoads:
-    """Follows how much of each partition each broker has loaded, and whether it still leads."""
+    """Follows how much of each partition a broker has loaded, and whether it still leads."""
 
     def __init__(self) -> None:
         # (broker, partition, leader epoch) -> the end of the broker's log when it became leader. A

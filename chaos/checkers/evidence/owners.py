@@ -1,9 +1,15 @@
 """Which members own each partition, by what the members themselves believe.
 
-A member owns a partition from the poll in which it gets the assignment. It owns it until it revokes
-the partition in a rebalance, loses it because it is no longer a member, gets another assignment, or
-until its process ends. The coordinator may have given the partition to another member before that,
-so a partition may have two owners.
+A member owns a partition from the poll in which it gets the assignment. The ownership ends with the
+first of these events:
+
+- The member revokes the partition in a rebalance.
+- It loses the partition, because it is no longer a member of the group.
+- It gets another assignment.
+- Its process ends.
+
+The coordinator may give the partition to another member before that. Then the partition has two
+owners for a while.
 """
 
 from collections.abc import Mapping

@@ -6,12 +6,12 @@ Every server writes a row when it applies a transaction. Here the transaction ta
 first of these rows, and the others are ignored. A transaction has a number, its zxid, and later
 transactions have higher ones.
 
-Checkers ask what the tree looked like at some zxid. Of interest are the znodes of consumers, above
-all the owner nodes. A consumer owns partition 0 of `orders` while it has the owner node
+Checkers ask what the tree looked like at some zxid. They look at the znodes of consumers, and above
+all at the owner nodes. A consumer owns partition 0 of `orders` while it has the owner node
 `/consumers/GROUP/owners/orders/0`. This znode is ephemeral: it is removed when the session of the
 consumer ends (ZK-12).
 
-Rule ids are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
+Ids such as ZK-02 name the rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from bisect import bisect_right
@@ -35,7 +35,7 @@ def owner_path(group: str, partition: str) -> str:
 class Znode:
     """A znode as some transaction has left it."""
 
-    session: str | None  # the session with which it ends, if it is ephemeral; None if it is not
+    session: str | None  # of an ephemeral znode: it ends with this session; None: not ephemeral
     data: str
     row: TraceRow  # the row about the transaction
 
@@ -141,7 +141,7 @@ class ZooKeeperTree:
                 self.sessions[session] = row
                 return None
             case "error":
-                # ZooKeeper gives a refused request a zxid, too. It changes nothing.
+                # ZooKeeper gives a refused request a zxid, too. But such a request changes nothing.
                 return None
             case _ if session not in self.sessions:
                 return f"{op} {detail.get('path') or ''} of session {session}, which is not open"

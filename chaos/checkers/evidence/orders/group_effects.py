@@ -3,13 +3,14 @@
 An order that was carried out must have its effect:
 
 - `reset_offsets` commits an offset for each partition of its topics, without a member.
-- `delete_offsets` removes the offsets of at least one topic. Of each topic it removes all or none.
+- `delete_offsets` removes the offsets of at least one topic. For each topic it removes the offsets
+  of all partitions or of none.
 - `remove_members` removes every member of the group.
 - `delete_group` deletes the group, whose state becomes Dead.
 
 The first two orders are about one topic of the group or about all of them, and the order's row does
 not say which. Besides, a coordinator may refuse the order for a topic that a member reads, and
-carry it out for another one. So it is only checked that some topic was changed, and that no topic
+carry it out for another topic. So it is only checked that some topic was changed, and that no topic
 was changed by halves.
 
 Source: Kafka AdminClient; KIP-496 (OffsetDelete), KIP-571 (removal of members).
@@ -51,7 +52,7 @@ class _Effects:
     # Partitions for which the coordinator had an offset when the order was given
     stored_before: tuple[str, ...]
     members_before: tuple[str, ...] | None  # members at that time; None: not known
-    committed: dict[str, None] = field(default_factory=dict)  # partitions an administrator set
+    committed: dict[str, None] = field(default_factory=dict)  # by an administrator: partitions
     removed: dict[str, str] = field(default_factory=dict)  # partition -> cause of the removal
     removed_members: dict[str, None] = field(default_factory=dict)
     is_deleted: bool = False
@@ -114,8 +115,8 @@ class GroupEffects:
         The caller makes sure that the order was carried out.
 
         `is_undisturbed`: True if nothing was broken, and the coordinator did not change. Otherwise
-        less is expected, because a replaced coordinator may have carried out the order, or it may
-        have been refused for some partitions.
+        less is expected, because a replaced coordinator may have carried out the order, or the
+        order may have been refused for some partitions.
         """
         order = self._order
         known = None if order is None else self._groups.get(order.group)

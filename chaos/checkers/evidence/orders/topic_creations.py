@@ -1,8 +1,8 @@
 """What an administrator's order to create a topic has changed, as the controller's rows show it.
 
-The controller elects the first leader of each new partition. So for each of them there is a row
-LEADER_ELECTED with the reason TOPIC_CREATED. Its ISR has the replicas that are alive; no row shows
-the others.
+The controller elects the first leader of each new partition. So for each new partition there is a
+row LEADER_ELECTED with the reason TOPIC_CREATED. The ISR in this row has the replicas that are
+alive. No row shows the other replicas.
 Source: Kafka ReplicationControlManager.createTopic.
 """
 
@@ -34,7 +34,7 @@ class TopicCreation:
         self._partitions: tuple[str, ...] = tuple(detail.get("partitions", ()))
         self._replication_factor = int(detail.get("replication_factor", 0))
         self._has_existed = exists
-        self._is_deleted = False  # since the order
+        self._is_deleted = False  # True once the topic was deleted after the order
         self._elected: dict[str, TraceRow] = {}
         """Partitions created since the order, each with the row of its first election."""
 

@@ -59,7 +59,7 @@ class _Producer:
     """The last transaction of a producer."""
 
     began_us: int = 0
-    decided_us: int = 0  # when the coordinator decided to commit it
+    decided_us: int = 0  # when the transaction coordinator decided to commit it
 
 
 class ForgottenCommits:
@@ -74,7 +74,7 @@ class ForgottenCommits:
         self.wrong_ends: list[WrongEnd] = []
         """Ends that do not agree with their decisions.
 
-        The checker Durable commits takes them out, and the rows of `late_ends`.
+        The checker `durable_commits` reports them, and then empties this list and `late_ends`.
         """
         self.late_ends: list[TraceRow] = []
         """Rows of late ends (case 2)."""
@@ -90,8 +90,8 @@ class ForgottenCommits:
         """Return True if the group may have forgotten a commit of a member.
 
         `sent_us` and `answered_us` are the times between which the commit was made. An entry
-        without a member counts for all members: if the group was loaded in the meantime, it did not
-        know who had made the commit.
+        without a member counts for all members: a coordinator that has loaded the group from its
+        log does not know who made the commit.
         """
         times = (*self._times.get((group, member), ()), *self._times.get((group, None), ()))
         return any(sent_us <= to_us and from_us <= answered_us for from_us, to_us in times)

@@ -8,8 +8,9 @@ deleted with it.
 
 When a coordinator loads a partition, its rows show which transactions and offsets are in the log.
 From then on only these count, because the log decides. There is one exception: a broker that was
-paused may still load a partition in an older leader epoch than the newest one. By then its
-successor may have ended what this load still finds open. So such an outdated load is ignored.
+paused may still load a partition in an older leader epoch than the newest one. By then the broker's
+successor may have ended transactions that this load still finds open. So such an outdated load is
+ignored.
 """
 
 from collections.abc import Mapping
@@ -41,7 +42,7 @@ class OpenTransaction:
     """A transaction without an end."""
 
     transactional_id: str
-    partition: str  # partition of `__transaction_state` that stores it
+    partition: str  # partition of `__transaction_state` that stores the transaction
     state: str
     since: TraceRow  # the first row that shows this state: TRANSACTION_STATE, or one of a load
 
@@ -86,7 +87,7 @@ class OpenTransactions:
                     self._loaded(row)
             case TraceKind.LOAD_STARTED:
                 # Forget the unstable offsets of the partition's groups. The rows GROUP_LOADED that
-                # follow show those that are in the log.
+                # follow show which unstable offsets are in the log.
                 is_outdated = self._is_outdated(row)
                 for group_id in self._groups_in.get(row.partition or "", ()):
                     self._outdated.pop((row.node, group_id), None)

@@ -8,36 +8,38 @@ Three kinds of rows tell the story of a transaction that commits offsets of a gr
 3. TRANSACTION_COMPLETED: the marker has arrived, and the group's coordinator makes the pending
    offsets valid or drops them. We call this the end of the transaction in the group.
 
-The end must agree with the decision. The rows have only the producer id in common, and a marker may
-arrive when the producer's next transaction has been decided as well. So an end is right if any
-decision since the transaction's first pending offset agrees with it.
+The end must agree with the decision. But the three rows have only the producer id in common, and a
+marker may arrive when the producer's next transaction has been decided as well. So an end counts as
+right if any decision since the transaction's first pending offset agrees with the end.
 
-**Not judged.** If no decision agrees, it still may be no violation:
-- No decision is known. The transaction coordinator may have died after the decision and before its
-  row. A coordinator that loads the decision writes no such row.
-- The marker may belong to another transaction, because this one was already over. (If a coordinator
-  loads a group together with the marker, no row shows the end.)
+**Not judged.** In these cases an end is no violation although no decision agrees with it:
+- No decision is known. The transaction coordinator may have died after the decision, before it
+  wrote the row TRANSACTION_STATE. The next coordinator loads the decision without such a row.
+- The marker may belong to another transaction, because the pending transaction was already over.
+  (If a coordinator loads a group together with the marker, no row shows the end.)
 - The log of transactions lost data with its last in-sync replica (`lost_data`), and now has only an
   older decision.
 
 **Late ends.** In Kafka, the effects of a marker may wait behind a load, and come when the producer
-has begun its next transaction. Then they end this one, too (case 2 of `forgotten_commits`). This is
-no violation here, but commits are forgotten, and the attributes `late` and `emptied` tell which.
-There are three variants:
+has begun its next transaction. Then the marker also ends this next transaction (case 2 of
+`forgotten_commits`). This is no violation here. But commits are forgotten, and the attributes
+`late` and `emptied` tell which. There are three variants:
 
-- The late end finds only offsets of the next transaction. It is recognized by three conditions.
-  The producer's previous transaction was decided before the present one committed anything in the
-  group, and the end agrees with that decision. It has not ended in the group before. The group's
-  coordinator has completed a load since that decision.
+- The late end finds only offsets of the next transaction. Three conditions show such an end:
+  1. The producer's previous transaction was decided before the present one committed anything in
+     the group, and the end agrees with that decision.
+  2. The previous transaction has not ended in the group before.
+  3. The group's coordinator has completed a load since that decision.
 - The late end of an aborted transaction finds offsets of its own transaction and of the next one,
-  and drops them together. It is recognized by the load alone, because it agrees with its decision.
+  and drops all of them. Such an end agrees with its decision. So only the load before the end shows
+  that the end is late.
 - The late end of a committed transaction makes no offset valid. It has found an offset of the next
-  transaction in the same partition, whose append was in progress, and removed it. That offset had
-  replaced those of the ended transaction, so they are forgotten, too.
+  transaction in the same partition, whose append was in progress, and removed this offset. The
+  removed offset had replaced the offsets of the ended transaction, so these are forgotten, too.
 
-For late ends, a load counts like a decision. When a transaction coordinator dies after a decision,
-perhaps before it wrote the row, the next one loads the decision, writes the markers again and
-completes the transaction.
+For late ends, a load of a decision counts like the decision itself. When a transaction coordinator
+dies after a decision, perhaps before it wrote the row, its successor loads the decision, writes the
+markers again and completes the transaction.
 """
 
 from collections import deque
@@ -92,9 +94,9 @@ class _End:
     """The end of a transaction in a group."""
 
     row: TraceRow  # TRANSACTION_COMPLETED
-    pending: list[TraceRow]  # rows of the pending offsets that it ended, the oldest first
+    pending: list[TraceRow]  # rows of the pending offsets that were ended, the oldest first
     producer_id: int
-    ended_us: int  # time of the producer's previous end in the group; -1: this is the first
+    ended_us: int  # time of the producer's previous end in the group; -1: there is none
     loaded_us: int  # time of the last load of the broker before the end; -1: it has loaded nothing
     is_over: bool  # True if the pending transaction was over, so that another one may have ended
     is_replaced: bool  # True if this is a late end of the third variant
@@ -130,7 +132,7 @@ class TransactionEnds:
         # producer id -> the first TRANSACTION_STATE with it, which shows to whom it was given
         self._given: dict[int, TraceRow] = {}
         self.late: list[tuple[TraceRow, TraceRow]] = []
-        """Late ends: the row of the first offset that one ended by mistake, and its own row."""
+        """Late ends: the row of the first offset that was ended by mistake, and the end's row."""
         self.emptied: list[tuple[TraceRow, TraceRow]] = []
         """Late ends that removed an offset whose append was in progress: the offset's row, and the
         end's own row."""
@@ -234,7 +236,7 @@ class TransactionEnds:
     def _note_markers(self, row: TraceRow, producer_id: int) -> None:
         """Note the markers of a decision, or of a loaded decision that has been carried out."""
         detail = detail_of(row)
-        # Markers are kept by producer id. The row of the load does not have it, but this row does.
+        # Markers are kept by producer id. The row of the load lacks this id, but `row` has it.
         loaded = self._to_complete.pop(
             (row.node, row.incarnation, row.leader_epoch, detail["transactional_id"]), None
         )
@@ -250,8 +252,8 @@ class TransactionEnds:
         """Return True if the transaction of the pending offset `known` has ended without a row.
 
         `row` is a later pending offset of the same producer, at another coordinator of the group.
-        If the transaction of `known` was carried out, this coordinator has loaded the group
-        together with the marker. No row shows an end then.
+        If the transaction of `known` was carried out, that other coordinator has loaded the group
+        together with the marker. Then no row shows an end.
         """
         is_same_life = (known.node, known.incarnation) == (row.node, row.incarnation)
         carried_out_us = self._carried_out_us.get(producer_id, -1)
@@ -260,17 +262,19 @@ class TransactionEnds:
     def _take_emptied(self, key: tuple[str, int], pending: TraceRow) -> None:
         """If a late end has removed the offset of `pending`, note it in `emptied`.
 
-        It has removed the offset if its append was in progress at that end.
+        The late end has removed the offset if the append of the offset was in progress at that end.
         """
         end, appends = self._behind_load.get(key, (None, frozenset()))
         if end is None:
             return
-        # A broker that restarts counts its append ids anew, so they must be of the same process.
+        # A broker that restarts counts its append ids anew, so ids can be compared only within one
+        # process.
         is_same_life = (pending.node, pending.incarnation) == (end.node, end.incarnation)
         if is_same_life and pending.correlation_id in appends:
             self.emptied.append((pending, end))
         else:
-            del self._behind_load[key]  # this append began after that end, so all later ones do too
+            # This append began after that end, and so do all later appends.
+            del self._behind_load[key]
 
     def _is_behind_load(self, end: TraceRow, producer_id: int) -> bool:
         """Return True if an end came late, because it waited behind a load.
@@ -281,7 +285,7 @@ class TransactionEnds:
         carried_out_us = self._carried_out_us.get(producer_id)
         if carried_out_us is None:
             return False
-        # The last decision that was carried out. The very last one may be about the next
+        # Find the last decision that was carried out. A decision after it may be about the next
         # transaction.
         known = self._markers.get(producer_id, ())
         decided_us = max(
@@ -309,12 +313,12 @@ class TransactionEnds:
                 for row in self._decisions.get(end.producer_id, ())
                 if row.time_us >= end.since.time_us - self._margin_us
             ]
-            # If the group made offsets valid, it has committed them, whatever the row says.
+            # If the end made offsets valid, it was a commit, whatever `committed` in its row says.
             detail = detail_of(end.row)
             is_commit = detail["committed"] or detail["offsets"] > 0
             wanted = _COMMIT if is_commit else _ABORT
-            # If the decision about this transaction does not agree, the end may be a late one of
-            # the previous transaction. A later decision that agrees does not speak against it.
+            # If the decision about this transaction does not agree with the end, the end may be a
+            # late one of the previous transaction. This is so even if a later decision agrees.
             own = self._own_decision(end, decided, wanted)
             if own is None and self._is_late_end_of_previous(end, wanted):
                 self.late.append((end.since, end.row))
@@ -341,8 +345,8 @@ class TransactionEnds:
     def _own_decision(self, end: _End, decided: list[TraceRow], wanted: str) -> TraceRow | None:
         """Return the decision about the pending transaction, if it agrees with the end.
 
-        It is the first decision after the first pending offset. Because of the clock error, several
-        decisions may be this first one.
+        The decision about it is the first decision after the first pending offset. Because of the
+        clock error, each of several decisions may be this first one.
         """
         for row in decided:
             if detail_of(row)["to"] == wanted:
