@@ -1,8 +1,8 @@
 """BrokerApi: passes each request of a client or of another broker to the part that answers it.
 
-Some requests are checked here before a coordinator gets them, as in Kafka's API layer: a commit for
-a partition that does not exist, for example, is refused here. The part that gets the request
-answers it by Host.reply, immediately or later.
+Some requests are checked here before a coordinator gets them, as in Kafka's API layer. For example,
+a commit for a partition that does not exist is refused here. The part that gets a request answers
+the request by Host.reply, immediately or later.
 
 Source: Kafka `KafkaApis`; docs/kafka, BEHAVIOUR 2.0.
 """
@@ -260,8 +260,8 @@ class BrokerApi:
     ) -> None:
         """Refuse partitions that do not exist; pass the other partitions to the coordinator.
 
-        As in Kafka, if none of them exists, the coordinator does not get the request at all. Then
-        nobody checks the group and the member.
+        As in Kafka, if none of the partitions exists, the coordinator does not get the request at
+        all. Then nobody checks the group and the member.
         """
         known, unknown = without_unknown(request, self._cache.contains)
         if not unknown:

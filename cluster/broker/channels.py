@@ -23,7 +23,7 @@ NO_BROKER_EPOCH = BrokerEpoch(-1)
 
 @dataclass(slots=True, kw_only=True)
 class BrokerIdentity:
-    """A broker's id, and the epoch that it got from the controller.
+    """A broker's id, and the epoch that the broker got from the controller.
 
     A broker gets a new epoch whenever it starts. `broker_epoch` is -1 until the controller has
     registered the broker. Only the module `registration` sets it.

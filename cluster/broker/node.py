@@ -1,6 +1,6 @@
 """The broker's node: creates the parts of a broker, connects them and starts them.
 
-BrokerNode.__init__ shows which parts a broker has. The methods below it are what the runtime calls:
+`BrokerNode.__init__` shows which parts a broker has. The runtime calls the methods below it:
 `start`, `shut_down`, `report`, and the checks of invariants.
 """
 
@@ -143,7 +143,9 @@ class BrokerNode:
             self._caught_up,
         )
         self._zookeeper: ZooKeeperRegistration | None = None
-        """The registration by which old consumers find this broker; None if it has none."""
+        """The registration in ZooKeeper, by which old consumers find this broker.
+
+        None if the broker does not register in ZooKeeper."""
         # Both conditions are needed: a cluster may have ZooKeeper servers that its brokers ignore.
         if cluster.brokers_register_in_zookeeper and cluster.zookeepers:
             servers = tuple(server.name for server in cluster.zookeepers)
@@ -279,9 +281,9 @@ class BrokerNode:
     def _publish(self, changed: list[TopicPartition]) -> None:
         """Apply a change of the metadata to the replicas, and then to the coordinators.
 
-        `changed` are the partitions that the change is about; it is in the cache already. The
-        replicas come first, because a coordinator loads its groups from a replica that must lead by
-        then.
+        `changed` are the partitions that the change is about. The change is in the cache already.
+        The replicas come first: a coordinator loads its groups from a replica, and this replica
+        must be the leader by then.
 
         Source: docs/kafka, BEHAVIOUR 5.5.
         """
@@ -292,7 +294,7 @@ class BrokerNode:
             self._coordination.partitions_deleted(leadership.deleted)
 
     def _new_uuid(self) -> str:
-        # From the host's random numbers, so that a run with the same seed has the same ids.
+        # The id is made of the host's random numbers, so a run with the same seed has the same ids.
         return str(uuid.UUID(int=self._host.rng.getrandbits(128), version=4))
 
 

@@ -1,9 +1,10 @@
 """DescribeConfigs: the settings of topics and of this broker, with the source of each value.
 
 A setting of a topic may have a value in several places: at the topic, in the broker's
-configuration, and by default. Kafka calls each of these a *synonym*; the answer lists them, and the
-first one is in force. The settings are fields of TopicConfig and BrokerConfig, such as
-`min_insync_replicas`; `kafka_name` returns their names in Kafka, such as "min.insync.replicas".
+configuration, and by default. Kafka calls each of these values a *synonym*. The answer lists all
+synonyms of a setting, and the first of them is in force. The settings are fields of TopicConfig and
+BrokerConfig, such as `min_insync_replicas`; `kafka_name` returns their names in Kafka, such as
+"min.insync.replicas".
 
 Source: Kafka `ConfigHelper.describeConfigs`.
 DEVIATION: only settings that exist here are described; integers are LONG, whatever their width in
@@ -139,7 +140,7 @@ def _broker_settings(config: BrokerConfig) -> Iterator[DescribeConfigsResourceRe
 
 
 def _broker_synonyms(field: str, config: BrokerConfig) -> list[DescribeConfigsSynonym]:
-    """Return the places that give a broker's setting a value; the first one is in force."""
+    """Return the synonyms of a broker's setting; the first of them is in force."""
     value, default = getattr(config, field), getattr(BrokerConfig(), field)
     synonyms = [_synonym(field, default, ConfigSource.DEFAULT_CONFIG)]
     if value != default:

@@ -3,8 +3,8 @@
 The controller writes every change of the cluster to the metadata log. Each broker reads this log,
 and applies the records to its MetadataImage: the brokers, the topics, and the leader and replicas
 of each partition. A broker may be behind the controller. It answers Metadata and FindCoordinator
-from its copy even then, so clients may get stale answers. This is how a real cluster behaves, and
-important for the failovers that this project studies.
+from its copy even then, so clients may get stale answers. A real cluster behaves in the same way,
+and this is important for the failovers that this project studies.
 
 Source: Kafka `KRaftMetadataCache`, `KafkaApis.getCoordinator`.
 """
@@ -62,8 +62,8 @@ class MetadataCache:
     """A broker's copy of the metadata, and the answers to clients from it.
 
     The numbers of partitions of `__consumer_offsets` and `__transaction_state` are set once at the
-    start, because Kafka's coordinators do not notice their growth either (docs/kafka, BEHAVIOUR
-    2.1). In Kafka both are 50 by default.
+    start. If such a topic gets more partitions later, Kafka's coordinators do not notice it either
+    (docs/kafka, BEHAVIOUR 2.1). In Kafka both numbers are 50 by default.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class MetadataCache:
 
     @property
     def last_applied_offset(self) -> int:
-        """Offset of the newest applied metadata record; -1 before the first."""
+        """Offset of the newest applied metadata record; -1 before the first record."""
         return self.image.end_offset - 1
 
     def apply(self, records: Sequence[MetadataRecord]) -> list[TopicPartition]:
@@ -91,7 +91,7 @@ class MetadataCache:
         changed: dict[TopicPartition, None] = {}
         for record in records:
             if isinstance(record, RemoveTopicRecord):
-                # Before the replay, because the replay removes the partitions from the image.
+                # This comes before the replay, which removes the partitions from the image.
                 for index in range(len(self.image.topics.get(record.name, ()))):
                     changed[TopicPartition(record.name, index)] = None
             partition = self.image.replay(record)
@@ -130,8 +130,8 @@ class MetadataCache:
         """Answer Metadata: live brokers and the requested topics.
 
         A real Kafka client connects to a named listener of a broker. The answer then has the
-        address of each broker at the listener of the same name, and leaves out brokers without one,
-        as in Kafka. `listener_name` is "" if a node of this project sent the request.
+        address of each broker at the listener of the same name. As in Kafka, brokers without such a
+        listener are left out. `listener_name` is "" if a node of this project sent the request.
         """
         # None requests all topics.
         topics = self.image.topics if request.topics is None else request.topics
@@ -144,8 +144,8 @@ class MetadataCache:
         )
         return MetadataResponse(
             brokers=brokers,
-            # Clients expect a broker here, but the controller of KRaft is none. Kafka names a
-            # random live broker; here it is the one with the lowest id.
+            # Clients expect a broker here, but with KRaft the controller is no broker. Kafka names
+            # a random live broker. Here the live broker with the lowest id is named.
             controller_id=min((broker.node_id for broker in brokers), default=-1),
             topics=tuple(self._topic(name) for name in topics),
         )
@@ -203,7 +203,7 @@ class MetadataCache:
         """Return the coordinator of one key. The checks are in Kafka's order (BEHAVIOUR 2.1)."""
         # `in` needs a tuple: before Python 3.12, `number in CoordinatorType` raises TypeError.
         if key_type not in tuple(CoordinatorType):
-            # In Kafka an exception causes this answer. So it has a message in every version.
+            # In Kafka an exception causes this answer. So there is a message in every version.
             error = ErrorCode.INVALID_REQUEST
             return Coordinator(key=key, error_code=error, error_message=ERROR_MESSAGES[error])
         if key_type == CoordinatorType.SHARE and api_version < SHARE_SINCE_VERSION:

@@ -71,7 +71,7 @@ class MetadataFetcher:
 
     @property
     def applied_offset(self) -> int:
-        """Offset of the newest metadata record that this broker acts on; -1 before the first.
+        """Offset of the newest metadata record that this broker acts on; -1 if there is none.
 
         Once the broker has started, this is the offset of the newest published record. Before
         `publish_first`, it is the offset of the last record in the cache. Otherwise the broker
@@ -79,7 +79,7 @@ class MetadataFetcher:
 
         Source: Kafka MetadataLoader.lastAppliedOffset, which brokers report in their heartbeats.
         """
-        # The cache has records that are not published yet.
+        # In this case the cache has records that are not published yet.
         if self._is_publishing or (self._changed and self._may_publish):
             return self._published_offset
         return self._cache.last_applied_offset

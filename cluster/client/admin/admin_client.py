@@ -1,11 +1,12 @@
 """The administrator's client: groups, offsets, topics and elections, by Kafka's operations.
 
 AdminClient has a method for each operation, for example `describe_groups`. The method describes its
-request by an Ask, and the AdminDriver sends it to the right brokers and repeats it if necessary:
+request by an Ask object. The AdminDriver sends the request to the right brokers, and repeats it if
+necessary:
 
 - A request about a group goes to its coordinator, which is found by FindCoordinator. It is repeated
   while the coordinator is unknown, or is loading the group from its log.
-- A request for the list of groups goes to every live broker, because each knows only its own
+- A request for the list of groups goes to every live broker, because each broker knows only its own
   groups.
 - A request for the offsets of a log goes to the leader of the partition.
 - Elections, reassignments, creations and deletions of topics go to the controllers.

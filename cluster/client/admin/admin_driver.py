@@ -1,8 +1,8 @@
 """Sends an administrator's requests to the right nodes, and retries as Kafka's AdminClient does.
 
-A request that any broker can answer goes to the least loaded one. A request for the controller goes
-directly to one of the controllers (KIP-919, `bootstrap.controllers`). If that controller answers
-NOT_CONTROLLER, or does not answer, the next controller is tried.
+A request that any broker can answer goes to the least loaded broker. A request for the controller
+goes directly to one of the controllers (KIP-919, `bootstrap.controllers`). If that controller
+answers NOT_CONTROLLER, or does not answer, the next controller is tried.
 
 Other requests are about several groups or partitions, which are called *keys* here. Each key must
 be sent to its own broker, for example a group to its coordinator:
@@ -47,7 +47,7 @@ A = TypeVar("A", bound=AnyResponse)
 F = TypeVar("F", bound=AnyResponse)
 
 _TRIES_MIN = 3
-"""If the caller limits the time, it must suffice for this many requests without an answer."""
+"""Number of requests without an answer for which the time must suffice, if the caller limits it."""
 
 _NOT_HERE = frozenset(
     {
@@ -150,8 +150,8 @@ class AdminDriver:
                 if error is not ErrorCode.NONE:
                     raise error_from_code(error)
             except ClientError as failure:
-                # Retriable are NOT_CONTROLLER, a lost connection and a timeout: ask another one
-                # then.
+                # NOT_CONTROLLER, a lost connection and a timeout are retriable. After these errors
+                # the next controller is asked.
                 if failure.retriable:
                     self._controller_index = (self._controller_index + 1) % len(self._controllers)
                 raise

@@ -1,9 +1,9 @@
 """Plans of offset resets: the new committed offsets that `reset-offsets` shows before it acts.
 
-The functions only compute: the caller reads the offsets from the brokers before, and commits the
-planned ones after. As in Kafka's tool, an offset outside the log is replaced by the nearer end of
-the log. If a log has the offsets 10 to 20 and the user asks for offset 5, the plan is to commit 10;
-`PlannedOffset.asked_for` is 5, so that the user can be told.
+The functions only compute. The caller first reads the present offsets from the brokers, and at the
+end commits the planned offsets. As in Kafka's tool, an offset outside the log is replaced by the
+nearer end of the log. For example, if a log has the offsets 10 to 20 and the user asks for offset
+5, the plan is to commit 10. `PlannedOffset.asked_for` is then 5, so that the user can be told.
 
 Source: Kafka ConsumerGroupCommand.prepareOffsetsToReset, checkOffsetsRange.
 """
@@ -60,8 +60,7 @@ class PlannedOffset:
     """The planned offset of one partition.
 
     `current` is the committed offset; None if nothing is committed. `new` is the planned offset. If
-    it is not the offset that the user asked for, because that is outside the log, `asked_for` is
-    the user's offset; otherwise None.
+    the user has asked for an offset outside the log, `asked_for` is this offset; otherwise None.
     """
 
     partition: TopicPartition

@@ -33,7 +33,7 @@ from protocol.messages.admin import CreatableTopic, ElectionType
 GROUP_ORDER_TIMEOUT_MS = 2_000
 """Time limit of an order about a group.
 
-It is short, because the next faults of the plan wait for the end of the order."""
+The limit is short, because the next faults of the plan wait for the end of the order."""
 
 NOT_IN_RESPONSE = "NOT_IN_RESPONSE"
 """Stands for the error of a partition that is missing in the answer.
@@ -204,8 +204,8 @@ async def move_leader(
                 f"{partition}: broker {broker} has no replica, {list(replicas)} have"
             )
         # The reassignment is sent even if `broker` seems to be the first replica already. The
-        # broker that answered may not know the last reassignment yet. The controller knows it, and
-        # would elect the first replica of that one.
+        # broker that answered may not know the last reassignment yet. The controller knows the last
+        # reassignment, and would elect its first replica.
         others = (other for other in replicas if other != broker)
         await _reassign(admin, partition, (broker, *others))
         await _elect_preferred(admin, (partition,))

@@ -3,10 +3,11 @@
 AdminDriver sends requests about several groups or partitions, its *keys*. It calls a function of
 this module with the answer, the broker and the keys, and gets a value or a ClientError for each
 key. For example, the outcome of `described_groups` for a group is a GroupDescription. If a request
-is about one group only, the value may have an entry for each partition or member. The error is
-retriable if Kafka's AdminClient repeats such a request after it.
+is about one group only, the value may have an entry for each partition or member. An error is
+retriable if Kafka's AdminClient repeats such a request after this error.
 
-Some functions do not need all three arguments; the names of the others begin with an underscore.
+Some functions do not need all three arguments. The names of arguments that a function does not need
+begin with an underscore. `coordinators` and `leaders` take no broker, because they find brokers.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -43,11 +43,11 @@ class Assignor(Protocol):
 class RangeAssignor:
     """Gives each member consecutive partitions of each topic.
 
-    For example, of the 7 partitions of a topic the first of three members gets 0, 1 and 2, the
-    second one 3 and 4, the third one 5 and 6.
+    For example, if a topic has 7 partitions and three members, the first member gets the partitions
+    0, 1 and 2, the second member gets 3 and 4, and the third member gets 5 and 6.
 
     DEVIATION: racks are ignored. Kafka's range assignor prefers replicas in the member's rack, if
-    both name racks and the shares stay equal.
+    members and replicas have racks and the shares stay equal.
     """
 
     name = "range"
@@ -62,7 +62,8 @@ class RangeAssignor:
             subscribers = [member for member in ordered if topic in member.topics]
             if not subscribers:
                 continue
-            # Every subscriber gets `share` partitions, and each of the first `remainder` one more.
+            # Every subscriber gets `share` partitions. Each of the first `remainder` subscribers gets
+            # one more.
             share, remainder = divmod(partition_counts[topic], len(subscribers))
             start = 0
             for index, member in enumerate(subscribers):

@@ -267,7 +267,8 @@ class ConsumerCoordinator:
             except ClientError as error:  # as in Kafka, the member joins even so
                 self._host.log(f"automatic commit before the rebalance failed: {error.name}")
         await self.release_partitions()
-        # The next rebalance may make another member the leader. If not, it sets this again.
+        # The next rebalance may make another member the leader. If this member stays the leader, it
+        # sets the snapshot again.
         self._subscriber.assignment_snapshot = None
 
     async def release_partitions(self) -> None:

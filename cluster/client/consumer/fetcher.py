@@ -2,8 +2,8 @@
 
 It has at most one Fetch in flight for each leader. The applications of this project only count
 records and never read them, so fetched records are kept as ranges of offsets. The Fetcher knows
-nothing of groups: it fetches for the partitions in a Subscription, each of which is an
-AssignedPartition (called `state` below) with the position from which to fetch.
+nothing of groups: it fetches for the partitions in a Subscription. Each of these is an
+AssignedPartition (called `state` below), which has the position from which to fetch.
 
 Source: Kafka AbstractFetch, FetchCollector.
 DEVIATION: no fetch sessions; no OffsetsForLeaderEpoch validation after a change of leader (a
@@ -61,8 +61,8 @@ class _Range:
 class _CompletedFetch:
     """The fetched records of one partition that poll has not yet collected; never empty.
 
-    `next_position` is the position after the last fetched batch. That may be a control batch of a
-    transaction, which has no records for the application.
+    `next_position` is the position after the last fetched batch. The last batch may be a control
+    batch of a transaction, which has no records for the application.
     """
 
     state: AssignedPartition
@@ -159,7 +159,7 @@ class Fetcher:
             if not self._subscription.is_current(state):  # of an earlier assignment
                 del self._completed[partition]
                 continue
-            # Take whole ranges, and of the last one as much as `max_records` allows.
+            # Take whole ranges, and as much of the last range as `max_records` allows.
             ranges = completed.ranges
             while ranges and max_records > 0:
                 head = ranges[0]
@@ -261,10 +261,10 @@ class Fetcher:
     def _keep(
         self, state: AssignedPartition, position: Position, batches: tuple[RecordBatch, ...]
     ) -> None:
-        """Keep the fetched records for `collect`, but those before `position` are dropped.
+        """Keep the fetched records for `collect`, and drop the records before `position`.
 
-        There may be such records because a broker returns whole batches. Of control batches nothing
-        is kept; they only advance the position.
+        There may be records before the position, because a broker returns whole batches. Control
+        batches are not kept; they only advance the position.
         """
         ranges: list[_Range] = []
         next_position = position

@@ -1,8 +1,8 @@
 """A member's state and generation, and the only code that writes them.
 
 A member names its generation in its requests, and the coordinator refuses requests with an older
-one. A mistake here would let a member act for a generation that is over, so all changes of state go
-through ConsumerMember, which checks them and writes a trace row for each.
+generation. A mistake here would let a member act for a generation that is over. Therefore all
+changes of state go through ConsumerMember. It checks each change and writes a trace row about it.
 
 Source: Kafka AbstractCoordinator.MemberState, AbstractCoordinator.Generation; docs/kafka,
 BEHAVIOUR 7.1.
@@ -44,13 +44,13 @@ VALID_PREVIOUS_STATES: dict[MemberState, tuple[MemberState, ...]] = {
     MemberState.COMPLETING_REBALANCE: (MemberState.PREPARING_REBALANCE,),
     MemberState.STABLE: (MemberState.COMPLETING_REBALANCE,),
 }
-"""The states from which each state may be entered."""
+"""The states from which each state may be entered. `tuple(MemberState)` means from any state."""
 
 
 class Generation(NamedTuple):
-    """The number of a rebalance, the member's id, and the assignor that the group chose in it.
+    """The number of a rebalance, the member's id, and the assignor that the group chose.
 
-    The default is for a member that has taken part in no rebalance.
+    The defaults are for a member that has taken part in no rebalance.
     """
 
     generation_id: GenerationId = NO_GENERATION
@@ -62,7 +62,8 @@ class Generation(NamedTuple):
 class StateReason:
     """Reason of a change of state, as a MEMBER_STATE row shows it.
 
-    `text` is for people, and may be empty; after a reset, the next JoinGroup has it as its reason.
+    `text` is for people, and may be empty. After a reset, the next JoinGroup has the text as its
+    reason.
     If the answer to a request made the generation invalid, `api` is the request and `error` is the
     error in the answer. `error` may also be the error that ended the application.
     """
@@ -88,9 +89,9 @@ _ASSIGNED = StateReason(cause=MemberStateCause.ASSIGNED)
 class ConsumerMember:
     """State and generation of one member of one group.
 
-    In the states COMPLETING_REBALANCE and STABLE, `generation` is the one from the last answer to
-    JoinGroup. In PREPARING_REBALANCE the member still has its old generation, if it had one, but
-    may not commit with it.
+    In the states COMPLETING_REBALANCE and STABLE, `generation` comes from the last answer to
+    JoinGroup. In PREPARING_REBALANCE a member that had a generation before still has this old
+    generation, but may not commit with it.
     """
 
     def __init__(self, host: Host, group_id: GroupId) -> None:
@@ -153,7 +154,11 @@ class ConsumerMember:
     def _transition_to(
         self, target: MemberState, reason: StateReason, *, traced_as: Generation | None = None
     ) -> None:
-        """Change the state and trace it, with the generation `traced_as` that a reset has ended."""
+        """Change the state and trace the change.
+
+        `traced_as` is the generation for the trace row; None means the present one. A reset passes
+        the generation that it has ended.
+        """
         before = self.state
         if before not in VALID_PREVIOUS_STATES[target]:
             raise IllegalTransition(

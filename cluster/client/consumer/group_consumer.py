@@ -40,7 +40,9 @@ from protocol.config import ConsumerConfig
 from protocol.ids import GroupId, MemberId
 
 CLOSE_TIMEOUT_MS = 30_000
-"""`close` waits at most so long for commits and LeaveGroup. Source: DEFAULT_CLOSE_TIMEOUT_MS."""
+"""Longest time that `close` waits for commits and LeaveGroup.
+
+Source: Kafka DEFAULT_CLOSE_TIMEOUT_MS."""
 
 
 class GroupConsumer:

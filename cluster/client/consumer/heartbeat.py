@@ -1,7 +1,7 @@
 """Heartbeats of a member: when it sends one, and what each answer makes it do.
 
 Kafka uses a thread that checks every `retry.backoff.ms` whether something must be done. Here a task
-sleeps until something is due or has changed. It does four things:
+sleeps until something is due or has changed. The task does four things:
 
 - It sends a heartbeat every `heartbeat.interval.ms`.
 - If the coordinator has not answered for `session.timeout.ms`, the member forgets the coordinator.
@@ -62,14 +62,16 @@ class Heartbeat:
         # Time of the next lookup, while the coordinator is unknown.
         self._lookup_due_us = 0
         self._awaited_lookup: RequestFuture[None] | None = None
-        """The lookup that the last call of `_look_up` found or began; None if it abandoned one."""
-        self._next_step_us: int | None = None
-        """When the task takes its next step, if nothing wakes it earlier.
+        """The lookup that the last call of `_look_up` found or began.
 
-        None if it takes its next step only when it is woken.
+        None if the last call abandoned a lookup."""
+        self._next_step_us: int | None = None
+        """Time of the task's next step, if nothing wakes the task earlier.
+
+        None if the task takes its next step only when it is woken.
         """
         self._poll_ended_us: int | None = None
-        """When the application last returned from poll; None while it is inside poll."""
+        """Time of the application's last return from poll; None while it is inside poll."""
 
     def enable(self) -> None:
         """Begin to send heartbeats, because the member has entered a generation."""
@@ -118,8 +120,8 @@ class Heartbeat:
         if not self._is_enabled:
             return None
         state = self._membership.member.state
-        # A member without a generation sends no heartbeats, and neither does one whose heartbeat
-        # failed for good. The next successful JoinGroup calls `enable` again.
+        # A member that is in no generation sends no heartbeats. The same is true after a fatal
+        # error of a heartbeat. The next successful JoinGroup calls `enable` again.
         if self.failure is not None or state in (
             MemberState.UNJOINED,
             MemberState.PREPARING_REBALANCE,
@@ -155,9 +157,10 @@ class Heartbeat:
     def _look_up(self) -> None:
         """Begin a lookup, or abandon a lookup that this method has found in flight before.
 
-        The broker that was asked may be silent. If its lookup is abandoned, the next one goes to a
-        broker with fewer requests in flight. Kafka's thread abandons every lookup that it finds in
-        flight. This task runs earlier than Kafka's thread would, so it waits for one call longer.
+        The broker that was asked may be silent. If its lookup is abandoned, the next lookup goes to
+        a broker with fewer requests in flight. Kafka's thread abandons every lookup that it finds
+        in flight. This task runs earlier than Kafka's thread would. So it abandons a lookup only
+        when it finds the lookup for the second time.
         """
         lookup = self._discovery.lookup()
         if lookup is not self._awaited_lookup:
@@ -201,7 +204,7 @@ class Heartbeat:
                 self._discovery.mark_unknown(code.name)
                 self._failed()
             case ErrorCode.REBALANCE_IN_PROGRESS:
-                # Any other member takes part in the rebalance already.
+                # In any other state, the member takes part in the rebalance already.
                 if member.state is MemberState.STABLE:
                     membership.request_rejoin("group is already rebalancing")
                 self._received()

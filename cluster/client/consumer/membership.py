@@ -4,9 +4,9 @@ In a rebalance each member of a group sends JoinGroup and then SyncGroup, and th
 SyncGroup contains the member's new partitions. Here the two requests together are called a *join*.
 Its result is the assignment, still as bytes.
 
-The handler of an answer runs as soon as the answer arrives, even while the application is busy.
-Revoking and assigning partitions needs the application, so this waits until the application polls;
-`consumer_coordinator` does it.
+The handler of an answer runs as soon as the answer arrives, even while the application is busy. But
+partitions are revoked and assigned only when the application polls, because the application takes
+part in this. The module `consumer_coordinator` does it.
 
 An answer may come late, when the member has already entered another generation. Therefore each
 handler also gets `sent`: the generation that the member had when it sent the request. If `sent` is
@@ -50,7 +50,8 @@ from protocol.messages.group import (
 )
 
 PROTOCOL_TYPE = "consumer"
-"""The protocol type of groups of consumers. Other groups, such as Kafka Connect's, have another."""
+"""The protocol type of groups of consumers. Groups of Kafka Connect, for example, have another
+type."""
 
 JOIN_GROUP_EXTRA_MS = 5_000
 """The client waits for the answer to JoinGroup this long beyond the rebalance timeout.
@@ -89,7 +90,7 @@ Assignments = tuple[SyncGroupRequestAssignment, ...]
 
 
 class Subscriber(Protocol):
-    """What a Membership asks the member's own code for: see `GroupSubscriber`."""
+    """Methods of the member's own code that a Membership calls; `GroupSubscriber` has them."""
 
     def protocols(self) -> tuple[JoinGroupRequestProtocol, ...]:
         """Return the protocols that JoinGroup offers, in order of preference."""

@@ -4,15 +4,15 @@ The application does the same as the one with which we measured Kafka (docs/kafk
 set-up). It repeats three steps, which are called a *turn* here:
 
 1. It polls, with the timeout `poll_timeout_ms`.
-2. It processes the records. Each takes `process_us`, plus a random time if `process_spread_us` is
-   set.
+2. It processes the records. Each record takes `process_us`, plus a random time if
+   `process_spread_us` is set.
 3. If `commit_interval_ms` are over since its last commit, it commits its positions asynchronously,
    unless a commit is in flight.
 
 Before partitions are revoked, the application commits synchronously, as an ordinary rebalance
-listener does. It cannot do so if they are lost. Records count as consumed when they are processed.
-So if a consumer dies between processing and commit, the next owner of the partition consumes some
-records again.
+listener does. If partitions are lost, it cannot commit any more. Records count as consumed when
+they are processed. So if a consumer dies between processing and commit, the next owner of the
+partition consumes some records again.
 
 With Kafka, a poll without records ends after `poll_timeout_ms`, and the application polls again.
 Here one call of `GroupConsumer.poll` stands for many such polls, to save events in virtual time.
@@ -58,7 +58,7 @@ class ConsumerNode:
         self._start_jitter_us = costs.consumer_start_jitter_us if host.simulates_costs else 0
         # At least 1 ms, because the code below divides by it.
         self._poll_timeout_us = max(1, spec.poll_timeout_ms) * MS
-        # When the poll that a Kafka application would be in now would have begun.
+        # A Kafka application would be in a poll now. This is the time at which this poll began.
         self._poll_began_us = 0
         self._commit_due_us = 0
         self._is_committing = False

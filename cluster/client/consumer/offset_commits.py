@@ -214,7 +214,7 @@ class OffsetCommits:
                 membership.request_rejoin("offset commit failed since group is already rebalancing")
                 return RebalanceInProgressError()
             case ErrorCode.UNKNOWN_MEMBER_ID | ErrorCode.ILLEGAL_GENERATION:
-                # The generation of the commit is over, and the member is joining already. A reset
+                # If the generation of the commit is over and the member is joining already, a reset
                 # would disturb this join. In other states Kafka resets the member, even if its
                 # generation has changed.
                 if member.generation != sent and is_preparing:

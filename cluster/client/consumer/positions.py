@@ -1,9 +1,9 @@
 """Finds the position from which a consumer begins to fetch each assigned partition.
 
 The position is the committed offset, which the coordinator knows (OffsetFetch). If no offset is
-committed, or if the leader's log does not have it, the position is *reset*: it becomes the
-beginning or the end of the log, as `auto.offset.reset` says, and the partition's leader tells it
-(ListOffsets).
+committed, or if the leader's log does not have the offset, the position is *reset*. It becomes the
+beginning or the end of the log, as `auto.offset.reset` says. The consumer asks the partition's
+leader for this offset (ListOffsets).
 
 Each assignment creates a new AssignedPartition (called `state` below) for each partition. An answer
 is used only if its `state` still belongs to the current assignment.
@@ -86,7 +86,7 @@ class Positions:
         self._resets_in_flight: dict[NodeName, None] = {}
 
     async def update(self, deadline_us: int) -> bool:
-        """Look for missing positions; return True if this must be called again soon.
+        """Look for missing positions; return True if this method must be called again soon.
 
         It returns False if an event will wake poll when there is more to do. It waits for committed
         offsets, at most until `deadline_us`. It does not wait for resets.
@@ -206,7 +206,10 @@ class Positions:
     def _offsets_listed(
         self, answer: RequestFuture[ListOffsetsResponse], node: NodeName, partitions: _Partitions
     ) -> None:
-        """Set the positions from the answer; partitions without one in it are tried again later."""
+        """Set the positions from the answer.
+
+        A partition for which the answer has no offset is tried again later.
+        """
         del self._resets_in_flight[node]
         entry_by_partition: dict[TopicPartition, ListOffsetsPartitionResponse] = {}
         if answer.error is None:
@@ -216,8 +219,8 @@ class Positions:
                         entry_by_partition[TopicPartition(topic.name, entry.partition_index)] = (
                             entry
                         )
-        # As in Kafka, this backoff does not grow with the number of failures: it is always the
-        # first.
+        # As in Kafka, this backoff does not grow with the number of failures. It is always as long
+        # as after the first failure.
         retry_at_us = self._host.now_us() + self._backoff.delay_us(0)
         for partition, state in partitions.items():
             if not self._subscription.is_current(state) or not state.needs_reset:

@@ -28,8 +28,8 @@ class AssignedPartition:
     """One partition while it is assigned.
 
     `position` is None until it is known. If `needs_reset` is True, there is no committed offset to
-    begin with, and the position must be found as `auto.offset.reset` says. Before the time
-    `retry_at_us`, no request is sent for this partition, because one has failed.
+    begin with, and the position must be found as `auto.offset.reset` says. After a failed request,
+    no request is sent for this partition before the time `retry_at_us`.
     """
 
     partition: TopicPartition

@@ -3,8 +3,8 @@
 Each commit is a transaction of its own: its offsets become valid when the transaction commits. A
 producer can have only one transaction at a time. While one is running, `commit_sync` waits for its
 end, and `commit_async` fails. The outcome is traced once for each partition, when the transaction
-has ended. By then the member may have another generation; `sent` is the one that the transaction
-carries.
+has ended. By then the member may have another generation. `sent` is the generation that the
+transaction carries.
 """
 
 from cluster.client.consumer.generation import Generation, MemberState
@@ -53,7 +53,7 @@ class TransactionalCommits:
         self._running: RequestFuture[None] | None = None
 
     def commit_async(self, offsets: Offsets) -> RequestFuture[None]:
-        """Commit in a transaction; fails if another one is running."""
+        """Commit in a transaction; fails if another transaction is running."""
         result: RequestFuture[None] = RequestFuture()
         if not offsets:
             result.complete(None)
@@ -66,7 +66,7 @@ class TransactionalCommits:
                 RebalanceInProgressError() if member.is_rebalancing else CommitFailedError()
             )
         elif self._running is not None:
-            # The commit need not wait in a queue, because the application's next one has these
+            # The commit need not wait in a queue, because the application's next commit has these
             # offsets, too.
             local_error = CommitFailedError()
         if local_error is not None:
@@ -108,9 +108,9 @@ class TransactionalCommits:
             # This must come before the listeners of `result` run, because they may begin the next
             # transaction.
             self._running = None
-            # If it is unknown whether the transaction committed, the group coordinator `error.peer`
-            # has the offsets, and they may become valid later. The trace row then names it. After
-            # any other error they never become valid.
+            # After a TransactionInDoubt, the offsets may still become valid. The group coordinator
+            # `error.peer` has them, so the trace row names this coordinator. After any other error
+            # the offsets never become valid.
             in_doubt = error.peer if isinstance(error, TransactionInDoubt) else None
             self._fail(offsets, sent, result, error, peer=in_doubt)
             return

@@ -6,9 +6,9 @@ brokers name the dead one. So a client whose coordinator has died goes through t
 
 1. A lookup names a broker. The client believes the answer, and connects to that broker.
 2. The connection is refused, so the client forgets the broker again.
-3. It sends the next lookup. If that names the same broker while the client still waits for the
-   backoff of the connection, the client forgets it again at once. This goes on until an answer
-   names a broker that can be reached.
+3. It sends the next lookup. The answer may name the same broker while the client still waits for
+   the backoff of the connection. Then the client forgets the broker again at once. This goes on
+   until an answer names a broker that can be reached.
 
 A member that forgets its coordinator stays in its group, with its member id and generation.
 
@@ -54,7 +54,7 @@ class CoordinatorNode:
 
 
 class CoordinatorDiscovery:
-    """Which broker a client believes to be its group's coordinator."""
+    """Finds and remembers the broker that a client believes to be its group's coordinator."""
 
     def __init__(
         self,
@@ -194,8 +194,8 @@ class CoordinatorDiscovery:
         )
 
         def forget_silent_coordinator(outcome: RequestFuture[R]) -> None:
-            # If a later lookup has named the same broker again, `found` differs: then the failure
-            # of this old request says nothing about the new belief.
+            # A later lookup may have named the same broker again. Then the two objects differ in
+            # `found`, and the failure of this old request says nothing about the new belief.
             if outcome.error is not None and node == self._coordinator:
                 self.mark_unknown(outcome.error.name)
 

@@ -40,7 +40,7 @@ from protocol.messages.discovery import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndEpoch:
-    """The last leader of a partition that the client knows of, or NO_BROKER if it had none."""
+    """The last known leader of a partition, or NO_BROKER if the partition had no leader."""
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
@@ -68,7 +68,7 @@ class Metadata:
         cluster. `on_update` is called each time that an answer has changed or confirmed the cache.
         """
         self.version = 0
-        """Number of answers stored so far. Who waits for an update compares it."""
+        """Number of answers stored so far. Code that waits for an update compares this number."""
         self._host = host
         self._topics = topics
         self._on_update = on_update

@@ -1,9 +1,9 @@
 """The connections of one client to all nodes: which node to ask, and when to reconnect.
 
-The parts of a consumer or producer send their requests through one NetworkClient, which knows
-nothing of the meaning of the requests. It has one connection for each pair of a node and a purpose.
-After a connection has ended, it waits for `reconnect.backoff.ms` and longer before it connects to
-that node again. While it waits, the node is *held back*.
+The parts of a consumer or producer send their requests through one NetworkClient. It knows nothing
+of the meaning of the requests. It has one connection for each pair of a node and a purpose. After a
+connection has ended, the NetworkClient waits for `reconnect.backoff.ms` or longer before it
+connects to that node again. During this wait the node is *held back*.
 
 As in Kafka's client, fetches, requests for metadata and FindCoordinator requests to a broker share
 one connection. So a FindCoordinator request waits behind a Fetch that the broker parks until
@@ -42,7 +42,7 @@ MAX_IN_FLIGHT_REQUESTS = 100
 
 
 class KnownNode(NamedTuple):
-    """A node that can be asked what any broker can answer, and the connection's purpose."""
+    """A node for requests that any broker can answer, and the purpose of the connection to it."""
 
     name: NodeName
     purpose: str
@@ -52,11 +52,13 @@ class KnownNode(NamedTuple):
 class _ConnectionState:
     """What the client remembers about one node and purpose, also while it has no connection.
 
-    `failures` counts the connections that ended since a connection last opened; the backoff grows
-    with it. `setup_failures` counts those that never opened; the timeout of the setup grows with
-    it. `retry_at_us` is the end of the backoff. `last_attempt_us` is the time of the last attempt
-    to connect; it is -1 before the first one, so that least_loaded_node prefers a node that was
-    never tried. `was_open` is True once this object has noticed that the current connection opened.
+    `failures` counts the connections that ended since a connection last opened. The backoff grows
+    with this number. `setup_failures` counts the connections that never opened. The timeout for the
+    setup of a connection grows with this number. `retry_at_us` is the end of the backoff.
+
+    `last_attempt_us` is the time of the last attempt to connect. It is -1 before the first attempt,
+    so that least_loaded_node prefers a node that was never tried. `was_open` is True once the
+    NetworkClient has noticed that the current connection opened.
     """
 
     connection: Connection | None = None
@@ -257,8 +259,8 @@ class NetworkClient:
         state.connection = connection
 
         def on_close() -> None:
-            # The client closed it by `disconnect`, which has noted the end. This is no sign of
-            # stale metadata.
+            # If the client closed the connection by `disconnect`, the end is noted already. And
+            # such an end is no sign of stale metadata.
             if connection in self._closed_by_disconnect:
                 del self._closed_by_disconnect[connection]
                 return

@@ -1,8 +1,8 @@
 """Backoff and retries as in Kafka's clients, on the host's clock and from its random stream.
 
 Other parts of this project use the library tenacity for retries. It cannot be used here, because it
-takes its random numbers and the time from outside the host, so that a run could not be replayed. It
-is also slow, because it inspects the repeated function at each call.
+takes its random numbers and the time from outside the host. Then a run could not be replayed. The
+library is also slow, because it inspects the repeated function at each call.
 
 Source: Kafka ExponentialBackoff (base 2, 20 % jitter, capped after the jitter).
 """
@@ -38,7 +38,7 @@ class ExponentialBackoff:
         self._max_us = max_ms * MS
 
     def delay_us(self, attempts: int) -> int:
-        """Return the wait after a failure, before which `attempts` other failures came in a row.
+        """Return the wait after a failure; `attempts` is the number of failures in a row before it.
 
         With an initial wait of 100 ms, the result is 80 to 120 ms for 0, 160 to 240 ms for 1, and
         so on.

@@ -43,14 +43,18 @@ from protocol.records.batch import Record, RecordBatch
 from protocol.trace import TraceEvent, TraceKind
 
 BATCH_RECORDS_MAX = 500
-"""Most records in a batch; takes the place of Kafka's setting `batch.size`."""
+"""Largest number of records in a batch; takes the place of Kafka's setting `batch.size`."""
 BUFFERED_RECORDS_MAX = 100_000
-"""With so many unsent records the application waits; takes the place of `buffer.memory`."""
+"""Number of buffered records at which the application waits; takes the place of `buffer.memory`."""
 MAX_IN_FLIGHT_PER_NODE = 5
-"""Most unanswered requests to a broker. Source: `max.in.flight.requests.per.connection`."""
+"""Largest number of unanswered requests to a broker.
+
+Source: `max.in.flight.requests.per.connection`."""
 
 NO_TIMEOUT_MS = (1 << 31) - 1
-"""What a producer without transactions sends as its timeout. Source: Kafka TransactionManager."""
+"""Transaction timeout in the InitProducerId of a producer without transactions.
+
+Source: Kafka TransactionManager."""
 
 _SECOND_US = 1_000_000
 _ACKS = {"all": -1, "1": 1, "0": 0}
@@ -102,7 +106,7 @@ class ProducerNode:
         self._acknowledged = 0
         self._drain_timer: Timer | None = None
         self._drain_at_us = 0
-        """When `_drain_timer` fires; no meaning if that is None."""
+        """Time at which `_drain_timer` fires; without a timer it has no meaning."""
         self._identity = ProducerIdentity() if spec.config.enable_idempotence else None
         self._is_asking_for_id = False
         self._id_failures = 0

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from protocol.ids import NO_PRODUCER_ID, TopicPartition
 
 _SEQUENCES = 1 << 31
-"""How many sequence numbers there are: 0 to 2^31 - 1. After the last one comes 0 again."""
+"""Number of different sequence numbers, which are 0 to 2^31 - 1. After the last, 0 comes again."""
 _EPOCH_MAX = (1 << 15) - 1  # largest value of a signed 16-bit field
 
 

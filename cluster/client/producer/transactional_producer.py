@@ -273,8 +273,8 @@ class TransactionalProducer:
         for topic in answer.topics:
             for entry in topic.partitions:
                 code = entry.error_code
-                # Only if no lookup has found another coordinator meanwhile. `coordinator()` is not
-                # called here, because it also checks the connection.
+                # A lookup may have found another coordinator meanwhile. It must not be forgotten.
+                # `coordinator()` is not called here, because it also checks the connection.
                 if code in _NOT_COORDINATOR and node == self._discovery.believed_coordinator():
                     self._discovery.mark_unknown(code.name)
                 if code in _FENCED:

@@ -5,7 +5,7 @@ consumers its group has, and claims its share of the partitions by creating znod
 ZK-01 are rules in docs/kafka/ZOOKEEPER_CONSUMER.md, which describes its behaviour.
 
 Reading order: `paths` (znodes of a group), `assignment` (computes the share from what was read),
-`member` (a consumer's id and settings), `streams` (queues and the iterator), `broker_channel`,
+`member` (a consumer's id and settings), `streams` (queues of fetched records), `broker_channel`,
 `fetchers`, `mutex`, `offset_manager`, `offset_store`, `rebalance` (the steps of an attempt),
 `connector` (connects these parts; listeners and sessions), `node` (the application).
 """

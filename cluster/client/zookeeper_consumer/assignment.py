@@ -1,9 +1,10 @@
 """The assignment, as each consumer computes it alone from what it has read.
 
-A consumer reads a topic with one or more threads, also called streams. Each thread has an id, the
-consumer's id with a number behind it, and partitions are assigned to threads. The result depends
-only on the consumer's view: what it has read of its group. If two consumers have different views,
-their assignments may contradict each other. Ids such as ZK-51 are rules in the document below.
+A consumer reads a topic with one or more threads, also called streams. Each thread has an id: the
+consumer's id with a number behind it. Partitions are assigned to threads. The assignment depends
+only on the consumer's *view*, which is what the consumer has read of its group. If two consumers
+have different views, their assignments may contradict each other. Ids such as ZK-51 are rules in
+the document below.
 
 Source: Kafka 1.1 `RangeAssignor`, `RoundRobinAssignor`; rules ZK-51 to ZK-54 of
 docs/kafka/ZOOKEEPER_CONSUMER.md.
@@ -19,7 +20,7 @@ _HASH_BITS = 32  # size of Java's int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupView:
-    """What one consumer has read of its group, which may have changed between two reads (ZK-42).
+    """What one consumer has read of its group. The group may change between two reads (ZK-42).
 
     `streams` has the number of streams of each consumer for each topic. `partitions` has the
     partitions of each topic that a consumer of the group reads.
@@ -60,7 +61,10 @@ def assign(strategy: str, view: GroupView, consumer_id: str) -> dict[TopicPartit
 
 
 def _range(view: GroupView) -> dict[TopicPartition, str]:
-    """Give each thread consecutive partitions of each topic; a remainder goes to the first ones."""
+    """Give each thread consecutive partitions of each topic.
+
+    If the partitions cannot be divided evenly, the first threads get one partition more.
+    """
     thread_by_partition: dict[TopicPartition, str] = {}
     for topic, partitions in view.partitions.items():
         threads = view.threads(topic)

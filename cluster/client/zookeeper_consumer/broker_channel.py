@@ -15,7 +15,10 @@ R = TypeVar("R", bound=AnyResponse)
 
 
 class BrokerChannel:
-    """A connection to `broker_id`, opened by the first request, and again after it has ended."""
+    """A connection to `broker_id`.
+
+    The first request opens it. If the connection has ended, the next request opens it again.
+    """
 
     def __init__(self, host: Host, broker_id: BrokerId, timeout_us: int) -> None:
         self._host = host

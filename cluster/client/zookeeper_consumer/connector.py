@@ -1,11 +1,11 @@
 """The old consumer as a whole: it registers in ZooKeeper, watches its group and commits.
 
-A consumer registers in ZooKeeper by an ephemeral znode, which vanishes when its session ends. It
-also subscribes to changes of the group's members and topics. When something changes, ZooKeeper
-notifies a listener. The listener only sets a flag; one thread, the *watcher executor*, sees the
-flag and rebalances. So if ten notifications come during a rebalance, only one more rebalance
-follows (ZK-30). In a rebalance (module `rebalance`) the consumer gives up its partitions, reads who
-is in the group, computes its share of the partitions and claims it.
+A consumer registers in ZooKeeper by an ephemeral znode, which vanishes when the consumer's session
+ends. The consumer also subscribes to changes of the group's members and topics. When something
+changes, ZooKeeper notifies a listener. The listener only sets a flag; one thread, the *watcher
+executor*, sees the flag and rebalances. So if ten notifications come during a rebalance, only one
+more rebalance follows (ZK-30). In a rebalance (module `rebalance`) the consumer gives up its
+partitions, reads who is in the group, computes its share of the partitions and claims this share.
 
 Fetchers (`fetchers`) put the fetched records into queues, one for each topic, from which the
 application takes them (`streams`).
@@ -60,8 +60,8 @@ class ZooKeeperConsumerConnector:
         """Begin to connect to the ZooKeeper servers.
 
         `start_us` is the time for which the consumer waits after its registration, before it
-        subscribes to changes. A real consumer loads classes and starts threads then. It is 0 in
-        real time.
+        subscribes to changes. It stands for the time in which a real consumer loads classes and
+        starts threads. In real time nothing is simulated, so `start_us` is 0.
         """
         self._start_us = start_us
         self._host = host
@@ -166,8 +166,8 @@ class ZooKeeperConsumerConnector:
         except KeeperException as error:
             if error.code is not KeeperError.NodeExists:
                 raise
-            # ZkClient repeats a create whose answer was lost. If the first one has created the
-            # znode after all, it belongs to this session, and all is well.
+            # ZkClient repeats a create whose answer was lost. If the first request has created the
+            # znode after all, the znode belongs to this session, and all is well.
             stat = (await self._zk.read(path)).stat
             if stat is None or stat.ephemeral_owner != self._zk.session_id:
                 raise
@@ -219,8 +219,8 @@ class ZooKeeperConsumerConnector:
             if not self._watcher_triggered:
                 await self._watcher_wakeup.wait(None)
                 continue
-            # As in Kafka, the flag is cleared before the rebalance. If it were cleared after it, a
-            # change could be missed:
+            # As in Kafka, the flag is cleared before the rebalance. If it were cleared after the
+            # rebalance, a change could be missed:
             # 1. The rebalance reads the group.
             # 2. The group changes, and the listener sets the flag.
             # 3. The rebalance ends and clears the flag.

@@ -180,9 +180,10 @@ class _Fetcher:
     def interrupt(self) -> None:
         """Make the fetcher end at once, and give up its request in flight.
 
-        If it waited for the answer, the member's rebalance would be late by a random time of up to
-        fetch.wait.max.ms. With eight members, claims of partitions would then conflict whenever one
-        joins. When we measured Kafka's consumer, only one join of three had a conflict.
+        If the fetcher waited for the answer, the member's rebalance would be late by a random time
+        of up to fetch.wait.max.ms. With eight members, claims of partitions would then conflict
+        whenever a member joins. When we measured Kafka's consumer, only one join of three had a
+        conflict.
         """
         self._interrupt.set()
         self._added.set()
@@ -245,7 +246,8 @@ class _Fetcher:
         """Put a partition's records into its queue, or react to its error."""
         match data.error_code:
             case ErrorCode.NONE:
-                # A broker returns whole batches, so the first may begin before the fetched offset.
+                # A broker returns whole batches, so there may be batches, or records in the first
+                # batch, before the fetched offset.
                 new_batches = [
                     batch for batch in data.records if batch.last_offset >= info.fetched_offset
                 ]
@@ -261,7 +263,10 @@ class _Fetcher:
                 self._give_back([info])
 
     async def _reset(self, infos: Sequence[PartitionTopicInfo]) -> None:
-        """Set the position that `auto.offset.reset` demands. Source: handleOffsetOutOfRange."""
+        """Set each position to the offset that `auto.offset.reset` demands.
+
+        Source: Kafka 1.1 `handleOffsetOutOfRange`.
+        """
         is_smallest = self._config.auto_offset_reset == "smallest"
         timestamp = EARLIEST_TIMESTAMP if is_smallest else LATEST_TIMESTAMP
         by_topic: dict[str, list[ListOffsetsPartition]] = {}

@@ -1,4 +1,4 @@
-"""What the modules of one consumer share: its id, settings, ZooKeeper client and trace rows.
+"""ZooKeeperMember: the consumer's id, settings and ZooKeeper client, which its modules share.
 
 Ids such as ZK-25 are rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 
@@ -15,9 +15,10 @@ from protocol.ids import BrokerId, TopicPartition
 from protocol.trace import TraceEvent, TraceKind
 
 _MEMBER_INDEX = "{index}"
-"""May occur in the setting `consumer.id`, and is replaced by the index of the consumer."""
+"""Text that may occur in the setting `consumer.id`. The consumer's index takes its place."""
 _UUID_BITS = 32
-"""Bits of the eight hexadecimal digits in a consumer id: Kafka takes them from a UUID."""
+"""Number of random bits in a consumer id, written as eight hexadecimal digits. Kafka takes the
+digits from a UUID."""
 
 
 class ZooKeeperMember:
@@ -79,8 +80,8 @@ class ZooKeeperMember:
 def _consumer_id(host: Host, spec: ZooKeeperConsumerSpec) -> str:
     """Return a consumer id, such as "group-a_consumer-a-0-1700000000000-5f3c1a2b" (ZK-25).
 
-    With a setting `consumer.id` it is "group-a_" and this setting, in which `{index}` is replaced,
-    so that consumers with the same setting get different ids.
+    With a setting `consumer.id`, the id is "group-a_" and the text of the setting. `{index}` in the
+    text is replaced, so that consumers with the same setting get different ids.
     """
     fixed = spec.config.consumer_id
     if fixed is not None:

@@ -1,6 +1,6 @@
 """A lock for the coroutines of one node; it takes the place of a lock between Java threads.
 
-Those that wait get it in the order in which they came.
+Coroutines that wait for the lock get it in the order in which they came.
 """
 
 from asyncio import Future
@@ -11,7 +11,7 @@ from cluster.host.host import Host
 
 
 class Mutex:
-    """A lock that one coroutine at a time can hold, and that it must not take twice."""
+    """A lock that one coroutine at a time can hold. The holder must not take the lock again."""
 
     def __init__(self, host: Host) -> None:
         self._host = host

@@ -1,8 +1,8 @@
 """The channel to the broker that stores a group's offsets in Kafka: its offset manager.
 
-Later versions of Kafka call this broker the group's coordinator. It is looked up when it is first
-needed, and again after each failure. A commit has the generation -1 and no member id, so the broker
-cannot check whether the consumer owns the partitions (rule ZK-63 of
+Later versions of Kafka call this broker the group's coordinator. The broker is looked up when it is
+first needed, and again after each failure. A commit has the generation -1 and no member id, so the
+broker cannot check whether the consumer owns the partitions (rule ZK-63 of
 docs/kafka/ZOOKEEPER_CONSUMER.md).
 
 Source: Kafka 1.1 `ClientUtils.channelToOffsetManager`, `ZookeeperConsumerConnector.fetchOffsets`.
@@ -31,7 +31,7 @@ _MS = 1_000  # microseconds in a millisecond
 
 
 class OffsetManagerChannel:
-    """The connection to a group's offset manager; any failure drops it."""
+    """The connection to a group's offset manager; any failure drops the connection."""
 
     def __init__(self, member: ZooKeeperMember) -> None:
         self._member = member

@@ -71,8 +71,8 @@ class OffsetStore:
         if self._offset_manager is None or self._member.config.commits_to_both:
             for partition in partitions:
                 stored = await self._read(partition)
-                # Kafka takes the larger of the two offsets. So if someone has set one of them back,
-                # this has no effect (ZK-64).
+                # Kafka takes the larger one of the offsets in ZooKeeper and in Kafka. So if someone
+                # has set only one of these offsets back, this has no effect (ZK-64).
                 offsets[partition] = max(stored, offsets.get(partition, INVALID_OFFSET))
         for partition, offset in offsets.items():
             if offset != INVALID_OFFSET:

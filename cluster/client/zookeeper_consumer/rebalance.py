@@ -6,12 +6,12 @@ There is no group coordinator. In an attempt, the consumer:
 2. reads which consumers and topics the group has (its *view*),
 3. computes its share of the partitions from this view,
 4. reads the committed offsets of its share,
-5. claims each partition by creating its owner znode. If another consumer has claimed one, it
-   deletes all its new znodes, and the attempt has failed.
+5. claims each partition by creating its owner znode. If another consumer has claimed one of the
+   partitions, this consumer deletes all its new znodes, and the attempt has failed.
 
-These are single operations of ZooKeeper, between which other consumers may act. The document
-docs/kafka/ZOOKEEPER_CONSUMER.md describes the steps in more detail; names such as R3 and ZK-33 in
-this module are steps and rules there.
+All this consists of single operations of ZooKeeper. Other consumers may act between two operations.
+The document docs/kafka/ZOOKEEPER_CONSUMER.md describes the steps in more detail; names such as R3
+and ZK-33 in this module are steps and rules there.
 
 The *registry* has the partitions that the consumer believes it owns.
 
@@ -48,7 +48,7 @@ class ConsumerRebalanceFailedException(ListenerFailed):
 
 
 class Rebalancer:
-    """Claims a consumer's share of the partitions, and knows which ones it owns.
+    """Claims a consumer's share of the partitions, and knows which partitions the consumer owns.
 
     `queue_of` returns the queue for a thread id and a topic, and `queues` returns all queues. Once
     `is_shutting_down` returns True, no further attempt begins.
@@ -79,10 +79,10 @@ class Rebalancer:
         self._queues = queues
         self._is_shutting_down = is_shutting_down
         self._reading: tuple[TopicPartition, ...] = ()
-        """The partitions that are fetched.
+        """The partitions that are fetched. These are the partitions in the registry.
 
-        These are those in the registry, except after the session has expired: then the registry is
-        empty, but fetching goes on until the next attempt stops it."""
+        There is one exception: when the session has expired, the registry is empty, but fetching
+        goes on until the next attempt stops it."""
         # Number of partitions in the present attempt that another consumer owned.
         self._conflicts = 0
 
@@ -109,7 +109,8 @@ class Rebalancer:
                     return
                 if await self._attempt(attempt):
                     return
-                # As in Kafka (section 6), although the attempt itself has normally done this.
+                # Normally the attempt has closed the fetchers already. As in Kafka (section 6),
+                # they are closed again.
                 await self.close_fetchers()
                 await self._member.host.sleep(config.backoff_ms * _MS)
         self._member.trace(
@@ -236,7 +237,8 @@ class Rebalancer:
     async def _read_view(self) -> GroupView:
         """Read all registrations and topics, one after the other.
 
-        They may change meanwhile, so the view may be one that never existed (ZK-42).
+        The group may change between two reads. So the view may be a state that the group never had
+        (ZK-42).
 
         Source: Kafka 1.1 `AssignmentContext`, which reads the consumer's own registration twice and
         lists the consumers once more at its end.
@@ -311,7 +313,7 @@ class Rebalancer:
     def _claim_order(self, partition: TopicPartition) -> int:
         """Return a sort key for the order in which this consumer claims its partitions (ZK-48).
 
-        In Kafka it is the order of a hash map, which differs between consumers. So if two consumers
-        claim the same partitions, each may be the first at some of them.
+        In Kafka this is the order of a hash map, which differs between consumers. So if two
+        consumers claim the same partitions, each consumer may be the first at some partitions.
         """
         return crc32(f"{self._member.consumer_id} {partition}".encode())

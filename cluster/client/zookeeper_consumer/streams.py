@@ -83,7 +83,7 @@ class ChunkQueue:
 
     async def take(self) -> Chunk | None:
         """Wait for a chunk and return it; return None once the queue is closed."""
-        # Each `wait` sleeps until the next `set`, so this loop does not spin.
+        # A call of `set` ends only one `wait`, so this loop does not spin.
         while not self._chunks and not self._is_closed:
             await self._filled.wait(None)
         if self._is_closed:
