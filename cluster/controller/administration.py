@@ -2,7 +2,7 @@
 
 The functions here only decide: they look at the metadata (`image`), and return a Decision with the
 response and the records that change the metadata. The caller writes the records to the metadata
-log. An active broker is one that may lead.
+log. An active broker is a broker that may lead.
 
 Source: Kafka `ReplicationControlManager.electLeaders`, `alterPartitionReassignments`.
 """

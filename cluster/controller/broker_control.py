@@ -59,10 +59,10 @@ class BrokerControl:
     ) -> Decision[BrokerRegistrationResponse]:
         """Register a broker that has started; it is fenced at first.
 
-        If an earlier incarnation of the broker has a session, it may still be alive, and the new
-        one is refused. If the same incarnation asks again, because the first answer was lost, it
-        gets the same answer. The broker epoch in the answer is the offset of the record of the
-        registration.
+        If an earlier incarnation of the broker (the broker before a restart) has a session, it may
+        still be alive, and the new incarnation is refused. An incarnation that is registered
+        already may ask again, because the first answer was lost. It gets the same answer. The
+        broker epoch in the answer is the offset of the record of the registration.
         """
         broker_id = BrokerId(request.broker_id)
         registered = self._image.brokers.get(broker_id)
@@ -77,8 +77,9 @@ class BrokerControl:
                 )
                 return decision
             if not registered.fenced:
-                # The session of the earlier incarnation has ended, but it was not fenced yet. The
-                # new registration would fence it without a trace row, so this is done here.
+                # The session of the earlier incarnation has ended, but the broker was not fenced
+                # yet. The new registration would fence the broker without a trace row, so the
+                # broker is fenced here.
                 self._fence(registered, decision, now_us, reason=FencingCause.REGISTERED_ANEW)
 
         # The offset of the record below.
@@ -110,8 +111,8 @@ class BrokerControl:
         """Note a heartbeat; unfence the broker once it has read its own registration.
 
         A heartbeat may ask for a controlled shutdown. The broker then loses its leaderships and
-        leaves every ISR. It may stop when all active brokers have applied this change, because
-        before that they send clients to this broker.
+        leaves every ISR. It may stop when all active brokers have applied this change. Until then
+        they still send clients to this broker.
 
         Source: Kafka ReplicationControlManager.processBrokerHeartbeat.
         """
@@ -198,7 +199,7 @@ class BrokerControl:
         )
 
     def _begin_controlled_shutdown(self, broker: BrokerRegistration, decision: Decision[T]) -> None:
-        """Remove the broker from every ISR and move its leaderships; it keeps running.
+        """Remove the broker from every ISR and move its leaderships; the broker keeps running.
 
         Source: Kafka ReplicationControlManager.handleBrokerInControlledShutdown.
         """

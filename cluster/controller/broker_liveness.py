@@ -1,8 +1,8 @@
 """What the controller knows from the heartbeats of brokers: who is alive, and who may stop.
 
-Each unfenced broker has a session, which ends if it sends no heartbeat for the length of the
-session timeout. The controller then fences the broker. For a controlled shutdown, the controller
-also remembers which metadata each broker has applied.
+Each unfenced broker has a session. The session ends if the broker sends no heartbeat for the length
+of the session timeout. The controller then fences the broker. For a controlled shutdown, the
+controller also remembers which metadata each broker has applied.
 
 All this is not in the metadata log. So when a controller starts, every unfenced broker gets a new
 session, and a controlled shutdown begins again with the broker's next heartbeat.
@@ -49,9 +49,10 @@ class BrokerControlState(Enum):
 class _Session:
     """The session of one unfenced broker.
 
-    `last_contact_us` is the time of its last heartbeat, and `metadata_offset` is how far it had
-    applied the metadata log then. In a controlled shutdown, the broker may stop when all active
-    brokers have applied the log up to `shutdown_offset`; otherwise this is None.
+    `last_contact_us` is the time of the broker's last heartbeat. `metadata_offset` is the offset up
+    to which the broker had then applied the metadata log. In a controlled shutdown, the broker may
+    stop when all active brokers have applied the log up to `shutdown_offset`. Without a controlled
+    shutdown, `shutdown_offset` is None.
     """
 
     last_contact_us: int
@@ -60,7 +61,7 @@ class _Session:
 
 
 class BrokerLiveness:
-    """The sessions of all unfenced brokers. A fenced broker has none."""
+    """The sessions of all unfenced brokers. A fenced broker has no session."""
 
     def __init__(self, session_timeout_us: int) -> None:
         self._session_timeout_us = session_timeout_us

@@ -1,8 +1,8 @@
 """The controller as a pure state machine: it takes a request or a timer, and returns one Result.
 
 The controller decides about the metadata of the cluster: which brokers live, which topics exist,
-and the leader and the ISR of each partition. It writes every change to the metadata log, from which
-the brokers read it.
+and the leader and the ISR of each partition. It writes every change to the metadata log, and the
+brokers read this log.
 
 An input goes through these steps:
 
@@ -12,9 +12,9 @@ An input goes through these steps:
    which is the present metadata. So another controller that replays the same log has the same
    image, and can take over.
 3. The response and everything else that must be done (timers, trace rows, answers to Fetches that
-   waited for new records) is returned as a Result, which ControllerNode carries out.
+   waited for new records) are returned as a Result. ControllerNode carries out the Result.
 
-Two things are not in the log, and are lost when the controller restarts: when each broker sent its
+Two things are not in the log, and are lost when the controller restarts: the time of each broker's
 last heartbeat, and the Fetches that wait.
 
 Source: Kafka `QuorumController`.
@@ -152,8 +152,8 @@ class ControllerCore:
                 heartbeat = self._brokers.heartbeat(request, now_us)
                 self._carry_out(request_id, heartbeat, result)
                 if heartbeat.records:
-                    # The topics in the cluster's spec are created when all its brokers are
-                    # unfenced, and this may have been the last one.
+                    # The topics in the cluster's spec are created when all brokers of the spec are
+                    # active. This heartbeat may have activated the last broker.
                     self._create_topics(result)
             case BrokerRegistrationRequest() as request:
                 self._carry_out(request_id, self._brokers.register(request, now_us), result)
@@ -178,7 +178,7 @@ class ControllerCore:
                     f"a controller answers Fetch and ControllerRequest; "
                     f"{envelope.client_host} sent {type(other).__name__}"
                 )
-        # If this heartbeat has begun the first session, the timer must be set.
+        # If this request is a heartbeat that has begun the first session, the timer must be set.
         self._schedule_fencing(result, now_us)
         return result
 
@@ -187,7 +187,8 @@ class ControllerCore:
         result = Result()
         if key == FENCE_TIMER:
             self._fence_timer_set = False
-            # One after the other, because each decision depends on the image after the last one.
+            # Stale brokers are fenced one after the other, because each decision depends on the
+            # image after the previous decision.
             while (decision := self._brokers.fence_stale_broker(now_us)) is not None:
                 self._write(decision, result)
             self._schedule_fencing(result, now_us)
@@ -270,8 +271,8 @@ class ControllerCore:
                 leader_epoch=self.controller_epoch,
             )
             self._log.flush()
-        # Before the events of the replay, so that in the trace the cause (a fenced broker) comes
-        # before its effects (new leaders).
+        # These events come before the events of the replay. So in the trace, the cause (a fenced
+        # broker) comes before its effects (new leaders).
         result.trace.extend(decision.trace)
         for record in decision.records:
             self._replay(record, decision.reason, result)

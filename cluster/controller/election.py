@@ -58,8 +58,8 @@ def elect_preferred_leader(
 ) -> PartitionChangeRecord | None:
     """Return the record that makes the preferred replica the leader.
 
-    The preferred replica is the first of the assignment. Returns None if it leads already, is not
-    in the ISR, or may not lead.
+    The preferred replica is the first replica of the assignment. Returns None if the preferred
+    replica leads already, is not in the ISR, or may not lead.
     """
     preferred = partition.replicas[0]
     if partition.leader == preferred or preferred not in partition.isr:
@@ -77,7 +77,8 @@ def _elect(
     """Return the leader of a clean election.
 
     This is the current leader if it is in `isr` and may lead. Otherwise it is the first replica,
-    in the order of the assignment, that is in `isr` and may lead. NO_LEADER if no replica is.
+    in the order of the assignment, that is in `isr` and may lead. Without such a replica it is
+    NO_LEADER.
     """
     if partition.leader in isr and is_acceptable_leader(partition.leader):
         return partition.leader

@@ -27,7 +27,7 @@ TIMER_PREFIX = "fetch-"
 
 
 class MetadataFetches:
-    """Answers the Fetches of the metadata log, and holds those that are parked."""
+    """Answers the Fetches of the metadata log, and holds the parked Fetches."""
 
     def __init__(
         self, log: PartitionLog, controller_id: BrokerId, controller_epoch: LeaderEpoch

@@ -1,7 +1,7 @@
 """The metadata image: the state that results from replaying `__cluster_metadata-0`.
 
 The controller writes every change of the cluster to this log, and brokers fetch it. The controller
-and each broker have an image. The controller's image is always up to date; that of a broker may be
+and each broker have an image. The controller's image is always up to date. A broker's image may be
 older. Only `replay` changes an image.
 
 Source: Kafka `MetadataImage`, `ClusterControlManager.replay`,

@@ -131,7 +131,8 @@ def _creation(
 ) -> list[MetadataRecord]:
     """Return the records that create one topic. Raises: _Refusal.
 
-    `created_before` is the number of topics before this one in the request, even if refused.
+    `created_before` is the number of topics before this topic in the request. Refused topics count,
+    too.
     """
     settings = _settings_of(topic)
     # A request either names all replicas, or leaves them to the controller.
@@ -174,9 +175,9 @@ def _check_name(image: MetadataImage, name: str, *, occurrences: int) -> None:
 
 
 def _settings_of(topic: CreatableTopic) -> TopicConfig:
-    """Return the settings that the request names. Raises: _Refusal for one that is not allowed.
+    """Return the settings that the request names. Raises: _Refusal for an illegal setting.
 
-    TopicConfig forbids unknown fields, so the conversion refuses settings that it does not have.
+    TopicConfig forbids unknown fields, so the conversion refuses settings that TopicConfig lacks.
     """
     settings: dict[str, str] = {}
     for setting in topic.configs:

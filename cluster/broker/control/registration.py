@@ -1,14 +1,14 @@
-"""A broker's life towards the controller: registration, heartbeats, controlled shutdown.
+"""How a broker joins and leaves its cluster: registration, heartbeats, controlled shutdown.
 
-1. The broker registers. The controller has it *fenced* at first, which means that it can lead no
+1. The broker registers with the controller. At first the broker is *fenced*: it can lead no
    partition.
 2. The broker reads the metadata log until it finds its own registration. It then has *caught up*,
-   and tells this in a heartbeat. The controller unfences it.
+   and tells the controller so in a heartbeat. The controller unfences the broker.
 3. If no heartbeat comes for the length of the session timeout, the controller fences the broker
    again. A broker that cannot reach the controller goes on to serve clients, and repeats its
    heartbeats.
-4. Before a controlled shutdown, the broker asks in its heartbeats for permission to stop. The
-   controller first makes other brokers the leaders of its partitions.
+4. For a controlled shutdown, the broker asks in its heartbeats for permission to stop. The
+   controller first makes other brokers the leaders of the partitions that this broker leads.
 
 Source: Kafka `BrokerLifecycleManager`.
 DEVIATION: registration has no time limit (initial.broker.registration.timeout.ms), and the backoff
@@ -54,7 +54,7 @@ class BrokerState(Enum):
     RECOVERY = "RECOVERY"
     """The broker has caught up, and does not know yet that it was unfenced."""
     RUNNING = "RUNNING"
-    """The broker was unfenced once; it may be fenced again since."""
+    """The broker was unfenced once. It may have been fenced again since."""
     PENDING_CONTROLLED_SHUTDOWN = "PENDING_CONTROLLED_SHUTDOWN"
     """The broker waits for the controller's permission to shut down."""
     SHUTTING_DOWN = "SHUTTING_DOWN"
@@ -84,8 +84,8 @@ class BrokerHeartbeats:
     ) -> None:
         """Begin unregistered, in state STARTING.
 
-        `metadata_offset` returns how far the broker has read the metadata log, which its heartbeats
-        report. `on_caught_up` is called once, when the broker has caught up.
+        `metadata_offset` returns the offset up to which the broker has read the metadata log. The
+        heartbeats report this offset. `on_caught_up` is called once, when the broker has caught up.
         """
         self.state = BrokerState.STARTING
         """The state; only this class changes it."""

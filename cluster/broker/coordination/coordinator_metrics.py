@@ -38,7 +38,8 @@ _SENSORS = (
     "offset-deletion",
     "group-completed-rebalance",
 )
-"""Kafka's names of the sensors that count events. Each makes two metrics, a rate and a count."""
+"""Kafka's names of the sensors that count events. Each sensor has two metrics, a rate and a count.
+"""
 
 
 class CoordinatorMetrics:

@@ -1,9 +1,10 @@
 """Tasks of the group coordinator, mainly loads and unloads, in the order of their scheduling.
 
 When a broker becomes the leader of an *offsets partition* (a partition of `__consumer_offsets`), it
-coordinates the groups in it. It *loads* them: it reads the log of the partition from beginning to
-end. When another broker becomes the leader, it *unloads* them: it forgets the groups. There are two
-more kinds of tasks, the completion of a transaction and the removal of expired offsets.
+becomes the coordinator of the groups in this partition. It *loads* the groups: it reads the log of
+the partition from beginning to end. When another broker becomes the leader, the old leader
+*unloads* the groups, which means that it forgets them. There are two more kinds of tasks, the
+completion of a transaction and the removal of expired offsets.
 
 As in Kafka, the tasks are carried out one after the other, so a load may have to wait for an
 earlier one. But a broker goes on to handle requests during a load. For this, a load reads the log
@@ -30,9 +31,10 @@ from protocol.records.batch import RecordBatch
 from protocol.trace import TraceEvent, TraceKind
 
 LATE_PERCENT = (10, 40, 100)
-"""If an experiment sets `late_notices_us`, each load and unload is queued four times in all.
+"""Times at which loads and unloads are repeated, in percent of `late_notices_us`.
 
-It is queued once immediately, and again after these percentages of `late_notices_us`.
+If an experiment sets `late_notices_us`, each load and unload is queued four times in all: once
+immediately, and again after each of these times.
 """
 
 
@@ -44,7 +46,7 @@ class _Load:
     leader_epoch: int
     """The leader epoch of the partition when the load was scheduled. It may be higher by now."""
     scheduled_us: int
-    """When the load was scheduled, on the host's clock."""
+    """Time at which the load was scheduled, on the host's clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 The coordinator (package `coordinator`) is a pure state machine, without a clock and connections. It
 gets one input at a time, such as a request or a timer that fired, and returns a Result: the replies
 to send, the records to append, the timers to set, the trace rows to write and so on.
-GroupCoordination passes it the inputs and carries out the Results.
+GroupCoordination passes the inputs to the coordinator, and carries out the Results.
 
 While a Result is carried out, new inputs may arise; for example, an append may be complete
 immediately. Such an input waits in a queue until the current Result has been carried out, so that
@@ -50,7 +50,7 @@ _Outcome = AppendCompleted | TransactionVerified | _LogMoved
 
 
 class GroupCoordination:
-    """The group coordinator of one incarnation of a broker, and what it needs."""
+    """The group coordinator of a broker, from one start of the broker to the next."""
 
     def __init__(
         self,
@@ -101,9 +101,9 @@ class GroupCoordination:
         """
         if unknown:
             self._unknown[request_id] = unknown
-        # The coordinator holds at most one JoinGroup and one SyncGroup of each member. If it had an
-        # earlier one of this member and does not have it after `handle`, that one was answered or
-        # replaced. If it was answered, it does no harm in `_replaced`.
+        # The coordinator holds at most one JoinGroup and one SyncGroup of each member. If it held
+        # an earlier request of this member, and does not hold it after `handle`, then the earlier
+        # request was answered or replaced. (An answered request does no harm in `_replaced`.)
         held = self._held_of_sender(envelope.body)
         self.carry_out(self.coordinator.handle(request_id, envelope, self._host.wall_us()))
         if held is not None and self._held_of_sender(envelope.body) != held:
@@ -156,7 +156,7 @@ class GroupCoordination:
 
         As in Kafka, two kinds of requests are never answered, so the coordinator need not hold
         them:
-        1. requests that a later one of the same member has replaced (`_replaced`);
+        1. requests that a later request of the same member has replaced (`_replaced`);
         2. the SyncGroup of a member that was removed from the group.
         """
         waiting = self.coordinator.waiting()
@@ -205,6 +205,7 @@ class GroupCoordination:
                 )
 
     def _note(self, rule: str, evidence: str) -> None:
+        """Keep the first violation, which the next call of `check_invariants` raises."""
         if self._violation is None:
             self._violation = InvariantViolation(rule, evidence)
 
@@ -213,7 +214,7 @@ class GroupCoordination:
         was_busy, self._is_busy = self._is_busy, True
         self._carry_out_one(result)
         if was_busy:
-            return  # this was called while another `carry_out` runs, which handles the queue
+            return  # Another call of `carry_out` is running, and will handle the queue.
         while self._outcomes:
             outcome = self._outcomes.popleft()
             now_us = self._host.wall_us()

@@ -2,8 +2,8 @@
 
 When a broker becomes the coordinator of some groups, it loads their state: it reads the whole log
 of the partition that has the state. To let the broker do other work meanwhile, the load is done in
-turns. It reads a part of the log, lets other events happen, reads the next part and so on. In
-virtual time, each turn takes the time that ClusterSpec.costs says.
+turns. One turn reads a part of the log. Then other events may happen, before the next turn reads
+the next part. In virtual time, each turn takes the time that ClusterSpec.costs says.
 """
 
 from collections.abc import Callable

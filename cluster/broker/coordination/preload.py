@@ -2,7 +2,7 @@
 
 With these offsets a coordinator has something to load, as on a cluster that has been in use for
 long. When a broker starts for the first time, it writes the records to its disk. So all replicas of
-a partition have the same records. Their leader epoch is 0, which is the epoch of the first leader.
+a partition have the same records. The records have leader epoch 0, the epoch of the first leader.
 
 An experiment may have a PreloadSpec for each partition of `__consumer_offsets`, with the number of
 records and of groups. It can also ask for special records:

@@ -105,6 +105,7 @@ def _check(partition: Partition, asked: ListOffsetsPartition) -> ErrorCode:
         and partition.log.high_watermark < partition.leader_epoch_start_offset
     ):
         # A new leader's high watermark may at first be too low: below records that the old leader
-        # has acknowledged. Once it has reached the start of the new epoch, it is above all of them.
+        # has acknowledged. Once the high watermark has reached the start of the new epoch, it is
+        # above all these records.
         return ErrorCode.LEADER_NOT_AVAILABLE
     return ErrorCode.NONE

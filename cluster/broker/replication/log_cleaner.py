@@ -5,8 +5,8 @@ part of a log is the part that came since its last cleaning. The cleaner looks e
 log.cleaner.backoff.ms for the log with the largest dirty share, and cleans it if the share is above
 min.cleanable.dirty.ratio. Each broker cleans its own replicas, whether it leads them or not.
 
-In Kafka a separate thread cleans, so cleaning takes no virtual time here. In real time it reads a
-log in turns, and lets the broker's other tasks run between two turns.
+In Kafka a separate thread cleans, so here cleaning takes no virtual time. The cleaner reads a log
+in turns. In real time, the broker's other tasks can run between two turns.
 
 Source: Kafka `LogCleaner`, `LogCleanerManager` (log.cleaner.threads 1, no throttle).
 DEVIATION: data topics are not compacted, whatever their cleanup.policy is, because the checkers
@@ -32,7 +32,7 @@ from protocol.trace import TraceEvent, TraceKind
 CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
 """Kafka's name of the file with the end of the last cleaning of each log."""
 CLEANED_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
-"""Kafka's internal topics; the module's docstring says why no others are compacted."""
+"""Kafka's internal topics; the module's docstring says why no other topics are compacted."""
 CLEAN_TURN_BYTES = 65_536
 """Bytes that a cleaning reads in one turn, which takes a few milliseconds of real time."""
 _MS_PER_HOUR = 3_600_000

@@ -1,9 +1,9 @@
 """The replicas of partitions that this broker holds, as leader or follower.
 
 A replica is a Partition (package `partition_log`): a state machine with a log. The ReplicaManager
-makes each Partition lead or follow, as the metadata says, and passes requests to it. It carries out
-what the Partition returns: when a leader proposes a new ISR, for example, the proposal is sent to
-the controller. It knows nothing of groups.
+makes each Partition lead or follow, as the metadata says, and passes requests to the Partitions. It
+also carries out what a Partition returns. For example, when a leader proposes a new ISR, the
+ReplicaManager sends the proposal to the controller. The ReplicaManager knows nothing of groups.
 
 Many requests must wait: a Produce until its records are acknowledged, a Fetch until there are
 enough bytes. Whatever happens to a log may end such waits. The methods here only note what has
@@ -65,7 +65,7 @@ from protocol.records.control import EndTransactionMarker
 from protocol.trace import TraceEvent
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
-"""The session epoch in a Fetch that asks for a new session, and in one that wants none.
+"""The session epoch in a Fetch that asks for a new session, and in a Fetch without a session.
 
 Source: Kafka FetchMetadata.
 """
@@ -120,7 +120,8 @@ class ReplicaManager:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         """Logs that were found on the disk, until the metadata says what their replicas do."""
         self._checkpointed: bytes | None = None
-        """The last checkpoint that was written, to skip one that would be equal; None at first."""
+        """The last checkpoint that was written; None at first. An equal checkpoint is not written
+        again."""
         self._flusher = LogFlusher(host, cluster, self._all_logs, self._topic_config)
         self._cleaner = LogCleaner(
             host, cluster.broker_config, self._partition_logs, self._topic_config
@@ -331,12 +332,14 @@ class ReplicaManager:
         )
 
     def _note_topics(self, changed: Sequence[TopicPartition]) -> set[str]:
-        """Note the topics of `changed`; return those that were deleted and created again.
+        """Note the topics of `changed`; return the topics that were deleted and created again.
 
-        If both happened since the last change, the image shows only the new topic. The replicas of
-        the old topic must be deleted before those of the new one are created.
+        If a topic was deleted and created again since the last change, the image shows only the new
+        topic. The replicas of the old topic must be deleted before the replicas of the new topic
+        are created.
 
-        DEVIATION: topics have no id on the disk. So a broker that was down meanwhile keeps its log.
+        DEVIATION: topics have no id on the disk. So a broker that was down meanwhile keeps the log
+        of the old topic.
         """
         anew: set[str] = set()  # a set is allowed here, because its order is never used
         for topic in dict.fromkeys(name.topic for name in changed):
@@ -529,7 +532,7 @@ class ReplicaManager:
         This is called when a request, an answer or a timer has been handled. If it were called
         earlier, an answer could show only a part of what the request has changed. The end of a wait
         may cause another append, which calls this method again. The inner call returns immediately,
-        because the loop of the outer one goes on.
+        because the loop of the outer call goes on.
         """
         if self._is_completing:
             return

@@ -42,7 +42,7 @@ class TransactionTasks:
         """The future for which `run` waits while the queue is empty. Otherwise None."""
 
     def leadership_changed(self, leadership: LocalLeadership) -> None:
-        """Unload the partitions that this broker no longer leads, and queue loads of new ones."""
+        """Unload the partitions that this broker lost, and queue loads of its new partitions."""
         coordinator = self._coordination.coordinator
         # A partition is lost if another broker became its leader, or if its topic was deleted. The
         # unload of a partition that is not in memory changes nothing.

@@ -76,7 +76,7 @@ class TxnMarkerWriter:
             for name in _partitions(marker):
                 self._append(answer, index, marker, name)
         # An append waits for the high watermark. If the leader is the only in-sync replica, the
-        # append itself has moved it, and the wait ends now.
+        # append itself has moved the high watermark, and the wait ends now.
         self._replicas.complete_delayed()
 
     def _append(

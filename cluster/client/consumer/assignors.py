@@ -62,8 +62,8 @@ class RangeAssignor:
             subscribers = [member for member in ordered if topic in member.topics]
             if not subscribers:
                 continue
-            # Every subscriber gets `share` partitions. Each of the first `remainder` subscribers gets
-            # one more.
+            # Every subscriber gets `share` partitions, and the first `remainder` subscribers get
+            # one partition more.
             share, remainder = divmod(partition_counts[topic], len(subscribers))
             start = 0
             for index, member in enumerate(subscribers):
