@@ -69,7 +69,7 @@ SLOW_START = ("--var", "run.steady_state_timeout=120s")
 
 
 class CaseFailed(Exception):
-    """A case did not have its expected result; the message has the actual one."""
+    """A case did not have its expected result. The message has the actual result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -536,6 +536,7 @@ def main(only: tuple[str, ...], record: bool) -> None:
             console.print(f"{case.name}: {result.actual}", soft_wrap=True)
     except CaseFailed as error:
         console.print(f"[red]error:[/red] {error}")
+        # 1 would mean that a case failed. 3 means that the machines could not be made.
         raise SystemExit(3) from error
     console.print(table)
     if record:

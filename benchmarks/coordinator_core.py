@@ -73,6 +73,7 @@ NOW_US = 1_700_000_000_000_000
 
 Handle = Callable[[RequestId, RequestEnvelope, int], Result]
 _NOTHING = Result()
+"""The Result that `do_nothing` returns."""
 
 
 class Core:
@@ -208,7 +209,7 @@ def requests_per_second() -> list[Measurement]:
         def measure(
             name: str,
             requests: list[RequestEnvelope],
-            core: Core = core,  # binds the Core of this round
+            core: Core = core,  # keeps the Core of this round, although the loop goes on
         ) -> None:
             times: list[float] = []
             with cpu_time(times):

@@ -11,8 +11,8 @@ if both of these hold:
 2. The mean difference between a run and the recorded run is more than SURE_STANDARD_ERRORS standard
    errors above zero.
 
-`python -m benchmarks.effort --record` writes a new record, after a change that is meant to change
-the effort of runs, or the space.
+`python -m benchmarks.effort --record` writes a new record. This is needed after a change of the
+space, and after a change of the code that is meant to change the effort of runs.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from chaos.exploration.play import PlayedRun, PlayResult
 from chaos.exploration.space import load_space
 
 SEEDS = 100
-"""The seeds 0 to 99 are played."""
+"""Number of runs: the seeds 0 to 99 are played."""
 GROWN_RATIO = 1.03
 """A sum has grown only if it is more than 3 % larger than the recorded sum."""
 SURE_STANDARD_ERRORS = 3.0

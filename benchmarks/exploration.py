@@ -25,13 +25,14 @@ from cluster.ray.actors import LOCAL
 from cluster.ray.tasks import RayWorkers
 
 RUNS = 20
-"""The seeds 0 to 19 are played in every round.
+"""Number of runs in every round: the seeds 0 to 19 are played.
 
-This takes about a minute, and gives nearly the same figures as hundreds of seeds.
+A round of this length takes about a minute, and gives nearly the same figures as hundreds of seeds.
 """
 ROUNDS = 5
 """Number of measurements of each figure."""
 GOAL_RUNS_PER_MINUTE = 1_000
+"""Least number of runs a minute on one core."""
 FAN_OUT_RUNS = 60
 """Number of seeds that are played in every round, first by one worker, then by two together."""
 BATCH = 5
@@ -120,9 +121,11 @@ def _fan_out_s(workers: RayWorkers, names: tuple[WorkerName, ...]) -> float:
         for name in workers.idle():
             if name in names and batches:
                 workers.give(name, batches.pop(0))
+        # Wait for answers, but at most one second.
         for event in workers.wait(1.0):
             if isinstance(event, Died):
-                raise RuntimeError(f"a worker died: {event.why}")  # noqa: TRY004  # no wrong type
+                # TRY004 asks for a TypeError, but the event has no wrong type.
+                raise RuntimeError(f"a worker died: {event.why}")  # noqa: TRY004
             done += len(decode_runs(event.answer))
     return time.perf_counter() - began
 

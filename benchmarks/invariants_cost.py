@@ -3,8 +3,9 @@
 These checks are part of an explored run:
 
 - The nodes check their invariants every 500 events, and in each 32nd run every 25 events
-  (`chaos.exploration.batches`). After each change of a leader or an ISR they are also compared.
-- Each answer is checked before it leaves its node, and so are some rows of the trace.
+  (`chaos.exploration.batches`). After each change of a leader or an ISR, the nodes are also
+  compared with one another.
+- Each answer is checked before it leaves its node. Some rows of the trace are checked, too.
 
 This benchmark plays seeds of the standard space, and adds up the time that passes inside of these
 checks. It does not compare runs with and without checks, because the times of two runs differ by

@@ -116,6 +116,8 @@ def _most_memory_gb(pid: int) -> float:
 def _ratio(analysed: Analysed) -> Measurement:
     """Return the duration of an analysis, compared with its scan."""
     ratio = analysed.analyze_s / analysed.scan_s
+    # Every analysis has the goal of GOAL_GB. Only the analysis of GOAL_SIZE runs also has the goal
+    # of GOAL_RATIO.
     has_ratio_goal = analysed.runs == GOAL_SIZE
     fits = analysed.jvm_gb < GOAL_GB
     goal = f"under {GOAL_GB:g} GB"

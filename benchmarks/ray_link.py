@@ -50,6 +50,7 @@ GOAL_RATE, GOAL_ROUND_TRIP = 20, 0.25
 TIMEOUT_US = 60_000_000  # so long that no request here times out
 SERVER, CLIENT = NodeName("server"), NodeName("client")
 REQUEST = HeartbeatRequest(group_id="orders-readers", generation_id=7, member_id="m" * 50)
+"""The heartbeat that is sent. Its member id is as long as a real one: a client id and a UUID."""
 
 
 class Responder:

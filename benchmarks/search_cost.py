@@ -1,16 +1,16 @@
 """How many runs of the standard space a minute has with this code, compared with older code.
 
-A process plays seeds of the standard space with the code of this checkout, and another process
-plays the same seeds with that of an older checkout (`players`). Both play in turn, interpreted, and
+A process plays seeds of the standard space with the code of this checkout. Another process plays
+the same seeds with the code of an older checkout (`players`). Both play in turn, interpreted, and
 with all the work that `explore` does in a run. As in `explore`, two of five seeds change the plan
-of another seed instead of drawing their own. Code that is too old for this draws a plan for these
-seeds, too. Without another checkout, nothing is measured.
+of another seed instead of drawing their own. Code that is too old to change plans draws a plan for
+these seeds, too. Without another checkout, nothing is measured.
 
 A run costs from a tenth of a second to ten seconds, and the two checkouts may draw different plans
 from the same seed. So the figure is the number of all runs divided by the CPU time of all runs. The
-median of the rounds would depend on chance, because each round has other plans: it was once 0.80 to
-0.82 over 10 rounds of 10 seeds, while the CPU times of 200 seeds were equal. The page shows it as a
-note.
+median of the rounds would depend on chance, because each round has other plans. For example, this
+median was once 0.80 to 0.82 over 10 rounds of 10 seeds, while the CPU times of 200 seeds were
+equal. The page shows the median only as a note.
 """
 
 from benchmarks.measurement import Measurement, commit, median_ratio

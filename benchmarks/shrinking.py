@@ -5,8 +5,8 @@ code. The shrinker then looks for a short plan that shows the same bug: it plays
 plans, and keeps those that still show it.
 
 The baseline is one run of the whole plan. Such a run spends most of its time in waiting for the
-groups, until the liveness timeout. The shrinker could not play many plans if it waited so long in
-each, so it waits less long.
+groups, until the liveness timeout. If each run of the shrinker waited so long, the shrinker could
+play only a few plans. So the runs of the shrinker wait for a shorter time.
 """
 
 import time
@@ -60,6 +60,7 @@ def run() -> tuple[Measurement, ...]:
         if not reached_goal and now.after.faults <= FAULTS_GOAL:
             reached_goal.append((time.process_time() - began_s, now.runs))
 
+    # `last_s` limits a later step of a search, which is not measured here.
     shrinker = Shrinker(
         play_with_bug,
         now_s=time.process_time,

@@ -30,7 +30,7 @@ SECOND_US = 1_000_000
 SETTLE_S = 15
 """Virtual seconds before measuring, for the registration, elections and the first rebalance."""
 ROUNDS = 5
-"""Number of seeds, 0 to 4."""
+"""Number of measurements of each load, with the seeds 0 to 4."""
 COMMIT_EACH_SECOND = "groups.orders-readers.commit_interval_ms=1000"
 """An override of a setting of the experiment, as for `--var`."""
 LIGHT = (COMMIT_EACH_SECOND, "producers.0.records_per_second=10")
@@ -69,6 +69,7 @@ def speed(
         await runtime.start()
         await runtime.sleep(SETTLE_S * SECOND_US)
         status = await runtime.status()
+        # `status.groups` has the groups of each coordinator. Only one group must be there.
         states = [group.state for groups in status.groups.values() for group in groups]
         if states != ["Stable"]:
             raise RuntimeError(f"the group is not stable after {SETTLE_S} s: {states}")

@@ -207,7 +207,10 @@ def _running_cluster(*arguments: str) -> Iterator[tuple["subprocess.Popen[str]",
 
 
 def _drain(process: "subprocess.Popen[str]") -> None:
-    """Let a third process read the output of a process, which a full pipe would block."""
+    """Start a process that reads and drops the further output of `process`.
+
+    Otherwise the pipe would become full, and `process` would wait until somebody reads.
+    """
     subprocess.Popen(["cat"], stdin=process.stdout, stdout=subprocess.DEVNULL)
 
 
@@ -316,6 +319,7 @@ def _first_commit(runtime: str, rounds: int) -> Measurement:
 
 def _memory() -> Measurement:
     """Measure the memory of a cluster with twelve consumers."""
+    # The bare program prints a line when it has imported asyncio, and then waits to be killed.
     with _running_program("import asyncio; print(1, flush=True); input()") as bare:
         _first_line(bare)
         baseline = _resident_mb(bare.pid)
@@ -402,6 +406,7 @@ class _SequentialClient:
 def _requests() -> Iterator[Measurement]:
     """Measure requests a second over one connection, one request after the other."""
     batch = _kilobyte_batch()
+    # `orders:1:1` is the topic `orders` with one partition and one replica.
     with _running_cluster("--brokers", "1", "--topic", "orders:1:1") as (_, bootstrap, _):
         port = int(bootstrap.rpartition(":")[2])
         for name, requests in (

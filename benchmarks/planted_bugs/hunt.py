@@ -48,11 +48,11 @@ FAULTS_MAX = 3
 SHRINK_CPU_S = 28.0
 """CPU seconds after which the shrinking of one schedule ends."""
 REPORTED_AT_ONCE = frozenset({Fencing.name, Generations.name, NeedlessRebalance.name})
-"""Checkers that report a violation as soon as it happens. Others wait before they do so, such as
-that of ownership."""
+"""Checkers that report a violation as soon as it happens. Other checkers, such as the checker of
+ownership, report a violation only after a while."""
 RUN_ON_AFTER_FINDING_US = 6_000_000
-"""If the finding is of a checker in REPORTED_AT_ONCE, a run of a smaller schedule need not last
-longer than this after the moment of the finding."""
+"""Time for which the runs of smaller schedules go on after the moment of the finding: 6 s. This
+holds only for findings of the checkers in REPORTED_AT_ONCE."""
 OTHER_SEEDS = 100
 """Number of other network seeds with which the shrunk schedule is played, to see how robust it is.
 A network seed only draws the delays of messages."""

@@ -17,7 +17,7 @@ _DIGITS = 16
 def running_code_digest(root: Path, packages: Iterable[str] = NODE_PACKAGES) -> str:
     """Return the digest of the packages in the folder `root`.
 
-    The path of each module is part of it, so it changes if a module is moved.
+    The path of each module is part of the digest, so the digest changes if a module is moved.
     """
     digest = sha256()
     for package in packages:

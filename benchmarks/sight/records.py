@@ -34,8 +34,8 @@ class Sight(StrEnum):
 class Fate(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one mutant.
 
-    After the seed that found it, or after too many seeds whose runs were stopped, the mutant is no
-    longer played.
+    A mutant is no longer played after a seed has found it, or after the runs of too many seeds were
+    stopped.
     """
 
     id: str
@@ -85,7 +85,8 @@ class RecordHead(msgspec.Struct, frozen=True, kw_only=True):
     sound_not_pass: tuple[int, ...] = ()
     """The seeds whose run without a mutant did not pass."""
     origin: dict[str, str] = {}
-    """The digests of code, sample and spaces, with which a sitting must agree to go on."""
+    """The digests of code, sample and spaces. A later sitting can continue this record only if it
+    has the same digests."""
 
 
 class SightRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -62,12 +62,12 @@ class SampledMutant(msgspec.Struct, frozen=True, kw_only=True):
     segment: str
     """The smallest expression or statement that differs, such as `a < b`."""
     mutation: str
-    """What it is changed to, such as `a <= b`."""
+    """The text to which the segment is changed, such as `a <= b`."""
     segment_nth: int
     """The number of the mutant, from 0, among those of the package with the same `scope`, `segment`
     and `mutation`."""
     segment_count: int
-    """How many such mutants there are."""
+    """The number of mutants of the package with the same `scope`, `segment` and `mutation`."""
 
     @property
     def place(self) -> str:

@@ -72,6 +72,7 @@ _LISTS = (
 )
 """Lists of mutants that were not found, each with its title."""
 _NOT_REACHED = frozenset({Sight.UNREACHED, Sight.NOT_SWITCHABLE, Sight.GONE})
+"""The results of mutants whose place no seed has evaluated."""
 
 
 class Sentence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -96,7 +97,7 @@ class Score:
     """How many mutants unit tests kill and seeds reach. None until the unit tests have been run
     with each mutant."""
     killed_found: int | None
-    """How many of those the search finds."""
+    """How many of the mutants in `killed_reached` the search finds."""
     cpu_s: float | None
     """The median CPU time to the first finding; None if nothing is found."""
 

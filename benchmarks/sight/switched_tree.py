@@ -1,8 +1,8 @@
 """A copy of the packages with every mutant of a sample in it.
 
-A mutant is a small change of the code. The switch of `probes` turns one of them on, and `player` is
-the process that plays seeds in the copy. This takes hours, and people may change the checkout
-meanwhile, but not the copy.
+A mutant is a small change of the code. The switch of `probes` turns one mutant on, and `player` is
+the process that plays seeds in the copy. To play the seeds takes hours. Meanwhile people may change
+the checkout, but nobody changes the copy.
 """
 
 import os
