@@ -5,11 +5,12 @@ The coordinator returns a Result: the replies, appends and timers that the broke
 The handling of one input is called a turn.
 
 If a turn starts a timer or an append, a later turn must know how to continue. There are no
-callbacks. Instead, the turn stores a value that says what to do, the continuation. `InFlight` keeps
-the continuations of running timers by their keys, and those of appends by their ids.
+callbacks. Instead, the turn stores a *continuation*, a value that says what to do. `InFlight` keeps
+the continuations of running timers by the timers' keys, and the continuations of appends by the
+appends' ids.
 
-The group coordinator and the transaction coordinator each have a subclass of BaseTurn. They differ
-in the types of their continuations (`_Timer`, `_Pending`) and of their Results.
+The group coordinator and the transaction coordinator each have a subclass of BaseTurn. The
+subclasses differ in the types of their continuations (`_Timer`, `_Pending`) and of their Results.
 """
 
 from typing import Generic, TypeVar
@@ -27,7 +28,7 @@ _Result = TypeVar("_Result", bound=Result)
 
 
 class InFlight(Generic[_Timer, _Pending]):
-    """Running timers and unfinished appends, each with its continuation; kept between turns."""
+    """Running timers and unfinished appends with their continuations, kept between turns."""
 
     __slots__ = ("appends", "last_append_id", "timers")
 
@@ -40,7 +41,7 @@ class InFlight(Generic[_Timer, _Pending]):
     def new_append_id(self) -> AppendId:
         """Return a new id for an append that needs no continuation.
 
-        This is an append with acks=0, whose outcome is never reported.
+        An append with acks=0 needs no continuation, because its outcome is never reported.
         """
         self.last_append_id += 1
         return AppendId(self.last_append_id)
@@ -54,7 +55,8 @@ class InFlight(Generic[_Timer, _Pending]):
     def take_append(self, append_id: AppendId) -> _Pending:
         """Remove a completed append and return its continuation.
 
-        Raises: SimulationError if the append is not in flight: the broker reported it twice.
+        Raises: SimulationError if the append is not in flight, for example because the broker
+            reports it a second time.
         """
         pending = self.appends.pop(append_id, None)
         if pending is None:
@@ -63,7 +65,7 @@ class InFlight(Generic[_Timer, _Pending]):
 
     def take_timer(self, key: str) -> _Timer | None:
         """Remove a fired timer and return its continuation, None if the timer was cancelled."""
-        # None is no error: the broker may have queued the firing before it got the cancellation.
+        # A missing timer is no error: the timer may have fired before the broker cancelled it.
         return self.timers.pop(key, None)
 
 
@@ -101,7 +103,7 @@ class BaseTurn(Generic[_Timer, _Pending, _Result]):
         self.result.trace.append(event)
 
     def set_timer(self, key: str, timer: _Timer, delay_ms: int) -> None:
-        """Start a timer, replacing a timer with the same key; a negative delay counts as 0."""
+        """Start a timer. It replaces a timer with the same key. A negative delay counts as 0."""
         self._in_flight.timers[key] = timer
         # A client may send a negative rebalance timeout in its JoinGroup (BEHAVIOUR 0.1).
         self.result.timers.append(SetTimer(key=key, delay_us=max(delay_ms, 0) * 1_000))

@@ -109,8 +109,8 @@ from protocol.records.batch import RecordBatch
 from protocol.trace import TraceEvent, TraceKind
 
 SCALA = JavaSwitches()
-"""The default. Each switch replaces one behaviour of Kafka's Scala coordinator by the Java
-coordinator's; all of them are off here."""
+"""The default. Each switch replaces one behaviour of Kafka's Scala coordinator by that of the Java
+coordinator. Here all switches are off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,10 +141,10 @@ class GroupSummary:
 class CoordinatorSizes:
     """How much the coordinator has in memory, as Kafka's gauges show it.
 
-    - `groups`: how many groups are in each state. A state without groups has no entry.
-    - `offsets`: how many committed offsets all groups have together.
-    - `heartbeats`: how many timers wait for a member, or for the client of a pending member id.
-    - `rebalances`: how many timers wait for the end of a join or sync phase.
+    - `groups`: number of groups in each state. A state without groups has no entry.
+    - `offsets`: number of committed offsets of all groups together.
+    - `heartbeats`: number of timers that wait for a member, or for the client of a pending id.
+    - `rebalances`: number of timers that wait for the end of a join or sync phase.
     """
 
     groups: dict[GroupState, int]
@@ -191,9 +191,9 @@ class GroupCoordinator:
     def handle(self, request_id: RequestId, envelope: RequestEnvelope, now_us: int) -> Result:
         """Handle a group request.
 
-        The Result has the answer only if nothing must be waited for. Otherwise a later Result has
-        it, for example when an append has completed. A few requests never get an answer, because
-        Kafka does not answer them either (BEHAVIOUR 0.1).
+        The Result has the answer only if the answer need not wait for anything. Otherwise a later
+        Result has the answer, for example the Result of `append_completed`. A few requests never
+        get an answer, because Kafka does not answer them either (BEHAVIOUR 0.1).
 
         Raises: SimulationError if another API's request is in the envelope.
         """
@@ -208,7 +208,7 @@ class GroupCoordinator:
             # The handler may have answered the request before it failed:
             # 1. The group is full, so the handler refuses a JoinGroup and removes its member.
             # 2. The join phase waited only for this member, so the phase is complete now.
-            # 3. The next generation cannot begin, because a member's subscription is corrupt. That
+            # 3. The next generation cannot begin, because a member's subscription is corrupt. This
             #    raises the exception.
             # Kafka ignores a second answer to a request, so none is sent here.
             if all(reply.request_id != request_id for reply in turn.result.replies):
@@ -234,9 +234,10 @@ class GroupCoordinator:
             case TransactionalOffsetsAppend():
                 transactional_offsets_stored(turn, pending, completed)
             case EmptyGroupAppend():
-                # Nothing to do, even after a failure: Kafka only logs it. Then the log still says
-                # that the group has its former members. The next load adds them to the group again.
-                # They have left and send no heartbeats, so their sessions expire soon after.
+                # There is nothing to do, even after a failure, which Kafka only writes to its log
+                # file. After a failure, the partition's log still says that the group has its
+                # former members. The next load adds these members to the group again. They have
+                # left and send no heartbeats, so their sessions expire soon after the load.
                 pass
         return turn.result
 
@@ -257,9 +258,10 @@ class GroupCoordinator:
     ) -> Result:
         """End a producer's transaction in memory, after its markers were written to `partitions`.
 
-        Offsets that groups of these partitions committed in the transaction count from now on, or
-        are dropped if the transaction was aborted. Partitions that this coordinator does not own
-        are skipped, because their load will read the marker from the log.
+        Groups of these partitions may have committed offsets in the transaction. These offsets
+        count from now on, or are dropped if the transaction was aborted. Partitions that this
+        coordinator does not own are skipped. If it loads them later, the load reads the marker from
+        the log.
         """
         turn = Turn(self._shared, now_us)
         for partition in partitions:
@@ -269,7 +271,7 @@ class GroupCoordinator:
         return turn.result
 
     def timer_fired(self, key: str, now_us: int) -> Result:
-        """Do what the timer `key` was started for; nothing if it was cancelled meanwhile."""
+        """Do what the timer `key` was started for. A timer that was cancelled does nothing."""
         turn = Turn(self._shared, now_us)
         timer = self._shared.in_flight.take_timer(key)
         if isinstance(timer, HeldWriteTimer):
@@ -287,8 +289,8 @@ class GroupCoordinator:
     def follows_log(self) -> bool:
         """True if the broker must call `log_moved` whenever the log of an owned partition grows.
 
-        Only these two switches of the Java coordinator need it. With them an answer may wait for
-        the high watermark, and only the broker sees the high watermark move.
+        Only two switches of the Java coordinator need these calls. With either switch, an answer
+        may wait for the high watermark, and only the broker sees the high watermark move.
         """
         java = self._shared.java
         return java.heartbeats_wait_for_writes or java.commits_apply_on_append
@@ -303,9 +305,10 @@ class GroupCoordinator:
         """
         turn = Turn(self._shared, now_us)
         shard = self._shards.owned.get(partition)
-        # Once the position is None it stays None until the partition is unloaded and loaded again.
-        # A new leader may have truncated records that the waiting requests saw, so that a high
-        # watermark beyond their offsets would not prove that these records are committed.
+        # Once the position is None, it stays None until the partition is unloaded and loaded again.
+        # There was another leader, which may have truncated records that the waiting requests saw.
+        # So a high watermark beyond the offsets of these records would not prove that they are
+        # committed.
         if shard is None or shard.above_high_watermark.position is None:
             return turn.result
         shard.above_high_watermark.position = position
@@ -379,7 +382,8 @@ class GroupCoordinator:
         """Build the groups from what was read, and serve `partition` from now on.
 
         Every member gets a full session timeout. `stopped` is None if the log was read to its end.
-        Otherwise it says why not, for example because this broker no longer leads the partition.
+        Otherwise it says why the broker stopped reading, for example because it no longer leads the
+        partition.
 
         Raises: SimulationError if the partition is not loading.
         """
@@ -390,9 +394,10 @@ class GroupCoordinator:
         del shards.loading[partition]
 
         # A load may have been stopped before the end of the log, or have met an unreadable record.
-        # - The Scala coordinator serves the partition all the same: with the groups read so far if
-        #   the load was stopped, without groups if a record was unreadable. It then answers an
-        #   OffsetFetch of a missing group with offset -1, as if nothing had ever been committed.
+        # - The Scala coordinator serves the partition all the same. If the load was stopped, the
+        #   partition has the groups read so far. If a record was unreadable, the partition has no
+        #   groups. The coordinator answers an OffsetFetch of a missing group with offset -1, as if
+        #   nothing had ever been committed.
         # - The Java coordinator (switch `failed_load_refuses`) does not serve the partition, and
         #   clients get NOT_COORDINATOR.
         refuses = self._shared.java.failed_load_refuses
@@ -490,8 +495,9 @@ class GroupCoordinator:
         for group in self._shards.groups():
             groups[group.state] = groups.get(group.state, 0) + 1
             offsets += len(group.offsets)
-        # A HeldWriteTimer ends a request's wait for the high watermark. It belongs neither to a
-        # member nor to a phase of a rebalance, so neither count may include it.
+        # A HeldWriteTimer ends a request's wait for the high watermark. Such a timer belongs
+        # neither to a member nor to a phase of a rebalance, so it must not be counted in
+        # `heartbeats` or `rebalances`.
         timers = [
             t for t in self._shared.in_flight.timers.values() if not isinstance(t, HeldWriteTimer)
         ]
@@ -504,7 +510,7 @@ class GroupCoordinator:
         )
 
     def group(self, group_id: str) -> Group | None:
-        """Return a cached group for reading; only this package may change a group."""
+        """Return the group in memory, for reading only. Only this package may change a group."""
         shard = self._shards.owned.get(self._shards.partition_of(group_id))
         return None if shard is None else shard.groups.get(group_id)
 
@@ -531,10 +537,10 @@ class GroupCoordinator:
         self, turn: Turn, request_id: RequestId, body: GroupRequest, envelope: RequestEnvelope
     ) -> None:
         """Pass a request to the handler of its API."""
-        # First each request passes a gate (`_gate` or `_gate_of_offsets`): the gate looks up the
-        # shard of a group, or returns the error that says why this broker does not serve the group.
-        # A handler of a request on one group gets what the gate returned. A request on several
-        # groups may pass for one group and fail for another, so its handler gets the gate itself.
+        # First each request passes a gate (`_gate` or `_gate_of_offsets`). The gate returns the
+        # shard of a group, or an error that says why this broker does not serve the group. A
+        # handler of a request on one group gets what the gate returned. A request on several groups
+        # may pass for one group and fail for another, so its handler gets the gate itself.
         version = envelope.api_version
         match body:
             case JoinGroupRequest():
@@ -590,7 +596,7 @@ class GroupCoordinator:
 
         `known_epochs` keeps the newest epoch of each partition. A load or unload of an older epoch
         has arrived late and must be ignored, unless an experiment has switched off this protection
-        (`leader_epoch_guard`). Even then the newest epoch stays the known one.
+        (`leader_epoch_guard`). Even then `known_epochs` keeps the newest epoch.
         """
         known = self._shards.known_epochs.get(partition)
         if known is None or leader_epoch >= known:
@@ -661,8 +667,8 @@ def _group_unloaded(turn: Turn, group: Group) -> None:
     )
     error = ErrorCode.NOT_COORDINATOR
     # In the state Stable a JoinGroup is parked only while the new id of a restarted static member
-    # is being stored. The end of that append (StaticMemberAppend) answers it, so it is not answered
-    # here.
+    # is being stored. Such a JoinGroup is answered when this append (a StaticMemberAppend) has
+    # completed, so it is not answered here.
     for member in group.members.values():
         match previous:
             case GroupState.PREPARING_REBALANCE:

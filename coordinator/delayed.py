@@ -3,12 +3,12 @@
 There are three kinds of timers, each with its key:
 - `join-<group>` ends the join phase of a rebalance, in which the members send JoinGroup;
 - `sync-<group>` ends the wait for the members' SyncGroups after that;
-- `heartbeat-<group>-<member>` removes a silent member. A member id that a client got with
-  MEMBER_ID_REQUIRED, and has not joined with yet, has such a timer, too.
+- `heartbeat-<group>-<member>` removes a silent member. A pending member id has such a timer, too.
+  This is an id that a client got with MEMBER_ID_REQUIRED, before the client joins again.
 
 A timer that is set again starts anew. `timer_handlers` says what happens when a timer fires. The
-functions here set and cancel timers through the turn, the handling of one input. Kafka calls such a
-timer a delayed operation.
+functions here set and cancel timers through the turn, which is the handling of one input. Kafka
+calls such a timer a delayed operation.
 
 Source: Kafka `DelayedJoin`, `DelayedSync`, `DelayedHeartbeat`; docs/kafka/BEHAVIOUR.md 3.
 """
@@ -43,9 +43,10 @@ def cancel_join(turn: Turn, group: Group) -> None:
 def initial_join(turn: Turn, group: Group) -> InitialDelayedJoin:
     """Return the value of `group.delayed_join` for an Empty group's first join phase.
 
-    The first generation begins only after a delay of group.initial.rebalance.delay.ms. In this time
-    the other members of a new group can join. Otherwise each of them would cause a rebalance.
-    `remaining_ms` is the part of the rebalance timeout that is left after the delay.
+    The first generation begins only after a delay of group.initial.rebalance.delay.ms. During the
+    delay the other members of a new group can join. Without the delay, each of these members would
+    cause a rebalance. `remaining_ms` is the part of the rebalance timeout that is left after the
+    delay.
     """
     delay_ms = turn.config.group_initial_rebalance_delay_ms
     return InitialDelayedJoin(
@@ -59,8 +60,8 @@ def extended_initial_join(turn: Turn, join: InitialDelayedJoin) -> InitialDelaye
     Example: a delay of 3 s, a rebalance timeout of 10 s, and members that keep coming. Then the
     delays are 3, 3, 3 and 1 s.
     """
-    # `remaining_ms` is reduced by the delay that is just over, not by the one that begins now. This
-    # is Kafka's formula.
+    # As in Kafka, `remaining_ms` is reduced by the delay that is just over, not by the delay that
+    # begins now.
     return InitialDelayedJoin(
         delay_ms=min(turn.config.group_initial_rebalance_delay_ms, join.remaining_ms),
         remaining_ms=max(join.remaining_ms - join.delay_ms, 0),
@@ -75,7 +76,7 @@ def schedule_sync(turn: Turn, group: Group) -> None:
 
 
 def complete_sync(turn: Turn, group: Group) -> None:
-    """Stop the sync timer if every member has sent SyncGroup; otherwise do nothing."""
+    """Stop the sync timer if every member has sent SyncGroup. Otherwise do nothing."""
     if not group.pending_sync_members:
         turn.cancel_timer(_sync_key(group))
 
@@ -87,9 +88,9 @@ def clear_sync(turn: Turn, group: Group) -> None:
 
 
 def restart_session(turn: Turn, group: Group, member: Member, request: Api) -> None:
-    """Restart the session of a member that has sent a request. `request` is its API."""
-    # The row is for the lab's check of expiries: a member may expire only if its last row is older
-    # than its session timeout.
+    """Restart the session of a member. `request` is the API of the request that it has sent."""
+    # The row is for a check of the recorded run: a member may expire only if its last row of this
+    # kind is older than its session timeout.
     turn.trace(
         TraceEvent(
             kind=TraceKind.SESSION_RESTARTED,
@@ -110,7 +111,8 @@ def restart_session_timer(turn: Turn, group: Group, member: Member) -> None:
     """
     if group.state is GroupState.DEAD or member.outlives_session_timeout:
         # A Dead group has no sessions. A member whose request is parked needs no timer now: the
-        # answer to the request starts one. Kafka creates an operation that is complete at once.
+        # answer to the request will start the timer. Kafka creates a delayed operation that is
+        # complete at once.
         turn.cancel_timer(member.heartbeat_key)
     else:
         timer = SessionTimer(group, member.member_id)
@@ -120,9 +122,9 @@ def restart_session_timer(turn: Turn, group: Group, member: Member) -> None:
 def ensure_session_timer(turn: Turn, group: Group, member: Member) -> None:
     """Start the member's session timer if none runs.
 
-    DEVIATION: Kafka does not do this. There a static member may stay in the group for ever:
-    1. The member restarts. Its new id is being stored, and its JoinGroup is parked meanwhile.
-    2. Its session timer fires. That is ignored, because the member is parked.
+    DEVIATION: Kafka does not do this. In Kafka a static member may stay in the group for ever:
+    1. The member restarts. Its JoinGroup is parked while the new member id is being stored.
+    2. Its session timer fires. The coordinator ignores this, because the JoinGroup is parked.
     3. The append completes. No timer of the member runs now, and Kafka starts none.
     """
     if not turn.has_timer(member.heartbeat_key):
@@ -138,7 +140,7 @@ def schedule_new_member_timer(turn: Turn, group: Group, member: Member) -> None:
 def schedule_pending_member_timer(
     turn: Turn, group: Group, member_id: str, session_timeout_ms: int
 ) -> None:
-    """Start the timer that drops a pending member id, unless its client joins with it in time."""
+    """Start the timer that drops a pending member id, unless the client joins in time."""
     turn.set_timer(
         heartbeat_key(group, member_id), PendingMemberTimer(group, member_id), session_timeout_ms
     )

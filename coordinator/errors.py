@@ -12,12 +12,13 @@ class UnknownServerError(Exception):
     """Raised where Kafka's handler throws: the request is answered with UNKNOWN_SERVER_ERROR.
 
     The changes that the handler made before the exception stay, as in Kafka. If a timer's handler
-    throws, nobody is answered: Kafka only logs the exception.
+    throws, no client is answered, and Kafka only logs the exception.
     """
 
 
-# If an append fails, the client does not get the log's error. It gets the error that one of the
-# following three tables has for it. An error that is not in the table is passed on unchanged.
+# If an append fails, the client does not get the log's error. One of the following three tables
+# translates it: error of the log -> error for the client. An error that is not in the table is
+# passed on unchanged.
 
 # Kafka's Scala coordinator, for the append of a group's record (its members, their assignment):
 _GROUP_APPEND_ERRORS: dict[ErrorCode, ErrorCode] = {
@@ -42,8 +43,9 @@ _OFFSET_APPEND_ERRORS: dict[ErrorCode, ErrorCode] = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    # This is no error of the log. The transaction was to be verified before the append, and the
-    # verification failed. COORDINATOR_LOAD_IN_PROGRESS makes the client try again.
+    # NETWORK_EXCEPTION is no error of the log. It is the error of a verification that failed: a
+    # transaction is verified before the append of its offsets. COORDINATOR_LOAD_IN_PROGRESS makes
+    # the client try again.
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
 # Kafka's Java coordinator, for every append:
@@ -67,7 +69,7 @@ def group_append_error(error: ErrorCode, java: JavaSwitches) -> ErrorCode:
 
 
 def offset_append_error(error: ErrorCode, java: JavaSwitches) -> ErrorCode:
-    """Return the error that the client gets after the append of its commit."""
+    """Return the error that the client gets after the append of its committed offsets."""
     # With the switch `commits_apply_on_append`, commits are handled as in the Java coordinator. So
     # their errors are translated as there, too.
     as_java = java.append_errors or java.commits_apply_on_append

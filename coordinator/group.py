@@ -5,9 +5,9 @@ JoinGroup. The coordinator parks these requests: it keeps them without an answer
 have joined. Then the next generation begins, and the parked requests are answered. In the sync
 phase (CompletingRebalance) every member sends SyncGroup to get its partitions.
 
-This module knows who is in the group and what it waits for, and nothing else: no requests except
-what the answer to a parked one needs, no timers, no logs. Other modules change a group's members,
-counts and state only through the methods here.
+This module knows who is in the group, and what the group waits for. It starts no timers, writes no
+log and sends no answers. Of a parked request it only keeps what the answer needs. Other modules
+change a group's members, counts and state only through the methods here.
 
 Source: Kafka `GroupMetadata` (scala); docs/kafka/BEHAVIOUR.md 4.
 """
@@ -40,7 +40,7 @@ STORY_LENGTH_MAX = 16
 class DelayedJoin:
     """A value of `Group.delayed_join`: the join phase ends as soon as every member has joined.
 
-    It also ends when the rebalance timeout is over. The name is that of Kafka's class.
+    The phase also ends when the rebalance timeout is over. Kafka's class has the same name.
     """
 
 
@@ -70,7 +70,7 @@ class Group:
 
     Invariant: `members_awaiting_join` is the number of members whose JoinGroup is parked.
     Invariant: `supported_protocols[name]` is the number of members that support `name`.
-    Invariant: every instance id in `static_members` names a member that has it.
+    Invariant: every member id in `static_members` is the id of a member with that instance id.
     """
 
     def __init__(self, group_id: str, partition: int, state: GroupState, now_us: int) -> None:
@@ -92,7 +92,7 @@ class Group:
         self.static_members: dict[str, str] = {}  # group.instance.id -> member id
         # The next two dicts are used as sets. A real set has no fixed order. A dict keeps the order
         # of insertion, so that a repeated run gives the same result.
-        # Member ids that clients got with MEMBER_ID_REQUIRED, and have not joined with so far.
+        # Member ids that clients got with MEMBER_ID_REQUIRED, if the clients have not joined yet.
         self.pending_members: dict[str, None] = {}
         # Members that have not sent SyncGroup in this generation.
         self.pending_sync_members: dict[str, None] = {}
@@ -174,7 +174,7 @@ class Group:
                 f"group {self.group_id}: instance {instance} is {self.static_members[instance]}, "
                 f"so {member.member_id} cannot be added"
             )
-        # A group without members accepts any type: its first member decides.
+        # A group without members accepts any type: its first member decides about the type.
         protocol_type = self.protocol_type if self.members else member.protocol_type
         if protocol_type != member.protocol_type or not self._fits(member):
             raise IllegalTransition(
@@ -198,10 +198,12 @@ class Group:
         self.pending_members.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> Member | None:
-        """Remove a member or a pending member id; return the member, None for a pending id.
+        """Remove a member or a pending member id.
 
-        If the leader is removed, another member becomes the leader: any member in Kafka, the first
-        by `_hash_order` here.
+        Return the member, or None for a pending id.
+
+        If the leader is removed, another member becomes the leader. In Kafka this may be any
+        member. Here it is the first member in the order of `_hash_order`.
         """
         member = self.members.pop(member_id, None)
         if member is not None:
@@ -245,10 +247,11 @@ class Group:
         session_timeout_ms: int,
         parked: ParkedJoin | None,
     ) -> None:
-        """Take over what a member's new JoinGroup says, and park that request.
+        """Take over the protocols and timeouts of a member's new JoinGroup, and park this request.
 
-        The other use is to undo the replacement of a static member, after its append has failed.
-        Then the values are the member's old ones, and `parked` is None because no request waits.
+        The method also undoes the replacement of a static member whose append has failed. Then the
+        arguments are the member's old protocols and timeouts, and `parked` is None, because no
+        request of the member may stay parked.
         """
         self._count_protocols(member, -1)
         member.supported_protocols = protocols
@@ -262,8 +265,9 @@ class Group:
 
     def park_join(self, member: Member, parked: ParkedJoin) -> None:
         """Park a JoinGroup of the member, in place of an earlier one."""
-        # An earlier parked request is never answered, as in Kafka. The client does not wait for it
-        # any more: it sends one JoinGroup at a time, so it must have given the earlier one up.
+        # An earlier parked request is never answered, as in Kafka. The client does not wait for the
+        # earlier request any more: a client sends one JoinGroup at a time, so it must have given up
+        # the earlier one.
         if member.awaiting_join is None:
             self.members_awaiting_join += 1
         member.awaiting_join = parked
@@ -283,7 +287,7 @@ class Group:
         return request_id
 
     def add_pending_member(self, member_id: str) -> None:
-        """Remember a member id that a client gets with MEMBER_ID_REQUIRED, to join again with it.
+        """Remember a pending id: a client gets it with MEMBER_ID_REQUIRED, to join again.
 
         Raises: IllegalTransition if a member has this id already.
         """
@@ -326,8 +330,8 @@ class Group:
     def elect_joined_leader(self) -> bool:
         """Make sure that the group's leader is a member that has rejoined, if there is one.
 
-        A leader that has not rejoined is replaced by a member that has. The result is False if no
-        member has rejoined, and the leader is then the same as before.
+        A leader that has not rejoined is replaced by a member that has rejoined. If no member has
+        rejoined, the leader stays the same, and the result is False.
 
         Source: Kafka `maybeElectNewJoinedLeader`; BEHAVIOUR 3.2.
         """
@@ -354,7 +358,8 @@ class Group:
     def select_protocol(self) -> str:
         """Let the members vote for one of the protocols that all of them support.
 
-        Each member votes for the one that it prefers most. The protocol with the most votes wins.
+        Each member votes for the protocol that it prefers most. The protocol with the most votes
+        wins.
 
         Raises: IllegalTransition without members; UnknownServerError if the members have no
             protocol in common.
@@ -362,10 +367,10 @@ class Group:
         if not self.members:
             raise IllegalTransition(f"group {self.group_id} has no members to vote")
         size = len(self.members)
-        # Every JoinGroup was checked for a common protocol, so normally there is a candidate. But
-        # a member may list the common protocol twice. Then it counts twice, as in Kafka, so its
-        # count is larger than the number of members, and perhaps no candidate is left.
-        # The dict is used as a set.
+        # Every JoinGroup was checked for a common protocol, so normally there is a candidate. But a
+        # member may list the common protocol twice. As in Kafka, the protocol then counts twice, so
+        # its count is larger than the number of members, and perhaps no candidate is left. The dict
+        # is used as a set, because a set has no fixed order.
         candidates = {n: None for n, count in self.supported_protocols.items() if count == size}
         return most_votes(self._vote(member, candidates) for member in self.members.values())
 
@@ -389,18 +394,18 @@ class Group:
         self.subscribed_topics = self.compute_subscribed_topics()
         target = GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY
         self.transition_to(target, now_us=now_us, cause=cause, cause_text=cause_text, trace=trace)
-        # The beginning of the rebalance has cleared the map already. Kafka clears it here again,
-        # and so does this method.
+        # The beginning of the rebalance has cleared `pending_sync_members` already. This method
+        # clears the dict again, as Kafka does.
         self.pending_sync_members.clear()
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
-        """Return the topics that members subscribe to, None if they are unknown.
+        """Return the topics to which members subscribe, None if these topics are unknown.
 
-        They are unknown if the members are no consumers (Kafka Connect uses groups, too), or if no
-        protocol has been selected yet.
+        The topics are unknown if the members are no consumers. For example, Kafka Connect uses
+        groups, too. They are also unknown if no protocol has been selected yet.
 
-        Raises: UnknownServerError if a subscription is corrupt. If its bytes only end too early,
-            the topics are unknown.
+        Raises: UnknownServerError if a subscription is corrupt. A subscription whose bytes only end
+            too early raises no error: the topics are unknown then.
         """
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return None
@@ -453,8 +458,8 @@ class Group:
         )
 
     def _count_protocols(self, member: Member, change: int) -> None:
-        # `change` is 1 for a member that comes, and -1 for one that goes. If a member lists a name
-        # twice, the name counts twice, as in Kafka.
+        # `change` is 1 for a member that comes, and -1 for a member that goes. If a member lists a
+        # name twice, the name counts twice, as in Kafka.
         counts = self.supported_protocols
         for name in member.protocol_names():
             count = counts.get(name, 0) + change
@@ -478,7 +483,7 @@ class Group:
 
     def _fits(self, member: Member) -> bool:
         """Return True if the group and the new member have a protocol in common."""
-        # As in `supports_protocols`, any protocol will do for an Empty group.
+        # As in `supports_protocols`, an Empty group accepts any protocol.
         if self._state is GroupState.EMPTY:
             return bool(member.protocol_type) and bool(member.supported_protocols)
         return self._is_common(member.protocol_names())
@@ -493,7 +498,8 @@ def _hash_order(member_id: str) -> tuple[int, str]:
 
     Kafka takes the first member of a Java hash map, which in practice is any member.
     """
-    # Member ids end in a random uuid, so an order by any hash is as arbitrary as Java's. The order
-    # in which members joined is not: it would always choose the oldest or the newest member.
-    # Python's own hash of a string differs from process to process, so CRC-32 is used.
+    # Member ids end in a random uuid, so an order by any hash is as arbitrary as the order of
+    # Java's map. The order in which members joined is not arbitrary: it would always choose the
+    # oldest or the newest member. Python's own hash of a string differs from process to process, so
+    # CRC-32 is used.
     return zlib.crc32(member_id.encode()), member_id

@@ -1,14 +1,14 @@
-"""Invariants of the group coordinator: what must be true whenever it is not handling an input.
+"""Invariants of the group coordinator. They are true whenever it handles no input.
 
 Tests and experiments call these checks after an input. The docstring of each check says what must
-be true. If it is not, the check raises InvariantViolation with the invariant's name and evidence.
-For example, a group that counts its parked members wrongly raises "members_awaiting_join" with the
-text "g: 1 members are parked, 2 counted".
+be true. Otherwise the check raises InvariantViolation with the invariant's name and evidence. For
+example, a group that counts its parked members wrongly raises "members_awaiting_join" with the text
+"g: 1 members are parked, 2 counted".
 
-In all checks, `timers` has the running timers by their keys, and `appends` the appends in flight by
-their ids. The values say what the coordinator does when the timer fires or the append completes. A
-request is parked while it waits for the end of a join or sync phase. It is held while it waits for
-the high watermark, as in Kafka's Java coordinator.
+In all checks, `timers` has the running timers by their keys, and `appends` has the appends in
+flight by their ids. The values of both say what the coordinator does when the timer fires or the
+append completes. A request is parked while it waits for the end of a join or sync phase. A request
+is held while it waits for the high watermark, as in Kafka's Java coordinator.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ from protocol.ids import AppendId, RequestId
 def check_group(group: Group) -> None:
     """A group's fields agree with each other.
 
-    Its counts and ids agree with its members, and what it waits for fits its state.
+    The group's counts and ids agree with its members, and it waits only for what its state allows.
     """
     _check_counts(group)
     _check_ids(group)
@@ -45,8 +45,8 @@ def check_group(group: Group) -> None:
 def check_shard(shard: Shard) -> None:
     """Every group is stored under its own id, in the shard of its partition, and none is Dead.
 
-    If a group waits for the end of a producer's transaction, the shard knows this. Otherwise it
-    could not find the group when the transaction ends.
+    If a group waits for the end of a producer's transaction, the shard knows this. Otherwise the
+    shard could not find the group when the transaction ends.
     """
     for group_id, group in shard.groups.items():
         _require(
@@ -68,7 +68,8 @@ def check_shard(shard: Shard) -> None:
 def check_shards(shards: Shards, timers: Mapping[str, CoordinatorTimer]) -> None:
     """Each partition has one state, each wait has a timer, and each timer belongs to a wait.
 
-    - A partition is loaded (`owned`), being loaded, or has a failed load, but never two of these.
+    - A partition is loaded (`owned`), or being loaded, or its load has failed, but never two of
+      these.
     - A timer ends every wait of a group, and the wait of every held answer.
     - A timer's group or answer still exists.
     """
@@ -112,8 +113,8 @@ def check_appends(shards: Shards, appends: Mapping[AppendId, PendingAppend]) -> 
     The reverse need not be true: an append may belong to a group that was unloaded meanwhile.
     """
     for group in shards.groups():
-        # What the appends in flight write for this group: pairs of a producer id and a topic
-        # partition. The producer id is None for a commit outside transactions.
+        # Pairs of a producer id and a topic partition, for each offset of this group that the
+        # appends in flight write. The producer id is None for a commit outside transactions.
         being_written = {
             (append.producer_id if isinstance(append, TransactionalOffsetsAppend) else None, name)
             for append in appends.values()
@@ -158,8 +159,8 @@ def waiting_requests(
                 held.append(member.awaiting_join.request_id)
             if member.awaiting_sync is not None:
                 held.append(member.awaiting_sync)
-    # An OffsetFetch of several groups is held once for each group, so its id may come up several
-    # times here. The set that is returned has it once.
+    # An OffsetFetch of several groups is held once for each group, so its id may be added several
+    # times here. The set that is returned has the id only once.
     for shard in shards.owned.values():
         for _, write in shard.above_high_watermark.held.values():
             answered = write if isinstance(write, HeldHeartbeat) else write.fetch
@@ -219,8 +220,8 @@ def _check_state(group: Group) -> None:
 
     - An Empty group has no members; a CompletingRebalance or Stable group has members.
     - Only a CompletingRebalance or Stable group waits for SyncGroups.
-    - Only a PreparingRebalance group is in a join phase. If the phase waits for members to join,
-      at least one is missing.
+    - Only a PreparingRebalance group is in a join phase. If the phase waits for members to join, at
+      least one member has not joined.
     """
     state = group.state
     if state is GroupState.EMPTY:
@@ -244,7 +245,8 @@ def _check_state(group: Group) -> None:
         f"{group.group_id} is {state.value} with {group.delayed_join}",
     )
     # With a DelayedJoin, the join phase ends as soon as all members have joined, and the group
-    # leaves the state. With an InitialDelayedJoin, the phase may go on: it lasts for its delay.
+    # leaves the state. With an InitialDelayedJoin, the phase may go on, because it lasts until its
+    # delay is over.
     _require(
         not (isinstance(group.delayed_join, DelayedJoin) and group.has_all_members_joined),
         "join_phase_waits",

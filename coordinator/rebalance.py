@@ -5,13 +5,13 @@ send JoinGroup. Their requests are parked, that is, kept without an answer. `com
 phase: it begins the next generation and answers the parked requests. In the sync phase that
 follows, the members send SyncGroup to get their partitions.
 
-What ends a join phase? `group.delayed_join` says so:
+`group.delayed_join` says what ends a join phase:
 - a DelayedJoin: the JoinGroup of the last missing member, or the timer at the rebalance timeout;
 - an InitialDelayedJoin: only a timer. The first join phase of an Empty group waits in this way for
   more members to come.
 
-A member may also be removed while the join phase waits for it, because it left or its session
-expired. If it was the last one missing, its removal ends the phase.
+A member may also be removed while the join phase waits for its JoinGroup, because the member left
+or its session expired. If the phase waits for no other member, the removal ends the phase.
 
 Source: Kafka `prepareRebalance`, `tryCompleteJoin`, `onCompleteJoin`,
 `removeMemberAndUpdateGroup`; docs/kafka/BEHAVIOUR.md 2.2.3, 2.5, 3.2.
@@ -54,8 +54,8 @@ class RebalanceReason:
     cause: the kind of reason, for programs that read the trace.
     text: a sentence for people, such as "member c-1 joined; client reason: not provided".
     member_id: the member that caused the rebalance, None if no single member did.
-    client_reason: the reason in that member's request (KIP-800), None if the request gave none.
-    silent_members: if SyncGroups are missing, the members that did not send any.
+    client_reason: the reason in the member's request (KIP-800), None if the request has no reason.
+    silent_members: the members that sent no SyncGroup, if the rebalance begins for this reason.
     error: if an assignment could not be stored, the error of the log.
     """
 
@@ -69,7 +69,7 @@ class RebalanceReason:
     def detail(self) -> dict[str, object] | None:
         """Return the trace row's column `detail`: the fields that have no column of their own.
 
-        The result is None if all of them are empty.
+        The result is None if all of these fields are empty.
         """
         detail: dict[str, object] = {}
         if self.client_reason is not None:
@@ -104,8 +104,8 @@ def maybe_prepare_rebalance(turn: Turn, group: Group, reason: RebalanceReason) -
 def prepare_rebalance(turn: Turn, group: Group, reason: RebalanceReason) -> None:
     """Start a rebalance: enter PreparingRebalance and say what ends the join phase."""
     if group.state is GroupState.COMPLETING_REBALANCE:
-        # Some members may wait for the assignment of this generation. There will be none, so the
-        # error tells them to rejoin.
+        # Some members may wait for the assignment of this generation. There will be no assignment,
+        # so the error tells these members to rejoin.
         reset_assignments(turn, group, ErrorCode.REBALANCE_IN_PROGRESS)
     # This generation is over, so the group waits for none of its SyncGroups any more.
     clear_sync(turn, group)
@@ -152,9 +152,9 @@ def try_complete_join(
 ) -> None:
     """End the join phase if every member has joined.
 
-    There are two exceptions, in which nothing is done. Only its timer ends the first join phase of
-    an Empty group. And nothing ends a phase in which `complete_join` has raised an exception
-    before: `group.delayed_join` is None then.
+    In two cases nothing is done. The first join phase of an Empty group is ended only by its timer.
+    And if `complete_join` has raised an exception before, nothing ends the join phase any more.
+    `group.delayed_join` is None then.
 
     `cause` and `cause_text` say why the phase ends now. If no member is left, the cause is
     NO_MEMBER_LEFT instead.
@@ -186,10 +186,11 @@ def complete_join(
         if member.awaiting_join is None and not member.is_static:
             drop_member(turn, group, member, cause=RemovalCause.DID_NOT_REJOIN)
 
-    # The leader must be a member that has rejoined. If there is none, the result is False.
+    # The leader must be a member that has rejoined. `elect_joined_leader` returns False if no
+    # member has rejoined.
     if not group.elect_joined_leader() and group.members:
         # Only static members are left, and none of them has rejoined. So nobody could compute an
-        # assignment. The join phase goes on until one of them rejoins, or all of them expire.
+        # assignment. The join phase goes on until a member rejoins, or all members expire.
         schedule_join(turn, group, DelayedJoin(), group.rebalance_timeout_ms)
         return
 
@@ -197,8 +198,8 @@ def complete_join(
         now_us=turn.now_us, cause=cause, cause_text=cause_text, trace=turn.result.trace
     )
     if group.state is GroupState.EMPTY:
-        # No member is left. A group with members is stored when its leader sends the assignment.
-        # This group has no leader, so it is stored now.
+        # No member is left. A group with members is stored in the log when its leader sends the
+        # assignment. A group without members has no leader, so it is stored now.
         record = group_record(group, {}, turn.now_ms, turn.versions)
         turn.append(group, (record,), EmptyGroupAppend(group=group))
         return
@@ -244,8 +245,8 @@ def answer_sync_and_restart(
     """Answer the member's parked SyncGroup, if there is one, and restart its session timer."""
     # Without the restart the member might never expire:
     # 1. Its SyncGroup is parked.
-    # 2. Its session timer fires. That is ignored, because the client rightly waits for an answer.
-    # 3. Its SyncGroup is answered. From now on no timer of the member would run.
+    # 2. Its session timer fires. The coordinator ignores this, because the client rightly waits.
+    # 3. Its SyncGroup is answered. From now on no session timer of the member would run.
     if answer_parked_sync(turn, group, member, response):
         restart_session(turn, group, member, Api.SYNC_GROUP)
 
@@ -273,7 +274,7 @@ def remove_member(
     In the states Stable and CompletingRebalance, a rebalance begins, for `reason`. If a join phase
     waited only for this member, the phase ends.
     """
-    # If the member's JoinGroup is parked, it is answered while the member is still there. The
+    # A parked JoinGroup of the member is answered while the member is still in the group. The
     # answer has an empty member id, so that the client joins as a new member.
     fail_parked_join(turn, group, member, "", ErrorCode.UNKNOWN_MEMBER_ID)
     drop_member(turn, group, member, cause=cause)
@@ -293,7 +294,7 @@ def remove_member(
 
 
 def remove_pending_member(turn: Turn, group: Group, member_id: str, *, cause: RemovalCause) -> None:
-    """Forget an id that a client got with MEMBER_ID_REQUIRED and has not joined with.
+    """Forget a pending id: a client got this id with MEMBER_ID_REQUIRED, and has not joined yet.
 
     If the join phase waited only for this id, the phase ends.
     """

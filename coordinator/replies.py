@@ -2,8 +2,8 @@
 
 These requests are usually parked, that is, kept without an answer: a JoinGroup until the join phase
 ends, a SyncGroup until the assignment is stored. The functions `answer_parked_...` and
-`fail_parked_join` answer the parked request of a member. They do nothing if it has none, because
-the request may have been answered before for another reason.
+`fail_parked_join` answer the parked request of a member. If the member has no parked request, they
+do nothing: the request may have been answered before for another reason.
 
 Source: Kafka `JoinGroupResponse`, `KafkaApis.handleJoinGroupRequest`;
 docs/kafka/BEHAVIOUR.md 2.2, 4.9.
@@ -45,8 +45,8 @@ def join_response(
     """Return the answer to a JoinGroup that makes a member part of the current generation.
 
     `members` has all members with their subscriptions if the answer goes to the leader, because the
-    leader computes the assignment. Otherwise it is empty. `skip_assignment` tells a leader to
-    compute no assignment (KIP-814).
+    leader computes the assignment. For other members `members` is empty. `skip_assignment` tells a
+    leader to compute no assignment (KIP-814).
     """
     return JoinGroupResponse(
         generation_id=group.generation_id,
@@ -75,7 +75,7 @@ def current_generation(group: Group, member_id: str) -> JoinGroupResponse:
 def answer_parked_join(
     turn: Turn, group: Group, member: Member, response: JoinGroupResponse
 ) -> bool:
-    """Answer the member's parked JoinGroup; return True if one was parked."""
+    """Answer the member's parked JoinGroup. Return False if no JoinGroup was parked."""
     parked = group.unpark_join(member)
     if parked is None:
         return False
@@ -91,7 +91,7 @@ def fail_parked_join(
 ) -> None:
     """Answer the member's parked JoinGroup with an error.
 
-    The answer has `member_id`. It is empty if the client must join as a new member.
+    The answer has `member_id`, which is empty if the client must join as a new member.
     """
     parked = group.unpark_join(member)
     if parked is not None:
@@ -116,7 +116,7 @@ def sync_response(group: Group, member: Member) -> SyncGroupResponse:
 def answer_parked_sync(
     turn: Turn, group: Group, member: Member, response: SyncGroupResponse
 ) -> bool:
-    """Answer the member's parked SyncGroup; return True if one was parked."""
+    """Answer the member's parked SyncGroup. Return False if no SyncGroup was parked."""
     request_id: RequestId | None = group.unpark_sync(member)
     if request_id is None:
         return False

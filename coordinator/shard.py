@@ -27,8 +27,9 @@ Java's hash of its group id in Python, character by character, which is slow."""
 class Committer(NamedTuple):
     """The member that last committed offsets of a group in a transaction.
 
-    The trace (the lab's recording of a run) shows it when the transaction ends. The records in the
-    log do not name the member. So both fields are None if the transaction was read from the log.
+    When the transaction ends, the trace, which is the recording of a run, shows the committer. The
+    records in the log do not name the member. So both fields are None if the transaction was read
+    from the log.
     """
 
     member_id: str | None = None
@@ -42,7 +43,7 @@ NOBODY_KNOWN = Committer()
 class Shard:
     """The groups of one owned partition of `__consumer_offsets`.
 
-    Invariant: every group's `partition` is this shard's, and no group is Dead.
+    Invariant: every group's `partition` is the partition of this shard, and no group is Dead.
     Invariant: if a producer's open transaction has offsets of a group, the group is in
     `_groups_of_producers` under the producer's id.
     """
@@ -62,7 +63,7 @@ class Shard:
         return self.add(Group(group_id, self.partition, GroupState.EMPTY, now_us))
 
     def add(self, group: Group) -> Group:
-        """Add a group unless its id exists; return the group that has the id now.
+        """Add a group unless there is a group with its id. Return the group that has the id now.
 
         Source: Kafka `GroupMetadataManager.addGroup`.
         """
@@ -71,8 +72,8 @@ class Shard:
     def remove(self, group: Group) -> bool:
         """Forget this group and return True if it was here.
 
-        The check is by identity, not by id. A caller may hold a group that has meanwhile been
-        deleted and created again: then the new group of the same id stays.
+        The groups are compared by identity, not by id. A caller may hold a group that has meanwhile
+        been deleted and created again. Then the new group with the same id stays.
 
         Source: Kafka `groupMetadataCache.remove(groupId, group)`.
         """
@@ -94,11 +95,11 @@ class Shard:
         self._groups_of_producers.setdefault(producer_id, {})[group.group_id] = committer
 
     def knows_producer(self, producer_id: int, group: Group) -> bool:
-        """Return True if `add_producer` was called for this pair and no marker has come since."""
+        """Return True if the producer's open transaction has offsets of the group."""
         return group.group_id in self._groups_of_producers.get(producer_id, {})
 
     def take_groups_of(self, producer_id: int) -> tuple[tuple[Group, Committer], ...]:
-        """Return the groups of which a producer's open transaction has offsets, and forget them."""
+        """Return the groups of a producer's open transaction, and forget the transaction."""
         taken = self._groups_of_producers.pop(producer_id, {})
         # A group that was deleted meanwhile is still in `taken`, but not in `groups`.
         return tuple(
@@ -121,13 +122,14 @@ class Shards:
         self.owned: dict[int, Shard] = {}
         self.loading: dict[int, Load] = {}
         self.known_epochs: dict[int, int] = {}
-        """Partition -> newest leader epoch of a load or unload. If a load or unload of an older
-        epoch follows, it has arrived late and is ignored."""
+        """Partition -> newest leader epoch of a load or unload. A later load or unload of an older
+        epoch has arrived late and is ignored."""
         self.load_reports: dict[int, LoadReport] = {}
         """Outcome of the last load of each partition."""
         self.failed: dict[int, int] = {}
-        """Partition -> leader epoch of its failed load. Only the Java coordinator needs it (switch
-        `failed_load_refuses`): it does not load the partition a second time in the same epoch."""
+        """Partition -> leader epoch of its failed load. Only the Java coordinator needs this dict
+        (switch `failed_load_refuses`): it does not load the partition a second time in the same
+        epoch."""
 
     def partition_of(self, group_id: str) -> int:
         """Return the offsets partition of a group."""

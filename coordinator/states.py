@@ -11,14 +11,14 @@ from enum import Enum
 
 
 class GroupState(Enum):
-    """State of a group; values are the names that Kafka prints.
+    """State of a group. The values are the names that Kafka prints.
 
     Empty: the group has no members, but it may have offsets. A group whose clients only commit
     offsets and never join stays Empty.
-    PreparingRebalance: the join phase. A member of the last generation that heartbeats is answered
-    with REBALANCE_IN_PROGRESS, so that it rejoins.
+    PreparingRebalance: the join phase. A member that heartbeats gets the answer
+    REBALANCE_IN_PROGRESS, so that it rejoins.
     CompletingRebalance: every member has the new generation and waits for the leader's assignment.
-    Stable: the assignment is stored; members heartbeat, commit and fetch.
+    Stable: the assignment is stored. The members heartbeat, fetch records and commit offsets.
     Dead: the group was deleted, or this broker no longer coordinates it.
     """
 

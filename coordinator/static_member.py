@@ -8,8 +8,8 @@ rebalance for this, because the new process takes over the old assignment.
 It takes two turns (a turn is the handling of one input):
 1. `replace_static_member` handles the JoinGroup. It gives the member its new id, appends the record
    of the group to the log, and parks the JoinGroup in `member.awaiting_join`.
-2. When the append has completed, `static_member_stored` answers the JoinGroup. A
-   `StaticMemberAppend` tells it what it must know about the first turn.
+2. When the append has completed, `static_member_stored` answers the JoinGroup. It gets a
+   `StaticMemberAppend`, which has what it must know about the first turn.
 
 Source: Kafka `updateStaticMemberAndRebalance` (KIP-345, KIP-814); docs/kafka/BEHAVIOUR.md 2.2.2.
 """
@@ -94,8 +94,9 @@ def replace_static_member(
     match group.state:
         case GroupState.STABLE:
             # The new process may prefer other protocols than the old one. If the members would now
-            # vote for another protocol, the group must rebalance. The name of the function is
-            # Kafka's; a Stable group can always rebalance.
+            # vote for another protocol, the group must rebalance. Here `maybe_prepare_rebalance`
+            # always begins a rebalance, because a Stable group can rebalance. Kafka calls the
+            # function of this name, too.
             if group.select_protocol() != group.protocol_name:
                 maybe_prepare_rebalance(turn, group, reason)
                 return
@@ -130,8 +131,8 @@ def replace_static_member(
 def static_member_stored(turn: Turn, append: StaticMemberAppend, error: ErrorCode) -> None:
     """Answer the JoinGroup of the new process, or restore the old id if the append has failed."""
     if error is not ErrorCode.NONE:
-        # The client gets another error from Kafka's Java coordinator than from the Scala one.
-        # `turn.java` says which coordinator to imitate.
+        # Kafka's Java coordinator and its Scala coordinator answer with different errors.
+        # `turn.java` says which of them to imitate.
         _revert(turn, append, group_append_error(error, turn.java))
         return
     group, member, parked = append.group, append.member, append.parked
@@ -141,9 +142,10 @@ def static_member_stored(turn: Turn, append: StaticMemberAppend, error: ErrorCod
     # The member is still in the group, because its removal would have answered the JoinGroup.
 
     # What if the member is the leader? A leader computes an assignment, but a Stable group would
-    # not store it. From v9 on, the answer can tell the leader to skip the assignment. Before v9 it
-    # cannot. So the new process must not learn that it is the leader: the answer names the old
-    # leader id, and the process behaves as a follower, which only fetches its assignment.
+    # not store this assignment. From v9 on, the answer can tell the leader to skip the assignment.
+    # An answer before v9 cannot tell this. So before v9 the new process must not learn that it is
+    # the leader: the answer names the old leader id. Then the process behaves as a follower, which
+    # only fetches its assignment.
     can_skip_assignment = parked.api_version >= SKIP_ASSIGNMENT_VERSION
     # True if the answer tells the new process that it is the leader.
     is_leader = can_skip_assignment and group.is_leader(append.new_member_id)
@@ -175,8 +177,8 @@ def _revert(turn: Turn, append: StaticMemberAppend, error: ErrorCode) -> None:
     group, member = append.group, append.member
     if member.awaiting_join is not append.parked:
         return
-    # `parked=None` removes the JoinGroup from the member. Otherwise `_rename` would answer it with
-    # FENCED_INSTANCE_ID. It must be answered with `error`.
+    # `parked=None` removes the JoinGroup from the member. Otherwise `_rename` would answer the
+    # JoinGroup with FENCED_INSTANCE_ID. The JoinGroup must be answered with `error`, see below.
     group.update_member(
         member,
         member.supported_protocols,
@@ -215,8 +217,8 @@ def _rename(turn: Turn, group: Group, group_instance_id: str, old_id: str, new_i
     )
     cancel_heartbeat(turn, group, old_id)
     group.replace_static_member(group_instance_id, old_id, new_id)
-    # Both rows have the same cause, although it is a cause of removal. So a reader of the trace
-    # knows that they are about one replacement, and that no member came or went.
+    # The row MEMBER_ADDED has a cause of removal, the same as the row MEMBER_REMOVED. So a reader
+    # of the trace knows that both rows are about one replacement, and that no member came or went.
     for kind, member_id in ((TraceKind.MEMBER_REMOVED, old_id), (TraceKind.MEMBER_ADDED, new_id)):
         turn.trace(
             TraceEvent(

@@ -1,8 +1,8 @@
 """What happens when a timer fires: a join phase ends, or a silent member is removed.
 
-`delayed` sets these timers. A timer can fire although it is no longer needed. For example, its
-member has left, or the generation of its SyncGroups is over. Each handler checks for this first,
-and then does nothing.
+`delayed` sets these timers. A timer can fire although it is no longer needed. For example, the
+member has left, or the generation for which the timer was set is over. Each handler first checks
+whether its timer is still needed. If not, the handler does nothing.
 
 Source: Kafka `InitialDelayedJoin.onComplete`, `onExpirePendingSync`, `onExpireHeartbeat`;
 docs/kafka/BEHAVIOUR.md 3.3 to 3.5.
@@ -31,7 +31,7 @@ from protocol.causes import GroupStateCause, RebalanceCause, RemovalCause
 
 
 def expire(turn: Turn, timer: GroupTimer) -> None:
-    """Do what a timer was set for, because it has fired.
+    """Do the work for which a timer was set, because the timer has fired.
 
     Raises: UnknownServerError if the next generation cannot begin.
     """
@@ -45,7 +45,7 @@ def expire(turn: Turn, timer: GroupTimer) -> None:
         case SessionTimer():
             _expire_session(turn, timer.group, timer.member_id)
         case PendingMemberTimer():
-            # If the id is not pending any more, its client has joined with it in time.
+            # If the id is not pending any more, the client has joined with this id in time.
             if timer.member_id in timer.group.pending_members:
                 remove_pending_member(
                     turn, timer.group, timer.member_id, cause=RemovalCause.SESSION_EXPIRY
@@ -58,8 +58,8 @@ def _expire_join(turn: Turn, group: Group) -> None:
         return
     join = group.delayed_join
     if isinstance(join, InitialDelayedJoin):
-        # If a member joined during the delay that is over now, more may be on their way. So the
-        # group waits once more, if the rebalance timeout leaves time for it (`remaining_ms`).
+        # If a member joined during the delay that is over now, more members may be on their way. So
+        # the group waits for another delay, if the rebalance timeout leaves time (`remaining_ms`).
         if group.new_member_added and join.remaining_ms != 0:
             group.new_member_added = False
             extended = extended_initial_join(turn, join)
@@ -83,8 +83,8 @@ def _expire_sync(turn: Turn, group: Group, generation_id: int) -> None:
         return
     silent = tuple(group.pending_sync_members)  # a copy: `drop_member` removes ids
     for member_id in silent:
-        # There is no member if a static member has restarted: it has a new id, but its old id stays
-        # in `pending_sync_members`, as in Kafka.
+        # `member` is None if a static member has restarted. Then the member has a new id, but its
+        # old id stays in `pending_sync_members`, as in Kafka.
         member = group.members.get(member_id)
         if member is not None:
             drop_member(turn, group, member, cause=RemovalCause.SYNC_DEADLINE)

@@ -1,7 +1,7 @@
 """The group coordinator's Turn, and the values that say how to continue in a later turn.
 
-A turn is the handling of one input: a request, a fired timer, a completed append. Each handler
-gets a Turn and asks through it for replies, appends and timers.
+A turn is the handling of one input: a request, a fired timer, a completed append. Each handler gets
+a Turn. Through the methods of the Turn it asks for replies, appends and timers.
 
 When a handler starts a timer or an append, it must say what to do later. There are no callbacks.
 The handler stores one of the dataclasses below instead: a `...Timer` says what to do when the timer
@@ -50,7 +50,7 @@ class SyncTimer:
 
 @dataclass(frozen=True, slots=True)
 class SessionTimer:
-    """A member has been silent for its session timeout.
+    """Deadline of a member's session: the member has been silent for its session timeout.
 
     While a new member waits in its first join phase, five minutes take the place of the session
     timeout.
@@ -78,7 +78,8 @@ GroupTimer = JoinTimer | SyncTimer | SessionTimer | PendingMemberTimer
 class HeldWriteTimer:
     """Deadline of an answer that waits for the high watermark, as in Kafka's Java coordinator.
 
-    The name is from the Java coordinator, which calls a request that may change memory a write.
+    The name is from the Java coordinator. There, a request that may change memory is called a
+    write.
     """
 
     shard: Shard
@@ -102,7 +103,7 @@ class AssignmentAppend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmptyGroupAppend:
-    """The record of a group that became Empty is being appended; no client waits for it."""
+    """The record of a group that became Empty is being appended. No client waits for the append."""
 
     group: Group
 
@@ -132,10 +133,10 @@ class StaticMemberAppend:
 class OffsetsAppend:
     """The offsets of an OffsetCommit are being appended.
 
-    A client may send a string of its own, the metadata, with each offset. If it is too large, that
-    partition is not stored. So `values` has the partitions that are being appended, and
-    `is_too_large` has every partition of the request, in the request's order. Example of a request
-    for partitions 0 and 1 of the topic t, with too large metadata for 1:
+    A client may send a string of its own, the metadata, with each offset. An offset with too large
+    metadata is not stored. So `values` has the partitions that are being appended, and
+    `is_too_large` has every partition of the request, in the request's order. For example, a
+    request has offsets for partitions 0 and 1 of the topic t, and the metadata for 1 is too large:
 
         values = {t-0: ...}
         is_too_large = {t-0: False, t-1: True}
@@ -186,11 +187,11 @@ class PendingVerification:
 
 @dataclass(slots=True, kw_only=True)
 class Shared:
-    """What all turns of a coordinator share: its settings, and what it must continue later.
+    """What all turns share: the coordinator's settings, and what it must continue later.
 
     - `in_flight`: running timers and unfinished appends, each with the value that says how to
       continue.
-    - `verifications`: number of a verification -> the request whose transaction the broker is
+    - `verifications`: id of a verification -> the request whose transaction the broker is
       verifying.
     - `versions`: the format versions in which group and offset records are written.
     """
@@ -228,8 +229,8 @@ class Turn(BaseTurn[CoordinatorTimer, PendingAppend, Result]):
     def acks_of_commits(self) -> int:
         """The acks with which committed offsets are appended."""
         # With the switch `commits_apply_on_append`, the append completes when the leader's log has
-        # the records, as in Kafka's Java coordinator. The answer to the client does not come
-        # earlier for this: it is held until the high watermark has passed the records.
+        # the records, as in Kafka's Java coordinator. Even so, the client does not get its answer
+        # earlier: the answer is held until the high watermark has passed the records.
         return ACKS_LEADER if self._shared.java.commits_apply_on_append else ACKS_ALL
 
     @property
@@ -285,9 +286,9 @@ class Turn(BaseTurn[CoordinatorTimer, PendingAppend, Result]):
     ) -> None:
         """Append a batch of a producer's transaction to the group's partition.
 
-        Before the first batch, the transaction was verified. The log gave out a number when the
-        verification began, and accepts the first batch only with this number:
-        `verification_guard`. It is None if the log has batches of the transaction already.
+        The transaction was verified before its first batch. When the verification began, the log
+        gave out a number, `verification_guard`. The log accepts the first batch only with this
+        number. `verification_guard` is None if the log already has batches of the transaction.
         """
         self.result.appends.append(
             Append(

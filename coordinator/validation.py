@@ -19,7 +19,7 @@ from protocol.errors import ErrorCode
 def check_group_status(
     shards: Shards, group_id: str, *, is_active: bool, allow_empty_id: bool = False
 ) -> Shard | ErrorCode:
-    """Return the shard of a group, or the error that says why this broker does not serve it.
+    """Return the shard of a group, or the error that says why it is not served here.
 
     `is_active` is False after the coordinator has shut down. `allow_empty_id` is True in the APIs
     that accept the empty group id, under which old clients may store offsets without joining.
@@ -40,8 +40,8 @@ def check_group_status(
 def check_current_member(group: Group, member_id: str, group_instance_id: str | None) -> ErrorCode:
     """Check that the member is in the group, and has the instance id that its request names."""
     # The instance id is checked before the member id, for the sake of a static member that was
-    # replaced. It must get FENCED_INSTANCE_ID, which ends its process. If it got UNKNOWN_MEMBER_ID,
-    # it would join again and fence its successor.
+    # replaced. The old process must get FENCED_INSTANCE_ID, which ends it. After UNKNOWN_MEMBER_ID,
+    # the old process would join again and fence its successor.
     if group_instance_id is not None:
         current = group.static_members.get(group_instance_id)
         if current is None:
@@ -54,7 +54,7 @@ def check_current_member(group: Group, member_id: str, group_instance_id: str | 
 
 
 def check_generation(group: Group, generation_id: int, guards: Guards) -> ErrorCode:
-    """Check that the generation is the current one.
+    """Check that the generation is the current generation of the group.
 
     An experiment may switch off this check, to see what it prevents (`guards.generation_check`).
     """

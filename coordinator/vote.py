@@ -1,10 +1,10 @@
 """The vote of a group's members for the protocol of a generation.
 
-A protocol is a way to assign partitions to members, such as "range". Each member votes for one.
-What if two protocols have equally many votes? Kafka takes the one that comes first in a Scala
-HashMap. The order of such a map looks arbitrary, but it is fixed: the same names always have the
-same order. This module computes Scala's order, because the lab is compared with recordings of real
-Kafka, and must choose the same protocol.
+A protocol is a way to assign partitions to members, such as "range". Each member votes for one
+protocol. If two protocols have equally many votes, Kafka takes the protocol that comes first in a
+Scala HashMap. The order of such a map looks arbitrary, but it is fixed: the same names always have
+the same order. This module computes Scala's order. Tests compare this coordinator with recordings
+of real Kafka, so it must choose the same protocol.
 
 Source: Kafka `GroupMetadata.selectProtocol`, Scala 2.13 `immutable.HashMap`;
 docs/kafka/BEHAVIOUR.md 4.5.
@@ -19,7 +19,7 @@ _HASH_BITS = 32
 
 
 def most_votes(votes: Iterable[str]) -> str:
-    """Return the name with the most votes; on a tie, the first in Scala's order.
+    """Return the name with the most votes. On a tie, return the first in Scala's order.
 
     There must be at least one vote. Example: ["range", "sticky", "range"] -> "range".
     """
@@ -29,7 +29,7 @@ def most_votes(votes: Iterable[str]) -> str:
     most = max(counts.values())
     leading = [name for name, count in counts.items() if count == most]
     # Kafka's map has every name with a vote as a key. A further key can change the order of two
-    # others, so `scala_order` gets all names, not only the leading ones.
+    # other keys, so `scala_order` gets all names, not only the leading names.
     return leading[0] if len(leading) == 1 else scala_order(leading, among=counts)[0]
 
 

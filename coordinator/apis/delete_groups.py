@@ -45,7 +45,7 @@ def handle_delete_groups(
 
 
 def _delete(turn: Turn, shard: Shard | ErrorCode, group_id: str) -> ErrorCode:
-    """Delete a group if it is Empty; return the error of its answer."""
+    """Delete a group if it is Empty. Return the error for the answer."""
     if isinstance(shard, ErrorCode):
         return shard
     group = shard.groups.get(group_id)

@@ -1,10 +1,11 @@
 """JoinGroup (11), v0 to v9: a client becomes a member of a group, or a member rejoins.
 
 A JoinGroup usually begins a rebalance, or takes part in one. The coordinator then parks the
-request: it keeps it without an answer until the join phase ends, and the answer tells the member
-the new generation. `_join_without_member_id` handles new clients and restarted static members
-(members with a `group.instance.id`), `_join_with_member_id` handles the others. Both change the
-group directly. Replies and timers go through the turn, which is the handling of this one request.
+request, that is, keeps the request without an answer until the join phase ends. The answer tells
+the member the new generation. `_join_without_member_id` handles requests without a member id, from
+new clients and from restarted static members (members with a `group.instance.id`).
+`_join_with_member_id` handles the other requests. Both change the group directly. Replies and
+timers go through the turn, which is the handling of this one request.
 
 Versions: v1 adds the rebalance timeout. Since v4 a client without an instance id must join twice:
 the first request is answered with MEMBER_ID_REQUIRED and a member id, and the client joins again
@@ -49,7 +50,7 @@ MEMBER_ID_REQUIRED_VERSION = 4
 member id from the first answer."""
 _WHAT_MEMBER_DID = {
     # These texts are parts of sentences, such as "member c-1 (leader) rejoined". Only the leader's
-    # rejoin starts a rebalance. If a follower rejoins unchanged, none starts.
+    # rejoin starts a rebalance. A follower that rejoins unchanged starts no rebalance.
     RebalanceCause.REJOIN: "(leader) rejoined",
     RebalanceCause.CHANGED_METADATA: "changed its metadata",
 }
@@ -67,14 +68,14 @@ class Join:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long a rebalance waits for this member. In v0 it is the session timeout."""
+        """How long a rebalance waits for this member. In v0 this is the session timeout."""
         if self.api_version == 0:
             return self.request.session_timeout_ms
         return self.request.rebalance_timeout_ms
 
     @property
     def requires_known_member_id(self) -> bool:
-        """True if a request without a member id only gets an id, with which to join again."""
+        """True if a request without a member id only gets an id. The client then joins again."""
         return (
             self.api_version >= MEMBER_ID_REQUIRED_VERSION
             and self.request.group_instance_id is None
@@ -129,8 +130,8 @@ def handle_join_group(
         group = shard.create_group(request.group_id, turn.now_us)
 
     if not _accepts(group, request.member_id, config.group_max_size):
-        # The answer has an empty member id, so the client does not use its old id again. If the
-        # member of the old id stayed in the group, the join phase would wait for it in vain.
+        # The answer has an empty member id, so the client does not use its old id again. If the old
+        # member stayed in the group, the join phase would wait for this member in vain.
         _evict(turn, group, request.member_id)
         _refuse(turn, join, "", ErrorCode.GROUP_MAX_SIZE_REACHED)
     elif request.member_id:
@@ -138,7 +139,7 @@ def handle_join_group(
     else:
         _join_without_member_id(turn, group, join)
 
-    # Perhaps the join phase waited only for this request, or for the member that was evicted.
+    # Perhaps the join phase waited only for this request, or for the member that was evicted above.
     if group.state is GroupState.PREPARING_REBALANCE:
         try_complete_join(turn, group)
 
@@ -153,8 +154,9 @@ def _accepts(group: Group, member_id: str, group_max_size: int) -> bool:
             return True  # a Dead group is refused later, with COORDINATOR_NOT_AVAILABLE
         case GroupState.PREPARING_REBALANCE:
             # Only members whose JoinGroup is parked take up room here. A group may have become too
-            # large because group.max.size was lowered; then those that rejoin first stay. Example:
-            # of four members and a maximum of two, the third and fourth to rejoin are refused.
+            # large because group.max.size was lowered. Then the members that rejoin first stay. For
+            # example, in a group of four members with a maximum of two, the third and the fourth
+            # member to rejoin are refused.
             member = group.members.get(member_id)
             is_parked = member is not None and member.awaiting_join is not None
             return is_parked or group.members_awaiting_join < group_max_size
@@ -202,7 +204,7 @@ def _join_without_member_id(turn: Turn, group: Group, join: Join) -> None:
         # Why must the client join twice (KIP-394)? If one request were enough:
         # 1. A client joins and becomes a member. The answer, with its member id, gets lost.
         # 2. The client joins again, without a member id, and becomes a second member.
-        # 3. Nobody uses the first member id, but the group waits for that member.
+        # 3. Nobody uses the first member id, but the group waits for the first member.
         # So the first request only leaves a pending id. A join phase waits for a pending id, too,
         # but only for one session timeout.
         group.add_pending_member(member_id)
@@ -236,7 +238,7 @@ def _join_with_member_id(turn: Turn, group: Group, join: Join) -> None:
     member = group.members[member_id]
     match group.state:
         case GroupState.PREPARING_REBALANCE:
-            # A rebalance is running, so this starts none: it updates the member and parks the
+            # A rebalance is running, so the call starts none: it updates the member and parks the
             # request.
             _update_member_and_rebalance(turn, group, join, member, RebalanceCause.REJOIN)
         case GroupState.COMPLETING_REBALANCE:

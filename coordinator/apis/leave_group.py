@@ -23,8 +23,8 @@ from protocol.messages.group import (
 )
 
 BATCH_VERSION = 3
-"""First version in which a request may name several members, and the answer has an error for each.
-In older versions the answer has one error only."""
+"""First version in which a request may name several members, and the answer has an error for each
+member. In older versions the answer has only one error."""
 
 
 def handle_leave_group(
@@ -62,7 +62,7 @@ def for_version(response: LeaveGroupResponse, api_version: int) -> LeaveGroupRes
 
 
 def _leave(turn: Turn, shard: Shard | ErrorCode, request: LeaveGroupRequest) -> LeaveGroupResponse:
-    """Remove the members that a request names; return the answer in the newest version's form."""
+    """Remove the members that a request names, and return the answer in the newest version."""
     if isinstance(shard, ErrorCode):
         return LeaveGroupResponse(error_code=shard)
     group = shard.groups.get(request.group_id)
@@ -82,10 +82,10 @@ def _leave(turn: Turn, shard: Shard | ErrorCode, request: LeaveGroupRequest) -> 
 
 
 def _leave_one(turn: Turn, group: Group, identity: MemberIdentity) -> ErrorCode:
-    """Remove one member, or an id that its client has not joined with yet; return its error."""
+    """Remove a member or a pending id, and return the error for it. NONE means success."""
     member_id, instance = identity.member_id, identity.group_instance_id
     if not member_id:
-        # An administrator wants to remove a static member, and knows only its instance id.
+        # An administrator wants to remove a static member, of which only the instance id is known.
         current = None if instance is None else group.static_members.get(instance)
         if current is None:
             return ErrorCode.UNKNOWN_MEMBER_ID

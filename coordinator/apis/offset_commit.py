@@ -1,19 +1,19 @@
 """OffsetCommit (8), v2 to v9: a member, a simple consumer or an admin tool stores offsets.
 
 A simple consumer assigns partitions to itself, without joining a group. If a request does name a
-member, the coordinator checks that the member is in the group and knows the current generation. It
-does not check that the member owns the partitions. It also accepts an offset that is lower than the
-committed one. In v2 to v4 the client may say how long its offsets are kept.
+member, the coordinator checks that the member is in the group and knows the current generation. The
+coordinator does not check that the member owns the partitions. It also accepts an offset that is
+lower than the committed offset. In v2 to v4 the client may say how long its offsets are kept.
 
 `handle_offset_commit` appends the offsets to `__consumer_offsets`, and `offsets_stored` answers the
-request when the append has completed. When do the offsets count?
+request when the append has completed. The offsets begin to count at one of two times:
 
-- By default, as in Kafka's Scala coordinator: when the append is acknowledged.
-- With the switch `commits_apply_on_append`, as in Kafka's Java coordinator: immediately. The client
-  must still wait until the high watermark has passed the records, at most for
-  offsets.commit.timeout.ms. After this time it gets an error, although the log has the records.
-  Such a commit is called late. Its offsets become the committed ones when the high watermark does
-  pass the records.
+- By default they count when the append is acknowledged, as in Kafka's Scala coordinator.
+- With the switch `commits_apply_on_append` they count immediately, as in Kafka's Java coordinator.
+  The client must still wait until the high watermark has passed the records, at most for
+  offsets.commit.timeout.ms. After this time the client gets an error, although the log has the
+  records. Such a commit is called late. Its offsets become the committed ones when the high
+  watermark passes the records after all.
 
 Source: Kafka `GroupCoordinator.handleCommitOffsets`, `doCommitOffsets`,
 `GroupMetadataManager.storeOffsets`, Java `CoordinatorContext.append`, `OffsetMetadataManager`;
@@ -45,8 +45,8 @@ from protocol.records.offsets import NO_EXPIRE_TIMESTAMP
 from protocol.trace import TraceEvent, TraceKind
 
 RETENTION_VERSIONS = range(2, 5)
-"""Versions in which the client may say how long its offsets are kept. It sends -1 to leave this to
-the broker's setting."""
+"""Versions in which the client may say how long its offsets are kept. A client that leaves this to
+the broker's setting sends -1."""
 
 
 def handle_offset_commit(
@@ -80,11 +80,11 @@ def offsets_stored(
     """Answer an OffsetCommit, because its append has completed.
 
     - The append was acknowledged: the offsets are now the committed ones.
-    - It failed, but `completed.base_offset` is not None: the log has the commit, which was only not
-      acknowledged in time. With `commits_apply_on_append` the commit is late; otherwise it is
-      dropped.
-    - It failed, and `completed.base_offset` is None: the log does not have the commit, so it is
-      dropped.
+    - The append failed, but `completed.base_offset` is not None: the log has the commit, but the
+      commit was not acknowledged in time. With `commits_apply_on_append` the commit is late.
+      Without this switch it is dropped.
+    - The append failed, and `completed.base_offset` is None: the log does not have the commit, so
+      it is dropped.
 
     `shard` is None if the partition was unloaded meanwhile. The client still gets its answer.
 
@@ -107,8 +107,9 @@ def offsets_stored(
         if error is ErrorCode.NONE:
             if shard is not None:
                 # The high watermark has passed this commit, so it has passed every commit that is
-                # earlier in the log. If one of those is late, its offsets must become the committed
-                # ones first. Normally `log_moved` does this, but the broker may call it only later.
+                # earlier in the log. If an earlier commit is late, its offsets must become the
+                # committed ones first. Normally `log_moved` does this, but the broker may not have
+                # called `log_moved` yet.
                 late_commits_committed(turn, shard, completed.base_offset)
             _committed(turn, commit)
         elif shard is not None and turn.java.commits_apply_on_append:
@@ -182,7 +183,7 @@ def _store(
     if group is None:
         if generation_id >= 0:
             return ErrorCode.ILLEGAL_GENERATION
-        # The client is no member. It only stores offsets, in a group that never has members.
+        # The client is no member. It only stores offsets, in a group without members.
         group = shard.create_group(request.group_id, turn.now_us)
     error = check_offset_commit(
         group,
@@ -236,8 +237,8 @@ def _append(
 
     now_ms, versions = turn.now_ms, turn.versions
     # In the Scala coordinator, the offsets are pending from now until the append completes. In the
-    # Java coordinator, they count from now on: a stable fetch already returns them. `write` says
-    # so. It needs the append's id, so it is called at the end.
+    # Java coordinator, they count from now on: a stable fetch already returns them. For the latter
+    # `write` is called below, after the append, because it needs the append's id.
     applies_at_once = turn.java.commits_apply_on_append
     records = []
     for partition, value in values.items():

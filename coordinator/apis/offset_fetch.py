@@ -1,14 +1,15 @@
-"""OffsetFetch (9), v1 to v9: returns the committed offsets of groups. Any client may ask.
+"""OffsetFetch (9), v1 to v9: returns the committed offsets of groups to any client that asks.
 
 From v7 on, a client may send require_stable. Such a stable fetch gets an error for a partition that
 has an unfinished commit, so that it does not read an offset that is about to change. From v8 on, a
 request may name several groups.
 
-By default the answer is built from memory alone. So a coordinator that was replaced, but does not
-know it because it is cut off from the cluster, answers with stale offsets. A stable fetch at
-Kafka's Java coordinator is safer (switch `commits_apply_on_append`). It returns the offsets that
-were written last, and the answer for a group is held until the high watermark has reached the end
-that the log had when the fetch arrived. A coordinator that is cut off may wait for that in vain.
+By default the answer is built from memory alone. A coordinator that is cut off from the cluster may
+have been replaced without knowing it. Such a coordinator answers with stale offsets. A stable fetch
+at Kafka's Java coordinator is safer (switch `commits_apply_on_append`). The fetch returns the
+offsets that were written last. The answer for a group is held until the high watermark has reached
+the offset at which the log ended when the fetch arrived. At a coordinator that is cut off, the high
+watermark may never reach this offset. Then no stale offsets are returned.
 
 Source: Kafka `GroupCoordinator.handleFetchOffsets`, `GroupMetadataManager.getOffsets`, Java
 `GroupCoordinatorService.fetchOffsets`, `OffsetMetadataManager.fetchOffsets`;
@@ -44,10 +45,11 @@ def handle_offset_fetch(
     request: OffsetFetchRequest,
     api_version: int,
 ) -> None:
-    """Answer an OffsetFetch, unless it names no group: Kafka never answers such a request.
+    """Answer an OffsetFetch. Like Kafka, never answer a request that names no group.
 
-    `gate` returns the shard of a group, or the error that says why this broker does not serve it.
-    See docs/kafka/BEHAVIOUR.md 0.1 on requests without groups.
+    A shard holds the groups of one partition of `__consumer_offsets`. `gate` returns the shard of a
+    group, or the error that says why this broker does not serve the group. See
+    docs/kafka/BEHAVIOUR.md 0.1 on requests without groups.
     """
     if not request.groups:
         return
@@ -74,7 +76,8 @@ def _fetch_when_committed(
 ) -> None:
     """Read every group now, and answer when all records whose offsets were read are committed.
 
-    Each group may belong to another partition of `__consumer_offsets`, so each waits on its own.
+    The groups may belong to different partitions of `__consumer_offsets`, which have different high
+    watermarks. So the part of each group waits on its own.
     """
     fetch = ParkedFetch(request_id=request_id, groups=[])
     for index, asked in enumerate(request.groups):
@@ -118,15 +121,16 @@ def _partitions(
 ) -> tuple[TopicPartition, ...]:
     """Return the partitions that the answer has, without duplicates.
 
-    These are the partitions that the request names. If it names none (`asked.topics` is None), they
-    are all partitions with an offset.
+    These are the partitions that the request names. If `asked.topics` is None, the request names no
+    partitions, and the answer has all partitions with an offset.
     """
     if asked.topics is None:
         if group is None:
             return ()
         offsets = group.offsets
-        # With `commits_apply_on_append`, the latest partitions include those whose offset is in the
-        # log but not committed yet. Without this switch, there is no difference.
+        # With `commits_apply_on_append`, `latest_partitions` also returns the partitions whose
+        # offset is written but not committed yet. Without this switch, both methods return the
+        # same.
         return offsets.latest_partitions() if require_stable else offsets.partitions()
     return tuple(
         dict.fromkeys(
@@ -152,8 +156,8 @@ def _fetch_partition(
             partition_index=index, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT
         )
     offsets = group.offsets
-    # `latest` may differ from `get` only with `commits_apply_on_append`. In that case the answer is
-    # held until the offset is committed.
+    # `latest` returns another offset than `get` only with `commits_apply_on_append`. Then the
+    # answer is held until this offset is committed.
     value = offsets.latest(partition) if require_stable else offsets.get(partition)
     if value is None:
         return OffsetFetchResponsePartition(partition_index=index)

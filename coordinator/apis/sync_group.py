@@ -1,9 +1,9 @@
-"""SyncGroup (14), v0 to v5: the leader sends the assignment, each member gets its part.
+"""SyncGroup (14), v0 to v5: the leader sends the assignment, and each member gets its part.
 
 A group in CompletingRebalance waits for the assignment that its leader, one of the members, is
 computing. Meanwhile the SyncGroups of the members are parked, that is, kept without an answer. When
-the leader's SyncGroup brings the assignment, it is appended to the log. When the append is
-acknowledged (`assignment_stored`), all parked requests are answered, and the group is Stable.
+the leader's SyncGroup brings the assignment, the assignment is appended to the log. When the append
+is acknowledged (`assignment_stored`), all parked requests are answered, and the group is Stable.
 
 The sync timer ends the wait for members that send no SyncGroup. `group.pending_sync_members` has
 these members.
@@ -35,7 +35,7 @@ from protocol.messages.group import SyncGroupRequest, SyncGroupResponse
 from protocol.trace import TraceEvent, TraceKind
 
 MANDATORY_PROTOCOL_VERSION = 5
-"""From this version a request must name its protocol type and name."""
+"""From this version on, a request must have a protocol type and a protocol name."""
 
 
 def handle_sync_group(
@@ -50,8 +50,8 @@ def handle_sync_group(
     `shard` holds the groups of one partition of `__consumer_offsets`. If this broker does not serve
     the group, `shard` is the error that says why.
     """
-    # This check comes before that of `shard`, because Kafka makes it before the coordinator sees
-    # the request (BEHAVIOUR 2.0).
+    # As in Kafka, this check comes before the check of `shard`: Kafka makes it before the
+    # coordinator sees the request (BEHAVIOUR 2.0).
     if api_version >= MANDATORY_PROTOCOL_VERSION and (
         request.protocol_type is None or request.protocol_name is None
     ):
@@ -102,8 +102,8 @@ def assignment_stored(
     """
     group = append.group
     # Since the append was requested, another rebalance may have begun, for example because a member
-    # joined or expired. It has answered all parked SyncGroups, and the assignment belongs to a
-    # generation that is over. So nothing is left to do.
+    # joined or expired. That rebalance has answered all parked SyncGroups, and the assignment
+    # belongs to a generation that is over. So nothing is left to do.
     if (
         group.state is not GroupState.COMPLETING_REBALANCE
         or group.generation_id != append.generation_id
@@ -168,17 +168,17 @@ def _check(group: Group, request: SyncGroupRequest) -> ErrorCode:
 def _park(turn: Turn, group: Group, request_id: RequestId, request: SyncGroupRequest) -> None:
     """Park the request until the assignment is stored.
 
-    If it is the leader's request, append the assignment that it brings.
+    If the request is the leader's, append the assignment that it brings.
     """
-    # This forgets an earlier SyncGroup of the same member, which is never answered, as in Kafka.
+    # An earlier SyncGroup of the same member is forgotten and never answered, as in Kafka.
     group.members[request.member_id].awaiting_sync = request_id
     group.remove_pending_sync_member(request.member_id)
     complete_sync(turn, group)  # stops the sync timer if no member is pending any more
     if not group.is_leader(request.member_id):
         return
     sent_assignments = {entry.member_id: entry.assignment for entry in request.assignments}
-    # A member that the leader has left out gets an empty assignment. An id that the leader names
-    # but that is no member any more is not stored.
+    # A member that the leader has left out gets an empty assignment. The leader may also name an id
+    # that is no member any more. Such an id is not stored.
     assignments = {member_id: sent_assignments.get(member_id, b"") for member_id in group.members}
     turn.append(
         group,

@@ -2,11 +2,12 @@
 
 A commit takes four steps, each with its function here:
 1. `handle_txn_offset_commit`: the broker verifies the transaction (KIP-890). It asks the
-   transaction coordinator whether this partition of `__consumer_offsets` is part of it. Without
-   the verification, a request that arrives late could begin a transaction that never ends.
+   transaction coordinator whether this partition of `__consumer_offsets` is part of the
+   transaction. Without the verification, a request that arrives late could begin a transaction that
+   never ends.
 2. `transaction_verified`: the offsets are appended to the log. In memory they are pending.
-3. `transactional_offsets_stored`: the client is answered. The offsets stay pending, so readers
-   still see the offsets from before.
+3. `transactional_offsets_stored`: the client is answered. The offsets stay pending. So an
+   OffsetFetch still returns the committed offsets from before the transaction.
 4. `complete_transaction`: the producer has ended the transaction, and the marker that says so is in
    the log. If the transaction commits, the pending offsets become the committed ones. If it aborts,
    they are dropped.
@@ -68,7 +69,7 @@ def handle_txn_offset_commit(
         return
     group = shard.groups.get(request.group_id)
     if group is None:
-        # The verification or the append may fail later. The group stays all the same, as in Kafka.
+        # Even if the verification or the append fails later, the new group stays, as in Kafka.
         group = shard.create_group(request.group_id, turn.now_us)
     turn.verify(
         PendingVerification(group=group, shard=shard, request_id=request_id, request=request),
@@ -113,12 +114,12 @@ def transactional_offsets_stored(
     error = offset_append_error(completed.error, turn.java)
     if error is ErrorCode.NONE and completed.base_offset is None:
         raise SimulationError(f"append {completed.append_id} acknowledged without offset")
-    # In which case do the offsets stay pending until their marker?
-    # - The log never had them, so `base_offset` is None: they are removed.
-    # - The append was acknowledged: they stay.
-    # - The log has them, but the append failed, for example by a timeout: Kafka's Scala coordinator
-    #   removes them. In the Java coordinator they stay, because the high watermark may still pass
-    #   them.
+    # There are three cases:
+    # - The log never had the offsets, so `base_offset` is None: they are removed from memory.
+    # - The append was acknowledged: the offsets stay pending until their marker.
+    # - The log has the offsets, but the append failed, for example by a timeout: Kafka's Scala
+    #   coordinator removes them. In the Java coordinator they stay pending, because the high
+    #   watermark may still pass them.
     # If the group is Dead, nothing is done: it is not in memory any more.
     may_stay_pending = error is ErrorCode.NONE or turn.java.commits_apply_on_append
     for partition, value in append.values.items():

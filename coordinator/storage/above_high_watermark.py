@@ -1,13 +1,13 @@
-"""What waits for the high watermark of a partition: answers, and late commits.
+"""Answers and late commits that wait for the high watermark of a partition.
 
 Kafka's Java coordinator holds some answers back until every record that the request could see is
 below the high watermark, and so is on every in-sync replica. This module keeps these held answers.
-It is in use only if a switch turns this behaviour on. The broker reports how the log and its high
-watermark advance (`GroupCoordinator.log_moved`).
+The module is in use only if a switch turns this behaviour on. The broker reports how the log and
+its high watermark advance (`GroupCoordinator.log_moved`).
 
 A late commit is an OffsetCommit that has waited too long for the high watermark. Its client has got
-an error. But its record is in the log, so its offsets become the committed ones when the high
-watermark does pass it.
+an error. But the records of the commit are in the log, so its offsets become the committed ones
+when the high watermark passes the records after all.
 
 This module must not know how requests are answered; `held_writes` does that.
 
@@ -34,7 +34,10 @@ class LogPosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldHeartbeat:
-    """A Heartbeat whose answer is held: `error_code`, which is NONE or REBALANCE_IN_PROGRESS."""
+    """A Heartbeat whose answer is held.
+
+    `error_code` of the answer is NONE or REBALANCE_IN_PROGRESS.
+    """
 
     request_id: RequestId
     error_code: ErrorCode
@@ -44,7 +47,7 @@ class HeldHeartbeat:
 class ParkedFetch:
     """An OffsetFetch whose answer is not complete yet.
 
-    `groups` has the parts of the answer, one for each group. A part that is still held is None.
+    `groups` has a part of the answer for each group. It has None for a part that is still held.
     """
 
     request_id: RequestId
@@ -53,7 +56,7 @@ class ParkedFetch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldFetch:
-    """A held part of an OffsetFetch's answer: that of one group.
+    """A part of an OffsetFetch's answer that is held. The part is about one group.
 
     When the high watermark allows it, the part `group` goes to the place `index` of `fetch.groups`.
     """
@@ -64,8 +67,8 @@ class HeldFetch:
 
 
 HeldWrite = HeldHeartbeat | HeldFetch
-"""A held answer. Its request is processed and appended no record, but the answer waits until the
-records that were in the log before are committed.
+"""A held answer. The request was processed, and appended no record. But the answer waits until the
+records that were in the log before the request are committed.
 
 Kafka's Java coordinator calls such a request a write, because its handler may change memory."""
 
@@ -74,7 +77,7 @@ Kafka's Java coordinator calls such a request a write, because its handler may c
 class WrittenCommit:
     """An OffsetCommit that is in the log.
 
-    It has one record for each of `values`. The first record has the offset `base_offset`.
+    The commit has one record for each of `values`. The first record has the offset `base_offset`.
     """
 
     group: Group
@@ -88,7 +91,7 @@ class WrittenCommit:
 class AboveHighWatermark:
     """Answers and late commits of one partition that wait for the high watermark.
 
-    Invariant: `held` is sorted by the offset for which each answer waits. This is so because a dict
+    Invariant: `held` is sorted by the offset for which each answer waits. This holds because a dict
     keeps the order of insertion, and the end of the log never falls while this broker leads.
     """
 
@@ -96,11 +99,12 @@ class AboveHighWatermark:
 
     def __init__(self) -> None:
         self.position: LogPosition | None = LogPosition(0, 0)
-        """What the broker reported last, None after it has lost the leadership of the partition.
-        The log counts as empty until the first report, which the broker makes after the load."""
+        """The position that the broker reported last. None after the broker has lost the leadership
+        of the partition. The log counts as empty until the first report, which the broker makes
+        after the load."""
         self.held: dict[str, tuple[int, HeldWrite]] = {}
-        """Timer key -> the offset that the high watermark must reach, and the answer. The timer
-        ends the wait if the high watermark does not reach it in time."""
+        """Timer key -> (offset that the high watermark must reach, answer). The timer ends the wait
+        if the high watermark does not reach the offset in time."""
         self._held_count = 0
         """Number of answers held so far. It makes the timer keys unique."""
         self._late: list[WrittenCommit] = []
@@ -115,7 +119,7 @@ class AboveHighWatermark:
         return position is not None and position.end_offset <= position.high_watermark
 
     def hold(self, partition: int, write: HeldWrite) -> str:
-        """Keep an answer until every record now in the log is committed; return its timer's key.
+        """Keep an answer until every record now in the log is committed. Return its timer's key.
 
         If this broker has lost the leadership, no high watermark will be reported, and only the
         timer ends the wait. The offset 0 then has no meaning: nobody looks at it.
@@ -143,8 +147,8 @@ class AboveHighWatermark:
         """Remove and return the late commits below `high_watermark`, oldest first."""
         if not self._late:
             return []
-        # A commit has one record for each value; the high watermark must pass the last of them.
+        # A commit has one record for each value. The high watermark must pass the last record.
         passed = [c for c in self._late if c.base_offset + len(c.values) <= high_watermark]
         self._late = [c for c in self._late if c not in passed]
-        # `_late` has the commits in the order of their timeouts, which may differ from the log's.
+        # `_late` has the commits in the order of their timeouts. The log may have another order.
         return sorted(passed, key=lambda commit: commit.base_offset)

@@ -19,9 +19,10 @@ def values_to_store(
     *,
     expire_timestamp_ms: int = NO_EXPIRE_TIMESTAMP,
 ) -> tuple[dict[TopicPartition, OffsetCommitValue], dict[TopicPartition, bool]]:
-    """Return the values to store, and for every partition whether its metadata is too large.
+    """Return the values to store, and a flag for each partition: its metadata is too large.
 
-    Example of a request for partitions 0 and 1 of the topic t, with too large metadata for 1:
+    For example, a request has offsets for partitions 0 and 1 of the topic t, and the metadata for 1
+    is too large:
 
         ({t-0: OffsetCommitValue(...)}, {t-0: False, t-1: True})
 
@@ -38,7 +39,7 @@ def values_to_store(
             is_too_large = _java_length(metadata) > metadata_max
             too_large[partition] = is_too_large
             if is_too_large:
-                values.pop(partition, None)  # an earlier entry for this partition may have set it
+                values.pop(partition, None)  # an earlier entry may have set a value
                 continue
             values[partition] = OffsetCommitValue(
                 offset=entry.committed_offset,

@@ -1,14 +1,14 @@
 """Answers that wait until all records of the log are committed, as in Kafka's Java coordinator.
 
-The Java coordinator processes a request immediately, on the newest state in memory. Part of that
-state may come from records that are not committed yet: they are above the high watermark, and may
-be lost if this broker fails. So the answer is held until every record that was in the log at that
-moment is committed. The wait takes at most offsets.commit.timeout.ms. A request that is refused is
-answered immediately.
+The Java coordinator processes a request immediately, on the newest state in memory. A part of this
+state may come from records that are not committed yet: these records are above the high watermark,
+and may be lost if this broker fails. So the answer is held until every record that was in the log
+when the request was processed is committed. The wait takes at most offsets.commit.timeout.ms. A
+request that is refused is answered immediately.
 
-`above_high_watermark` keeps the held answers of one partition. The functions here put answers into
-it, and send them when the wait is over: because the records are committed, because the broker has
-lost the leadership, or because the time is up.
+`above_high_watermark` keeps the held answers of one partition. The functions here hold answers, and
+send them when the wait is over: the records are committed, the broker has lost the leadership, or
+the time is up.
 
 Source: Kafka (Java) `CoordinatorRuntime.CoordinatorWriteEvent`, `CoordinatorContext.append`,
 `unload`; docs/kafka/BEHAVIOUR.md 2.4, 2.7, 5.3, 6.4, RT-3.
@@ -77,7 +77,7 @@ def _fail(turn: Turn, write: HeldWrite, error: ErrorCode) -> None:
     """Answer a held request with an error.
 
     A Heartbeat gets `error`. In the answer to an OffsetFetch only the held group gets an error, and
-    it is always NOT_COORDINATOR.
+    this error is always NOT_COORDINATOR.
     """
     match write:
         case HeldHeartbeat():

@@ -5,10 +5,10 @@ calls `finish`, which returns the groups. As in Kafka, the whole log is read, al
 the high watermark.
 
 A record is about a committed offset, about a group with its members, or about something that only
-newer coordinators know. The first two bytes of its key tell which. A record without a value deletes
-its key. If several records have the same key, the last one counts. So `read` does not decode
-offsets: it keeps the newest bytes of each key, and `finish` decodes only these. This makes a log
-with many commits of a few partitions cheap to load.
+newer coordinators know. The first two bytes of the record's key tell which of the three. A record
+without a value deletes its key. If several records have the same key, the last record counts. So
+`read` does not decode the values of offsets: it keeps the newest bytes of each key, and `finish`
+decodes only these. This makes a log with many commits of a few partitions cheap to load.
 
 The offsets of a transaction count only if the transaction commits. They are kept apart until `read`
 meets the marker, the control batch that ends the transaction.
@@ -48,10 +48,11 @@ class LoadReport:
     """Outcome of a load."""
 
     error: str | None = None
-    """Why the load failed, None if it did not. If the broker stopped the load before the end of the
-    log, the load counts as failed only with the switch `failed_load_refuses`."""
+    """Why the load failed, None if the load did not fail. A load that the broker stopped before the
+    end of the log counts as failed only with the switch `failed_load_refuses`."""
     unknown_records: int = 0
-    """How many records were ignored, because only newer coordinators know what they are about."""
+    """Number of records that were ignored, because only newer coordinators know what they are
+    about."""
 
 
 class Load:
@@ -87,8 +88,8 @@ class Load:
         """Return the groups: first those with a group record, then those with offsets only."""
         groups: dict[str, Group] = {}
         try:
-            # The groups with records must be there first, because `_offset` creates any group that
-            # is missing, without members.
+            # The groups with records must be created first. `_offset` creates a group that is
+            # missing, and such a group has no members.
             for group_id, value in self._groups.items():
                 groups[group_id] = group_from_record(group_id, self.partition, value, now_us)
             for key_bytes, written in self._offsets.items():
@@ -108,7 +109,8 @@ class Load:
     ) -> tuple[Group, TopicPartition, CommittedOffset]:
         """Decode an offset, and return it with its group and its partition.
 
-        If the log has no record of the group, the group never had members. It is created here.
+        If the log has no record of the group, the group never had members. Such a group is created
+        here.
         """
         key = decode_key(key_bytes)
         if not isinstance(key, OffsetCommitKey):
@@ -129,8 +131,8 @@ class Load:
         offsets = self._offsets
         base_offset = batch.base_offset
         # This loop takes most of the time of a load with many commits, so it does as little as
-        # possible. Most keys are those of offsets in the newest version. Only for the others is
-        # `_offset_key` called.
+        # possible. Most keys are keys of offsets in the newest version. `_offset_key` is called
+        # only for other keys.
         for key_bytes, value, _ in fields_of(batch, self._codecs):
             key: bytes | None = key_bytes
             if key is None or key[:2] != _OFFSET_KEY_PREFIX:
@@ -147,8 +149,8 @@ class Load:
     def _read_transactional(self, batch: RecordBatch) -> None:
         """Keep the records of a transaction, or end the transaction if the batch is its marker.
 
-        If two commits of a partition compete, the one whose record is later in the log is newer.
-        The place of the marker does not matter. For example:
+        If there are two commits of a partition, the commit whose record is later in the log is the
+        newer one. The place of the marker does not matter. For example:
 
             offset 7: commit in a transaction
             offset 8: commit outside transactions
@@ -184,8 +186,8 @@ class Load:
         if not isinstance(key, GroupMetadataKey):
             self.unknown_records += 1  # written by a newer coordinator; ignored, as in Kafka
             return
-        # The groups are to be in the order of their newest records. If a key is overwritten, it
-        # keeps its old place in a dict, so it is removed first.
+        # The groups must be in the order of their newest records. A key that is overwritten keeps
+        # its old place in the dict, so the key is removed first.
         self._groups.pop(key.group, None)
         if value is not None:
             self._groups[key.group] = decode_group_metadata_value(value)
@@ -201,12 +203,13 @@ class Load:
 def _offset_key(key: bytes | None, base_offset: int) -> bytes | None:
     """Return an offset's key in the newest version, None if the key is not that of an offset.
 
-    Keys of one offset in different versions become equal bytes in this way.
+    So the keys of one offset in different versions become equal bytes.
 
-    Raises: CorruptRecord if there is no key.
+    Raises: CorruptRecord if there is no key, or the key is too short for a version.
     """
-    # The first two bytes are the version. Versions up to OFFSET_COMMIT_KEY_VERSION are those of an
-    # offset's key. They have the same fields, so it is enough to replace the two bytes.
+    # The first two bytes are the version. An offset's key has a version up to
+    # OFFSET_COMMIT_KEY_VERSION. All these versions have the same fields, so it is enough to replace
+    # the two bytes.
     if key is None or len(key) < 2:
         raise CorruptRecord(f"record without key in batch {base_offset}")
     # The first byte is the high byte of the version. If it is not 0, the version is 256 or more.

@@ -31,9 +31,9 @@ from protocol.records.offsets import OffsetCommitValue
 class CommittedOffset(msgspec.Struct, frozen=True, gc=False):
     """A committed offset and its place in the log.
 
-    `appended_batch_offset` is the base offset of the batch that has the commit's record. Of two
-    commits of one partition the later one in the log is the newer one. The order in which their
-    appends completed says nothing.
+    `appended_batch_offset` is the base offset of the batch that has the commit's record. If there
+    are two commits of a partition, the commit that is later in the log is the newer one. The order
+    in which the appends completed says nothing.
     """
 
     appended_batch_offset: int
@@ -64,11 +64,11 @@ class _Written(NamedTuple):
 class RemovedOffsets(NamedTuple):
     """Partitions whose offsets a deletion has removed from memory.
 
-    - `removed`: their offsets were committed or written. The log has these offsets, so the caller
-      must append tombstones for them.
-    - `only_pending`: their offsets were only pending or transactional. As in Kafka, no tombstone is
-      appended, and the client is still told that its commit succeeded. The offset is missing
-      until the next load, which reads the commit's record.
+    - `removed`: partitions with a committed or written offset. The log has these offsets, so the
+      caller must append tombstones for them.
+    - `only_pending`: partitions with only a pending or transactional offset. As in Kafka, no
+      tombstone is appended, and the client is still told that its commit succeeded. The offset is
+      missing until the next load, which reads the commit's record from the log.
     """
 
     removed: tuple[TopicPartition, ...]
@@ -83,7 +83,8 @@ class GroupOffsets:
 
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, CommittedOffset] = {}
-        # If a partition has two commits in flight, this has only the second one, as in Kafka.
+        # If a partition has two commits in flight, the dict has only the second commit, as in
+        # Kafka.
         self._pending: dict[TopicPartition, OffsetCommitValue] = {}
         # The written offsets of each partition, oldest first.
         self._written: dict[TopicPartition, list[_Written]] = {}
@@ -145,7 +146,7 @@ class GroupOffsets:
         return any(partition in pending for pending in self._transactional.values())
 
     def being_appended(self) -> tuple[TopicPartition, ...]:
-        """Return the partitions with a pending offset. Only the check of invariants needs them."""
+        """Return the partitions with a pending offset. Only the check of invariants calls this."""
         return tuple(self._pending)
 
     def being_appended_in_transactions(self) -> tuple[tuple[int, TopicPartition], ...]:
@@ -164,26 +165,26 @@ class GroupOffsets:
     def append_succeeded(self, partition: TopicPartition, stored: CommittedOffset) -> bool:
         """Finish a pending commit whose append was acknowledged.
 
-        Return True if its offset is now the committed one. The result is False if the offset was
-        deleted meanwhile, or if a newer one is committed already.
+        Return True if the offset is now the committed one. The result is False if the offset was
+        deleted meanwhile, or if a newer offset is committed already.
         """
         pending = self._pending.get(partition)
         if pending is None:
             return False  # the offset was deleted while its append was in flight
         current = self._committed.get(partition)
-        # Appends may complete in another order than that of the log. An older offset must not
-        # replace a newer one.
+        # The order in which appends complete may differ from the order of their batches in the log.
+        # An older offset must not replace a newer one.
         newer = current is None or current.is_older_than(stored)
         if newer:
             self._committed[partition] = stored
-        # If a second commit of the partition is in flight, the pending offset is that of the second
-        # commit. It stays.
+        # If a second commit of the partition is in flight, the pending offset is the offset of the
+        # second commit. Then the pending offset stays.
         if pending == stored.value:
             del self._pending[partition]
         return newer
 
     def append_failed(self, partition: TopicPartition, value: OffsetCommitValue) -> None:
-        """Forget the pending offset, unless it is that of a later commit than `value`."""
+        """Forget the pending offset `value`. The pending offset of a later commit stays."""
         if self._pending.get(partition) == value:
             del self._pending[partition]
 
@@ -200,11 +201,11 @@ class GroupOffsets:
     ) -> None:
         """Commit a written offset, because the high watermark has passed its batch.
 
-        The offset is dropped instead if a newer one is committed already. If it was deleted
-        meanwhile, nothing is done. `base_offset` is that of the batch.
+        If a newer offset is committed already, the written offset is dropped. If the written offset
+        was deleted meanwhile, nothing is done. `base_offset` is the base offset of the batch.
         """
-        # No write has failed here. But `write_failed` does what is needed: it removes the written
-        # offset and returns it.
+        # The write has not failed. `write_failed` is called because it does what is needed here,
+        # too: it removes and returns the written offset.
         value = self.write_failed(partition, append_id)
         if value is None:
             return
@@ -250,8 +251,8 @@ class GroupOffsets:
     def transactional_append_failed(self, producer_id: int, partition: TopicPartition) -> None:
         """Remove a partition's offset from an open transaction, because its append has failed.
 
-        If a later commit of the transaction has replaced the offset, that one is removed, as in
-        Kafka.
+        If a later commit of the transaction has replaced this offset, the offset of the later
+        commit is removed, as in Kafka.
         """
         pending = self._transactional.get(producer_id)
         if pending is not None:
@@ -284,11 +285,13 @@ class GroupOffsets:
         for partition, waiting in pending.items():
             if waiting.appended_batch_offset is None:
                 # The append of this offset is still in flight. Kafka throws an exception here: the
-                # offsets before this one stay committed, this one and those after it are lost.
+                # offsets before this one stay committed. This offset and the offsets after it are
+                # lost.
                 break
             stored = CommittedOffset(waiting.appended_batch_offset, waiting.value)
             current = self._committed.get(partition)
-            # A commit outside the transaction may be later in the log. It is newer, and stays.
+            # A commit outside the transaction may be later in the log. Then it is newer than this
+            # offset, and stays.
             if current is None or current.is_older_than(stored):
                 self._committed[partition] = stored
                 counted[partition] = waiting.value
@@ -320,8 +323,8 @@ class GroupOffsets:
             was_written = self._written.pop(partition, None) is not None
             for pending in self._transactional.values():
                 was_pending = pending.pop(partition, None) is not None or was_pending
-            # The log has the record of a written offset, so it needs a tombstone like a committed
-            # one.
+            # The log has the record of a written offset. So a written offset needs a tombstone,
+            # like a committed offset.
             if self._committed.pop(partition, None) is not None or was_written:
                 removed.append(partition)
             elif was_pending:
@@ -335,6 +338,6 @@ class GroupOffsets:
     def load_transactional(
         self, producer_id: int, partition: TopicPartition, stored: CommittedOffset
     ) -> None:
-        """Add an offset that a load has read, in a transaction whose marker is still missing."""
+        """Add an offset that a load has read from a transaction whose marker is still missing."""
         pending = self._transactional.setdefault(producer_id, {})
         pending[partition] = _TransactionalOffset(stored.appended_batch_offset, stored.value)

@@ -29,9 +29,10 @@ def group_record(
     """Return the record of `group` with its members and their assignments.
 
     `assignments` has an entry for the id of every member. A member may support several protocols.
-    Only the one that the group has selected is stored, with the member's metadata for it.
+    Only the protocol that the group has selected is stored, with the member's metadata for this
+    protocol.
 
-    Raises: SimulationError if a member has no assignment, or there is no protocol.
+    Raises: SimulationError if a member has no assignment, or if there are members but no protocol.
     """
     name = group.protocol_name
     members = []

@@ -1,16 +1,16 @@
 """AddPartitionsToTxn (24) and AddOffsetsToTxn (25): add partitions to a producer's transaction.
 
-A producer sends AddPartitionsToTxn before it writes to further partitions; with the first ones its
-transaction begins. AddOffsetsToTxn names a group, and adds the group's partition of
-`__consumer_offsets`.
+A producer sends AddPartitionsToTxn before it writes to a partition for the first time in a
+transaction. The first such request begins the transaction. AddOffsetsToTxn names a group, and adds
+the group's partition of `__consumer_offsets`.
 
-A broker sends AddPartitionsToTxn, too, but with `verify_only`. It does not add partitions, but asks
-whether its partition is part of the transaction, before it accepts the transaction's first batch
-(KIP-890).
+A broker sends AddPartitionsToTxn, too, but with `verify_only`. Such a request adds no partitions.
+The broker asks whether a partition is part of the transaction, before it accepts the transaction's
+first batch in this partition (KIP-890).
 
-A request may be about several transactions. For each of them the changed transaction is appended to
-the log. When an append has completed, `partitions_added` puts its outcome into the
-CollectedAnswer, and sends the answer if it was the last one missing.
+A request may be about several transactions. The change of each transaction is appended to the log.
+When an append has completed, `partitions_added` puts its outcome into the CollectedAnswer. When no
+outcome is missing any more, the answer is sent.
 
 Source: Kafka `TransactionCoordinator.handleAddPartitionsToTransaction`,
 `handleVerifyPartitionsInTransaction`, `KafkaApis.handleAddOffsetsToTxnRequest`.
@@ -47,7 +47,10 @@ def handle_add_partitions(
     request: AddPartitionsToTxnRequest,
     api_version: int,
 ) -> None:
-    """Add or verify the partitions of each transaction; answer when all of them have an outcome."""
+    """Add or verify the partitions of each transaction.
+
+    The answer is sent when all transactions have an outcome.
+    """
     answer = CollectedAnswer(
         request_id,
         is_add_offsets=False,
@@ -55,7 +58,7 @@ def handle_add_partitions(
         api_version=api_version,
     )
     if not request.transactions:
-        # There is no outcome to wait for, so the answer is sent here.
+        # A request without transactions has no outcome to wait for, so the answer is sent here.
         turn.reply(request_id, AddPartitionsToTxnResponse())
     for transaction in request.transactions:
         partitions = tuple(
@@ -141,7 +144,7 @@ def _check(
     producer_epoch: int,
     partitions: Iterable[TopicPartition],
 ) -> ErrorCode | None:
-    """Return None if the partitions must be appended, else the outcome.
+    """Return None if the partitions must be appended to the log, otherwise the outcome.
 
     The outcome is an error, or NONE if the partitions are part of the transaction already.
     """
@@ -163,9 +166,10 @@ def _verify(
     asked: AddPartitionsToTxnTransaction,
     partitions: tuple[TopicPartition, ...],
 ) -> dict[TopicPartition, ErrorCode]:
-    """Return NONE for each partition that is part of the transaction, an error for the others."""
-    # Unlike in `_check`, a pending step is no error here. It may change the transaction, but the
-    # log of the broker that asks checks the batch once more when it is appended.
+    """Return the error of each partition, which is NONE if it is part of the transaction."""
+    # Unlike in `_check`, a pending step is no error here. The pending step may still change the
+    # transaction. But the broker that asks checks the batch once more when it appends the batch to
+    # its log.
     found = _find(turn, asked.transactional_id)
     if isinstance(found, ErrorCode):
         return dict.fromkeys(partitions, found)
@@ -205,7 +209,10 @@ def _collect(
     transactional_id: str,
     errors: dict[TopicPartition, ErrorCode],
 ) -> None:
-    """Put the outcome of one transaction into the answer; send the answer if it was the last."""
+    """Put the outcome of one transaction into the answer.
+
+    If no outcome is missing any more, send the answer.
+    """
     answer.errors[transactional_id] = {
         partition: error_for_version(error, answer.api_version)
         for partition, error in errors.items()

@@ -1,4 +1,4 @@
-"""What only the transaction coordinator asks of its broker: markers, and blocks of producer ids.
+"""Requests that only the transaction coordinator has for its broker: markers and producer ids.
 
 The broker sends a marker to the leader of each partition. Then it reports the outcome of each
 partition to the coordinator, exactly once.
@@ -14,8 +14,8 @@ from protocol.ids import TopicPartition
 class SendMarkers:
     """Request to write a marker, the end of a producer's transaction, to each of `partitions`.
 
-    coordinator_epoch: the leader epoch of the partition of `__transaction_state`. A partition that
-        has a marker of a later epoch refuses this marker.
+    coordinator_epoch: the leader epoch of the coordinator's partition of `__transaction_state`. A
+        partition that already has a marker of a later epoch refuses this marker.
     is_retry: True if an earlier attempt failed. The broker then waits a little before it sends.
     """
 

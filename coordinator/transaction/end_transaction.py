@@ -63,8 +63,8 @@ def end_transaction(
 ) -> ErrorCode | None:
     """Append the decision to end a transaction, and return None.
 
-    If no append is needed, return the error with which to answer immediately. It is NONE if the
-    request is repeated and the transaction has ended already.
+    If no append is needed, return the error with which to answer immediately. The error is NONE if
+    the request is repeated and the transaction has ended already.
 
     request_id: the request to answer after the append, None if no client waits.
     is_from_client: True if the client has sent an EndTxn. False if the coordinator itself aborts
@@ -81,10 +81,10 @@ def end_transaction(
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
     # If the coordinator itself aborts the transaction, its caller has prepared the raised epoch.
-    # That step is pending here, and the abort takes its place below.
+    # That step is pending here. Below, the abort takes the place of that step.
     is_fence = metadata.pending_state is TransactionState.PREPARE_EPOCH_FENCE
     # True if another producer has taken over the transactional id. A client must name exactly the
-    # current epoch. The coordinator's own abort may have a higher one.
+    # current epoch. The coordinator's own abort may have a higher epoch.
     is_other = producer_epoch < metadata.producer_epoch or (
         is_from_client and producer_epoch != metadata.producer_epoch
     )
@@ -98,8 +98,8 @@ def end_transaction(
     if answer is not None:
         return answer
 
-    # Kafka tests `not is_commit`, so the test is here, too. It has no effect: the raised epoch is
-    # prepared and used in one turn, so a client's commit never finds it pending.
+    # Kafka tests `not is_commit`, so the test is here, too. The test has no effect: a raised epoch
+    # is prepared and used in one turn, so a client's commit never finds a pending fence.
     is_epoch_fence = is_fence and not is_commit
     if is_epoch_fence:
         metadata.abort_fenced(producer_epoch)
@@ -125,7 +125,8 @@ def end_decided(
 ) -> None:
     """Answer the client and send the markers, because the append of the decision has completed."""
     owned = turn.owned_partition(pending.partition)
-    # `found` is the transactional id, if this broker still leads its partition in the same epoch.
+    # `found` has the metadata of the transactional id if this broker still leads the partition in
+    # the same epoch. Otherwise it is None.
     found = None
     if isinstance(owned, OwnedPartition) and owned.coordinator_epoch == pending.coordinator_epoch:
         found = owned.transactions.get(pending.transactional_id)
@@ -142,7 +143,8 @@ def end_decided(
         else:
             turn.reply(purpose.request_id, end_txn_answer(error, purpose.api_version))
     # If `found` is None, another coordinator finds the decision in the log and sends the markers.
-    # The test of `owned` is for the type checker: it is True whenever `found` is not None.
+    # The test of `owned` is for the type checker: if `found` is not None, `owned` is an
+    # OwnedPartition.
     if error is ErrorCode.NONE and isinstance(owned, OwnedPartition) and found is not None:
         begin_markers(turn, owned, found)
 
@@ -177,9 +179,9 @@ def _is_timed_out(metadata: TransactionMetadata, now_ms: int) -> bool:
 def _answer_by_state(metadata: TransactionMetadata, *, is_commit: bool) -> ErrorCode | None:
     """Return None if the transaction is open, so that its end can be decided now.
 
-    Otherwise return the answer. If the end is decided already, a request that agrees with it is
-    probably repeated, because the first answer got lost. It is answered with NONE if all markers
-    are written; before that, CONCURRENT_TRANSACTIONS makes the client ask again.
+    Otherwise return the answer. If the end is decided already, a request for the same end is
+    probably repeated, because the first answer got lost. After all markers are written, the answer
+    is NONE. Before that, the answer CONCURRENT_TRANSACTIONS makes the client ask again.
     """
     match metadata.state:
         case TransactionState.ONGOING:

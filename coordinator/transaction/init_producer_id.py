@@ -1,12 +1,12 @@
 """InitProducerId (22), v0 to v5: gives a producer its id and epoch, and fences its predecessor.
 
 Two producers must not use one transactional id at the same time. So each InitProducerId raises the
-epoch of the transactional id. From then on the requests of the producer before are refused, because
-they have an older epoch. A running producer may also ask for the next epoch; it then names the id
-and epoch that it believes to have (KIP-360).
+epoch of the transactional id. From then on the requests of the previous producer are refused,
+because they have an older epoch. A running producer may also ask for the next epoch. Then its
+request names the producer id and the epoch that it believes to have (KIP-360).
 
-If the producer before has left a transaction open, the coordinator aborts it first. Until the abort
-is complete, the new producer gets CONCURRENT_TRANSACTIONS and asks again.
+If the previous producer has left a transaction open, the coordinator first aborts this transaction.
+Until the abort is complete, the new producer gets CONCURRENT_TRANSACTIONS and asks again.
 
 The new epoch is appended to the log. When the append has completed, `new_epoch_written` answers the
 request.
@@ -76,7 +76,7 @@ def _begin(
 ) -> ErrorCode | None:
     """Append a new epoch, or the abort of an open transaction, and return None.
 
-    If neither is possible, return the error with which to answer immediately.
+    If neither of these is possible, return the error with which to answer immediately.
     """
     # A request must name both a producer id and an epoch, or neither of them (-1 and -1).
     names_id = request.producer_id != NO_PRODUCER_ID
@@ -96,9 +96,9 @@ def _begin(
     if isinstance(step, ErrorCode):
         return step
     if step.state is TransactionState.PREPARE_EPOCH_FENCE:
-        # The producer before has left a transaction open. It is aborted. When this decision is in
-        # the log, the request is answered with CONCURRENT_TRANSACTIONS, so that the producer asks
-        # again.
+        # The previous producer has left a transaction open, which is aborted. When the decision to
+        # abort is in the log, the request is answered with CONCURRENT_TRANSACTIONS, so that the new
+        # producer asks again.
         return end_transaction(
             turn,
             transactional_id,
@@ -115,7 +115,7 @@ def _begin(
 def _get_or_create(
     turn: TransactionTurn, owned: OwnedPartition, transactional_id: str, timeout_ms: int
 ) -> TransactionMetadata | None:
-    """Return the metadata of a transactional id; create it if the id is new.
+    """Return the metadata of a transactional id, which is created if the id is new.
 
     The result is None if the id is new and this broker has no producer id to give out.
     """
@@ -138,7 +138,7 @@ def _prepare(
     turn: TransactionTurn, metadata: TransactionMetadata, request: InitProducerIdRequest
 ) -> Transition | ErrorCode:
     """Prepare the change that an InitProducerId makes, or return the error of its answer."""
-    # The epoch that the producer believes to have, None if it does not name any.
+    # The epoch that the producer believes to have, None if the request names no epoch.
     expected = None if request.producer_id == NO_PRODUCER_ID else request.producer_epoch
     if metadata.is_pending:
         return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -172,10 +172,11 @@ def _is_valid(metadata: TransactionMetadata, producer_id: int, producer_epoch: i
     The epoch is checked later, in `prepare_new_epoch`.
     """
     return (
-        # Nobody has got an epoch of this producer id, so there is no other producer to protect. For
-        # example, the transactional id had expired and was created again for this request.
+        # No producer has got an epoch of this producer id, so there is no other producer to
+        # protect. For example, the transactional id had expired and was created again for this
+        # request.
         metadata.producer_epoch == NO_PRODUCER_EPOCH
         or producer_id == metadata.producer_id
-        # The producer had used up its epochs and was given a new id, but the answer got lost.
+        # The producer had used up its epochs and got a new producer id, but the answer was lost.
         or (producer_id == metadata.last_producer_id and producer_epoch >= EPOCH_MAX)
     )

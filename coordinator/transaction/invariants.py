@@ -1,11 +1,12 @@
-"""Invariants of the transaction coordinator: what must be true when it is not handling an input.
+"""Invariants of the transaction coordinator. They are true whenever it handles no input.
 
-The docstring of each check says what must be true. If it is not, the check raises
-InvariantViolation with the invariant's name and evidence.
+The docstring of each check says what must be true. Otherwise the check raises InvariantViolation
+with the invariant's name and evidence.
 
-A step is a change of one transactional id, which is appended to the log. While it is pending,
-`pending_state` of the id is the state to which it leads. The completion is the last step of a
-transaction. It is appended after all markers, but is pending already while they are being written.
+A step is a change of one transactional id, which is appended to the log. While a step is pending,
+`pending_state` of the id is the state to which the step leads. The completion is the last step of a
+transaction. It is appended after all markers are written, but it is pending already while the
+markers are being written.
 """
 
 from coordinator.transaction.metadata import NO_TIMESTAMP
@@ -30,7 +31,7 @@ def check_transactions(shared: TransactionShared) -> None:
     - No partition is both loaded (`owned`) and being loaded.
     - Each transactional id is in the partition to which it hashes.
     - Each pending step is being appended.
-    - No append belongs to an AddPartitionsToTxn that is answered already.
+    - No append belongs to an AddPartitionsToTxn that has been answered already.
     - The periodic timers run.
     """
     for partition, owned in shared.owned.items():

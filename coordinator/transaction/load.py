@@ -1,8 +1,8 @@
 """TransactionLoad: rebuilds transactional ids from the log of one `__transaction_state` partition.
 
-The broker passes the log to `read` in chunks, and then calls `finish`, which returns the ids. If
-several records have the same id as their key, the last one counts. A record without a value deletes
-the id.
+The broker passes the log to `read` in chunks, and then calls `finish`, which returns the ids. The
+key of a record is a transactional id. If several records have the same id, the last record counts.
+A record without a value deletes the id.
 
 Source: Kafka `TransactionStateManager.loadTransactionMetadata`.
 """
@@ -20,13 +20,17 @@ from protocol.records.versioned import CorruptRecord
 
 
 class TransactionLoad:
-    """An unfinished load of one partition in one leader epoch."""
+    """An unfinished load of one partition.
+
+    `coordinator_epoch` is the leader epoch in which the broker loads the partition. This class uses
+    neither `partition` nor `coordinator_epoch`: they are for its caller.
+    """
 
     def __init__(self, partition: int, coordinator_epoch: int) -> None:
         self.partition = partition
         self.coordinator_epoch = coordinator_epoch
-        # Why reading stopped before the end of the log. The ids that were read before are served
-        # all the same, as in Kafka.
+        # Why reading stopped before the end of the log. As in Kafka, the coordinator serves the ids
+        # that were read before, even after an error.
         self.error: str | None = None
         self._values: dict[str, TransactionLogValue] = {}
 
@@ -55,8 +59,8 @@ class TransactionLoad:
             name = decode_transaction_key(key)
             if name is None:
                 continue  # written by a newer coordinator, ignored as in Kafka
-            # The ids are to be in the order of their last records. If a key is overwritten, it
-            # keeps its old place in a dict, so it is removed first.
+            # The ids must be in the order of their last records. A key that is overwritten keeps
+            # its old place in the dict, so the key is removed first.
             self._values.pop(name, None)
             if stored is not None:
                 value = decode_transaction_value(stored)

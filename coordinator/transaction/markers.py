@@ -1,13 +1,14 @@
 """Markers: the records that end a transaction in each of its partitions.
 
 A transaction ends in these steps, after the decision (PrepareCommit or PrepareAbort) is in the log:
-1. A marker is sent to the leader of each partition, and sent again as long as it fails.
+1. A marker is sent to the leader of each partition. A marker that fails is sent again.
 2. Once every partition has its marker, CompleteCommit or CompleteAbort is appended to the log.
 3. When this append is acknowledged, the transaction is complete.
 
-Which markers are still missing is known in memory only. If another coordinator takes over, it finds
-the decision in the log and begins again with step 1, in its own, higher leader epoch. Once a
-partition has a marker of the new coordinator, it refuses those of the old one.
+The coordinator knows only in memory which markers are still missing. If another coordinator takes
+over, it finds the decision in the log and begins again with step 1, in its own, higher leader
+epoch. Once a partition has a marker of the new coordinator, the partition refuses markers of the
+old coordinator.
 
 The change that step 2 appends is called the completion. It is prepared before step 1, and
 `turn.shared.completions` keeps it until its append has ended.
@@ -33,7 +34,8 @@ RETRY_MS = 100
 repeats the append when it sends markers the next time."""
 
 _FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-"""Errors with which a partition refuses a marker, because it has one of a later coordinator."""
+"""Errors with which a partition refuses a marker, because the partition already has a marker of a
+later coordinator."""
 
 
 def begin_markers(
@@ -67,8 +69,9 @@ def markers_answered(
         return
     metadata = _metadata_of(turn, pending)
     # If `metadata` is None, this broker does not lead the partition of the transactional id any
-    # more. If the error is one of `_FENCED`, it has lost the leadership and does not know it yet.
-    # In both cases another coordinator completes the transaction, and this one gives up.
+    # more. If an error is in `_FENCED`, this broker has lost the leadership and does not know this
+    # yet. In both cases another coordinator completes the transaction, and this coordinator gives
+    # up.
     if metadata is None or any(error in _FENCED for error in errors.values()):
         del turn.shared.completions[transactional_id]
         return
@@ -84,17 +87,18 @@ def markers_answered(
 
 
 def completion_written(turn: TransactionTurn, pending: PendingStep, error: ErrorCode) -> None:
-    """Forget a completion, because its append has ended; or let it be appended again later.
+    """Forget a completion whose append has ended, or start a timer to append it again.
 
-    It is appended again after COORDINATOR_NOT_AVAILABLE, if this broker still leads the partition.
+    The completion is appended again after COORDINATOR_NOT_AVAILABLE, if this broker still leads the
+    partition.
     """
     if error is ErrorCode.COORDINATOR_NOT_AVAILABLE and _metadata_of(turn, pending) is not None:
         transactional_id = pending.transactional_id
         key = f"transaction-complete-{transactional_id}"
         turn.set_timer(key, CompletionTimer(transactional_id), RETRY_MS)
     elif turn.shared.completions.get(pending.transactional_id) is pending:
-        # If the partition was loaded again meanwhile, the id may have a new completion, which must
-        # stay. So the test is needed.
+        # The condition compares the completions, because the partition may have been loaded again
+        # meanwhile. Then the id may have a new completion, which must stay.
         del turn.shared.completions[pending.transactional_id]
 
 
@@ -108,7 +112,7 @@ def write_completion_again(turn: TransactionTurn, transactional_id: str) -> None
 def _send_or_complete(
     turn: TransactionTurn, pending: PendingStep, metadata: TransactionMetadata, *, is_retry: bool
 ) -> None:
-    """Send the missing markers; append the completion if none is missing."""
+    """Send the missing markers. If no marker is missing, append the completion."""
     partitions = tuple(metadata.topic_partitions)
     if partitions:
         turn.result.markers.append(_markers(pending, metadata, partitions, is_retry=is_retry))

@@ -3,13 +3,13 @@
 A step has three parts:
 1. `prepare_...` returns the new values, and marks the step as pending.
 2. The caller appends the values to the log.
-3. When the log has acknowledged them, `complete_transition_to` makes them the current values.
+3. When the log has acknowledged the values, `complete_transition_to` makes them current.
 
 While a step is pending, no other step may begin. This module must not know requests or logs.
 
-Several producers may use one transactional id, one after the other. Each of them gets a higher
-epoch than the one before. A producer is fenced if the epoch is raised without telling it: its
-requests still have the old epoch, and are refused.
+Several producers may use one transactional id, one after the other. Each producer gets a higher
+epoch than the producer before. A producer is fenced if the epoch is raised without telling this
+producer. Its requests still have the old epoch, and are refused.
 
 Source: Kafka `TransactionMetadata`.
 """
@@ -22,7 +22,8 @@ from protocol.errors import IllegalTransition
 from protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 
 EPOCH_MAX = 32_766
-"""The last epoch that a producer can get. The largest int16, 32,767, is left for fencing it."""
+"""The last epoch that a producer can get. An epoch is an int16. The largest int16, 32,767, is left
+for the fencing of a producer with the epoch 32,766."""
 NO_TIMESTAMP = -1
 
 
@@ -44,8 +45,8 @@ class TransactionMetadata:
     """One transactional id.
 
     `pending_state` is the state to which the pending step leads. It is None if no step is pending.
-    The completion of a transaction is pending from the moment at which its end is in the log, while
-    the markers are being written.
+    The completion of a transaction becomes pending when the decision about its end is in the log.
+    It stays pending while the markers are being written.
     """
 
     __slots__ = (
@@ -76,13 +77,13 @@ class TransactionMetadata:
         txn_last_update_timestamp_ms: int,
     ) -> None:
         self.transactional_id = transactional_id
-        # These fields are stored in the log, and a load reads them from it.
+        # These fields are stored in the log, and a load reads them.
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.txn_timeout_ms = txn_timeout_ms
         self._state = state
-        # While the transaction is open, its partitions. After its end is decided, those partitions
-        # that have no marker yet. Only the keys of the dict matter.
+        # The partitions of the open transaction. After its end is decided, only the partitions that
+        # have no marker yet. Only the keys of the dict matter.
         self.topic_partitions = dict.fromkeys(topic_partitions)
         self.txn_start_timestamp_ms = txn_start_timestamp_ms
         self.txn_last_update_timestamp_ms = txn_last_update_timestamp_ms
@@ -90,12 +91,13 @@ class TransactionMetadata:
         self.last_producer_epoch = NO_PRODUCER_EPOCH  # the epoch before the current one, if known
         self.last_producer_id: int = NO_PRODUCER_ID  # the producer id before the current one
         self.pending_state: TransactionState | None = None
-        # True if the append of a raised epoch has failed. The next fence then raises it no further.
+        # True if the append of a raised epoch has failed. Then the next fence does not raise the
+        # epoch further.
         self.has_failed_epoch_fence = False
 
     @property
     def state(self) -> TransactionState:
-        """State of the transactional id; only complete_transition_to writes it."""
+        """State of the transactional id. Only `complete_transition_to` changes it."""
         return self._state
 
     @property
@@ -113,7 +115,9 @@ class TransactionMetadata:
     def prepare_new_epoch(
         self, *, txn_timeout_ms: int, expected_epoch: int | None, now_ms: int
     ) -> Transition | None:
-        """Prepare the next epoch for a producer; return None if a newer producer has fenced it.
+        """Prepare the next epoch for a producer.
+
+        Return None if a newer producer has fenced this producer.
 
         `expected_epoch` is the epoch that the producer believes to have (KIP-360). It is None if
         the producer has just started.
@@ -128,7 +132,7 @@ class TransactionMetadata:
             epoch, last_epoch = bumped, self.producer_epoch
         elif expected_epoch == self.last_producer_epoch:
             # The producer repeats its request, because it has not got the first answer. The first
-            # request has raised the epoch, so the answer is the same as the first one.
+            # request has raised the epoch, so the second answer is the same as the first answer.
             epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
         else:
             return None
@@ -148,8 +152,8 @@ class TransactionMetadata:
         """Prepare a new producer id with epoch 0, because the old id has no epoch left.
 
         `names_epoch` is True if the request names the epoch that the producer believes to have
-        (KIP-360). If the answer gets lost, the producer repeats the request with the old epoch. To
-        recognize it, the old epoch is remembered as `last_producer_epoch`.
+        (KIP-360). If the answer gets lost, the producer repeats the request with the old epoch. The
+        old epoch is remembered as `last_producer_epoch`, so that such a request is recognized.
         """
         return self._prepare(
             TransactionState.EMPTY,
@@ -165,7 +169,7 @@ class TransactionMetadata:
     def prepare_add_partitions(
         self, partitions: Iterable[TopicPartition], *, now_ms: int
     ) -> Transition:
-        """Prepare to add partitions to the transaction. If none is open, a transaction begins."""
+        """Prepare to add partitions to the open transaction, or to a new one if none is open."""
         is_new = self._state is not TransactionState.ONGOING
         return self._prepare(
             TransactionState.ONGOING,
@@ -189,8 +193,8 @@ class TransactionMetadata:
         the last marker.
         """
         is_commit = self._state is TransactionState.PREPARE_COMMIT
-        # The decision is in the log, and a raised epoch is in the same record. So the epoch is
-        # stored now, even if an earlier append of it failed.
+        # The decision is in the log, and the same record has the epoch, also if it was raised. So
+        # the epoch is stored now, even if an earlier append of the raised epoch failed.
         self.has_failed_epoch_fence = False
         return self._prepare(
             TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT,
@@ -229,10 +233,10 @@ class TransactionMetadata:
         self.last_producer_epoch = NO_PRODUCER_EPOCH
 
     def complete_transition_to(self, step: Transition) -> None:
-        """Make the values of a step the current values, because the log has acknowledged them.
+        """Make the values of a step current, because the log has acknowledged these values.
 
-        Raises: IllegalTransition if this step is not the pending one, or if VALID_PREVIOUS_STATES
-            forbids it.
+        Raises: IllegalTransition if this step is not the pending step, or if VALID_PREVIOUS_STATES
+            forbids the step.
         """
         if self.pending_state is not step.state:
             raise self._illegal(step.state, f"{self.pending_state} is pending")
@@ -260,7 +264,7 @@ class TransactionMetadata:
         txn_start_timestamp_ms: int | None = None,
         now_ms: int,
     ) -> Transition:
-        """Mark a step as pending and return it. A value that is None stays as it is now."""
+        """Mark a step as pending and return it. An argument None means the present value."""
         if self.pending_state is not None:
             raise self._illegal(state, f"{self.pending_state.value} is pending")
         self._check_previous(state)

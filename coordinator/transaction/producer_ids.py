@@ -1,8 +1,8 @@
 """ProducerIds: the producer ids that this broker may give out.
 
 The broker gets them from the controller, in blocks such as 1000 to 1999. The controller never
-allocates a block twice, so no two brokers give out the same id. Nor does a broker after a restart,
-because it gets a new block.
+allocates a block twice, so no two brokers give out the same id. A restarted broker gets a new
+block, so it does not give out the same id again either.
 
 Source: Kafka `RPCProducerIdManager`.
 """
@@ -16,8 +16,8 @@ class ProducerIds:
 
     def __init__(self) -> None:
         # The current block: the next id to give out, the end of the block (exclusive), and the id
-        # from which on the following block is requested. At first there is no block: `_next` equals
-        # `_end`.
+        # from which on the following block is requested. At first there is no block, and all three
+        # are 0.
         self._next = 0
         self._end = 0
         self._prefetch_at = 0
@@ -36,7 +36,7 @@ class ProducerIds:
         return producer_id
 
     def wants_block(self) -> bool:
-        """Return True if the caller must request a block now.
+        """Return True if the caller must request a block now, and note that it is requested.
 
         Further calls return False until the controller has answered.
         """

@@ -1,8 +1,9 @@
 """States of a transactional id, under Kafka's names, and the table of legal transitions.
 
-A transaction normally goes from Empty to Ongoing when it gets its first partition, to PrepareCommit
-when its producer commits it, and to CompleteCommit when a marker, the record that ends it, is in
-each of its partitions.
+Normally the state changes from Empty to Ongoing when a transaction gets its first partition, and to
+PrepareCommit when the producer commits the transaction. Then a marker, which is a record that ends
+the transaction, is written to each partition of the transaction. When all markers are written, the
+state is CompleteCommit.
 
 Source: Kafka `TransactionState`.
 """
@@ -11,7 +12,7 @@ from enum import Enum
 
 
 class TransactionState(Enum):
-    """State of a transactional id; values are the names that Kafka prints."""
+    """State of a transactional id. The values are the names that Kafka prints."""
 
     EMPTY = "Empty"
     """The producer has an id and an epoch, and no transaction yet."""
@@ -28,7 +29,7 @@ class TransactionState(Enum):
     DEAD = "Dead"
     """The transactional id has expired; its tombstone is being written."""
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
-    """The transaction is about to be aborted, and its producer to be refused from now on.
+    """The transaction is about to be aborted. From now on the requests of its producer are refused.
 
     The log never has this state, because the abort takes its place immediately."""
 
@@ -40,7 +41,7 @@ STATE_IDS: dict[TransactionState, int] = {
 STATES_BY_ID = {number: state for state, number in STATE_IDS.items()}
 
 VALID_PREVIOUS_STATES: dict[TransactionState, frozenset[TransactionState]] = {
-    # A producer has got a new epoch. A transaction of the producer before must be over.
+    # A producer has got a new epoch. The last transaction of the previous producer must be over.
     TransactionState.EMPTY: frozenset(
         {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
     ),
@@ -69,4 +70,4 @@ VALID_PREVIOUS_STATES: dict[TransactionState, frozenset[TransactionState]] = {
 PREPARED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
 """States in which the end of the transaction is decided, but some markers are missing."""
 EXPIRABLE = VALID_PREVIOUS_STATES[TransactionState.DEAD]
-"""States without an unfinished transaction: only in these may a transactional id expire."""
+"""States without an unfinished transaction. A transactional id may expire only in these states."""

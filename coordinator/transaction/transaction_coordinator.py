@@ -11,12 +11,12 @@ For example, a producer commits a transaction:
 3. `markers_answered`: all markers are written. The Result asks for an append that says so.
 4. `append_completed`: the transaction is complete.
 
-Each of these appends is a step: a change of one transactional id. It is kept together with its
-purpose, which says how to continue when the append has completed.
+Each of these appends is a step: a change of one transactional id. The coordinator keeps the step
+together with a purpose, which says how to continue when the append has completed.
 
 A broker serves the transactional ids of those partitions of `__transaction_state` that it leads.
-When it becomes the leader of one, a load reads the partition's log into memory; from then on the
-broker owns the partition. The partition's leader epoch is called the coordinator epoch.
+When it becomes the leader of such a partition, a load reads the partition's log into memory. From
+then on the broker owns the partition. The partition's leader epoch is called the coordinator epoch.
 
 Source: Kafka `TransactionCoordinator`, `TransactionStateManager`.
 """
@@ -168,7 +168,7 @@ class TransactionCoordinator:
         return turn.result
 
     def timer_fired(self, key: str, now_us: int) -> TransactionResult:
-        """Do what the timer `key` was set for.
+        """Do the work for which the timer `key` was set.
 
         Raises: SimulationError if no such timer was set.
         """
@@ -200,9 +200,9 @@ class TransactionCoordinator:
     def begin_load(self, partition: int, coordinator_epoch: int) -> None:
         """Begin a load.
 
-        Until it ends, requests on the partition's transactional ids are answered with
-        COORDINATOR_LOAD_IN_PROGRESS. What this coordinator knows of the partition from an earlier
-        leader epoch is forgotten.
+        Until the load ends, requests on the partition's transactional ids are answered with
+        COORDINATOR_LOAD_IN_PROGRESS. The coordinator forgets what it knows of the partition from an
+        earlier leader epoch.
         """
         self._forget(partition)
         self._shared.loading[partition] = TransactionLoad(partition, coordinator_epoch)
@@ -220,7 +220,7 @@ class TransactionCoordinator:
         """Serve the transactional ids that the log has, and finish their decided transactions.
 
         A transaction whose end is decided gets its markers. The earlier coordinator may have sent
-        some of them already, but a second marker does no harm.
+        some of these markers already, but a second marker in a partition does no harm.
 
         Raises: SimulationError if the partition is not loading.
         """
@@ -235,7 +235,7 @@ class TransactionCoordinator:
         return turn.result
 
     def load_error(self, partition: int) -> str | None:
-        """Return why the running load stopped before the end of the log, None if it did not."""
+        """Return why the running load stopped reading before the end of the log, or None."""
         return self._loading(partition).error
 
     def unload(self, partition: int) -> None:
@@ -259,9 +259,9 @@ class TransactionCoordinator:
         return 0 if owned is None else len(owned.transactions)
 
     def open_transactions(self, partition: int) -> dict[str, TransactionState]:
-        """Return the transactional ids of `partition` whose transaction has not ended, with states.
+        """Return the state of each transactional id of `partition` whose transaction has not ended.
 
-        The end of such a transaction may be decided, but not all markers are written.
+        A transaction whose end is decided has not ended before all its markers are written.
         """
         owned = self._shared.owned.get(partition)
         known = {} if owned is None else owned.transactions
@@ -276,7 +276,7 @@ class TransactionCoordinator:
         return partition_for(transactional_id, self._shared.num_partitions)
 
     def metadata(self, transactional_id: str) -> TransactionMetadata | None:
-        """Return what is known about a transactional id. Only this package may change it."""
+        """Return the metadata of a transactional id, for reading only, or None if it is unknown."""
         owned = self._shared.owned.get(self.partition_of(transactional_id))
         return None if owned is None else owned.transactions.get(transactional_id)
 
@@ -351,7 +351,7 @@ def _finish_step(turn: TransactionTurn, pending: PendingStep, error: ErrorCode) 
     """
     owned = turn.owned_partition(pending.partition)
     if isinstance(owned, ErrorCode):
-        # This broker does not serve the partition any more. The client learns this, unless the
+        # This broker does not serve the partition any more. The error tells the client, unless the
         # append itself had an error.
         return owned if error is ErrorCode.NONE else error
     if owned.coordinator_epoch != pending.coordinator_epoch:
@@ -362,7 +362,8 @@ def _finish_step(turn: TransactionTurn, pending: PendingStep, error: ErrorCode) 
 
     if error is not ErrorCode.NONE:
         # After COORDINATOR_NOT_AVAILABLE, the completion of a transaction is appended again later
-        # (see `completion_written`). It stays pending until then, so that no other step begins.
+        # (see `completion_written`). The completion stays pending until then, so that no other step
+        # begins.
         is_tried_again = error is ErrorCode.COORDINATOR_NOT_AVAILABLE
         if not (isinstance(pending.purpose, Completed) and is_tried_again):
             metadata.pending_state = None

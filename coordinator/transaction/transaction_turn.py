@@ -1,10 +1,10 @@
 """The transaction coordinator's turn, and the values that say how to continue in a later turn.
 
 A turn is the handling of one input, such as a request or a completed append. If a request changes a
-transactional id, its handler prepares the change (a step, see `metadata`) and passes it to
-`TransactionTurn.write`, which appends it to the log. With the step it passes a `Purpose`. This
-value says what to do when the append has completed. For example, the purpose of a new producer
-epoch is to answer the InitProducerId that asked for it.
+transactional id, its handler prepares the change, which is called a step (see `metadata`). The
+handler passes the step to `TransactionTurn.write`, which appends it to the log. Together with the
+step it passes a `Purpose`, which says what to do when the append has completed. For example, the
+purpose of a new producer epoch is to answer the InitProducerId that asked for this epoch.
 """
 
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ from protocol.trace import TraceEvent, TraceKind
 
 @dataclass(frozen=True, slots=True)
 class NewProducerEpoch:
-    """Purpose of a step with a new epoch: to answer the InitProducerId that asked for it."""
+    """Purpose of a step with a new epoch: to answer the InitProducerId of the producer."""
 
     request_id: RequestId
     api_version: int
@@ -75,7 +75,7 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """Purpose of a step that deletes an expired transactional id: to forget it."""
+    """Purpose of a step that deletes an expired transactional id: to forget this id."""
 
 
 Purpose = NewProducerEpoch | PartitionsAdded | EndDecided | Completed | Expired
@@ -136,7 +136,7 @@ class CollectedAnswer:
 class OwnedPartition:
     """One partition of `__transaction_state` that this broker leads and has loaded.
 
-    `coordinator_epoch` is its leader epoch.
+    `coordinator_epoch` is the partition's leader epoch.
     """
 
     partition: int
@@ -146,7 +146,7 @@ class OwnedPartition:
 
 @dataclass(slots=True, kw_only=True)
 class TransactionShared:
-    """What all turns of a coordinator share."""
+    """State that all turns of a transaction coordinator share."""
 
     config: BrokerConfig
     num_partitions: int
@@ -156,11 +156,12 @@ class TransactionShared:
     loading: dict[int, TransactionLoad] = field(default_factory=dict)
     in_flight: InFlight[TransactionTimer, PendingStep] = field(default_factory=InFlight)
     completions: dict[str, PendingStep] = field(default_factory=dict)
-    """Transactional id -> its completion, the step that is appended after the last marker."""
+    """Transactional id -> the completion of its transaction. This is the step that is appended
+    after the last marker."""
 
 
 class TransactionTurn(BaseTurn[TransactionTimer, PendingStep, TransactionResult]):
-    """What the handlers of one input of the transaction coordinator share."""
+    """The context in which the transaction coordinator handles one input."""
 
     __slots__ = ("shared",)
 
@@ -169,12 +170,12 @@ class TransactionTurn(BaseTurn[TransactionTimer, PendingStep, TransactionResult]
         self.shared = shared
 
     def owned(self, transactional_id: str) -> OwnedPartition | ErrorCode:
-        """Return the partition of a transactional id, or the error if it is not served here."""
+        """Return the partition of a transactional id, or an error if it is not served here."""
         partition = partition_for(transactional_id, self.shared.num_partitions)
         return self.owned_partition(partition)
 
     def owned_partition(self, partition: int) -> OwnedPartition | ErrorCode:
-        """Return a partition, or the error if it is not served here.
+        """Return a partition, or an error if this broker does not serve it.
 
         Source: Kafka TransactionStateManager.getAndMaybeAddTransactionState.
         """
@@ -236,7 +237,7 @@ class TransactionTurn(BaseTurn[TransactionTimer, PendingStep, TransactionResult]
 
 
 def _record(pending: PendingStep, now_ms: int) -> Record:
-    """Return the record of a step; a tombstone if the step removes the transactional id."""
+    """Return the record of a step. A step that removes a transactional id has a tombstone."""
     key = encode_transaction_key(pending.transactional_id)
     step = pending.step
     if step.state is TransactionState.DEAD:

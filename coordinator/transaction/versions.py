@@ -1,7 +1,7 @@
 """Error answers of the transaction APIs, by API version.
 
-PRODUCER_FENCED tells a producer that another has taken its transactional id. Older clients do not
-know this error and get INVALID_PRODUCER_EPOCH instead.
+PRODUCER_FENCED tells a producer that another producer has taken its transactional id. Older clients
+do not know this error and get INVALID_PRODUCER_EPOCH instead.
 Source: Kafka `KafkaApis`.
 """
 
@@ -41,7 +41,7 @@ def end_txn_answer(error: ErrorCode, api_version: int) -> EndTxnResponse:
 def error_for_version(
     error: ErrorCode, api_version: int, *, since: int = KNOWS_FENCED_SINCE
 ) -> ErrorCode:
-    """Return `error`, or the older error that stands for it below version `since`."""
+    """Return `error`, or an older error if the version is below `since`."""
     if error is ErrorCode.PRODUCER_FENCED and api_version < since:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error
