@@ -7,6 +7,6 @@ Reading order:
    host.
 3. `base_host` has the part of a Host that is equal in every runtime. It uses `message_trace` (the
    columns of a message in the trace) and `randomness` (one random stream per purpose).
-4. `keyed_timers` and `unanswered` are used by nodes. The second checks that no node forgets a
-   request before it has answered it.
+4. `keyed_timers` and `unanswered` are used by nodes. `unanswered` checks that a node has answered
+   each request, or still holds the request.
 """

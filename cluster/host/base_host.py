@@ -356,13 +356,14 @@ class BaseHost(Host):
         backlog = self._backlog
         if backlog is None or backlog.is_resuming:
             return
-        # This comes first: `set_link_rules` puts the rules back into the backlog while it is False.
+        # This comes first: as long as it is False, `set_link_rules` puts the rules back into the
+        # backlog.
         backlog.is_resuming = True
         if backlog.rules is not None:
             self.set_link_rules(backlog.rules)
             backlog.rules = None
         self._release_steps()
-        # Posted, so that the released steps run before the timers fire.
+        # This is posted, so that the released steps run before the timers fire.
         self._post(self._fire_kept_timers, backlog)
 
     def keep_timer(self, timer: KeptTimer) -> None:
@@ -377,7 +378,7 @@ class BaseHost(Host):
         self.fires_timers = True
         while backlog.timers:
             backlog.timers.popleft().fire()
-        # Posted, so that tasks woken by these timers run before the frames are delivered.
+        # This is posted, so that tasks woken by these timers run before the frames are delivered.
         self._post(self._deliver_kept_frames, backlog)
 
     def _deliver_kept_frames(self, backlog: Backlog) -> None:
@@ -388,7 +389,7 @@ class BaseHost(Host):
         # The resets come first, so that the waiting frames of these connections find no connection.
         if backlog.resets:
             self.reset(backlog.resets)
-        # `alive`: the handling of a frame may end the incarnation.
+        # `alive` is tested each time, because the handling of a frame may end the incarnation.
         while backlog.released and self.alive:
             self._deliver(backlog.released.popleft())
         while backlog.arrivals and self.alive:

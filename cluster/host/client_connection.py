@@ -7,7 +7,7 @@ The Endpoint in `connections` holds all connections of the node. When a message 
 arrives, it calls a method of the right connection: `opened` when the server has accepted the
 connection, `answered` with the answer to a request, `noticed` with a notice (a message that the
 server sends without a request), and `ended` when the server has ended the connection. A connection
-knows neither the others nor how its messages travel.
+knows neither other connections nor how its messages travel.
 
 Source: Kafka `NetworkClient`, `InFlightRequests`, `ClusterConnectionStates`.
 """
@@ -105,7 +105,7 @@ class ClientConnection(Connection):
         # fires then, and `_check_deadlines` arms it for the next deadline.
         self._deadline_timer: Timer | None = None
         self._deadline_timer_us = 0
-        """The deadline for which `_deadline_timer` is armed; no meaning if that is None."""
+        """The deadline for which `_deadline_timer` is armed; without a timer it has no meaning."""
 
     @property
     def is_open(self) -> bool:

@@ -41,6 +41,6 @@ PURPOSES: dict[str, str] = {
     ZOOKEEPER_QUORUM: "ZooKeeper's follower to its leader: transactions, and what is forwarded",
     ZOOKEEPER_ELECTION: "ZooKeeper's servers among themselves: votes",
 }
-"""Who uses a connection of each purpose, and for what, as users of faults read it.
+"""For each purpose, who uses such a connection, and for what. Users who describe faults read this.
 
 ADMIN is left out, because no fault may target the administrator."""

@@ -1,12 +1,13 @@
-"""Endpoint: all connections of one incarnation of a node, those it opened and those it accepted.
+"""Endpoint: all connections of one incarnation of a node, both opened and accepted ones.
 
-A node acts as a client on the connections that it opened (`client_connection`), and as a server on
-those that it accepted (here). As in Kafka, a server handles one request at a time per connection.
+A node acts as a client on the connections that it opened (see `client_connection`). It acts as a
+server on the connections that it accepted (this module). As in Kafka, a server handles one request
+at a time per connection.
 
 The messages between two nodes are *frames* (`frames`). How they travel depends on the runtime: over
 a simulated link or over a TCP stream. This transport calls `deliver` with each frame that arrives,
-and `peer_lost` when a peer's process is gone. The endpoint passes it frames through `send_frame`.
-Nothing here depends on the transport.
+and `peer_lost` when a peer's process is gone. The endpoint passes frames to the transport through
+`send_frame`. Nothing here depends on the kind of transport.
 
 Source: Kafka `SocketServer.Processor`, which mutes a channel while it serves a request.
 """
@@ -36,7 +37,7 @@ from protocol.ids import Incarnation, NodeName, RequestId
 from protocol.trace import TraceEvent, TraceKind
 
 UNKNOWN_SERVER_ERROR = ErrorCode.UNKNOWN_SERVER_ERROR.name
-"""A string, because `error_of` returns the name of an error."""
+"""The name of the error, because `error_of` returns the name of an error."""
 
 _INCARNATION_SHIFT = 32
 """A connection id has the number of the client's incarnation in the bits above the lowest 32.
@@ -280,8 +281,8 @@ class Endpoint:
         """Return a close frame for each connection with one of `peers`.
 
         If `purposes` is not empty, only connections with these purposes count. The caller delivers
-        the frames to this endpoint, which ends the connections as a TCP reset does. It does the
-        same at the other end of each connection; `connection_named_by` tells which two frames
+        the frames to this endpoint, which ends the connections as a TCP reset does. The caller does
+        the same at the other end of each connection. `connection_named_by` tells which two frames
         belong together.
         """
         servers = (
@@ -372,7 +373,8 @@ class Endpoint:
         """Serve a request now, or after the earlier requests of its connection."""
         connection = self._servers.get((frame.source, frame.connection_id))
         if connection is None:
-            # The client opened it to an earlier incarnation, or this node has ended it.
+            # The client opened the connection to an earlier incarnation, or this node has ended the
+            # connection.
             self._send_reset(frame.source, frame.connection_id, by_client=False)
         elif connection.serving is not None or connection.waiting:
             # The second condition matters between a reply and the call of `_serve_next`: the
@@ -444,7 +446,10 @@ class Endpoint:
 
 
 def connection_named_by(close: CloseFrame) -> tuple[NodeName, int]:
-    """Return the client and the id of the connection that a CloseFrame ends, unique in a run."""
+    """Return the client and the id of the connection that a CloseFrame ends.
+
+    The two together are unique in a run.
+    """
     return (close.source if close.by_client else close.destination, close.connection_id)
 
 

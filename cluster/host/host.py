@@ -45,7 +45,7 @@ class RequestTimedOut(Exception):
 
 
 class Timer(Protocol):
-    """The handle that Host.after returns for the call that it will make."""
+    """The handle of a pending call, which Host.after returns."""
 
     def cancel(self) -> None:
         """Cancel the call; no effect once it has fired."""
@@ -190,9 +190,9 @@ class Host(ABC):
     def first_tick_us(self, timer: str, period_us: int) -> int:
         """Return the delay before the first tick of the periodic timer named `timer`.
 
-        Normally this is `period_us`. In virtual time it may be a random part of it. All nodes of a
-        simulated cluster start at the same moment, and would otherwise tick together; nodes that
-        have run for some time do not.
+        Normally this is `period_us`. In virtual time it may be a random part of `period_us`. All
+        nodes of a simulated cluster start at the same moment, and their timers would otherwise tick
+        together. The timers of nodes that have run for some time do not tick together.
         """
         return period_us
 

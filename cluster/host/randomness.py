@@ -2,7 +2,7 @@
 
 Each stream is derived from the run's seed and from labels, such as the name of a node. With one
 generator for the whole run, one more number that is drawn for a fault would change all later
-numbers in the run. With a stream for each node and each link it does not.
+numbers in the run. With many streams, it changes only the later numbers of its own stream.
 """
 
 import random

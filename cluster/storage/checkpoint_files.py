@@ -8,7 +8,8 @@ from cluster.storage.files import Files, write_all
 
 _CRC_BYTES = 4
 _SALT = b"checkpoint"
-"""Goes into the CRC, so that a file of zeros is never taken for a valid checkpoint."""
+"""Bytes that go into the CRC. With them, the CRC of no content, or of zeros, is not 0. So a file of
+zeros is never taken for a valid checkpoint."""
 
 
 def write_checkpoint_file(path: Path, content: bytes, files: Files) -> None:

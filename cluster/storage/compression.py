@@ -30,7 +30,7 @@ zlib writes no time into the header, so equal payloads have equal compressed byt
 _GZIP_LEVEL = 6
 """The default level of zlib and of Kafka."""
 _LEVELS = {CompressionType.ZSTD: 3, CompressionType.LZ4: 9}
-"""Kafka's default levels, for the codecs that have levels."""
+"""Kafka's default levels, for the codecs of pyarrow that have levels."""
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 """First bytes of snappy-java's stream. Xerial is the project that makes snappy-java."""
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)

@@ -6,9 +6,9 @@ the controller's, and would not notice. So here the controller's metadata is com
 request, or with the cluster's spec.
 
 If a request does not say where the replicas are, the controller chooses. A broker that is shutting
-down gets no replica. A fenced broker (one that the controller considers dead) gets a replica only
-if there are too few unfenced brokers. Each unfenced broker leads about the same number of
-partitions.
+down gets no replica. A fenced broker (one that the controller does not consider alive) gets a
+replica only if there are too few unfenced brokers. Each unfenced broker leads about the same number
+of partitions.
 
 Source: Kafka StripedReplicaPlacer, ReplicationControlManager.createTopic,
 BrokerHeartbeatManager.UsableBrokerIterator.

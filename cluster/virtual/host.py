@@ -32,7 +32,10 @@ LogSink = Callable[[int, NodeName, str], None]
 
 
 class HostTimer(LoopTimer):
-    """A pending call of VirtualHost.after. A paused host keeps it; a dead host never makes it."""
+    """A pending call of VirtualHost.after.
+
+    A paused host keeps the call for later; a dead host never makes the call.
+    """
 
     __slots__ = ("_host",)
 
@@ -166,7 +169,7 @@ class VirtualHost(BaseHost):
         close frame for each connection.
 
         The caller may be a callback of this node. So the connections end only after the present
-        callback; if the node is paused, when it resumes.
+        callback or, if the node is paused, when the node resumes.
         """
         closes = self.endpoint.close_frames_of_reset(peers, purposes)
         if closes:
@@ -203,17 +206,17 @@ class VirtualHost(BaseHost):
         """End the incarnation as `kill -9` does: only its kernel notifies the peers.
 
         This may be called inside a callback of this node. If the rest of the callback calls the
-        host, it gets HostDead.
+        host, the call raises HostDead.
         """
         if not self.alive:
             return
-        # See `kernel_frames`.
+        # The frames that the kernel sends, and the frames that the process has not read.
         sent, unread = self.kernel_frames()
         self.retire()
         for frame in sent:
             self._network.transmit(frame)
         for frame in unread:
-            # The host is dead now, so the network answers them as it answers all frames to a dead
+            # The host is dead now, so the network answers these frames like all frames to a dead
             # node.
             self._network.arrive(frame)
 
@@ -222,8 +225,8 @@ class VirtualHost(BaseHost):
         self._network.detach(self)
         # Cancel the steps that this host's tasks are about to take.
         self._loop.discard(self._context)
-        # If the running callback is one of this node, it may still wake tasks. So the same again
-        # when it has ended.
+        # If the running callback is one of this node, it may still wake tasks. So the steps are
+        # cancelled once more when the callback has ended.
         self._loop.post(self._loop.discard, self._context)
 
     def dispose(self) -> None:

@@ -43,7 +43,7 @@ NEVER = 2**62
 COMPACT_ABOVE = 1_000
 """When the heap has more entries than this, cancelled timers are removed from it.
 
-Afterwards the limit is twice the number of entries that are left, but never less than this.
+Afterwards the limit is twice the number of entries that are left, but at least COMPACT_ABOVE.
 """
 
 
@@ -157,8 +157,8 @@ class VirtualLoop(_LoopInterface):
     def check_every(self, events: int, check: Callable[[], object]) -> None:
         """Call `check` after every `events` callbacks, or a little later.
 
-        The check is only made when all callbacks that are ready have run. If it raises an
-        exception, the run ends with it.
+        The check is only made when all callbacks that are ready have run. If the check raises an
+        exception, the run ends with this exception.
         """
         self._check, self._check_every = check, events
         self._next_check_at = self.events_run + events

@@ -6,10 +6,10 @@ look at all of them, between two events. Answers to clients and followers are ch
 they are sent, because a little later the wrong state may be gone.
 
 A leader and a follower often differ for good reasons: a message is on its way, a node is paused or
-cut off, or a broker has lost its disk. So a follower is compared with its leader only if it does
-not know a later leader epoch, and if its broker epoch is the one that the leader knows. A topic
-that was ever deleted is not compared, because a new topic of the same name begins with the same
-epochs.
+cut off, or a broker has lost its disk. So a follower is compared with its leader only if the
+follower does not know a later leader epoch, and if the leader knows the follower's broker epoch. A
+topic that was ever deleted is not compared, because a new topic of the same name begins with the
+same epochs.
 """
 
 from collections.abc import Mapping
@@ -108,11 +108,12 @@ class ReplicaChecks:
         self._checked_topics_at: tuple[ControllerNode, int] | None = None
         """The controller and the end of its metadata when the topics were last checked."""
         self._compared: dict[BrokerId, tuple[BrokerNode, int]] = {}
-        """Broker -> its node, and how far its metadata went, when it was last compared."""
+        """Broker -> its node, and the end offset of its metadata, at the last comparison."""
         self._config = spec.broker_config
         self._lag_max_us = spec.broker_config.replica_lag_time_max_ms * 1_000
         self._lagging_since_us: dict[tuple[Partition, int], int] = {}
-        """Leader and partition epoch -> when a follower was first seen to lag for too long."""
+        """Leader and partition epoch -> time at which a follower was first seen to lag for too
+        long."""
 
     def check(self, *, thoroughly: bool = False) -> None:
         """Compare the live nodes; if `thoroughly`, their logs, too.
@@ -249,7 +250,7 @@ class ReplicaChecks:
         if known is None or known.partition_epoch > partition.partition_epoch:
             return None
         follower = broker.partitions.get(key)
-        # A follower in a later epoch may have truncated its log, as that leader demands.
+        # A follower in a later epoch may have truncated its log, as the later leader demands.
         if follower is None or follower.leader_epoch > partition.leader_epoch:
             return None
         return follower, broker.broker_epoch
@@ -283,9 +284,9 @@ class ReplicaChecks:
         """Check that a leader proposes to remove followers that lag from its ISR in time.
 
         A leader looks for such followers after each half of replica.lag.time.max.ms. So it finds a
-        follower when it has lagged for 1.5 times this setting at the latest. If the controller
-        refuses the proposal, the leader tries again later. Therefore the time is counted anew
-        whenever a proposal is in flight, or the partition epoch has changed.
+        follower at the latest when the follower has lagged for 1.5 times this setting. If the
+        controller refuses the proposal, the leader tries again later. Therefore the time is counted
+        anew whenever a proposal is in flight, or the partition epoch has changed.
         Source: Kafka ReplicaManager.maybeShrinkIsr, Partition.maybeShrinkIsr.
         """
         life = self._lives[broker_name(broker_id)]
@@ -310,7 +311,7 @@ class ReplicaChecks:
     def _check_created(self) -> None:
         """Check the topics of the spec in the controller's metadata, once they are created.
 
-        No API of the lab changes the number of a topic's partitions, or its settings.
+        No API of this project changes the number of a topic's partitions, or its settings.
         """
         controller = self._controller
         if controller is None:

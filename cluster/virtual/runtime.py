@@ -2,8 +2,8 @@
 
 VirtualRuntime has the event loop, the network and the trace; its base class VirtualLives starts,
 kills and pauses nodes. The rows of the trace are passed to observers, in the order of the events.
-If a node's task dies, or an invariant is violated, this is a bug of this project. It is noted as a
-failure of the tool, and is never a finding about Kafka.
+If a node's task dies, or an invariant is violated, this is a bug of this project. Such a bug is
+recorded as a failure of the tool, and is never a finding about Kafka.
 """
 
 import asyncio
@@ -106,8 +106,8 @@ class VirtualRuntime(VirtualLives, Runtime):
         """The nodes check themselves next when `events_run` has reached this number."""
         if invariants_every is not None:
             loop.check_every(invariants_every, self._check_what_is_due)
-            # The last observer, so that a row that shows a violation is written to the trace
-            # before.
+            # This observer is the last one. So when it finds a violation in a row, the row is in
+            # the trace already.
             self._observers += (self._check_row,)
         self._driver_rows = 0
         self._starts_aged = False

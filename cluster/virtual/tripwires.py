@@ -3,8 +3,8 @@
 If a node called `time.time()`, `random.random()` or `uuid.uuid4()`, or started a thread, two runs
 of one seed would differ. So during a run, each such function is replaced by a *tripwire*, which
 raises `Tripped` if the code of a node has called it, directly or through a library. Other code of
-this project, and other threads, may call it as usual. (Lint rules could find such calls in our own
-sources only.)
+this project, and other threads, may call the functions as usual. (Lint rules could find such calls
+only in our own sources, and not in libraries.)
 """
 
 import os

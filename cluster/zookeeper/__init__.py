@@ -6,9 +6,11 @@ a znode:
 1. The client's handle sends a CreateRequest (`client`).
 2. The follower's ServerCore accepts it (`client_requests`) and forwards it to the leader as a
    SubmitRequest (`follower`).
-3. The leader checks it against all transactions proposed so far (`database.prepare`), gives it a
-   zxid, logs it (`txn_log`), and sends a Proposal to each learner (`leader`).
-4. Each learner logs the transaction and acknowledges it. With a majority, the leader commits it.
+3. The leader checks the write against all transactions proposed so far (`database.prepare`), and
+   makes a transaction of it. It gives the transaction a zxid, logs it (`txn_log`), and sends a
+   Proposal to each learner (`leader`).
+4. Each learner logs the transaction and acknowledges it. When a majority has done so, the leader
+   commits the transaction.
 5. Each server applies the committed transactions in order, at its own time (`database.apply`,
    `znodes`). It first sends the events of the watches that fire (`watches`). Then the follower
    answers its client.

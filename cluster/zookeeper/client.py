@@ -417,6 +417,7 @@ class ZooKeeperHandle:
             raise SimulationError(
                 f"expected a WatcherEvent from {connection.peer}, got {type(notice).__name__}"
             )
+        # For each type of event, the tables with the watches that it fires.
         tables = {
             WatchType.NODE_CREATED: (self._data_watches, self._exist_watches),
             WatchType.NODE_DATA_CHANGED: (self._data_watches, self._exist_watches),

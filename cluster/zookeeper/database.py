@@ -1,8 +1,8 @@
 """A server's database: the tree of znodes and the open sessions.
 
 Servers that have applied the same transactions have equal databases. Every server has a database
-with the committed transactions. The leader has a second one, to which it applies each transaction
-as soon as it proposes the transaction. It checks new writes against this second database.
+with the committed transactions. The leader has a second database, to which it applies each
+transaction as soon as it proposes the transaction. It checks new writes against this database.
 
 - `prepare` runs on the leader. It checks a write and returns its transaction. This is an ErrorTxn
   if the write is refused.

@@ -62,7 +62,9 @@ class Following:
         self.has_failed = False
         """True if the server must look for another leader."""
         self.committed_zxid = committed_zxid
-        """The newest transaction that is known to be committed. The server applies all up to it."""
+        """The newest transaction that is known to be committed.
+
+        The server applies this transaction and all before it."""
         self._ensemble = ensemble
         self._log = log
         self._heard_us = now_us
@@ -91,7 +93,7 @@ class Following:
             self.has_failed = True
             return
         self.epoch = response.epoch
-        # On the disk before it is sent, because the promise must survive a restart.
+        # The promise must survive a restart, so it is on the disk before it is sent.
         self._log.accept_epoch(response.epoch)
         ack = AckEpochRequest(
             current_epoch=self._log.current_epoch, epoch_ends=self._log.epoch_ends()

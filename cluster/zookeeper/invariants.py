@@ -62,7 +62,7 @@ def check_tree(tree: ZnodeTree) -> None:
 
 
 def check_owners(database: ZooKeeperDatabase) -> None:
-    """An ephemeral znode never outlives its session (ZK-12)."""
+    """Check that no ephemeral znode has outlived its session (ZK-12)."""
     for owner in database.tree.owners():
         if owner not in database.sessions:
             raise InvariantViolation(
@@ -72,7 +72,7 @@ def check_owners(database: ZooKeeperDatabase) -> None:
 
 
 def check_clients(clients: ClientRequests) -> None:
-    """A session is on at most one connection."""
+    """Check that each session is on at most one connection."""
     for session_id, connection in clients.connections.items():
         if clients.sessions.get(connection) != session_id:
             raise InvariantViolation(

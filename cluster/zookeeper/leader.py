@@ -12,7 +12,8 @@ the log, it is committed; ServerCore then applies it to the database.
 
 Source: ZooKeeper `Leader`, `LearnerHandler`, `PrepRequestProcessor`; rules ZK-02, ZK-10 and ZK-12
 of docs/kafka/ZOOKEEPER_CONSUMER.md.
-DEVIATION: a server asks the others for their votes; ZooKeeper's servers broadcast their own.
+DEVIATION: a server asks the other servers for their votes. ZooKeeper's servers broadcast their
+votes.
 DEVIATION: a learner gets the history in one message.
 """
 
@@ -90,7 +91,7 @@ class _Learner:
     heard_us: int
     """Time of the learner's last request."""
     parked: RequestId | None = None
-    """The learner's unanswered request. It is answered when a majority has come to its step."""
+    """The learner's unanswered request, which waits until a majority has come to the same step."""
     ack_epoch: AckEpochRequest | None = None
     """None until the learner has promised the leader's epoch."""
     is_synced: bool = False
@@ -291,7 +292,7 @@ class Leading:
     def _take_history(self) -> bool:
         """Enter the epoch once a majority has promised it; return True if it was entered.
 
-        Fail if one of the servers that promised has a newer history.
+        If one of the servers that promised has a newer history, this leader fails.
         """
         promised = [learner.ack_epoch for learner in self._learners.values() if learner.ack_epoch]
         if not self._is_majority(len(promised)):
@@ -355,8 +356,8 @@ class Leading:
     ) -> None:
         """Propose the transaction of `request`, whose client is connected to `server_id`."""
         self._sessions.touch(session_id, now_us)
-        # If the client has moved its session to another server, this is a late request that it
-        # sent to its former server.
+        # If the client has moved its session to another server, this is a late request that the
+        # client sent to its former server.
         if not isinstance(request, ConnectRequest) and self._sessions.has_moved(
             session_id, server_id
         ):
@@ -440,7 +441,7 @@ class Leading:
         ensemble = self._ensemble
         # There are two pings in each tick.
         result.add(SetTimer(key=LEAD_TIMER, delay_us=ensemble.tick_us // 2))
-        # A list, because the loop deletes learners.
+        # The loop runs over a copy, because it deletes learners.
         for connection, learner in list(self._learners.items()):
             if now_us - learner.heard_us > ensemble.sync_limit_us:
                 del self._learners[connection]

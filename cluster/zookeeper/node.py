@@ -64,7 +64,7 @@ class ZooKeeperNode:
         """The leader and the connection to it; None while this server follows no leader."""
         self._costs = cluster.costs
         self._busy_until_us = 0
-        """When all requests so far will have been carried out; only used in virtual time."""
+        """Time at which all requests so far will have been carried out; used in virtual time."""
         self._electors: dict[ServerId, Connection] = {}
         """Server -> the connection on which this server asks it for its vote."""
 
@@ -86,7 +86,8 @@ class ZooKeeperNode:
     def report(self, status: ClusterStatus) -> None:
         """Write this server's role, epoch, newest zxid and number of sessions into `status`."""
         core = self._core
-        # A server that is looking for a leader still has the epoch of the last one in its log.
+        # A server that is looking for a leader still has the epoch of its last leader in its log.
+        # So -1 is reported instead.
         status.zookeepers[self._host.name] = ZooKeeperStatus(
             state=core.state.value,
             is_serving=core.is_serving,
@@ -200,7 +201,7 @@ class ZooKeeperNode:
                 host.trace(output)
 
     def _ask_leader(self, leader: ServerId, request: QuorumRequest) -> None:
-        """Send a request to the leader; the first one opens the connection."""
+        """Send a request to the leader; the first request opens the connection."""
         if self._leader is None:
             connection = self._host.connect(
                 zookeeper_name(leader),

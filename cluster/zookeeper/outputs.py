@@ -34,7 +34,9 @@ class HangUp:
 
 @dataclass(frozen=True, slots=True)
 class AskLeader:
-    """Sends a request on this learner's connection to its leader; the first request opens it.
+    """Sends a request on this learner's connection to its leader.
+
+    The first request opens the connection.
 
     The answer comes back as the input `leader_answered`, the end of the connection as
     `leader_lost`.

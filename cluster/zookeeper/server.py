@@ -280,7 +280,9 @@ class ServerCore:
     # -- applying committed transactions ---------------------------------------------------------
 
     def _advance(self, now_us: int, result: ServerResult) -> None:
-        """Finish an input. Each input calls this at its end, because it may commit transactions.
+        """Finish an input: it may have committed transactions, or ended the role.
+
+        Each method that takes an input calls this at its end.
 
         1. Trace the new role when it begins to serve.
         2. Apply the newly committed transactions in order, and answer the clients that wait for
@@ -297,7 +299,7 @@ class ServerCore:
             for txn in self._log.between(self.database.last_zxid, role.committed_zxid):
                 changes = self.database.apply(txn)
                 result.add(txn_applied(txn))
-                # The client of an older transaction was disconnected when its epoch ended.
+                # The client of an older transaction was disconnected when the old epoch ended.
                 is_of_this_epoch = epoch_of(txn.zxid) == role.epoch
                 self._clients.applied(txn, changes, result, answers=is_of_this_epoch)
         if role.has_failed:
@@ -347,7 +349,7 @@ class ServerCore:
         Only the votes of servers that look for a leader count. If these servers are a majority,
         the newest of their logs has every committed transaction. If they are no majority, the
         remaining servers do not answer, or have a leader already. Then another round begins. As
-        soon as the vote of a leader arrives in it, `voted` ends the search.
+        soon as the vote of a leader arrives in that round, `voted` ends the search.
         """
         looking = {
             server: vote

@@ -1,13 +1,14 @@
 """The library zkclient, through which Kafka's old consumer used ZooKeeper.
 
-A ZooKeeperHandle is one session, and of no use when the session has expired. ZkClient then opens a
-new session, and repeats operations until a server has answered them.
+A ZooKeeperHandle is one session. Once the session has expired, the handle is of no use. ZkClient
+then opens a new session. It repeats each operation until a server has answered.
 
-It also has listeners: functions that are called when the znode at a path has changed. ZooKeeper
-tells a client of a change by a watch, which fires only once. The events wait in a queue. One
-coroutine handles them in order; in zkclient it is the "event thread". Before it calls a listener,
-it reads the path, which sets the watch again. If a listener fails, the error is logged, and the
-next event is handled. Ids such as ZK-22 are rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+A ZkClient also has listeners: functions that are called when the znode at a path has changed.
+ZooKeeper tells a client of a change by a watch, which fires only once. The events wait in a queue.
+One coroutine, the "event thread" of zkclient, handles the events in order. Before it calls a
+listener, it reads the path again, and this read sets the watch again. If a listener fails, the
+error is logged, and the next event is handled. Ids such as ZK-22 are rules in
+docs/kafka/ZOOKEEPER_CONSUMER.md.
 
 Source: zkclient 0.10 `ZkClient`, `ZkEventThread`; ZK-21 to ZK-24.
 """
@@ -45,7 +46,8 @@ ChildListener = Callable[[str], Awaitable[None]]
 DataListener = Callable[[str], Awaitable[None]]
 """Called with a path whose data has changed."""
 
-# Events after which the child listeners of a path are called, and those for its data listeners.
+# Events after which the child listeners of a path are called. Below are the events for its data
+# listeners.
 _CHILD_EVENTS = (
     WatchType.NODE_CHILDREN_CHANGED,
     WatchType.NODE_CREATED,
@@ -187,7 +189,7 @@ class ZkClient:
     async def _retry(self, request: ZooKeeperRequest) -> ZooKeeperResponse:
         """Carry out an operation, with retries until a server answers (ZK-23).
 
-        A retry uses the present session, which may be a newer one than the first attempt used.
+        A retry uses the present session. It may be newer than the session of the first attempt.
         """
         while True:
             try:
@@ -274,7 +276,7 @@ class ZkClient:
             self._fire_data(path)
 
     async def _watch_children(self, path: str) -> None:
-        """Set a watch on `path`, and one on its list of children, by two reads."""
+        """Set a watch on `path`, and a watch on its list of children, by two reads."""
         await self.exists(path)
         try:
             await self.children(path)

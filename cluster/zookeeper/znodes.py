@@ -37,9 +37,10 @@ class Change:
 class _Znode:
     """A znode, with the fields of ZooKeeper's Stat.
 
-    `czxid` is the transaction that created it. `mzxid` and `pzxid` are the last ones that changed
-    its data, and its list of children; `version` and `cversion` count these changes. The keys of
-    `children` are the names of the children.
+    `czxid` is the transaction that created the znode. `mzxid` is the last transaction that changed
+    the znode's data, and `version` counts these changes. `pzxid` is the last transaction that
+    changed the list of children, and `cversion` counts these changes. The keys of `children` are
+    the names of the children.
     """
 
     data: str
@@ -65,8 +66,8 @@ class _Znode:
 class ZnodeTree:
     """All znodes of one server.
 
-    Every znode but the root has a parent, which has it in its list of children and is not
-    ephemeral.
+    Every znode but the root has a parent. The parent has the znode in its list of children, and is
+    not ephemeral.
     """
 
     def __init__(self, initial: Iterable[tuple[str, str]] = ()) -> None:
