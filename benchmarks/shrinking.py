@@ -60,7 +60,7 @@ def run() -> tuple[Measurement, ...]:
         if not reached_goal and now.after.faults <= FAULTS_GOAL:
             reached_goal.append((time.process_time() - began_s, now.runs))
 
-    # `last_s` limits a later step of a search, which is not measured here.
+    # `last_s` is the limit of `Shrinker.robustness`, which is not called here.
     shrinker = Shrinker(
         play_with_bug,
         now_s=time.process_time,

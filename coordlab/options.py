@@ -179,8 +179,9 @@ def find_runs(name: Path, root: Path) -> tuple[PastRun, ...]:
     """Return the runs that a user means with `name`. Mostly this is a single run.
 
     - `runs/fencing/2026-01-31T12-00-00.000Z` is the path of a run directory.
-    - `fencing/2026-01-31T12-00-00.000Z` is its path below `root`, as `list` prints it. If this is
-      the common beginning of the names of a `run --seeds`, it means the runs of all its seeds.
+    - `fencing/2026-01-31T12-00-00.000Z` is its path below `root`, as `list` prints it. A
+      `run --seeds` makes several directories whose names have a common beginning. If the path is
+      such a beginning, it means all these runs.
     - `fencing` is the folder of an experiment, and means the latest run in this folder.
 
     Raises: NotARun if there is no such run; the message suggests a similar name.

@@ -135,8 +135,9 @@ def _settings_in_section(section: _Section) -> Iterator[SettingFact]:
                 for index, values in enumerate(value)
             ]
         elif inner_struct is None or value not in ((), [], None):
-            # `value` is the value of a setting. (The condition leaves out keys for sections that
-            # have no sections: their value is None or an empty list.)
+            # `value` is the value of a setting. Some keys are not for settings, but for sections.
+            # If such a key has no sections, its value is None or an empty list, and the condition
+            # leaves the key out.
             default = None
             if field is not None and not field.required:
                 default = setting_text(msgspec.to_builtins(field.default))

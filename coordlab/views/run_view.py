@@ -50,9 +50,9 @@ _MAX_GROUPS = 12
 _MAX_FAULTS = 8
 """The largest number of faults that are shown. The others are counted."""
 _MAX_PLANNED = 3
-"""The largest number of faults among them that are still to come.
+"""The largest number of shown faults that are still to come.
 
-This leaves room for the faults that are in force.
+The limit leaves room for the faults that are in force.
 """
 _MAX_FINDINGS = 3
 """The largest number of violations that are shown, the latest ones."""
@@ -305,8 +305,8 @@ class _GroupRow(NamedTuple):
     """A row of the table of groups.
 
     - `at_broker`: the group as one coordinator knows it; None if no broker coordinates the group.
-    - `members_see`: the brokers that members take for their coordinator. `2 x broker 1` means that
-      two members take broker 1 for it.
+    - `members_see`: the brokers that members take for their coordinator. For example,
+      `2 x broker 1` means that two members believe that broker 1 is their coordinator.
     """
 
     group_id: str

@@ -2,12 +2,13 @@
 
 After a fault the summary shows two kinds of times:
 
-- Phases, such as "detect" and "load", show where the time went. On the brokers' side they lead from
-  the fault to a coordinator that serves; on the clients' side to a member that it has accepted.
-- Gaps, such as "commit gap", show how long a member or partition had to do without.
+- Phases, such as "detect" and "load", show where the time went. On the brokers' side, the phases
+  lead from the fault to a new coordinator that serves its groups. On the clients' side, they lead
+  from the fault to members that the new coordinator has accepted.
+- Gaps, such as "commit gap", show how long a member or partition had no service.
 
-Each is measured for every group, member or partition. So a row of a table has the median (p50) and
-the longest time, for example:
+Each of these times is measured for every group, member or partition. So a row of a table has the
+median (p50) and the longest time, for example:
 
                             p50     max
     commit gap, per member  3.10 s  9.42 s

@@ -47,8 +47,8 @@ T_co = TypeVar("T_co", covariant=True)
 Question = Callable[[Host, ClusterSpec], Awaitable[T]]
 """A coroutine that sends requests to a cluster and returns the answer.
 
-It sends them through the Host that it gets. (Clients and brokers reach the network and the clock
-only through a Host.)
+The requests go through the Host that the coroutine gets. (Clients and brokers reach the network and
+the clock only through a Host.)
 """
 VIRTUAL = "virtual"
 """The value of `runtime` in the manifest of a run in virtual time."""

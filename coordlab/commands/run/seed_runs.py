@@ -1,8 +1,8 @@
 """The results of `run --seeds`: a SeedRun for each seed, and a SeedRuns for all of them.
 
-The exit code, the JSON document and the JUnit file of the command are made of these results, and
-also the figures, each as its median and range over the seeds. The module `seeds` plays the seeds
-and makes the SeedRuns. The module `seeds_view` prints it.
+The exit code, the JSON document and the JUnit file of the command are made of these results. The
+results also give the median and the range of each figure over the seeds. The module `seeds` plays
+the seeds and makes the SeedRuns. The module `seeds_view` prints the SeedRuns.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
