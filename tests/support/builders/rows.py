@@ -344,10 +344,12 @@ class Rows:
         state: str = "Stable",
         generation: int = 1,
         members: Sequence[str] | int = 2,
+        pending: Sequence[int] = (),
     ) -> None:
         """Let the coordinator on `node` load the group from the log.
 
-        `members` are the ids of the members, or only their number.
+        `members` are the ids of the members, or only their number. `pending` are the ids of the
+        producers whose open transactions commit offsets.
         """
         self.add(
             time_s,
@@ -360,6 +362,7 @@ class Rows:
                 "state": state,
                 "members": members if isinstance(members, int) else list(members),
                 "offsets": 1,
+                **({"pending": list(pending)} if pending else {}),
             },
         )
 

@@ -48,6 +48,7 @@ from dataclasses import dataclass
 
 from chaos.checkers.context import detail_of
 from chaos.checkers.evidence.lost_data import LostData
+from chaos.checkers.evidence.transactions.pending_offsets import PendingOffsets
 from protocol.trace import TraceKind, TraceRow
 
 END_KINDS = frozenset(
@@ -57,6 +58,7 @@ END_KINDS = frozenset(
         TraceKind.TXN_COMMIT_PENDING,
         TraceKind.TRANSACTION_COMPLETED,
         TraceKind.LOAD_COMPLETED,
+        TraceKind.GROUP_LOADED,
         TraceKind.APPEND_STARTED,
         TraceKind.APPEND_COMPLETED,
     }
@@ -124,8 +126,7 @@ class TransactionEnds:
         self._to_complete: dict[tuple[str, int, int | None, str], _Markers] = {}
         # producer id -> time at which its last decision had been carried out in all partitions
         self._carried_out_us: dict[int, int] = {}
-        # (group, producer id) -> the rows of the pending offsets since the producer's last end
-        self._pending: dict[tuple[str, int], list[TraceRow]] = {}
+        self._pending: dict[tuple[str, int], PendingOffsets] = {}  # by (group, producer id)
         self._ends: deque[_End] = deque()  # not judged yet
         self._loaded_us: dict[str, int] = {}  # broker -> time of its last load
         self._ended_us: dict[tuple[str, int], int] = {}  # (group, producer id) -> last end
@@ -155,6 +156,12 @@ class TransactionEnds:
             self._appends.get((row.node, row.incarnation), {}).pop(row.correlation_id, None)
             return
         detail = detail_of(row)
+        if row.kind == TraceKind.GROUP_LOADED:
+            for producer_id in detail.get("pending", ()):
+                self._pending.setdefault((row.group or "", producer_id), PendingOffsets()).held_by(
+                    row
+                )
+            return
         if row.kind == TraceKind.TRANSACTIONS_LOADED:
             for name, state in detail.get("open", {}).items():
                 if state in (_COMMIT, _ABORT):
@@ -189,10 +196,11 @@ class TransactionEnds:
             case TraceKind.TRANSACTION_STATE if detail["to"] in _CARRIED_OUT:
                 self._carried_out_us[producer_id] = row.time_us
             case TraceKind.TXN_COMMIT_PENDING:
-                offsets = self._pending.setdefault((row.group or "", producer_id), [])
-                if offsets and self._has_ended_in_the_log(offsets[-1], row, producer_id):
-                    offsets.clear()
-                offsets.append(row)
+                pending = self._pending.setdefault((row.group or "", producer_id), PendingOffsets())
+                if self._has_ended_in_the_log(pending, row, producer_id):
+                    pending.offsets.clear()
+                pending.offsets.append(row)
+                pending.held_by(row)
                 self._take_emptied((row.group or "", producer_id), row)
             case TraceKind.TRANSACTION_COMPLETED:
                 key = (row.group or "", producer_id)
@@ -200,10 +208,10 @@ class TransactionEnds:
                 appends = self._appends.get((row.node, row.incarnation), {})
                 if is_behind_load:
                     self._behind_load[key] = (row, frozenset(appends))
-                pending = self._pending.pop(key, None)
+                ended = self._take_pending(key, row)
                 ended_us = self._ended_us.get(key, -1)
                 self._ended_us[key] = row.time_us
-                if pending is None:
+                if not ended:
                     return  # no offset was pending, as far as the trace shows
                 # `detail` tells whether the end commits, and how many offsets became valid. In the
                 # third variant of a late end, it commits and none became valid, while an append was
@@ -211,11 +219,11 @@ class TransactionEnds:
                 self._ends.append(
                     _End(
                         row=row,
-                        pending=pending,
+                        pending=ended,
                         producer_id=producer_id,
                         ended_us=ended_us,
                         loaded_us=self._loaded_us.get(row.node, -1),
-                        is_over=self._is_over(pending[0], row, producer_id),
+                        is_over=self._is_over(ended[0], row, producer_id),
                         is_replaced=is_behind_load
                         and bool(appends)
                         and detail["committed"]
@@ -248,16 +256,33 @@ class TransactionEnds:
             return
         self._markers.setdefault(producer_id, deque(maxlen=MAX_KEPT_DECISIONS)).append(markers)
 
-    def _has_ended_in_the_log(self, known: TraceRow, row: TraceRow, producer_id: int) -> bool:
-        """Return True if the transaction of the pending offset `known` has ended without a row.
+    def _has_ended_in_the_log(self, known: PendingOffsets, row: TraceRow, producer_id: int) -> bool:
+        """Return True if the transaction of the offsets in `known` has ended without a row.
 
-        `row` is a later pending offset of the same producer, at another coordinator of the group.
-        If the transaction of `known` was carried out, that other coordinator has loaded the group
-        together with the marker. Then no row shows an end.
+        `row` is a later pending offset of the same producer. If another coordinator wrote it, and
+        the transaction of the known offsets was carried out, then this coordinator has loaded the
+        group together with the marker. No row shows an end then. But if its load has found the
+        offsets still pending, the marker came later.
         """
-        is_same_life = (known.node, known.incarnation) == (row.node, row.incarnation)
+        if not known.offsets or known.is_at(row):
+            return False
         carried_out_us = self._carried_out_us.get(producer_id, -1)
-        return not is_same_life and known.time_us + self._margin_us < carried_out_us
+        return known.offsets[-1].time_us + self._margin_us < carried_out_us
+
+    def _take_pending(self, key: tuple[str, int], end: TraceRow) -> list[TraceRow]:
+        """Return the rows of the pending offsets that `end` has ended.
+
+        A coordinator that was replaced may still end the offsets in its own memory, behind a load.
+        They stay in `_pending` then, because the next coordinator has loaded them and has not ended
+        them yet.
+        """
+        pending = self._pending.get(key)
+        if pending is None:
+            return []
+        if pending.were_at(end):
+            return pending.until_last_of(end)
+        del self._pending[key]
+        return pending.offsets
 
     def _take_emptied(self, key: tuple[str, int], pending: TraceRow) -> None:
         """If a late end has removed the offset of `pending`, note it in `emptied`.

@@ -611,6 +611,55 @@ def test_late_end_may_come_before_the_next_decision(
     assert report.excused == ({} if findings else {LATE_END: 1, FORGOTTEN: 1})
 
 
+@pytest.mark.parametrize(
+    ("former_ends_s", "is_found_pending", "findings"),
+    [
+        pytest.param(10.45, True, 0, id="the former coordinator ends it after the next offset"),
+        pytest.param(10.25, True, 0, id="the former coordinator ends it before the next offset"),
+        pytest.param(10.45, False, 1, id="the load finds the marker"),
+    ],
+)
+def test_end_at_a_former_coordinator_leaves_the_offset_to_the_late_end_of_the_next(
+    former_ends_s: float, findings: int, *, is_found_pending: bool
+) -> None:
+    """The group moves from broker-1 to broker-0 while an offset is pending.
+
+    1. broker-0 loads the group at 10.1 s, and finds the offset of the first transaction pending.
+       The marker comes, but its effects wait behind another load, until 10.5 s.
+    2. The producer's second transaction gets a pending offset at 10.3 s.
+    3. broker-1 ends the offset of the first transaction in its own memory, at `former_ends_s`. At
+       broker-0 the offset is still pending.
+    4. At 10.5 s the late end removes both offsets at broker-0, because the third transaction's
+       offset, which has replaced them, is being appended. So Kafka forgets both.
+
+    If broker-0 has loaded the marker together with the offset (`is_found_pending` is False), then
+    the first transaction counts at broker-0, and nothing excuses that its offset is missing.
+    """
+    rows = Rows()
+    rows.assigned(1, "consumer-g-0")
+    rows.committed(9, "consumer-g-0", offset=1)
+    pending(rows, 9.5, node="broker-1")
+    decided(rows, 10, COMMIT)
+    rows.committed(10.05, "consumer-g-0", offset=2)
+    rows.group_loaded(10.1, "broker-0", pending=(0,) if is_found_pending else ())
+    decided(rows, 10.2, "CompleteCommit")
+
+    pending(rows, 10.3, append_id=1)
+    completed(rows, former_ends_s, committed=True, node="broker-1")
+    decided(rows, 10.35, COMMIT)
+    decided(rows, 10.4, "CompleteCommit")
+    rows.append_started(10.45, "broker-0", leader_epoch=0, base_offset=20)
+    rows.load_completed(10.5, "broker-0", leader_epoch=3)
+    completed(rows, 10.5, committed=True, offsets=0)
+
+    rows.assigned(12, "consumer-g-0")
+    rows.fetched(12.1, "consumer-g-0", offset=1)
+    report = check(rows)
+
+    assert report.findings_total == findings
+    assert report.excused.get(FORGOTTEN, 0) == 1 - findings
+
+
 def test_wrong_end_without_a_load_has_no_excuse() -> None:
     """Planted bug: the ends of two transactions are mixed up.
 

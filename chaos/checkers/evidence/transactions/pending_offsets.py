@@ -1,0 +1,56 @@
+"""Pending offsets of a producer in a group, and which coordinators have them in memory.
+
+An offset that was committed in a transaction is pending until the transaction's marker ends it. If
+the group moves to another coordinator in the meantime, the new coordinator loads the pending
+offset. Now two coordinators have it: the earlier one forgets it only when it unloads the group,
+and both may wait with the end. For example:
+
+1. broker-2 has a pending offset of producer 0.
+2. broker-0 becomes the group's coordinator, and loads the offset.
+3. The marker comes to broker-0, but its effects wait behind another load. In the meantime
+   producer 0 begins its next transaction, and broker-0 gets a second pending offset.
+4. broker-2, whose part of the work was waiting as well, ends the first offset in its own memory,
+   and unloads the group. At broker-0 both offsets are still pending.
+"""
+
+from dataclasses import dataclass, field
+
+from protocol.trace import TraceRow
+
+
+@dataclass(slots=True)
+class PendingOffsets:
+    """A producer's pending offsets in a group, and the coordinators that have had them."""
+
+    offsets: list[TraceRow] = field(default_factory=list)
+    """Their rows TXN_COMMIT_PENDING, the oldest first."""
+    coordinators: list[tuple[str, int]] = field(default_factory=list)
+    """(node, incarnation) of the coordinators that had some of the offsets, the present one last.
+    """
+
+    def held_by(self, row: TraceRow) -> None:
+        """Note that the coordinator that wrote `row` has pending offsets of the producer."""
+        if not self.is_at(row):
+            self.coordinators.append(_coordinator_of(row))
+
+    def is_at(self, row: TraceRow) -> bool:
+        """Return True if the present coordinator wrote `row`."""
+        return bool(self.coordinators) and self.coordinators[-1] == _coordinator_of(row)
+
+    def were_at(self, row: TraceRow) -> bool:
+        """Return True if a coordinator that has been replaced since then wrote `row`."""
+        return not self.is_at(row) and _coordinator_of(row) in self.coordinators
+
+    def until_last_of(self, row: TraceRow) -> list[TraceRow]:
+        """Return the offsets up to the last one of the coordinator that wrote `row`."""
+        coordinator = _coordinator_of(row)
+        count = 0
+        for number, offset in enumerate(self.offsets, start=1):
+            if _coordinator_of(offset) == coordinator:
+                count = number
+        return self.offsets[:count]
+
+
+def _coordinator_of(row: TraceRow) -> tuple[str, int]:
+    """Return (node, incarnation) of the process that wrote a row."""
+    return row.node, row.incarnation
