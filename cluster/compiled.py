@@ -7,8 +7,9 @@ machine code, so that runs are faster. Their results are the same. This is how i
    with the names of the modules, a fingerprint of the sources, and the version of Python.
 2. `use_compiled` puts a CompiledFinder in front of Python's own import finders.
 3. When the first hot module is imported, the finder compares the fingerprint with the present
-   sources. If it is right, all hot modules come from the library, otherwise none. They cannot be
-   mixed, because compiled modules use internals of each other.
+   sources. If the fingerprint is right, all hot modules come from the library; otherwise none of
+   them does. Compiled and interpreted hot modules cannot be mixed, because compiled modules use
+   internals of each other.
 """
 
 import copyreg
@@ -220,7 +221,7 @@ class CompiledFinder(MetaPathFinder):
         return importlib.machinery.ModuleSpec(fullname, loader, origin=str(self._root / source))
 
     def decide(self) -> CompiledState:
-        """Decide once per process whether the library is used; report a stale one on stderr."""
+        """Decide once per process whether the library is used; report a stale library on stderr."""
         if self.state is None:
             self.state = self._examine()
             if self.state is CompiledState.STALE:

@@ -34,7 +34,10 @@ RowObserver = Callable[[TraceRow], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatus:
-    """A partition in the metadata of the active controller; `leader` is -1 if it has none."""
+    """A partition in the metadata of the active controller.
+
+    `leader` is -1 if the partition has no leader.
+    """
 
     leader: BrokerId
     leader_epoch: int
@@ -62,8 +65,9 @@ class GroupStatus:
 class MemberStatus:
     """A consumer's own view of its membership.
 
-    `state` is the name of Kafka's MemberState. `waiting` are its requests without an answer.
-    `ended_by` is the name of the error that ended its application; None if no error did.
+    `state` is the name of Kafka's MemberState. `waiting` are the consumer's requests without an
+    answer. `ended_by` is the name of the error that ended the consumer's application; None if no
+    error has ended it.
     """
 
     group_id: str
@@ -83,8 +87,8 @@ class ZooKeeperStatus:
     """A ZooKeeper server.
 
     `state` is LOOKING (for a leader), FOLLOWING or LEADING. `epoch` is the epoch of the server's
-    leader; -1 while it is looking for one. `zxid` is the newest transaction that it has applied,
-    and `sessions` the number of sessions that are open after it.
+    leader; -1 while the server is looking for a leader. `zxid` is the newest transaction that the
+    server has applied. `sessions` is the number of sessions that are open after this transaction.
     """
 
     state: str
@@ -145,9 +149,9 @@ class MachineEvent:
     """A machine did not answer for some time, although the experiment did nothing to it.
 
     `from_us` and `until_us` are on the run's clock; `until_us` is None while the silence lasts.
-    `nodes` were on the machine when it began. `is_lost` is True if the run has given up the
-    machine, and starts its nodes on other machines. If the run cannot continue without the machine,
-    `ends_run` has the reason; otherwise it is "".
+    `nodes` were on the machine when the silence began. `is_lost` is True if the run has given up
+    the machine, and starts its nodes on other machines. If the run cannot continue without the
+    machine, `ends_run` has the reason; otherwise it is "".
     """
 
     address: str
@@ -184,8 +188,8 @@ class Runtime(ABC):
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run `main` to its end on this runtime's loop and return its result.
 
-        Raises: the exceptions of `main`; KeyboardInterrupt after a Ctrl-C. After either, `run` may
-        be called again, with a coroutine that ends all faults and stops the cluster.
+        Raises: the exceptions of `main`; KeyboardInterrupt after a Ctrl-C. After an exception,
+        `run` may be called again, with a coroutine that ends all faults and stops the cluster.
         """
 
     @abstractmethod
@@ -276,8 +280,8 @@ class Runtime(ABC):
         """Close the connections between the two sets of nodes; return their number.
 
         A node has a separate connection for each purpose, such as heartbeats. If `purposes` are
-        given, only connections for these are closed. Messages in flight are lost, and both ends see
-        Disconnected.
+        given, only connections for these purposes are closed. Messages in flight are lost, and both
+        ends see Disconnected.
         """
 
     # -- the administrator --

@@ -7,8 +7,9 @@ latency of the network, the duration of work, and the operating system's writing
 Some fields exist because this project tests Kafka:
 
 - `guards` can switch off single checks of Kafka, to see what goes wrong without them.
-- `java` chooses between Kafka's two group coordinators. The nodes behave like the older one, which
-  is written in Scala. Each of the JavaSwitches turns on one behaviour of the newer one, in Java.
+- `java` chooses between Kafka's two group coordinators. The nodes behave like the older
+  coordinator, which is written in Scala. Each of the JavaSwitches turns on one behaviour of the
+  newer coordinator, which is written in Java.
 - `zookeeper_consumers` are Kafka's old consumers. They have no group coordinator, but divide the
   partitions of their group by znodes in ZooKeeper.
 

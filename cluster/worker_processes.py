@@ -2,7 +2,8 @@
 
 A search divides its runs among workers. Each worker is a process that calls the same function, the
 `Work`, with some items (seeds of runs), and sends back the bytes that the function returns. If a
-worker dies, this is reported, and a new one takes its place; its items are not tried again here.
+worker dies, this is reported, and a new worker takes its place. The items of the dead worker are
+not tried again here.
 
 A worker is in a session of its own, so that a Ctrl-C on the terminal reaches only this process,
 which may pass it on by `interrupt`.

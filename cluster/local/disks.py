@@ -46,7 +46,7 @@ class MortalFiles(Files):
         super().fdatasync(file)
 
     def replace(self, source: Path, destination: Path) -> None:
-        """Rename a file, in place of the one at `destination`."""
+        """Rename a file; it takes the place of a file at `destination`."""
         self._check()
         super().replace(source, destination)
 
@@ -71,7 +71,10 @@ class MortalFiles(Files):
 
 
 class LocalDisk:
-    """A node's disk from one start to the next end: the node uses `storage`, LocalLives `close`."""
+    """A node's disk, from one start of the node to its next end.
+
+    The node uses `storage`. LocalLives calls `close` when the node has ended.
+    """
 
     def __init__(self, directory: Path, owner: str) -> None:
         self._files = MortalFiles(owner)

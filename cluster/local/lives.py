@@ -144,7 +144,7 @@ class LocalLives(NodeLives[LocalLife]):
         return hit
 
     async def shut_down(self, node: NodeName) -> HitNode:
-        """Ask the node to stop, as SIGTERM does; returns without waiting for that."""
+        """Ask the node to stop, as SIGTERM does; returns before the node has stopped."""
         life = self._begin(node, LifeAct.SHUT_DOWN)
         life.shutting_down = asyncio.create_task(
             self._await_shut_down(life), name=f"shut down {node}"

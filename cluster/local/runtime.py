@@ -146,8 +146,9 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
             sources=tuple(sources), destinations=tuple(destinations), purposes=tuple(purposes)
         )
         process = self._hosting()
-        # The first call closes and counts the clients' ends, the second one closes the servers'
-        # ends. (The latter counts only clients whose process is stopped; here there are none.)
+        # The first call closes and counts the clients' ends. The second call closes the servers'
+        # ends. (It counts only the connections of clients in stopped processes, which do not exist
+        # here.)
         names = process.reset_client_ends(reset)
         return len(names) + process.reset_server_ends(reset, set(names), ())
 
@@ -196,8 +197,8 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
         """Write the addresses of the nodes into the listeners file, for clients from outside."""
         if self._address is None:
             return
-        # The administrator may start later, and then the file is not written again. So it is always
-        # listed.
+        # The administrator may start later, and then the file is not written again. So the file
+        # always lists the administrator.
         names = (*self.names_up(), ADMIN_NODE)
         listeners = Listeners(
             run_id=self._settings.run_id,

@@ -25,7 +25,10 @@ DECIMALS = 6
 
 @dataclass(slots=True)
 class _Sample:
-    """The values of one window. The first came at `start_ms`, the last one so far at `last_ms`."""
+    """The values of one window.
+
+    The first value came at `start_ms`, the last value so far at `last_ms`.
+    """
 
     start_ms: int
     last_ms: int
@@ -64,7 +67,6 @@ class SampledSensor:
         elapsed_ms = now_ms - samples[0].start_ms  # since the older of the two windows began
         # If there was no earlier window, 30 s are added as if there had been one. Otherwise a
         # single value, read 1 ms later, would be a rate of 1,000 per second.
-
         missing_windows = NUM_SAMPLES - 1 - elapsed_ms // WINDOW_MS
         elapsed_ms += max(0, missing_windows) * WINDOW_MS
         return sum(sample.total for sample in samples) * 1_000 / elapsed_ms

@@ -111,7 +111,7 @@ _own_sessions: list[tuple[Path, SessionGuard]] = []
 
 
 def connect_ray(address: str) -> bool:
-    """Start a local Ray ("local") or join the one at `address`.
+    """Start a local Ray if `address` is "local"; otherwise join the Ray at `address`.
 
     A Ray that already runs on this machine may belong to another program, so it is joined only if
     `address` names it.

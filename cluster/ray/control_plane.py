@@ -125,8 +125,9 @@ class ControlPlane:
         Stopped processes close their ends when they continue.
         """
         live = [process for process in self._processes if process.is_up]
-        # First the ends of the clients, whose processes return the names of these connections. Then
-        # the servers close just these, so that a newer connection survives.
+        # First the processes of the clients close the clients' ends, and return the names of these
+        # connections. Then the servers close only the connections with these names, so that newer
+        # connections survive.
         ended = await side_by_side(self._reset_client_ends(p, reset) for p in live)
         names = tuple(name for names_of_process in ended for name in names_of_process)
         # A stopped process cannot return names, so the servers close and count all connections of

@@ -51,7 +51,7 @@ START_ATTEMPTS = 3
 START_TIMEOUT_S = 60.0
 """Longest start of a process. On a busy machine the import of Ray alone takes seconds."""
 AGENT_DELAY_S = 25.0
-"""When the first agent has started, the others must start within this time."""
+"""When the first agent has started, the other agents must start within this time."""
 KILL_TIMEOUT_S = 5.0
 """Time within which a killed or ended process must be gone."""
 SIGNAL_TIMEOUT_S = 5.0
@@ -136,7 +136,7 @@ class Fleet:
         self._owns_ray = False
         """True if `connect` has connected this process to Ray, so that `disconnect` leaves Ray."""
         self._pause_orders = 0
-        """Number of pauses and resumes so far, by which a process recognises a late one."""
+        """Number of pauses and resumes so far. By this number a process recognises a late order."""
 
     async def connect(self, plans: Sequence[ProcessPlan]) -> None:
         """Start Ray or join it, start an agent on each machine, and choose each process's machine.
@@ -227,8 +227,8 @@ class Fleet:
         order = self._next_pause_order()
         await process.handle.pause_node(node, order, CALL_TIMEOUT_S)
         if process.plan.name == node:  # a process with a node's name hosts no other node
-            # Before the signal, because from now on no call to the process may be awaited. (An
-            # earlier pause may have failed after it had set this.)
+            # This comes before the signal, because from now on no call to the process may be
+            # awaited. (It is set already if an earlier pause has failed after this step.)
             if not process.is_stopped:
                 process.stopped.set_result(None)
             await process.agent.stop(process.listening.process, SIGNAL_TIMEOUT_S)
@@ -316,7 +316,8 @@ class Fleet:
         for process in live:
             process.is_up = False
             process.handle.end()
-        # All processes, because `give_up` does not wait until a process is gone.
+        # Processes that were given up are included, because `give_up` does not wait until a process
+        # is gone.
         await side_by_side(
             self._wait_gone(
                 state,
@@ -461,10 +462,13 @@ class Fleet:
     async def _watch(self, process: FleetProcess) -> None:
         """Record the failures in a process until it ends, and its end if the run did not cause it.
 
-        If a process is gone, there are three cases. The run itself has ended it
-        (`is_expected_to_end`, which is read again after the query below, because the run may end it
-        meanwhile). Or its machine is gone, too, so its agent does not answer;
-        `_find_silent_machines` reports this. Otherwise it has died by itself, which is a failure.
+        If a process is gone, there are three cases:
+
+        1. The run itself has ended the process (`is_expected_to_end`). This is read again after the
+           query below, because the run may end the process during the query.
+        2. The machine is gone, too, so the agent does not answer. `_find_silent_machines` reports
+           this.
+        3. Otherwise the process has died by itself, which is a failure.
         """
         known_failures = 0
         while True:
@@ -479,7 +483,7 @@ class Fleet:
                 return
             known_failures += len(new_failures)
             for failure in new_failures:
-                # The first one is kept, because the others usually have the same cause.
+                # The first trouble is kept, because later troubles usually have the same cause.
                 self.disk_trouble = self.disk_trouble or failure.disk_trouble
                 self._on_failure(failure.text)
 
@@ -551,8 +555,8 @@ class Fleet:
             p for p in self.processes if p.machine.ray_node_id == change.machine and p.is_up
         ]
         state.line.set_silent(silent=change.state is not Contact.HEARD)
-        # Before the processes are given up, because the runtime asks which nodes they had
-        # (`nodes_on`).
+        # This comes before the processes are given up, because the runtime asks which nodes the
+        # processes have (`nodes_on`).
         self._on_machine(change)
         if change.state is Contact.HEARD:
             await self.control.catch_up(live_processes)

@@ -51,7 +51,7 @@ def plan_processes(cluster: ClusterSpec) -> tuple[ProcessPlan, ...]:
     """Return the processes of a cluster: servers alone, clients together unless isolated.
 
     There is always a process `clients-0`, because the administrator runs in it. Producers go to the
-    last shared process of their machine, because all earlier ones are full of consumers.
+    last shared process of their machine, because all earlier processes are full of consumers.
     """
     server_specs: tuple[ControllerSpec | BrokerSpec | ZooKeeperSpec, ...] = (
         *cluster.zookeepers,
@@ -108,8 +108,8 @@ def place(
     """Return the machine of each process.
 
     - A `layout` has the experiment's machines, each as the names of its nodes. The nodes of
-      `layout[i]` go to `machines[i]`. If there are fewer `machines` than that, the count begins
-      again with the first machine.
+      `layout[i]` go to `machines[i]`. If `machines` are fewer than the experiment's machines, the
+      count begins again with the first machine.
     - Without a layout, processes go to the machines in rotation. Brokers come first, so that two
       brokers share a machine only if there are more brokers than machines.
     Raises: ValueError if there is no machine.

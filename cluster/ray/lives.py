@@ -124,7 +124,7 @@ class RayLives(NodeLives[RayLife]):
         first_lives = [life for life in self._lives.values() if not starts_later(life.spec)]
         for life in first_lives:
             life.process = processes[life.plan.name]
-        # Before the nodes start, because they send requests immediately.
+        # This comes before the nodes start, because they send requests immediately.
         await self._push_directory()
         for life in first_lives:
             await self._start_in_process(life)
@@ -193,7 +193,8 @@ class RayLives(NodeLives[RayLife]):
         """
         life = self._begin(node, LifeAct.PAUSE)
         hit = life.hit()
-        # Before the wait: if a Ctrl-C interrupts it, `resume` must be legal, to undo the pause.
+        # This is set before the wait. If a Ctrl-C interrupts the wait, `resume` must be legal, to
+        # undo the pause.
         life.is_paused = True
         try:
             await self._fleet.pause(life.live_process(), node)

@@ -2,7 +2,7 @@
 
 RayLives starts, stops and kills the nodes, Fleet starts and ends their processes, and
 RealtimeRuntime has what all runtimes in real time share. RayRuntime adds what is special to several
-machines: each has a clock of its own, and a machine may become silent (it does not answer) or lost
+machines: each machine has a clock of its own, and may become silent (it does not answer) or lost
 (it was given up).
 """
 

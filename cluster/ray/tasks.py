@@ -2,8 +2,8 @@
 
 `cluster.fan_out` describes what workers do. Here each worker is a Ray actor, an object in a process
 of its own. (With Ray's tasks the caller would not know which process has done the work, and could
-not have it repeated by another one.) If a worker dies, this is reported, and a new one is started;
-Ray itself repeats nothing.
+not let another process repeat the work.) If a worker dies, this is reported, and a new worker is
+started. Ray itself repeats nothing.
 """
 
 import time

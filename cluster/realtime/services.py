@@ -141,9 +141,8 @@ class NodeService:
     ) -> None:
         """Resume one node, after applying the newest state and the resets that it missed.
 
-        This process was stopped when `resets` were ordered, and has not run since. So it has no
-        connection that was opened after a reset and must survive. It can close every connection
-        that a reset selects.
+        This process was stopped when `resets` were ordered, and has not run until now. So it has
+        opened no connection after a reset, and can close every connection that a reset selects.
         """
         await self.control(state)
         process = self._alive()

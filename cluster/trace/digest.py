@@ -101,7 +101,7 @@ class TraceDigest:
 class EventsOnly:
     """Passes on the rows of a run as they would be if the run had traced no messages.
 
-    It leaves out the rows of messages, and numbers the others anew (`seq`).
+    It leaves out the rows of messages, and numbers the other rows anew (`seq`).
     """
 
     def __init__(self, observer: Callable[[TraceRow], None]) -> None:

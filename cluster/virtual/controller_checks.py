@@ -146,9 +146,9 @@ class ControllerChecks:
         if response.should_shut_down:
             if shutdown_offset is not None:
                 self._check_learnt(image, broker_id, shutdown_offset, ignorant)
-            # There is no shutdown offset. As in Kafka, a broker may then stop at once if it was
-            # fenced, if it asks now to be fenced, or if it led nothing. (An unfenced broker sends
-            # its first request to stop here.)
+            # There is no shutdown offset: the broker was fenced, or this is its first request to
+            # stop. As in Kafka, it may stop at once if it was fenced, if it asks now to be fenced,
+            # or if it led nothing.
             elif self._led_before and not (self._was_fenced or request.want_fence):
                 raise InvariantViolation(
                     "a leader begins a controlled shutdown before it may stop",

@@ -1,8 +1,9 @@
 """A check that loads and unloads of coordinators are not lost, and end in their order.
 
-A broker schedules a load when it becomes the leader of an offsets partition, and an unload when it
-stops leading it. It carries them out one after the other. So when one has ended, all that were
-scheduled before it must have ended, too.
+A broker schedules a load when it becomes the leader of an offsets partition (a partition of
+`__consumer_offsets`). It schedules an unload when it stops leading the partition. It carries out
+these tasks one after the other. So when a task has ended, all tasks that were scheduled before it
+must have ended, too.
 
 Source: Kafka GroupMetadataManager, whose scheduler has one thread.
 """
