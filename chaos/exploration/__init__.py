@@ -1,9 +1,10 @@
 """The search for violations: it draws thousands of experiments at random, and runs each of them.
 
 `coordlab explore` takes a space file, which says what may vary. Each seed draws an experiment from
-it, with a plan of faults, and plays it in virtual time. A checker may
-report a violation in the run (a finding). The search then writes the experiment to an ordinary
-experiment file. Users can replay this file, shrink it to its essence, read it, and run it on Ray.
+the space, with a plan of faults. The experiment is played in virtual time (the run's own simulated
+clock). If a checker reports a violation in the run (a finding), the search writes the experiment to
+an ordinary experiment file. Users can replay this file, shrink it to its essence, read it, and run
+it on Ray.
 
 Reading order: `space_definition`, `space_semantics`, `space`; `draw` (seeds become schedules),
 `play` (one run), `cpu_limit`, `marks`, `effort`, `signature` (equality of findings),

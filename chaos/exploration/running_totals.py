@@ -25,7 +25,7 @@ class FindingGroup:
     - `number`: the group's number among the groups of its checker, from 1, in order of discovery.
     - `seeds`: the seeds of the runs, in the order in which they were played.
     - `example`: the run with the fewest faults, because it is the easiest to understand. If several
-      runs have as few, it is the run with the earliest finding.
+      runs have equally few faults, it is the run with the earliest finding among them.
     - `finding`: the finding of the example.
     """
 

@@ -61,8 +61,8 @@ class Limits:
 
     - `first_seed`, `count`: the search plays `count` seeds, the first of which is `first_seed`. If
       `count` is None, the search plays seeds until another limit is reached.
-    - `time_limit_s`: the time after which the search ends. If a search is resumed in a new process,
-      the time counts from its beginning in this process.
+    - `time_limit_s`: the time after which the search ends. If a search is resumed, the time counts
+      from the resumption.
     - `stop_after`: the number of different findings at which the search ends.
     - `batch`: the number of seeds in a batch. If `batch` is None, a batch has as many seeds as a
       worker plays in about BATCH_S.

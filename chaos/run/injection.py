@@ -64,7 +64,7 @@ class FaultInjector:
         self._links = LinkTable(runtime)
         self._tools = FaultTools(runtime=runtime, links=self._links)
         self._aims: dict[str, Aim] = {}
-        """The aim of each injected fault, by the fault's id. It is healed at the same nodes."""
+        """The aim of each injected fault, by the fault's id. The fault is healed at these nodes."""
         self._members = dict.fromkeys(all_members(experiment))
 
     def take_experiment(self, experiment: Experiment) -> None:

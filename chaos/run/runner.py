@@ -330,7 +330,7 @@ class ExperimentRun:
         The moment of each step is inserted when the step before has been taken. The times of
         moments count from `began_us`.
 
-        Raises: ToolFailed if the runtime could not do it.
+        Raises: ToolFailed if the runtime could not carry it out.
         """
         match moment:
             case Arrival(node=node):

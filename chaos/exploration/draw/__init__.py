@@ -1,6 +1,6 @@
 """The draw of an experiment from a seed: its sizes, its settings and its faults.
 
-Each of them is drawn from a random stream of its own.
+Each value is drawn from a random stream of its own.
 
 Reading order: `choices` (sizes and settings), `timeouts`, `fault_draw` (one fault), `patterns`
 (combinations of faults), `close_patterns` (combinations within one moment), `zookeeper_patterns`

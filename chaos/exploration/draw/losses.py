@@ -12,7 +12,7 @@ from cluster.host.randomness import stream
 from protocol.ids import TRANSACTION_STATE
 
 _LOST_ROLES = ("a broker", "members", "both")
-"""The nodes that a seed with losses loses: a broker, some members, or both. Each is as likely."""
+"""The nodes that a seed with losses loses. The three cases are equally likely."""
 
 
 def draw_losses(
@@ -44,8 +44,8 @@ def draw_losses(
 def may_lose_a_broker(experiment: Experiment) -> bool:
     """Return True if every partition keeps enough in-sync replicas after the loss of a broker."""
     config = experiment.cluster.config
-    # `spare` has one number for each topic. This is the number of replicas without which the topic
-    # still has as many as `min.insync.replicas` demands.
+    # `spare` has one number for each topic: how many replicas of each partition may be missing when
+    # `min.insync.replicas` are still there.
     spare = []
     for name, (_, replicas) in internal_topics(experiment).items():
         is_transaction_state = name == TRANSACTION_STATE

@@ -5,9 +5,9 @@ scaling changes the number of members. Most arguments of these operations have t
 Kubernetes. For example, `max_surge` is the number of successors that may run in addition to all
 members.
 
-The start-up time of a successor is often drawn near the session timeout. The group takes another
-course if the successor joins shortly before the session of its predecessor has ended than if it
-joins shortly after. All times are so short that the operation ends within the run.
+The start-up time of a successor is often drawn near the session timeout. A successor that joins
+shortly before the end of its predecessor's session has another effect on the group than a successor
+that joins shortly after. All times are so short that the operation ends within the run.
 """
 
 from random import Random

@@ -25,7 +25,7 @@ _ONE_WAY = {"direction": "one_way"}
 
 
 def cut_from_zookeeper(draw: FaultDraw) -> Faults:
-    """Cut a member off from the ensemble alone, for 0.5 to 3 session timeouts (ZK-58)."""
+    """Cut a member off from the ensemble (not from brokers), for 0.5 to 3 sessions (ZK-58)."""
     member = draw.zookeeper_member()
     if member is None:
         return ()

@@ -30,8 +30,8 @@ LAG = 2
 class Guidance:
     """Chooses the seeds that mutate a plan in one exploration, and their parents.
 
-    - `share`: the share of seeds that mutate a plan, from 0 to 1. It counts as soon as there are
-      plans that can be mutated.
+    - `share`: the share of seeds that mutate a plan, from 0 to 1. The first seeds mutate none,
+      because there is no plan yet that could be mutated.
     - `first_seed`: the first seed of the exploration.
     """
 
@@ -61,9 +61,9 @@ class Guidance:
                 pass  # the runs of a recheck, whose seeds were taken before
 
     def is_ready(self, seed: int) -> bool:
-        """Return True if all results are known that determine the plan of `seed`."""
+        """Return True if all results that determine the plan of `seed` are known."""
         if not self._share:
-            return True  # no seed mutates a plan, so none depends on results
+            return True  # no seed mutates a plan, so no plan depends on results
         return all(
             self._unfinished.get(block, self._block) == 0
             # These are the blocks that are not in the corpus yet, up to the last block from which a

@@ -22,7 +22,7 @@ mark = ORDERS.add
     TraceKind.REBALANCE_STARTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # A request to remove members gives a reason. An administrator's request gives this one.
+    # A request to remove members gives a reason, and this reason is that of an administrator.
     return detail_of(row).client_reason == REMOVED_BY_AN_ADMIN
 
 

@@ -12,8 +12,8 @@ with `del seen`.
 
 In this module all partitions are partitions of `__consumer_offsets`. The leader of such a partition
 is the coordinator of the groups in the partition. When a broker becomes leader, it loads these
-groups into its memory. When another broker becomes leader, it unloads them. A zombie is a broker
-that has been replaced as leader but does not know this yet.
+groups into its memory. When another broker becomes leader, the former leader unloads them. A zombie
+is a broker that has been replaced as leader but does not know this yet.
 """
 
 from itertools import pairwise

@@ -53,7 +53,7 @@ def expected_marks(reached: Collection[str]) -> dict[str, str]:
     these marks as missing. So the marks of an optional set are expected only if the search has
     reached at least one mark of this set.
     """
-    # These are all names of each optional set without a reached mark.
+    # The names of all marks in the optional sets of which no mark was reached.
     not_in_space = {name for names in _OPTIONAL_SETS if names.isdisjoint(reached) for name in names}
     return {name: meaning for name, meaning in MARKS.items() if name not in not_in_space}
 
@@ -69,7 +69,7 @@ class CoverageMarks:
 
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         self._evidence = Evidence(context) if evidence is None else evidence
-        self._feeds_evidence = evidence is None  # otherwise the checkers add the rows to it
+        self._feeds_evidence = evidence is None  # False: the checkers add the rows
         self._seen = SeenCluster(context, self._evidence)
         self._reached: dict[str, None] = {}
         self._open: dict[str, tuple[Mark, ...]] = {}

@@ -5,9 +5,9 @@ in one row alone. For example, to see that "a member expired while it was paused
 about the expiry, and must know which nodes are paused. The condition of a mark is checked with each
 row first. Then the row is added to the state.
 
-The checkers of a run collect some facts anyway; they are called the evidence. Four attributes of
-SeenCluster refer to parts of the evidence: `coordinators`, `presence`, `owners` and
-`zookeeper_tree`.
+The checkers of a run collect some of these facts, too. Their collection is called the evidence.
+Four attributes of SeenCluster refer to parts of the evidence: `coordinators`, `presence`, `owners`
+and `zookeeper_tree`.
 
 Of all partitions, only those of `__consumer_offsets` are followed. They are called offsets
 partitions here.

@@ -8,10 +8,10 @@ explains the form of these functions. `seen.on_zookeeper` has the state that onl
 module need.
 
 Consumers on ZooKeeper have no coordinator. Each consumer rebalances for itself, in one or more
-attempts. In an attempt, the consumer reads the members of its group from ZooKeeper (its view),
-computes its own share of the partitions, and claims each of these partitions: it creates an owner
-node (a znode) for it. In rows about ZooKeeper, `offset` is the zxid, which is the number that
-ZooKeeper gives to a change.
+attempts. In an attempt, the consumer reads the members of its group from ZooKeeper (its view), and
+computes its own share of the partitions. Then it claims each of these partitions by creating a
+znode, the owner node of the partition. In rows about ZooKeeper, `offset` is the zxid, which is the
+number that ZooKeeper gives to a change.
 """
 
 from chaos.checkers.context import detail_of
