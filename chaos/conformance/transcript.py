@@ -242,7 +242,7 @@ def find_transcripts(directory: Path) -> tuple[Path, ...]:
 def read_rules(directory: Path) -> ComparisonRules:
     """Return the rules for the transcripts of a folder.
 
-    They come from the index file in this folder, or else in the nearest folder above that has one.
+    The rules are in the index file of this folder, or of the nearest folder above that has one.
 
     Raises: TranscriptError if the index file cannot be read.
     """

@@ -157,7 +157,7 @@ def find_file(name_or_path: str, folder: str, what: str) -> Path:
     this name in one of the folders of `search_path(folder)`. `what` is a word for the file in
     messages.
 
-    Raises: ExperimentError if there is no such file. It names the file that was probably meant.
+    Raises: ExperimentError if there is no such file. The error names a file that may be meant.
     """
     looks_like_path = name_or_path.endswith(_SUFFIXES) or "/" in name_or_path
     if looks_like_path:

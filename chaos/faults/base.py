@@ -1,14 +1,14 @@
 """The interface of faults: aim, inject, heal; and the tools that faults share.
 
 The plan of a run says at which times which faults happen, for example a crash of
-`leader-of(orders-0)` at 60 s for 20 s. It does not say which broker that is, because this is known
-only at 60 s. The run carries such a fault out in three steps:
+`leader-of(orders-0)` at 60 s for 20 s. The plan does not say which broker leads orders-0, because
+this is known only at 60 s. The run carries such a fault out in three steps:
 
 1. `aim` finds the nodes that the fault will hit, by the cluster's status at this moment (the
-   `situation`). It changes nothing. The result is an Aim. If there is no node to hit, it is a Miss
-   with the reason, such as `broker-1, which leads orders-0, is down`.
+   `situation`), and changes nothing. The result is an Aim. If there is no node to hit, the result
+   is a Miss with the reason, such as `broker-1, which leads orders-0, is down`.
 2. `inject` does the harm.
-3. `heal` undoes it, at 80 s.
+3. `heal` undoes the harm, at 80 s.
 
 The run writes what happened to each fault into its journal.
 """
@@ -31,12 +31,13 @@ from results_schema.journal import BlastRadius, LeaderMove
 from results_schema.manifest import PlannedFault
 
 SHUTDOWN_LIMIT_US = 30_000_000
-"""If a broker is still stopping so long after its fault should have ended, it is killed.
+"""Time after the planned end of a fault at which a broker that is still stopping is killed.
 
 A service manager does the same with a process that does not stop.
 """
-# The target of a fault is a role with an argument, such as `leader-of(orders-0)`. These are the
-# roles, by what they stand for. Each kind of fault lists those that it accepts.
+# The target of a fault is a role with an argument, such as `leader-of(orders-0)`. The tuples below
+# have all roles, by the sort of node that has the role. Each kind of fault lists the roles that it
+# accepts.
 BROKER_TARGETS = ("coordinator-of", "leader-of", "follower-of", "broker", "any-broker")
 CONTROLLER_TARGETS = ("controller",)
 ZOOKEEPER_TARGETS = ("zookeeper", "zookeeper-leader")
@@ -75,8 +76,8 @@ class DeadMachine:
     returning: dict[NodeName, None] = field(default_factory=dict)
     """Nodes that start again when the machine comes back, used as an ordered set.
 
-    They are those that died with the machine. Another fault may have killed a node before that. If
-    this fault is healed while the machine is lost, it cannot start the node, and adds it here.
+    These are the nodes that died with the machine. Another fault may have killed a node before. If
+    the other fault is healed while the machine is lost, it cannot start the node, and adds it here.
     """
 
 
@@ -91,7 +92,7 @@ class FaultTools:
     kill_at_us: int = 0
     """Time at which `heal` kills a node that is still stopping."""
     lost: dict[NodeName, None] = field(default_factory=dict)
-    """Nodes that must not be started again. A fault that ends a node for good enters it here."""
+    """Nodes that must not be started again. A fault that ends a node for good adds the node here."""
     deleted_topics: dict[str, None] = field(default_factory=dict)
     """Topics that a fault has deleted, or may have deleted."""
     joined: dict[NodeName, None] = field(default_factory=dict)
@@ -150,20 +151,20 @@ class FaultKind(ABC):
     momentary: bool = False
     """True if the fault is done when it is injected. Then it has no duration and is not healed."""
     spares_members: bool = True
-    """True if the fault gives members no reason to rebalance, except those that it hits itself.
+    """True if the fault gives members no reason to rebalance, except members that it hits itself.
 
     If a group rebalances all the same, the checker `needless_rebalance` reports this.
     """
     is_gradual: bool = False
-    """True if the fault does its work in steps (`FaultTools.under_way`), and ends when it is done.
+    """True if the fault works in steps (`FaultTools.under_way`), and ends with the last step.
 
-    Then it has no duration, either.
+    A gradual fault has no duration, just as a momentary fault.
     """
     has_ends: bool = False
     """True if the fault is about links, and so has two targets, `from` and `to`."""
 
     def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
-        """Yield what is wrong with a fault in an experiment's file, as far as this kind knows it.
+        """Yield what is wrong with a fault in an experiment's file, by the rules of this kind.
 
         The caller has already checked that the targets exist, and that the arguments have the shape
         of `args_type`. The path of a problem is relative to the fault, such as `args.disk`.

@@ -84,10 +84,10 @@ class GroupOrder(FaultKind):
             )
 
     def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
-        """Return the group's coordinator, as the controller knows it.
+        """Return the broker that is the group's coordinator according to the controller.
 
-        The administrator looks the coordinator up by itself before it sends the order. So the order
-        may reach another broker.
+        The administrator's client looks up the coordinator again before it sends the order. So the
+        order may reach another broker.
         """
         hit = resolve_target(planned.target, situation)
         if isinstance(hit, Miss):
@@ -100,7 +100,7 @@ class GroupOrder(FaultKind):
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Send the order; return a Miss if it is refused as a whole or gets no answer."""
-        # `aim` has put a list there. The test is for mypy, to which it is only an object.
+        # `aim` has put a list into the detail. The test is for mypy, which knows only an object.
         topics = aim.detail.get("topics")
         order = self.order(planned, tuple(topics) if isinstance(topics, list) else ())
         try:
@@ -200,6 +200,7 @@ class ResetOffsets(GroupOrder):
 
 def _group_of(planned: PlannedFault) -> str:
     """Return the group in the target `coordinator-of(<group>)`."""
-    # The target was checked when the file was loaded. The other tuple is only for mypy.
+    # The target was checked when the file was loaded, so it has a role. The tuple after `or` is
+    # only for mypy.
     role: tuple[str, Any] = split_target(planned.target) or ("", "")
     return str(role[1])

@@ -1,7 +1,7 @@
 """Faults of leadership: an administrator makes another replica the leader, while all nodes live.
 
 These faults are momentary: an election is done when its answer comes, and nothing undoes it.
-`aim` decides which leaders will change, by the cluster's status at that moment. Often none can
+`aim` decides which leaders will change, by the cluster's status at that moment. Often no leader can
 change, because the wanted leader is down or not in sync. Then the result is a Miss with the reason.
 """
 
@@ -131,7 +131,7 @@ class PreferredLeaderElection(FaultKind):
         reasons = []
         for partition in hit.partitions:
             known = require_leader(partition, situation)
-            # If the leader of one partition cannot change, the others are still elected.
+            # If the leader of one partition cannot change, the other partitions still get theirs.
             if isinstance(known, Miss):
                 reasons.append(known.reason)
                 continue
@@ -155,8 +155,8 @@ class PreferredLeaderElection(FaultKind):
             for move in aim.moves
             if (partition := parse_partition(move.partition)) is not None
         ]
-        # As in Kafka, a request with None instead of a list asks for all partitions. They may be
-        # others than those of `aim`, if leaders have changed since.
+        # As in Kafka, a request with None instead of a list asks for all partitions. So if leaders
+        # have changed since `aim`, the election may concern other partitions than `aim` found.
         elects_all = planned.target.strip() == ALL_PARTITIONS
         return await _elect(
             aim,

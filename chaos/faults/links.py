@@ -54,8 +54,8 @@ from results_schema.manifest import PlannedFault
 
 API_NAMES = tuple(api.label for api in Api)
 ERROR_NAMES = tuple(code.name for code in ErrorCode)
-# Roles that one node has at a time. If both ends have the same one, the fault has no link to hit.
-# `any-broker` is no such role, because each end draws a broker of its own.
+# Roles that only one node has at a time. If both ends are the same such role, the fault has no link
+# to hit. `any-broker` is not among them, because each end draws a broker of its own.
 _ALWAYS_ONE_NODE = frozenset(
     {*BROKER_TARGETS, *CONTROLLER_TARGETS, *MEMBER_TARGETS, *ZOOKEEPER_TARGETS}
 ) - {"any-broker"}
@@ -138,7 +138,7 @@ class LinkFault(FaultKind):
                 found=f"`{only_target}`",
             )
 
-        # No kind of fault has all of these arguments. Those that it does not have are empty here.
+        # No kind of fault has all of these arguments. An argument that it does not have is empty.
         for field, what, known in (
             ("purposes", "purpose", tuple(PURPOSES)),
             ("apis", "API", API_NAMES),
@@ -353,10 +353,10 @@ def _linked_nodes(
 def _blast_radius(
     from_nodes: tuple[NodeName, ...], to_nodes: tuple[NodeName, ...], situation: Situation
 ) -> BlastRadius:
-    """Return the groups and partitions that the fault affects: those of the `from` end.
+    """Return the groups and partitions that depend on the nodes of the `from` end.
 
-    If this end has only controllers, which host no groups and no partitions of topics, they are
-    those of the `to` end.
+    If this end has only controllers, which host no groups and no partitions of topics, return the
+    groups and partitions that depend on the nodes of the `to` end.
     """
     controllers = {
         controller_name(FIRST_CONTROLLER_ID + index)

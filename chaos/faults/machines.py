@@ -1,8 +1,8 @@
 """Faults of machines: all nodes of one machine die, stop, or are cut off from other machines.
 
 A machine of an experiment is only a set of nodes, which the experiment's file defines
-(`machine_layout`). These faults hit each node of the set at the same time, so they work in every
-runtime, also if all nodes really run on one computer.
+(`machine_layout`). These faults hit each node of the set at the same time. So they work in every
+runtime, even if all nodes really run on one computer.
 
 (When nodes run on a Ray cluster, a real machine may be lost. This is no fault of the plan, and
 `cluster.ray.fleet` handles it.)
@@ -147,9 +147,11 @@ class MachineLoss(_MachineFault):
             planned.fault_id, cut_both_ways(planned.fault_id, nodes=on_machine, others=others)
         )
         for node in aim.nodes:
-            # Noted before the power loss: even if that fails, healing starts the node.
+            # The node is noted before the power loss. So healing starts the node even if the power
+            # loss fails.
             machine.returning[node] = None
-            # A node that was stopping may just have ended by itself, and be unknown now.
+            # A node that was stopping may just have ended by itself. The runtime then raises
+            # UnknownNode.
             with suppress(UnknownNode):
                 await tools.runtime.power_loss(node)
         return aim
@@ -157,13 +159,13 @@ class MachineLoss(_MachineFault):
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
         """Start the nodes, then remove the cut, so that peers see their old connections reset.
 
-        A node that is lost for good stays down. A node whose machine another fault has lost, too,
-        starts when that fault is healed.
+        A node that is lost for good stays down. If another fault has lost the node's machine, too,
+        the node starts when the other fault is healed.
         """
         del aim
         machine = tools.dead_machines.get(planned.fault_id)
         empty_disk = planned.args.get("disk") == "empty"
-        # The cut goes even if a start fails: it must not outlive its fault.
+        # The cut is removed even if a start fails, because it must not outlive its fault.
         try:
             for node in machine.returning if machine is not None else ():
                 if node in tools.lost:
@@ -191,7 +193,7 @@ class MachinePause(_MachineFault):
         "frames are delivered."
     )
     spares_members = False
-    # Not PAUSED: the node is already paused by another fault, which will resume it.
+    # PAUSED is missing here. Such a node was paused by another fault, which will resume it.
     hits = frozenset({NodeState.UP, NodeState.STOPPING})
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
@@ -202,7 +204,7 @@ class MachinePause(_MachineFault):
         return aim
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
-        """Resume the nodes that are still paused; another fault may have ended some of them."""
+        """Resume the nodes that are still paused; another fault may have ended some nodes."""
         del planned
         states = (await tools.runtime.status()).nodes
         for node in aim.nodes:

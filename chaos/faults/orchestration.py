@@ -1,10 +1,10 @@
 """Rollout and Scaling: an orchestrator replaces a group's members, or changes their number.
 
 An orchestrator is a system such as Kubernetes, which starts and stops the processes of an
-application. When a new version is deployed, it replaces the old members one after the other by
-successors: this is a rollout. The class Rollout imitates it. Its caller calls `step` again and
-again. A step looks at the cluster's status, starts and stops members, and returns the time of the
-next step.
+application. When a new version is deployed, the orchestrator replaces the old members one after the
+other by successors. This is called a rollout, and the class Rollout imitates it. The caller calls
+its method `step` again and again. A step looks at the cluster's status, starts and stops members,
+and returns the time of the next step.
 
 Members run on nodes that the cluster has from the beginning, which we call places. There are two
 ways to replace a member:
@@ -22,8 +22,8 @@ One step of a rollout does this:
 
 1. Note what has changed since the last step: which places became free, which successors are ready.
 2. Kill members that are still stopping after their grace period.
-3. If a successor is not ready in time, or no member could be stopped for long, give up. The rollout
-   then hangs, or it is rolled back to the old version.
+3. Give up if a successor is not ready in time, or if no member could be stopped for long. The
+   rollout then hangs, or it is rolled back to the old version.
 4. Give free places to successors, and start those successors whose start-up time is over.
 5. Stop members, as long as enough others are available.
 """
@@ -40,7 +40,7 @@ from protocol.ids import NodeName
 LOOK_AGAIN_US = 250_000
 """Time until the next step while the rollout waits for something, such as a member's end.
 
-Nobody knows when it will come, so the cluster's status is looked at again and again.
+Nobody knows when the awaited event will come, so the status is looked at again and again.
 """
 _STABLE = "STABLE"  # state of a consumer that has joined its group and got its assignment
 _GONE = frozenset({NodeState.DOWN, NodeState.NOT_STARTED})  # states of a node without a process
@@ -69,17 +69,17 @@ class Replacement(msgspec.Struct, kw_only=True):
 class Orders:
     """The rules of a rollout, from the arguments of the fault (`RolloutArgs` in `rollouts`)."""
 
-    max_unavailable: int  # so many members may be missing at a time
-    max_surge: int  # so many members may be there beyond the size of the group
-    in_batches: bool  # stop the next members only when all successors so far are ready
+    max_unavailable: int  # most members that may be missing at a time
+    max_surge: int  # most members beyond the size of the group at a time
+    in_batches: bool  # stop further members only when all successors so far are ready
     kills: bool  # kill members (True), or ask them to stop (False)
     grace_us: int  # time that a member has to stop by itself
     start_ups_us: tuple[int, ...]  # start-up time of the first successor, the second, ...
     ready_when_assigned: bool  # a successor is ready only when it has its assignment
     ready_after_us: tuple[int, ...]  # shortest time from each successor's start until it is ready
-    progress_deadline_us: int  # give up after so long without progress
+    progress_deadline_us: int  # longest time without progress; then the rollout gives up
     broken_from: int | None  # this successor, counted from 0, and all later ones never start
-    rolls_back: bool  # what to do then: roll back (True), or hang (False)
+    rolls_back: bool  # when it gives up: roll back (True), or hang (False)
 
 
 class Outcome(Enum):
@@ -95,8 +95,9 @@ class Outcome(Enum):
 class Rollout:
     """One rollout.
 
-    A member goes from `old` to `_stopping`, and stays in `stopped` when its process has ended. Its
-    place is then in `_free`, until a successor in `done` gets it.
+    When a member is stopped, it goes from `old` to `stopped`, where it stays, and to `_stopping`.
+    When its process has ended, its place goes to `_free`. A successor in `done` gets the place from
+    there.
     """
 
     orders: Orders
@@ -112,15 +113,15 @@ class Rollout:
     """The run's record of members in extra places; see FaultTools."""
     outcome: Outcome = Outcome.UNDER_WAY
     done: list[Replacement] = field(default_factory=list)
-    """Successors that have a place. Those at the end may not have started yet."""
+    """Successors that have a place. The last of them may not have started yet."""
     replaced: list[Replacement] = field(default_factory=list)
     """After the beginning of a rollback: the successors of the new version."""
     stopped: list[Replacement] = field(default_factory=list)
     """Members that were asked to stop, or killed, in this order."""
     _stopping: list[Replacement] = field(default_factory=list)
-    """Those of `stopped` whose processes have not ended."""
+    """Members in `stopped` whose processes have not ended."""
     _asked_to_stop: set[str] = field(default_factory=set)
-    """Places of those in `_stopping` that got a SIGTERM or were killed."""
+    """Places of members in `_stopping` that got a SIGTERM or were killed."""
     _free: list[NodeName] = field(default_factory=list)
     """Places that have no member, and are not given to a successor yet."""
     _wanted: int = 0
@@ -178,7 +179,8 @@ class Rollout:
             if successor.started_at_us is not None
         ]
         missing = self._size - len({*self.old, *self._untouched, *started})
-        # The places of successors that have not started, free places, places of stopping members
+        # First come places of successors that have not started, then free places, and last places
+        # of stopping members.
         empty = dict.fromkeys(
             (
                 *(
@@ -251,9 +253,9 @@ class Rollout:
     def _note_blockage(self, now_us: int) -> None:
         """Note since when the rollout has been blocked, or that it is not blocked.
 
-        It is blocked if it does not wait for anything that it has begun (no member is stopping, all
-        successors are ready) and still cannot go on. For example, other faults have ended some
-        members, so that no more may be stopped.
+        The rollout is blocked if it does not wait for anything that it has begun (no member is
+        stopping, all successors are ready) and still cannot go on. For example, other faults have
+        ended so many members that no further member may be stopped.
         """
         is_busy = self._stopping or not self._all_ready()
         if is_busy:
@@ -286,7 +288,7 @@ class Rollout:
         return True
 
     async def _start_successors(self, runtime: Runtime, status: ClusterStatus, now_us: int) -> None:
-        """Give free places to successors, and start those whose start-up time is over."""
+        """Give free places to successors, and start successors whose start-up time is over."""
         # A successor needs a free place. And the group must not have more members than its size
         # and the surge allow.
         most_members = self._wanted + self.orders.max_surge
@@ -346,7 +348,8 @@ class Rollout:
                     await runtime.shut_down(node)
             elif state is NodeState.STOPPING:  # another operation has asked it to stop already
                 self._asked_to_stop.add(node)
-            # A paused member cannot react, so it is not asked. It is killed after its grace period.
+            # A paused member cannot react, so it is not asked to stop. After its grace period it is
+            # killed.
 
     # -- the state -------------------------------------------------------------------------------
 
@@ -381,8 +384,8 @@ class Rollout:
         # Available are old members that are up and not stopped, and successors that are ready.
         available = sum(status.nodes.get(node) is NodeState.UP for node in self.old)
         available += sum(successor.ready_at_us is not None for successor in self.done)
-        # If the member is down already, it is not among the available ones, and can be stopped
-        # without making them fewer.
+        # A member that is down already is not counted as available. So if it is stopped, the number
+        # of available members stays the same.
         candidate = status.nodes.get(self.old[0])
         available_after = available - (1 if candidate is NodeState.UP else 0)
         # When the rollout is done, `_wanted` members are there. Some may be missing until then.
@@ -392,7 +395,7 @@ class Rollout:
         """Return True if more members may be stopped, in a rollout that stops them in batches.
 
         As soon as a stopped member has a successor, which is not ready yet, the batch is closed.
-        The next one may begin when all successors are ready.
+        The next batch may begin when all successors are ready.
         """
         return self._all_ready()
 
@@ -417,8 +420,8 @@ class Rollout:
     def _next_us(self, now_us: int) -> int:
         """Return the time of the next step.
 
-        It is the time at which the next successor starts. But if something else is awaited, whose
-        time is not known, the next step comes in LOOK_AGAIN_US at the latest.
+        The next step comes when the next successor is to start. If the rollout also waits for an
+        event whose time is not known, the next step comes in LOOK_AGAIN_US at the latest.
         """
         starts = [
             successor.start_at_us or 0 for successor in self.done if successor.started_at_us is None
@@ -456,8 +459,8 @@ class Scaling:
     is_superseded: bool = False
     """True if a later scaling of the group has set another size.
 
-    Then this scaling starts and stops no more members. It only kills those that it has asked to
-    stop and that do not stop within their grace period.
+    Then this scaling starts and stops no more members. It only kills members that it has asked to
+    stop, if they do not stop within their grace period.
     """
     _kill_at_us: dict[NodeName, int] = field(default_factory=dict)
     """Members that are stopping, each with the end of its grace period."""
@@ -507,7 +510,7 @@ class Scaling:
     async def _grow(self, count: int, runtime: Runtime, status: ClusterStatus) -> list[NodeName]:
         """Fill `count` free places, and return them.
 
-        They may be fewer, because places of members that are still stopping are not free yet.
+        Fewer places may be filled, because places of stopping members are not free yet.
         """
         free = [place for place in self.places if status.nodes.get(place) in _GONE][:count]
         for place in free:
@@ -537,7 +540,7 @@ class Scaling:
                     await runtime.shut_down(place)
 
     async def _kill_late(self, runtime: Runtime, status: ClusterStatus, now_us: int) -> None:
-        """Kill members whose grace period is over; forget those that have ended by themselves."""
+        """Kill members whose grace period is over; forget members that have ended by themselves."""
         for place, kill_at_us in list(self._kill_at_us.items()):
             if status.nodes.get(place) in _GONE:
                 del self._kill_at_us[place]

@@ -4,9 +4,9 @@ Each of them hits the process of one node. The target is a role, such as `coordi
 and `aim` finds the node that has this role now. `inject` kills, stops or pauses the process, and
 `heal` starts it again or resumes it.
 
-Healing may find the node in any state, because several faults may overlap. It may be up, paused or
-down. It may also be stopping: a broker that was asked to stop first moves its leaderships away,
-which takes a while.
+Healing may find the node in any state, because several faults may overlap. The node may be up,
+paused or down. It may also be stopping: a broker that was asked to stop first moves its leaderships
+away, which takes a while.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ from protocol.ids import NodeName
 from results_schema.manifest import PlannedFault
 
 _POLL_US = 250_000
-"""While a node is stopping, its state is looked at in this interval."""
+"""Interval of the status queries while a node is stopping."""
 
 
 class DiskArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -72,8 +72,8 @@ class ProcessFault(FaultKind):
             return None
         machine = tools.machine_lost_with(node)
         if machine is not None:
-            # Meanwhile another fault has ended the whole machine. When that fault is healed, it
-            # will start this node with the others of the machine.
+            # Meanwhile another fault has ended the whole machine. When the other fault is healed,
+            # it will start this node together with all other nodes of the machine.
             machine.returning[node] = None
             return f"machine {machine.index} is lost: {node} starts again with it"
         empty_disk = planned.args.get("disk") == "empty"
@@ -82,7 +82,7 @@ class ProcessFault(FaultKind):
         )
 
     def must_wait(self, aim: Aim, status: ClusterStatus) -> bool:
-        """Return True while the node is stopping: it can be started only when it is down."""
+        """Return True while the node is stopping, because it can be started only when it is down."""
         return status.nodes.get(aim.nodes[0]) is NodeState.STOPPING
 
 
@@ -143,8 +143,8 @@ class PowerLoss(_Kill):
         """Cut the links of the node, then end its process.
 
         When a process ends, its kernel closes the connections, and the peers notice. The runtime
-        does the same. But a machine without power sends nothing. So the links are cut first: until
-        healing, they hold the messages that close the connections.
+        does the same. But a machine without power sends nothing. So the links are cut first. Until
+        healing, the cut holds back the messages that close the connections.
         """
         node = aim.nodes[0]
         others = tuple(name for name in (await tools.runtime.status()).nodes if name != node)
@@ -155,7 +155,7 @@ class PowerLoss(_Kill):
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
         """Start the node, then remove the cut, so that peers see their old connections end."""
-        # The cut goes even if the start fails: it must not outlive its fault.
+        # The cut is removed even if the start fails, because it must not outlive its fault.
         try:
             return await super().heal(planned, aim, tools)
         finally:
@@ -234,9 +234,9 @@ async def bring_back(
 ) -> str | None:
     """Make sure that a node is up: resume it, start it again, or leave it as it is.
 
-    If the node is still stopping, it is first awaited, but only until `kill_at_us` (in microseconds
-    of the run's clock). Then it is killed. In this case the result is a sentence for the run's
-    journal, otherwise None.
+    If the node is still stopping, its end is awaited, but only until `kill_at_us` (in microseconds
+    of the run's clock). At this time the node is killed. If this happens, the result is a sentence
+    for the run's journal, otherwise None.
     """
     state = (await runtime.status()).nodes.get(node)
     note = None

@@ -124,9 +124,9 @@ class _Gradual(FaultKind):
     def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
         """Return all places of the group that the fault may use.
 
-        It may not use places with an index below `first_index`, nor those of late members that have
-        not started yet, because the plan will start them. The Aim's detail has `up`, the members
-        that are up now, and `members`, the group's `members_total`.
+        The fault may not use places with an index below `first_index`. Nor may it use places of
+        late members that have not started yet, because the plan will start these members. The Aim's
+        detail has `up`, the members that are up now, and `members`, the group's `members_total`.
         """
         _, group_id = split_target(planned.target) or ("", "")
         group = situation.experiment.groups[group_id]
@@ -182,7 +182,7 @@ class RolloutFault(_Gradual):
         definition = _group_of(fault, experiment)
         if definition is None:
             return
-        # If the group has no members at all, the check of targets reports that.
+        # If the group has no members at all, only the check of targets reports this.
         if args.partition >= definition.members_total > 0:
             yield problem(
                 "args.partition",
@@ -245,9 +245,10 @@ class RolloutFault(_Gradual):
         return aim
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
-        """Bring the group back to its full size, if its rollout did not end; return how it ended.
+        """If the rollout did not end by itself, bring the group back to its full size.
 
-        An example of the text is `the rollout was broken off with 2 replaced`.
+        Return how the rollout ended, such as `the rollout was broken off with 2 replaced`; None if
+        it was completed.
         """
         # There is no rollout if `inject` failed.
         rollout = tools.under_way.get(planned.fault_id)
@@ -256,7 +257,7 @@ class RolloutFault(_Gradual):
         if rollout.outcome in {Outcome.UNDER_WAY, Outcome.HUNG}:
             # The rollout takes no further step, so the missing members are started here.
             for node in rollout.places_to_fill():
-                # Read again for each node, because the start of the one before took time.
+                # The status is read again for each node, because the start of a node takes time.
                 status = await tools.runtime.status()
                 if status.nodes.get(node) is NodeState.NOT_STARTED:
                     await tools.runtime.start_node(node)
@@ -327,7 +328,10 @@ _ENDED = {
 
 
 def _group_of(fault: FaultDefinition, experiment: Experiment) -> GroupDefinition | None:
-    """Return the group in the target; None if there is none, which the check of targets reports."""
+    """Return the group in the target; None if the experiment has no such group.
+
+    The check of targets reports a missing group.
+    """
     split = split_target(fault.target or "")
     return None if split is None else experiment.groups.get(split[1])
 
@@ -335,8 +339,8 @@ def _group_of(fault: FaultDefinition, experiment: Experiment) -> GroupDefinition
 def _extra_places(aim: Aim) -> frozenset[NodeName]:
     """Return the spare places of the group, by their indices.
 
-    Their position in `aim.nodes` would not tell, because this list lacks the places of late members
-    that have not started.
+    The position of a place in `aim.nodes` is not always its index, because `aim.nodes` lacks the
+    places of late members that have not started.
     """
     total = _members_total(aim)
     return frozenset(place for place in aim.nodes if _index_of(place) >= total)
@@ -379,7 +383,7 @@ def _drawn(length: DurationOrRange, members: int, rng: random.Random) -> tuple[i
 def _up(aim: Aim) -> list[NodeName]:
     """Return the members that were up when the fault was aimed."""
     up = aim.detail["up"]
-    # `aim` has put a list there. The test is for mypy, to which it is only an object.
+    # `aim` has put a list into the detail. The test is for mypy, which knows only an object.
     return [NodeName(str(name)) for name in up] if isinstance(up, list) else []
 
 

@@ -187,7 +187,8 @@ class DeleteTopic(FaultKind):
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Delete the topic; return a Miss if the controller refuses or does not answer."""
         args = msgspec.convert(planned.args, DeleteTopicArgs)
-        # Noted before the answer comes, because an order without an answer may be carried out, too.
+        # The topic is noted before the answer comes, because an order without an answer may have
+        # been carried out, too.
         tools.deleted_topics[args.topic] = None
         try:
             await tools.runtime.ask_as_admin(delete_topics, (args.topic,))
@@ -199,7 +200,7 @@ class DeleteTopic(FaultKind):
 
 
 def _created_topics(experiment: Experiment) -> list[str]:
-    """Return the topics that some fault of the experiment creates, be it earlier or later."""
+    """Return the topics that any fault of the experiment creates, at any time of the run."""
     return [
         str(fault.args.get("topic"))
         for fault in experiment.faults

@@ -203,7 +203,7 @@ def _fault_until_the_end(experiment: Experiment) -> str | None:
 
     A fault without a duration lasts until all faults are healed. This is done when the time
     `after_faults` has passed after the latest fault. So of all such faults the latest is the
-    shortest. If any of them is too short for the controller to notice it, it is this one.
+    shortest. If the controller notices the latest fault, it notices all others, too.
     """
     latest = max(experiment.faults, key=lambda fault: microseconds(fault.at), default=None)
     if latest is None or latest.duration is not None or latest.fault not in _SILENCING_FAULTS:
