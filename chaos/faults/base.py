@@ -92,7 +92,7 @@ class FaultTools:
     kill_at_us: int = 0
     """Time at which `heal` kills a node that is still stopping."""
     lost: dict[NodeName, None] = field(default_factory=dict)
-    """Nodes that must not be started again. A fault that ends a node for good adds the node here."""
+    """Nodes that must not be started again. A fault that ends a node for good adds it here."""
     deleted_topics: dict[str, None] = field(default_factory=dict)
     """Topics that a fault has deleted, or may have deleted."""
     joined: dict[NodeName, None] = field(default_factory=dict)

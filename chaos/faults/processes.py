@@ -82,7 +82,7 @@ class ProcessFault(FaultKind):
         )
 
     def must_wait(self, aim: Aim, status: ClusterStatus) -> bool:
-        """Return True while the node is stopping, because it can be started only when it is down."""
+        """Return True while the node is stopping, because only a node that is down can start."""
         return status.nodes.get(aim.nodes[0]) is NodeState.STOPPING
 
 

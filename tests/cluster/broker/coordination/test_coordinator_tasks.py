@@ -277,7 +277,7 @@ def test_offset_expiry_waits_for_the_loads_before_it() -> None:
 
 
 def test_groups_are_loading_until_the_whole_log_is_read() -> None:
-    """During a load the coordinator shows no group, because its offsets may not be complete yet."""
+    """During a load the coordinator shows no group, because a group may still lack offsets."""
     lab = TaskLab()
     lab.partition(0, commit_records=20_000)
     lab.lead(0, epoch=1)
@@ -291,7 +291,7 @@ def test_groups_are_loading_until_the_whole_log_is_read() -> None:
 def test_queue_runs_tasks_in_the_order_of_the_leader_epochs() -> None:
     """The broker becomes a follower, and then the leader again, while its first load runs.
 
-    This gives it three tasks, for the leader epochs 1, 2 and 3 (FO-06, KAFKA-10614).
+    So the queue gets three tasks, for the leader epochs 1, 2 and 3 (FO-06, KAFKA-10614).
     """
     lab = TaskLab()
     lab.partition(0, commit_records=20_000)

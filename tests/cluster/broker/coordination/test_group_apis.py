@@ -73,9 +73,10 @@ def test_commit_of_an_unknown_partition_is_refused_for_that_partition_only() -> 
 
 
 def test_commit_of_unknown_partitions_only_does_not_reach_the_coordinator() -> None:
-    """The broker answers by itself: its coordinator would have answered NOT_COORDINATOR.
+    """A broker refuses unknown partitions itself, before its coordinator gets the request.
 
-    The request goes to a broker that does not coordinate the group.
+    The request goes to a broker that does not coordinate the group. If the coordinator of this
+    broker got the request, the answer would be NOT_COORDINATOR.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -106,14 +107,14 @@ def test_sync_group_without_protocol_names_is_inconsistent_since_version_5() -> 
 
 
 def test_request_may_wait_for_ever_if_a_later_one_replaced_it_and_was_disconnected() -> None:
-    """In this case Kafka never answers a request, so the invariant must accept it (BEHAVIOUR 2.2).
+    """Kafka never answers the replaced request, so the invariant must accept it (BEHAVIOUR 2.2).
 
     `check_invariants` looks for requests that a broker has forgotten to answer.
 
     1. A member sends a JoinGroup on one connection, and again on a second connection. For the
        coordinator the second request replaces the first request. So the first request gets no
        answer any more.
-    2. The second connection ends. The coordinator does not learn of that, and keeps the second
+    2. The second connection ends. The coordinator does not learn of its end, and keeps the second
        request.
     3. The first connection is still open, and waits for an answer that never comes.
     """
@@ -147,7 +148,7 @@ def test_request_may_wait_for_ever_if_a_later_one_replaced_it_and_was_disconnect
 
 
 def test_request_may_wait_for_ever_if_a_later_one_replaced_it_and_was_answered() -> None:
-    """In this case Kafka never answers a request, so the invariant must accept it (BEHAVIOUR 2.2).
+    """Kafka never answers the replaced request, so the invariant must accept it (BEHAVIOUR 2.2).
 
     1. A member sends a JoinGroup on one connection, and again on a second connection. For the
        coordinator the second request replaces the first request. So the first request gets no

@@ -89,7 +89,7 @@ def test_append_without_a_replica_fails_on_the_broker(record: Record) -> None:
     """If the broker has no replica of the partition, an append fails with NOT_LEADER_OR_FOLLOWER.
 
     The appended record is a group's record or a commit. A coordinator would turn the error into
-    NOT_COORDINATOR, but there is none in this test.
+    NOT_COORDINATOR, but this test has no coordinator.
 
     MM-36: storing a group without a replica
     """

@@ -89,7 +89,7 @@ class LossyCluster:
         )
 
     def alter_partition_requests(self) -> list[AlterPartitionRequest]:
-        """Return every AlterPartition that was sent, also if the network dropped it."""
+        """Return every AlterPartition that was sent, even if the network dropped it."""
         return [
             frame.envelope.body
             for frame in self.lab.frames

@@ -250,10 +250,10 @@ def test_restarted_broker_reads_the_cleaned_offset_from_its_checkpoint() -> None
 
 
 def test_first_dirty_offset_goes_back_if_a_disk_has_lost_cleaned_records() -> None:
-    """The broker must lower the offset to its new log end: what it appends there is dirty.
+    """The broker must lower the offset to its new log end, because later records there are dirty.
 
-    The broker does this when it starts. The first run of the cleaner would be too late, because the
-    log may be longer again by then.
+    The broker lowers the offset when it starts. The first run of the cleaner would be too late,
+    because the log may be longer again by then.
     """
 
     async def story(lab: BrokerLab) -> None:

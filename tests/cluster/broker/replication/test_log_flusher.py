@@ -165,7 +165,7 @@ def test_scheduler_flushes_logs_whose_last_flush_is_older_than_the_interval() ->
 
 
 def test_flush_by_number_of_messages_delays_the_flush_by_time() -> None:
-    """The interval of 10 s counts from the last flush, also if this was a flush by number.
+    """The interval of 10 s counts from the last flush, even if this was a flush by number.
 
     At 35 s two messages are appended, and flushed by number. So the third message, at 36 s, is
     flushed by time at 35 s + 10 s = 45 s.
