@@ -98,7 +98,7 @@ def test_loss_of_the_leadership_fails_every_waiting_append() -> None:
 
 
 def test_timer_with_the_same_key_replaces_the_pending_one() -> None:
-    """A coordinator sets a member's timer again at each heartbeat, to extend the member's session."""
+    """A coordinator sets a member's timer again at each heartbeat, which extends its session."""
     lab = HostLab()
     fired: list[tuple[int, str]] = []
     timers = KeyedTimers(lab.host("a"), lambda key: fired.append((lab.loop.now_us(), key)))

@@ -112,8 +112,8 @@ class Lab:
             for index in indexes
         )
         answer = FetchResponse(responses=(FetchableTopicResponse(topic="orders", partitions=data),))
-        # An error is answered at once. Any other Fetch waits for its whole time, because there are no
-        # records.
+        # An error is answered at once. A Fetch without an error waits for its whole time, because
+        # there are no records.
         has_error = any(index in self.not_led for index in indexes)
         delay_us = 0 if has_error else body.max_wait_ms * MS
         self.source.after(delay_us, self.source.reply, request.request_id, answer)
