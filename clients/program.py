@@ -20,18 +20,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 POLL_S = 0.2
-"""The longest wait for records. A SIGTERM is noticed only after it."""
+"""The longest wait for records. A SIGTERM during the wait is noticed only when the wait ends."""
 REPORT_S = 0.5
-"""Records are gathered for so long before they are reported as one event."""
+"""How long records are gathered before they are reported as one event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options of the command line. Those that the command does not have are 0 or "".
+    """The options of the command line. An option that the command does not have is 0 or "".
 
     - `name`: the client.id, which is also in each event.
-    - `until`: `consume` ends after so many records; 0: it runs until a signal.
-    - `count`: `produce` ends after so many records; 0: it runs until a signal.
+    - `until`: after how many records `consume` ends; 0: it runs until a signal.
+    - `count`: after how many records `produce` ends; 0: it runs until a signal.
     - `rate`: how many records `produce` sends in a second; 0: as many as it can.
     - `commit_interval_s`: how often `consume` commits; 0: never.
     - `value_bytes`: `produce` pads the values of records with blanks to this size.
@@ -103,7 +103,7 @@ class Ownership:
 class Consumer(ABC):
     """A member of a group, as a client library implements it.
 
-    It tells its Ownership which partitions the group has assigned to it or revoked.
+    The member tells its Ownership which partitions the group has assigned to it or revoked.
     """
 
     @abstractmethod
@@ -125,7 +125,7 @@ class Consumer(ABC):
 class Producer(ABC):
     """A producer, as a client library implements it.
 
-    It tells its DeliveryReports what the brokers have answered to its records.
+    The producer tells its DeliveryReports what the brokers have answered to its records.
     """
 
     @abstractmethod
@@ -145,8 +145,8 @@ class DeliveryReports:
     """Collects what the brokers have answered to the records of a producer, and writes it.
 
     An `acknowledged` event has several records, `[number, partition, offset]` each. A `refused`
-    event has the number of one record whose delivery has failed for good. It may be stored
-    nevertheless, if only the broker's answer was lost.
+    event has the number of one record whose delivery has failed for good. Such a record may be
+    stored nevertheless, if only the broker's answer was lost.
     """
 
     def __init__(self, reporter: Reporter) -> None:
@@ -344,7 +344,8 @@ def _produce(client: Client, options: Options, reporter: Reporter) -> int:
     number = 0
     while not stop.is_requested and not (options.count and number >= options.count):
         if options.rate:
-            # Counted from the beginning, so that a record that is late does not delay the others.
+            # The due time is counted from the beginning, and not from the record before. So a
+            # record that is late does not delay the records after it.
             due_s = began_s + number / options.rate
             while (wait_s := due_s - time.monotonic()) > 0 and not stop.is_requested:
                 producer.work(min(wait_s, POLL_S))

@@ -55,7 +55,7 @@ def hot_sources() -> tuple[str, ...]:
 def find_compiler() -> str | None:
     """Return the command of the C compiler; None if there is none.
 
-    The user can set it in the environment variable CC.
+    The environment variable CC can name the command. Otherwise three usual commands are tried.
     """
     chosen_by_user = os.environ.get("CC")
     if chosen_by_user:
@@ -67,7 +67,7 @@ def find_compiler() -> str | None:
 
 
 def missing_for_build() -> str | None:
-    """Return what is missing for a build, and how to get it; None if nothing is."""
+    """Return what is missing for a build, and how to get it; None if nothing is missing."""
     if find_compiler() is None:
         return "no C compiler on the PATH (Debian: apt-get install gcc)"
     if not Path(sysconfig.get_path("include"), "Python.h").is_file():
@@ -108,7 +108,7 @@ def build(target: Path = BUILD) -> None:
 def _translate_to_c(c_folder: Path, cache: Path) -> list[Path]:
     """Have mypyc write the C code of the hot modules into `c_folder`, and return the files.
 
-    It runs in a process of its own, because it ends its process when it finds an error.
+    mypyc runs in a process of its own, because it ends its process when it finds an error.
     """
     code = (
         "import sys\n"

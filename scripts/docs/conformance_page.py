@@ -117,7 +117,7 @@ def places_by_scenario() -> Mapping[str, tuple[Place, ...]]:
 
     There may be ids that are not in the list of scenarios. A test looks for these.
     """
-    # An inner dict is an ordered set of places: one that names an id twice counts once.
+    # An inner dict is an ordered set of places: a place that names an id twice counts once.
     places: dict[str, dict[Place, None]] = {}
     for scenario, place in (*_named_in_tests(), *_named_in_stories(), *_covered_by_recordings()):
         places.setdefault(scenario, {})[place] = None
@@ -134,8 +134,9 @@ def statuses(scenarios: ScenarioList) -> dict[str, str]:
         elif scenario in scenarios.not_applicable:
             status[scenario] = "not applicable"
         else:
-            # A scenario is also covered if others test the same, and all of these are covered. Only
-            # scenarios of the last family have such others, whose status is known by now.
+            # A scenario is also covered if other scenarios test the same together, and all of
+            # these are covered. Only scenarios of the last family have such others. These are of
+            # the families before, so their status has been set by now.
             others = scenarios.same_as.get(scenario, ())
             others_cover_it = bool(others) and all(
                 status.get(other) == "covered" for other in others

@@ -1,8 +1,8 @@
 """Batches in Kafka's format as a real client sends them, for the tests of logs and brokers.
 
 An idempotent producer puts its producer id, its epoch and a sequence number into each batch, so
-that a broker recognizes a batch that was sent twice. Other producers have none of the three, and
-send NO_PRODUCER_ID, NO_PRODUCER_EPOCH and NO_SEQUENCE instead.
+that a broker recognizes a batch that was sent twice. Other producers have no such numbers, and send
+NO_PRODUCER_ID, NO_PRODUCER_EPOCH and NO_SEQUENCE instead.
 """
 
 from msgspec.structs import replace

@@ -154,8 +154,8 @@ def fault_row(**changes: Any) -> Row:  # noqa: ANN401
 def rebalance(**changes: Any) -> Row:  # noqa: ANN401
     """Return a row of `rebalances`: the coordinator removed c-0, which sent no heartbeat in time.
 
-    The rebalance began 45 s after the crash. A second later the other members had joined again. Yet
-    900 us later these members got their partitions.
+    The rebalance began 45 s after the crash, and the other members joined again within a second.
+    They got their partitions 900 us after that.
     """
     row: Row = {
         "group": GROUP,
@@ -184,7 +184,7 @@ def rebalance(**changes: Any) -> Row:  # noqa: ANN401
 
 
 def rebalances_of(**changes: Any) -> Rebalances:  # noqa: ANN401
-    """Return the figures of rebalances that are equal; by default of one, that of `rebalance`."""
+    """Return the figures of equal rebalances; by default of one, the rebalance of `rebalance`."""
     values: dict[str, Any] = {
         "group": GROUP,
         "broker": "broker-0",

@@ -5,9 +5,9 @@ A hand-written trace is a text with one event in each line, such as
     12.5 broker-2/1 load_completed partition=p offset=10 groups=1,2
 
 This event is of 12.5 s. It is from broker-2 after its first restart (in its incarnation 1), and of
-the kind `load_completed`. `partition` and `offset` are columns of a trace. `groups` is none, so it
-becomes a field of the column `detail`. There a value with commas is a list, and `null` is null. `#`
-begins a comment. The lines need not be in the order of time.
+the kind `load_completed`. `partition` and `offset` are columns of a trace. `groups` is not a
+column, so it becomes a field of the column `detail`. There a value with commas is a list, and
+`null` is null. `#` begins a comment. The lines need not be in the order of time.
 """
 
 import json
@@ -69,7 +69,7 @@ def _cells(assignments: Sequence[str]) -> TableRow:
         if name in _COLUMN_TYPES:
             cells[name] = value if _COLUMN_TYPES[name] == "string" else int(value)
         elif "," in value:
-            # A list. To be one, a list of one item has a comma at its end: `a,`.
+            # The value is a list. A list of one item is written with a comma at its end: `a,`.
             detail[name] = [item for item in value.split(",") if item]
         elif value == "null":
             detail[name] = None

@@ -82,6 +82,7 @@ class EnsembleRun:
             run_id="ensemble",
             observers=[self.rows.append],
             build=self._build,
+            # The servers check themselves after every event.
             invariants_every=1,
         )
 

@@ -194,7 +194,7 @@ def fake_builder(
     consumer: Callable[[Host, ClusterSpec, ConsumerSpec], Node] = FakeConsumer,
     broker: Callable[[Host, BrokerSpec], Node] = FakeBroker,
 ) -> Callable[[NodeSpec, ClusterSpec, Host], Node]:
-    """Return a function that builds fake nodes, for a runtime, which builds its nodes with it.
+    """Return a function that builds fake nodes. A runtime can use it instead of `build_node`.
 
     A test may pass other classes of consumers and brokers.
     """

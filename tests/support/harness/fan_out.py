@@ -144,4 +144,5 @@ class ScriptedWorkers:
             self._played.add(seed)
             runs.append(play(seed) if self._play_item is None else self._play_item(item))
         answer = msgspec.msgpack.encode(runs)
+        # Each item is said to have taken a quarter of a second.
         return [Finished(worker=worker, items=items, answer=answer, busy_s=0.25 * len(items))]

@@ -150,6 +150,7 @@ class KafkaBench(CoordinatorHarness):
         join = self.add(
             session_timeout_ms=session_timeout_ms, rebalance_timeout_ms=rebalance_timeout_ms
         )
+        # One millisecond more, because `tick` does not fire a timer that is due exactly at its end.
         self.tick(DELAY_MS + 1)
         assert self.join_error(join) is ErrorCode.NONE
         assert self.state() is GroupState.COMPLETING_REBALANCE

@@ -24,7 +24,10 @@ from cluster.realtime.machine_processes import ProcessRef, is_alive, start_ticks
 
 ROOT = Path(__file__).resolve().parents[3]
 LEAVES_WITHIN_S = 10.0
-"""After this time, all processes of a killed run must have ended. A user may start the next run."""
+"""After this time, all processes of a killed run must have ended.
+
+A user may start the next run then.
+"""
 PATIENCE_S = 60.0
 """The longest wait. It is long, because the machine may be busy."""
 

@@ -343,6 +343,7 @@ class ClientLab:
             process_us=process_us,
             process_spread_us=process_spread_us,
             transactional=transaction_timeout_ms is not None,
+            # A consumer without transactions does not use this timeout.
             transaction_timeout_ms=transaction_timeout_ms or 60_000,
         )
         node = ConsumerNode(self.client_host(spec.name), self.cluster, spec)

@@ -167,7 +167,8 @@ class TransactionHarness:
             config=self.config,
             log=list(self.log),
             epoch=None,
-            # The controller gives no producer id twice. This one is far above all earlier ids.
+            # The controller gives no producer id twice. So the ids of the other coordinator begin
+            # far above all ids of this one.
             first_producer_id=1_000,
         )
         other.now_us = self.now_us

@@ -200,8 +200,8 @@ class GroupLab:
     ) -> None:
         """Let `effect` act on the links from `sources` to `destinations`, or in both directions.
 
-        If there are `apis`, the effect acts only on messages of these APIs. It replaces all link
-        rules that were in force before.
+        If there are `apis`, the effect acts only on messages of these APIs. This call replaces all
+        link rules that were in force before.
         """
         await self.runtime.set_link_rules(
             link_rules(effect, sources, destinations, apis=apis, both_ways=both_ways)

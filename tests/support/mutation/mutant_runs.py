@@ -78,7 +78,7 @@ def main() -> None:
 def _changed(job: Job, number: int) -> Iterator[None]:
     """Write the changed file of a job, and restore the original file afterwards.
 
-    `number` is another one for each job.
+    `number` must be different for each job.
     """
     if not job.path:
         yield

@@ -58,6 +58,7 @@ def rolling_bounce_of(rows: Sequence[TraceRow], group: str) -> RollingBounce:
     ]
     bounce = [row for row in group_rows if injected_us <= row.time_us <= healed_us]
     starts = [row for row in bounce if row.kind == TraceKind.NODE_STARTED]
+    # `bounce` has the rows during the rollout, and `bounced` the nodes that were restarted in it.
     bounced = {row.node for row in starts}
     # The driver, which conducts the run, writes the rows about stopping nodes. They name the member
     # only as the peer. So these rows are not in `group_rows`.
@@ -92,7 +93,10 @@ def rolling_bounce_of(rows: Sequence[TraceRow], group: str) -> RollingBounce:
 
 
 def _change(rows: Sequence[TraceRow], began_us: int, end_us: int) -> Change:
-    """Return the cost of one leave or join, from the callbacks between `began_us` and `end_us`."""
+    """Return the cost of one leave or join, from the callbacks between `began_us` and `end_us`.
+
+    At least one partition must have been assigned in this time. Otherwise `settled_us` is negative.
+    """
     callbacks = [row for row in rows if row.kind in CALLBACKS and began_us <= row.time_us < end_us]
     # Partition without an owner -> the time at which it was revoked.
     revoked_at_us: dict[str, int] = {}
