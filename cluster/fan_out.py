@@ -83,14 +83,15 @@ class Workers(Protocol):
     def coming(self) -> int:
         """Return the number of workers that are starting.
 
-        A caller waits for them if it needs a second worker, to check the answer of the first.
+        A caller waits for these workers if it needs a second worker, to check the answer of the
+        first worker.
         """
 
     def give(self, worker: WorkerName, items: Items) -> None:
         """Give items to an idle worker. `items` is not empty."""
 
     def wait(self, timeout_s: float) -> list[Finished | Died]:
-        """Wait for events; return those since the last call, none after `timeout_s`.
+        """Wait for an event, at most for `timeout_s`; return all events since the last call.
 
         Raises: WorkersFailed.
         """

@@ -1,8 +1,8 @@
 """A broker's identity, and its connections to other nodes.
 
 A broker has a connection to the controller for each purpose (heartbeats, AlterPartition, fetches of
-metadata and so on), so that a slow request of one kind does not hold up the others. The channels
-here open such a connection when it is needed, and replace it when it has ended.
+metadata and so on). So a slow request of one kind does not hold up requests of other kinds. The
+channels here open such a connection when it is needed, and replace it when it has ended.
 
 Source: Kafka `BrokerToControllerChannelManager`, `InterBrokerSendThread`.
 """
@@ -47,7 +47,7 @@ class ControllerChannel:
         self._purpose = purpose
         self._index = 0
         self._connection: Connection | None = None
-        """The present connection; None before the first one, and after `try_next_controller`."""
+        """The present connection; None at first, and after `try_next_controller`."""
 
     def connection(self) -> Connection:
         """Return the connection, which is open or opening; open a new one if it has ended."""

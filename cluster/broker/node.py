@@ -217,7 +217,7 @@ class BrokerNode:
             )
 
     def check_invariants(self, *, thoroughly: bool = False) -> None:
-        """Check all invariants of this broker; if `thoroughly`, also those for which logs are read.
+        """Check all invariants of this broker. If `thoroughly`, also check the content of its logs.
 
         Raises: InvariantViolation.
         """

@@ -1,4 +1,4 @@
-"""How long an application takes to process its records."""
+"""The time that an application takes to process its records."""
 
 from cluster.host.host import Host
 

@@ -82,7 +82,7 @@ class ControllerCore:
     """The active controller.
 
     `log` is this controller's replica of the metadata log, `__cluster_metadata-0`.
-    `controller_epoch` must be above every epoch in the log; None means the next one.
+    `controller_epoch` must be above every epoch in the log; None means the next epoch.
     """
 
     def __init__(

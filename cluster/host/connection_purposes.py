@@ -1,8 +1,9 @@
 """Purposes of connections: what a node uses a connection for.
 
 A node opens one connection for each peer and purpose. For example, a consumer has a connection for
-the heartbeats to its coordinator and another one for its fetches, although one broker may serve
-both. A fault of a link can be restricted to connections with certain purposes.
+the heartbeats to its coordinator, and another connection for its fetches, although one broker may
+get the heartbeats and the fetches. A fault of a link can be restricted to connections with certain
+purposes.
 """
 
 GENERAL = "client"

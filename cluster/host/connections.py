@@ -58,7 +58,10 @@ class ConnectionEnd(NamedTuple):
 
 
 class _ServerConnection:
-    """The server's end of a connection: the handler has one request at a time, the others wait."""
+    """The server's end of a connection.
+
+    The handler has one request at a time; later requests wait.
+    """
 
     __slots__ = ("connection_id", "peer", "peer_incarnation", "purpose", "serving", "waiting")
 

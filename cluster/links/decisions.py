@@ -1,9 +1,9 @@
 """The Judge, which decides what the link rules do with a frame.
 
 A frame is a message between two nodes. Each gate (`gate`) has one Judge for the frames that its
-node sends, and one for those that arrive. The Judge looks for the first rule that is about the
-frame, and returns a verdict: the frame goes on, goes on later, waits, or is lost. The gate carries
-the verdict out. A rule has one of four effects:
+node sends, and another Judge for the frames that arrive. For each frame, the Judge looks for the
+first rule that is about the frame, and returns a verdict: the frame goes on, goes on later, waits,
+or is lost. The gate carries the verdict out. A rule has one of four effects:
 
 - Cut holds frames, and drops them if their connection is closed.
 - Clog holds frames.

@@ -69,7 +69,7 @@ After = Callable[[int, Callable[[], None]], object]
 
 
 class Connections(Protocol):
-    """What a gate needs of the endpoint; see `cluster.host.connections.Endpoint`."""
+    """The methods of the endpoint that a gate calls; see `cluster.host.connections.Endpoint`."""
 
     def purpose_of(self, end: ConnectionEnd) -> str | None:
         """Return a connection's purpose, or None if the endpoint has no such connection."""
@@ -108,7 +108,7 @@ class _Waiting:
 
 
 class _Direction:
-    """One direction of a gate: the frames that the node sends, or those that arrive.
+    """One direction of a gate: the frames that the node sends, or the frames that arrive.
 
     The frames of one connection wait in a *stream*. `forward` passes a frame on to the network or
     to the endpoint. `lose` is called with each response that a rule loses.
@@ -173,7 +173,7 @@ class _Direction:
         self._carry_out(verdict, end, waiting)
 
     def judge_again(self) -> None:
-        """Apply new rules to the frames that wait because of the old ones, without forwarding any.
+        """Apply new rules to the frames that wait because of old rules. This forwards no frame.
 
         A frame whose delay has begun keeps this delay.
         """

@@ -21,7 +21,7 @@ ConnectionName = tuple[NodeName, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkReset:
-    """The connections to end: those between a node of `sources` and a node of `destinations`.
+    """An order to end all connections between a node of `sources` and a node of `destinations`.
 
     If `purposes` is not empty, only connections with one of these purposes end.
     """

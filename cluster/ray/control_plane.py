@@ -213,7 +213,7 @@ async def _unless_stopped(process: FleetProcess, call: Coroutine[Any, Any, T]) -
 
 
 async def side_by_side(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run coroutines concurrently and return their results; the first error cancels the others.
+    """Run coroutines concurrently and return their results; the first error cancels the rest.
 
     Raises: the first error. (A TaskGroup would raise a group of errors instead.)
     """

@@ -100,7 +100,7 @@ class Fleet:
         silence: SilenceLimits | None = None,
     ) -> None:
         self.processes: list[FleetProcess] = []
-        """Every process that has started, in order, including those that have ended."""
+        """Every process that has started, in order, including processes that have ended."""
         self.machines: dict[str, MachineState] = {}
         """Machines by Ray's id, including lost ones."""
         self.nodes_without_trace: dict[NodeName, None] = {}
@@ -370,7 +370,7 @@ class Fleet:
         }
         try:
             # A machine that has died is in Ray's list for a while, and its agent never starts. So
-            # when the first agent is there, we wait for the others only a little longer.
+            # when the first agent is there, we wait only a little longer for the other agents.
             await asyncio.wait(
                 starts.values(), timeout=START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
             )

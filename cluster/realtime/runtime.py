@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceReport:
-    """What became of the trace files.
+    """Report about the trace files at the end of a run.
 
     If a process was killed while it wrote, the last row of its file may be incomplete; `torn_bytes`
     has the length of this rest for each such file. `lost` has the machines whose files could not be
@@ -185,7 +185,7 @@ class RealtimeRuntime(Runtime):
             self._main = None
 
     def _failed(self, failure: str) -> None:
-        """Record a failure of the tool; the first one cancels the task of `run`."""
+        """Record a failure of the tool; the first failure cancels the task of `run`."""
         self._failures.append(failure)
         if not self._is_broken and not self._is_ending and self._main is not None:
             self._is_broken = True

@@ -54,7 +54,7 @@ class ListeningProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlState:
-    """What every process must know: where all nodes are, and the link rules.
+    """The knowledge that every process needs: where all nodes are, and the link rules.
 
     The state with the highest `version` counts.
     """
@@ -76,7 +76,7 @@ class NodeService:
         self._admin: AdminNode | None = None
         """The client for `ask_as_admin`; None before its first use."""
         self._control_version = -1
-        """Version of the newest ControlState that was applied; -1 before the first one."""
+        """Version of the newest ControlState that was applied; -1 before the first state."""
         self._last_pause_orders: dict[NodeName, int] = {}
         """Node -> the number of the last pause or resume that was carried out."""
 
@@ -93,7 +93,7 @@ class NodeService:
         return ListeningProcess(process=machine_processes.own_process(), address=address)
 
     async def control(self, state: ControlState) -> None:
-        """Apply the control plane's state, unless a newer one came first."""
+        """Apply the control plane's state, unless a newer state came first."""
         if state.version <= self._control_version:
             return
         self._control_version = state.version
@@ -155,7 +155,7 @@ class NodeService:
             self._alive().resume_node(name)
 
     def _accept_order(self, name: NodeName, order: int) -> bool:
-        """Note a pause or resume of a node; return False if a newer one has arrived already."""
+        """Note a pause or resume of a node; return False if a newer order has arrived already."""
         if order <= self._last_pause_orders.get(name, -1):
             return False
         self._last_pause_orders[name] = order

@@ -65,7 +65,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="hel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessAddress:
-    """Address of a process. `process_id` is unique in a run; a restart gives a new one."""
+    """Address of a process. `process_id` is unique in a run; a restart gives a new id."""
 
     process_id: str
     host: str
@@ -431,7 +431,7 @@ class _IncomingLink(asyncio.Protocol):
     def _take(self, payload: bytes) -> bool:
         """Process one message; return False if the link was closed because of it.
 
-        The first message must be a Hello; all later ones are frames.
+        The first message must be a Hello; all later messages are frames.
         """
         try:
             if self._process_id is not None:

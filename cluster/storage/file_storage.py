@@ -266,7 +266,7 @@ class FileStorage(Storage):
         return read_checkpoint_file(self.directory / name)
 
     def take_recoveries(self) -> tuple[LogRecovery, ...]:
-        """Return the cuts since the last call: those of power losses, and those of torn bytes."""
+        """Return the cuts since the last call, by power losses and of torn bytes."""
         recoveries = list(_read_cuts(self.directory))
         if recoveries:
             self._files.unlink(self.directory / _CUTS)

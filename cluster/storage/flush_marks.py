@@ -24,7 +24,7 @@ _BODY = struct.Struct(">QQ")
 _CRC_BYTES = 4
 _SLOT_BYTES = _BODY.size + _CRC_BYTES
 _SLOT_DISTANCE = 512
-"""Each slot is in a disk sector of its own, so a write that is cut off damages only one."""
+"""Each slot is in a disk sector of its own, so a write that is cut off damages only one slot."""
 _SLOTS = (0, 1)
 _NO_MARK = (0, 0, 1)
 """Sequence number, position and slot of a log without a mark.

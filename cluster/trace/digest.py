@@ -129,7 +129,7 @@ def parted_between(one: str, other: str) -> tuple[int, int | None] | None:
     # A step is FIRST_STEP_US times a power of two, so the longer step is a multiple of the shorter
     # step. Only marks at multiples of the longer step are compared, because both trails have these.
     # Mark i, counted from 0, is at (i + 1) steps. If the longer step is n steps of a trail, the
-    # first common mark has the index n - 1, and the next ones follow at distances of n.
+    # first common mark has the index n - 1, and further common marks follow at distances of n.
     common_step = max(step, other_step)
     pairs = list(
         zip(

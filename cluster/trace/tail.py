@@ -14,7 +14,7 @@ from cluster.trace.files import FrameDecoder, merge_rows
 from protocol.trace import TraceRow
 
 WATERMARK_LAG_US = 1_000_000
-"""How far the watermark is behind the run's clock by default."""
+"""Time by which the watermark is behind the run's clock by default."""
 _BEFORE_THE_RUN_US = -1
 """A time before every row, because a run begins at time 0."""
 
@@ -59,7 +59,7 @@ class TraceTail:
         self.late_rows = 0
         """Number of rows that arrived after the watermark had passed them, and were dropped."""
         self.watermark_us = _BEFORE_THE_RUN_US
-        """`poll` has returned all rows up to this time, except those that arrived too late."""
+        """`poll` has returned all rows up to this time, except rows that arrived too late."""
         self._trace_dir = trace_dir
         self._lag_us = lag_us
         self._files: dict[Path, _FollowedFile] = {}

@@ -7,7 +7,7 @@ one process.
 
 In a controlled shutdown, a broker asks the controller in its heartbeats for permission to stop. The
 controller first moves the broker's leaderships to other brokers. The broker may stop when all other
-*active* brokers (those that are unfenced and not shutting down) know the new leaders. To find out,
+*active* brokers (unfenced brokers that are not shutting down) know the new leaders. To find out,
 the controller remembers the metadata offset of its last record about the shutdown, the *shutdown
 offset*. It waits until each active broker has reported at least this offset in a heartbeat.
 
@@ -265,8 +265,8 @@ class ControllerChecks:
         }
         before, self._partitions_before = self._partitions_before, {}
         if request.topic_partitions is None:
-            # The request was for all partitions. The answer leaves out those whose preferred
-            # replica led already, so they are added here.
+            # The request was for all partitions. The answer leaves out each partition whose
+            # preferred replica led already. These partitions are added here.
             answers = dict.fromkeys(before, ErrorCode.ELECTION_NOT_NEEDED) | answers
         for partition, error in answers.items():
             expected = _expected_answer(image, before.get(partition))

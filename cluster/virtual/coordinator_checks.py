@@ -109,9 +109,9 @@ class CoordinatorChecks:
 
         - OFFSET_METADATA_TOO_LARGE is the answer if the metadata is longer than
           offset.metadata.max.bytes, and only then.
-        - Each acknowledged offset is in the log below the high watermark. (The record
-          may be that of an older commit of the same offset, because a record does not tell to which
-          request it belongs.)
+        - Each acknowledged offset is in the log below the high watermark. (The record may come from
+          an older commit of the same offset, because a record does not tell to which request it
+          belongs.)
         """
         check_metadata(request, response, self._config.offset_metadata_max_bytes)
         accepted = {

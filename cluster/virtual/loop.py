@@ -101,7 +101,7 @@ class VirtualLoop(_LoopInterface):
         """The present time; cheaper to read than by `now_us`. Only the loop writes it."""
         self._sequence = 0
         self._ready: deque[Any] = deque()
-        """What is to run at the present time; each is an _Entry."""
+        """Entries (_Entry) that are to run at the present time."""
         self._heap: list[tuple[int, int, Any, Any]] = []
         """(when_us, sequence, *_Entry). The sequence number keeps the order of equal times."""
         self._compact_above = COMPACT_ABOVE

@@ -63,7 +63,7 @@ class MetricsChecks:
 
     def __init__(self) -> None:
         self._lives: dict[str, _Life] = {}
-        """Node -> its present incarnation, or its last one."""
+        """Node -> its present incarnation, or its last incarnation."""
 
     def observe(self, row: TraceRow) -> None:
         """Take the next row of METRICS_CHECK_KINDS. Raises: InvariantViolation."""

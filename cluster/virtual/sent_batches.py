@@ -38,7 +38,7 @@ class SentBatches:
         self._sent: dict[tuple[int, int, str, int], deque[_Sent]] = {}
 
     def check(self, request: ProduceRequest) -> None:
-        """Compare the batches of a request with earlier ones. Raises: InvariantViolation."""
+        """Compare the batches of a request with earlier batches. Raises: InvariantViolation."""
         for topic in request.topic_data:
             for data in topic.partition_data:
                 batch = data.records

@@ -57,7 +57,7 @@ def offsets_answered(
 ) -> None:
     """Check that a successful request has added the group's offsets to the open transaction.
 
-    What the transaction then contains is the partition of `__consumer_offsets` that has the group.
+    The transaction must then contain the partition of `__consumer_offsets` that has the group.
     """
     metadata = _metadata(broker, request)
     if response.error_code is not ErrorCode.NONE or metadata is None:

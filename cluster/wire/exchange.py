@@ -131,7 +131,7 @@ class Exchange:
         )
 
     def _with_aborted_transactions(self, response: FetchResponse) -> FetchResponse:
-        """Return the answer; if the Fetch is read_committed, add an empty list to it.
+        """Return the answer, with an empty list added if the Fetch is read_committed.
 
         A consumer that reads only committed records (read_committed) expects a list of aborted
         transactions. The list is empty because no transaction writes to topics of clients. A

@@ -11,7 +11,7 @@ from protocol.config import BrokerConfig
 
 
 class ConnectionLimits:
-    """Counts the connections of a broker's listener, and finds those that are idle for too long.
+    """Counts the connections of a broker's listener, and finds idle connections.
 
     If there are more than max.connections, the newest ones are *held*: they are not served until
     another connection ends.

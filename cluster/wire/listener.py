@@ -181,7 +181,7 @@ class WireListener:
         self._rules: tuple[LinkRule, ...] = ()
         """The link rules in force, kept for `attach`."""
         self._connections: dict[WireConnection, None] = {}
-        """All accepted connections, even those without a request so far, as keys."""
+        """All accepted connections, even connections without a request so far, as keys."""
         self._named: dict[ConnectionName, WireConnection] = {}
         """Client and number -> connection that the broker knows, after its first request."""
         self._server: asyncio.Server | None = None

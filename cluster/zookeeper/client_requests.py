@@ -6,7 +6,7 @@ request number. When this server applies the transaction, the request number tel
 waits for its answer.
 
 The requests of a session are answered in order (ZK-04), because the host delivers the next request
-of a connection only after the answer to the last one. Everything that must be done goes into
+of a connection only after the answer to the last request. Everything that must be done goes into
 `result`: replies, the events of watches, and HangUp, which closes a connection. Ids such as ZK-04
 are rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 

@@ -1,7 +1,7 @@
 """Invariants of a ZooKeeper server between two events. Each check raises InvariantViolation.
 
-A leader has two databases: the present one, and the *projected* one, as it will be after all
-proposals. Ids such as ZK-12 are rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+A leader has two databases: the present database, and the *projected* database, which is the state
+after all proposals. Ids such as ZK-12 are rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from cluster.zookeeper.client_requests import ClientRequests

@@ -1,4 +1,4 @@
-"""What a ZooKeeper server does as the leader: it orders all writes, and expires sessions.
+"""The leader's role of a ZooKeeper server: it orders all writes, and expires sessions.
 
 The servers that follow a leader are called its learners. A new leader first waits until a majority
 of the servers follow it. Then it chooses an epoch, a number that is higher than all epochs before.

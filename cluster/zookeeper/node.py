@@ -168,7 +168,7 @@ class ZooKeeperNode:
             self._carry_out(self._core.leader_lost(leader, self._host.now_us()))
 
     def _is_leader(self, connection: Connection) -> bool:
-        """Return True for the present connection to the leader, False for an earlier one."""
+        """Return True for the present connection to the leader, False for an earlier connection."""
         return self._leader is not None and self._leader[1] is connection
 
     # -- outputs ---------------------------------------------------------------------------------

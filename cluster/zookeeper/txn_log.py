@@ -119,7 +119,7 @@ class TxnLog:
 
     def epoch_ends(self) -> tuple[Zxid, ...]:
         """Return the last zxid of each epoch in the log, in order."""
-        # A later zxid of an epoch replaces the earlier one. So the last zxid of each epoch stays.
+        # A later zxid of an epoch replaces the earlier zxid. So the last zxid of each epoch stays.
         ends = {epoch_of(zxid): zxid for zxid in self._zxids}
         return tuple(ends.values())
 

@@ -103,7 +103,7 @@ class BrokerHeartbeats:
         self._pausing: Future[None] | None = None
         """The future that ends the current pause; None or done if there is no pause."""
         self._interval_us = config.broker_heartbeat_interval_ms * 1_000
-        # If one request gets no answer, the next one must still come before the session is over
+        # If a request gets no answer, the next request must still come before the session is over
         # (KAFKA-14392). So the timeout of a request, and the wait after it, are each at most half
         # of the session timeout.
         self._timeout_us = config.broker_session_timeout_ms * 1_000 // 2

@@ -7,7 +7,7 @@ the partition from beginning to end. When another broker becomes the leader, the
 completion of a transaction and the removal of expired offsets.
 
 As in Kafka, the tasks are carried out one after the other, so a load may have to wait for an
-earlier one. But a broker goes on to handle requests during a load. For this, a load reads the log
+earlier task. But a broker goes on to handle requests during a load. For this, a load reads the log
 in turns of bounded size, and other events happen between two turns. In virtual time, a load takes
 the time that ClusterSpec.costs says.
 

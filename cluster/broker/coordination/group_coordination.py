@@ -9,8 +9,9 @@ While a Result is carried out, new inputs may arise; for example, an append may 
 immediately. Such an input waits in a queue until the current Result has been carried out, so that
 replies leave in the order in which the coordinator gave them.
 
-A coordinator that imitates Kafka's newer one, which is written in Java, gets one more kind of
-input: that the end or the high watermark of an offsets partition's log has moved (`follows_log`).
+Kafka also has a newer coordinator, which is written in Java. A coordinator that imitates it gets
+one more kind of input: that the end or the high watermark of an offsets partition's log has moved
+(`follows_log`).
 """
 
 from collections import deque
@@ -80,8 +81,8 @@ class GroupCoordination:
         self._replaced: set[RequestId] = set()
         """JoinGroup and SyncGroup requests that a later request of the same member replaced.
 
-        They may never be answered. `_check_unanswered` removes those that were answered after all,
-        or whose connection has ended.
+        They may never be answered. `_check_unanswered` removes a request if it was answered after
+        all, or if its connection has ended.
         """
         self._violation: InvariantViolation | None = None
         """The first invariant that was found violated; `check_invariants` raises it."""

@@ -23,7 +23,7 @@ To decode this many bytes takes a few milliseconds of real time. A heartbeat can
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRead:
-    """How much a load has read; `position` is the offset after the last record."""
+    """The amount that a load has read; `position` is the offset after the last record."""
 
     position: int
     records: int

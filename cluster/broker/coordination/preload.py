@@ -36,7 +36,7 @@ PARTITIONS_PER_GROUP = 50
 """Number of partitions for which each group commits.
 
 With 2 groups there are 100 different keys. If there are more records than keys, later records
-overwrite earlier ones, as in any old log."""
+overwrite earlier records, as in any old log."""
 
 UNREADABLE = Record(encode_group_metadata_key("unreadable"), b"\x00\x63", 0)
 """A group's record in version 99, which no coordinator can read."""
@@ -65,7 +65,9 @@ def preload(storage: Storage, broker_id: BrokerId, cluster: ClusterSpec) -> None
 def preloaded_batches(
     spec: PreloadSpec, num_partitions: int, compression: int = 0
 ) -> tuple[RecordBatch, ...]:
-    """Return the batches of `spec`. In them, its groups commit rising offsets by turns.
+    """Return the batches of `spec`. In these batches, the groups of `spec` commit in turn.
+
+    The committed offsets rise from record to record.
 
     The last results are cached, because in virtual time several brokers in one process need the
     same batches. (A PreloadSpec describes one partition, so a few cached results are enough.)

@@ -39,7 +39,7 @@ class DelayedFetches:
     def __init__(self, host: Host, reader: FetchReader) -> None:
         self._host = host
         self._reader = reader
-        # The parked Fetches of followers, and those of consumers.
+        # The parked Fetches of followers, and the parked Fetches of consumers.
         self._followers: dict[RequestId, _DelayedFetch] = {}
         self._consumers: dict[RequestId, _DelayedFetch] = {}
         self._watchers: dict[PartitionKey, dict[RequestId, None]] = {}

@@ -135,7 +135,7 @@ class ProduceApi:
     def _acknowledged(
         self, produce: _DelayedProduce, name: TopicPartition, error: ErrorCode
     ) -> None:
-        """Take the outcome of one append; after the last one, answer the request."""
+        """Take the outcome of one append; after the last append, answer the request."""
         del produce.waiting[name]
         if error is not ErrorCode.NONE:
             produce.answers[name] = PartitionProduceResponse(index=name.partition, error_code=error)

@@ -127,8 +127,8 @@ class QuietTopic:
 class QuietFetches:
     """The QuietTopics of all followers of a broker.
 
-    `eligible` has the epoch of each registered broker. It shows whether a Fetch is an old one, from
-    before a restart of the follower. For such a Fetch nothing is remembered.
+    `eligible` has the epoch of each registered broker. It shows whether a Fetch was sent before a
+    restart of the follower. For such an old Fetch nothing is remembered.
     """
 
     def __init__(self, eligible: Mapping[BrokerId, BrokerEpoch]) -> None:

@@ -75,7 +75,7 @@ AppendCallback = Callable[[ErrorCode], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalLeadership:
-    """What a change of the metadata meant for this broker: the result of `ReplicaManager.apply`.
+    """The effects of a change of the metadata on this broker: the result of `ReplicaManager.apply`.
 
     `became_leader` and `became_follower` are the partitions with a new leader epoch that this
     broker now leads or follows.
@@ -84,7 +84,7 @@ class LocalLeadership:
     became_leader: tuple[Partition, ...]
     became_follower: tuple[Partition, ...]
     deleted: tuple[TopicPartition, ...] = ()
-    """Partitions of deleted topics, even those of which this broker had no replica.
+    """Partitions of deleted topics, even partitions of which this broker had no replica.
 
     This includes a topic that was deleted and created again since the last change.
     """
@@ -207,7 +207,7 @@ class ReplicaManager:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def check_invariants(self, *, thoroughly: bool = False) -> None:
-        """Check all invariants; if `thoroughly`, also those for which every log is read.
+        """Check all invariants. If `thoroughly`, also check the content of every log.
 
         Raises: InvariantViolation.
         """
@@ -673,7 +673,7 @@ class ReplicaManager:
     # -- helpers --
 
     def _all_logs(self) -> list[PartitionLog]:
-        """Return the logs of all partitions, and those that wait for their first metadata.
+        """Return the logs of all partitions, and the logs that wait for their first metadata.
 
         A restarted broker may wait long for its metadata. If it dies during the wait, its next
         incarnation still needs the high watermarks of these logs in the checkpoint.

@@ -126,7 +126,7 @@ _LEADERS: Lookup[TopicPartition, MetadataResponse] = Lookup(
 
 
 class OffsetSpec(IntEnum):
-    """Which offset of a log ListOffsets asks for. The values are Kafka's special timestamps."""
+    """The offset of a log for which ListOffsets asks. The values are Kafka's special timestamps."""
 
     EARLIEST = EARLIEST_TIMESTAMP
     LATEST = LATEST_TIMESTAMP
@@ -170,7 +170,7 @@ class AdminClient:
     async def list_groups(
         self, *, states: Sequence[str] = (), types: Sequence[str] = ()
     ) -> GroupListings:
-        """Return the groups of every live broker, or only those of the client's `broker`.
+        """Return the groups of every live broker, or only the groups of the client's `broker`.
 
         `states` and `types` select groups; an empty sequence selects all. A broker that is still
         loading groups is asked again until the time is over; then its last list is used.

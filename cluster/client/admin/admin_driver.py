@@ -250,7 +250,7 @@ class AdminDriver:
 
 @dataclass(slots=True)
 class _Progress(Generic[V]):
-    """How far the request about one key has got.
+    """The progress of the request about one key.
 
     `broker` is the broker to ask; None if it must be looked up. `is_asked` is True while a request
     or lookup with this key is in flight. `error` is the last retriable error. `outcome` is set once

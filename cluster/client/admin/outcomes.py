@@ -259,7 +259,7 @@ def leaders(
     for topic in response.topics:
         for entry in topic.partitions:
             partition = TopicPartition(topic.name, entry.partition_index)
-            # Metadata names all partitions of a topic, also those that were not asked for.
+            # Metadata names all partitions of a topic, also partitions that were not asked for.
             if partition in by_partition:
                 by_partition[partition] = _partition_failure(entry.error_code) or BrokerId(
                     entry.leader_id

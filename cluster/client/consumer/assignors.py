@@ -23,7 +23,7 @@ class MemberSubscription:
 
 
 Assignment = dict[MemberId, tuple[TopicPartition, ...]]
-"""The partitions of every member, even of those that get none."""
+"""The partitions of every member, even of members that get no partition."""
 
 
 class Assignor(Protocol):
@@ -110,7 +110,7 @@ ASSIGNORS: dict[str, Assignor] = {
 def _member_order(member: MemberSubscription) -> tuple[bool, str]:
     """Return the key by which an assignor sorts members.
 
-    Static members come first, sorted by instance id; the others follow, sorted by member id.
+    Static members come first, sorted by instance id. Other members follow, sorted by member id.
     """
     if member.group_instance_id is not None:
         return False, member.group_instance_id

@@ -1,9 +1,9 @@
 """What a poll does for the group: find the coordinator, rejoin, and commit automatically.
 
 A member takes part in a rebalance in the background (see `membership`). But its partitions change
-only inside poll, so that the application knows when they do. In the eager protocol, which is the
-only one here, a member gives up all its partitions before it sends JoinGroup, and gets the new ones
-from the answer to SyncGroup.
+only inside poll, so that the application knows of each change. This project has only the eager
+protocol. In this protocol a member gives up all its partitions before it sends JoinGroup, and gets
+its new partitions from the answer to SyncGroup.
 
 If the member is the leader of its group, `GroupSubscriber` computes the partitions of every member.
 

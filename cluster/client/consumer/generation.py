@@ -156,8 +156,8 @@ class ConsumerMember:
     ) -> None:
         """Change the state and trace the change.
 
-        `traced_as` is the generation for the trace row; None means the present one. A reset passes
-        the generation that it has ended.
+        `traced_as` is the generation for the trace row; None means the present generation. A reset
+        passes the generation that it has ended.
         """
         before = self.state
         if before not in VALID_PREVIOUS_STATES[target]:

@@ -56,8 +56,8 @@ class Heartbeat:
         self._is_closed = False
         self._failures = 0  # heartbeats that failed since the last success; sets the backoff
         self._heartbeat_due_us = 0
-        # When the client considers its session over. The coordinator's timer may end earlier or
-        # later.
+        # Time at which the client considers its session over. The coordinator's timer may end
+        # earlier or later.
         self._session_ends_us = 0
         # Time of the next lookup, while the coordinator is unknown.
         self._lookup_due_us = 0

@@ -131,7 +131,7 @@ class Membership:
         self._on_joined = on_joined
         self._on_rejoin_needed = on_rejoin_needed
         self.assigned_by: str | None = None
-        """The coordinator that sent the last assignment; None before the first one."""
+        """The coordinator that sent the last assignment; None before an assignment."""
         self._join: RequestFuture[bytes] | None = None
         self._rejoin_reason = ""
         """Why the member joins again, as the next JoinGroup tells the coordinator; "" if unset."""

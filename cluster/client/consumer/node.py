@@ -1,7 +1,7 @@
 """The consumer node: an application that polls, processes, and commits what it has processed.
 
-The application does the same as the one with which we measured Kafka (docs/kafka, MEASURED_FAILOVER
-set-up). It repeats three steps, which are called a *turn* here:
+The application does the same as the application with which we measured Kafka (docs/kafka,
+MEASURED_FAILOVER set-up). It repeats three steps, which are called a *turn* here:
 
 1. It polls, with the timeout `poll_timeout_ms`.
 2. It processes the records. Each record takes `process_us`, plus a random time if
@@ -62,8 +62,8 @@ class ConsumerNode:
         self._poll_began_us = 0
         self._commit_due_us = 0
         self._is_committing = False
-        # The metadata of the asynchronous commits: one text after the other, then again from the
-        # first one. Without `commit_metadata` it is always "".
+        # The metadata of the asynchronous commits. Each commit gets the next text; after the last
+        # text, the first text comes again. Without `commit_metadata` the text is always "".
         self._texts = cycle(spec.commit_metadata or ("",))
         self._is_closing = False
         self._ended_by: ClientError | None = None

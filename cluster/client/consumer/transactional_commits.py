@@ -77,7 +77,7 @@ class TransactionalCommits:
         return result
 
     async def commit_sync(self, offsets: Offsets, deadline_us: int) -> None:
-        """Wait for the running transaction, commit in a new one, and wait for the outcome.
+        """Wait for the running transaction, commit in a new transaction, and wait for the outcome.
 
         Raises: ClientError with the reason; TIMED_OUT if no outcome is known by the deadline.
         """

@@ -86,7 +86,7 @@ class CoordinatorDiscovery:
         self._coordinator: CoordinatorNode | None = None
         self._lookup: RequestFuture[None] | None = None
         self._found = 0  # number of discoveries so far
-        # True if the last lookup failed; then the next one waits for newer metadata.
+        # True if the last lookup failed; then the next lookup waits for newer metadata.
         self._metadata_wanted = False
 
     def believed_coordinator(self) -> CoordinatorNode | None:
@@ -203,7 +203,7 @@ class CoordinatorDiscovery:
         return future
 
     async def _find_once(self, deadline_us: int) -> None:
-        """Do one lookup. Raises: ClientError if no coordinator is known after it."""
+        """Do one lookup. Raises: ClientError if it has found no coordinator that can be reached."""
         if self._metadata_wanted:
             self._metadata_wanted = False
             await self._await_metadata_update(deadline_us)

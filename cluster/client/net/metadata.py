@@ -87,8 +87,8 @@ class Metadata:
         self._update_wanted = False
         self._is_asking = False
         self._failures = 0  # failed requests in a row
-        # Number of answers in a row that changed nothing in the cache. The backoff before the next
-        # request grows with each of them after the first.
+        # Number of answers in a row that changed nothing in the cache. From the second such answer
+        # on, the backoff before the next request grows with each of these answers.
         self._equal_answers = 0
         # End of the backoff, before which no request is sent.
         self._allowed_at_us = 0

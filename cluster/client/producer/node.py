@@ -319,7 +319,7 @@ class ProducerNode:
         node: NodeName,
         batches: dict[TopicPartition, _Batch],
     ) -> None:
-        """Process the outcome of each batch, and send the next ones."""
+        """Process the outcome of each batch, and send the next batches."""
         self._requests_in_flight[node] -= 1
         outcomes: dict[TopicPartition, PartitionProduceResponse] = {}
         if answer.error is None:

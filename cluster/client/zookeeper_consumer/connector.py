@@ -112,7 +112,7 @@ class ZooKeeperConsumerConnector:
         """Register, subscribe to changes, and rebalance for the first time (ZK-36).
 
         Raises: ConsumerRebalanceFailedException. The registration then stays until the shutdown, so
-        other consumers still leave a share of the partitions to this one (ZK-37).
+        other consumers still leave a share of the partitions to this consumer (ZK-37).
         """
         await self._zk.exists("/")  # returns once a session is open
         if self._spec.config.auto_commit_enable:
@@ -209,7 +209,7 @@ class ZooKeeperConsumerConnector:
         await self.rebalancer.synced_rebalance("running")
 
     async def _allowed_topics(self, topic_filter: TopicFilterSpec) -> list[str]:
-        """Read all topics, and return those that the filter allows."""
+        """Read all topics, and return the topics that the filter allows."""
         topics = await self._zk.children(BROKER_TOPICS)
         return allowed_topics(topic_filter.pattern, topic_filter.regex, topics)
 

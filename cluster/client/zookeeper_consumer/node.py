@@ -41,7 +41,7 @@ class ZooKeeperConsumerNode:
         self._work = RecordWork(host, spec.process_us, spec.process_spread_us)
         self._servers = tuple(server.name for server in cluster.zookeepers)
         self._connector: ZooKeeperConsumerConnector | None = None
-        """The present connector; None before the first one and between two connectors."""
+        """The present connector; None before the first connector and between two connectors."""
         self._is_stopping = False
         self._records_consumed = 0
         self._commits_before = 0

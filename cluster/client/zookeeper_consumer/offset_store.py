@@ -1,4 +1,4 @@
-"""Where a consumer's offsets are stored: in ZooKeeper, in Kafka, or in both.
+"""OffsetStore: stores a consumer's offsets in ZooKeeper, in Kafka, or in both.
 
 In ZooKeeper the offset of a partition is the content of a znode. Neither ZooKeeper nor Kafka checks
 whether the consumer that commits is the partition's owner, so the last writer wins (ZK-60, ZK-63).
