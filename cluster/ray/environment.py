@@ -1,7 +1,7 @@
 """Environment variables that Ray reads at its first import: `actors` imports this module first.
 
-A variable that the user has set is not changed. If Ray is imported already, no variable is set: it
-would then be seen by the processes that Ray starts, but not by Ray in this process, and the two
+A variable that the user has set is not changed. If Ray is imported already, no variable is set. The
+processes that Ray starts would then see the variable, but Ray in this process would not. So they
 would use different authentication tokens.
 """
 

@@ -129,7 +129,7 @@ class MetricsChecks:
 
 def _meter(name: str, count: int, row: TraceRow, life: _Life) -> dict[str, float]:
     """Return a meter's count, and its mean rate in events per second."""
-    # Kafka's clock has milliseconds, so each time is rounded down before the subtraction.
+    # Kafka's clock counts milliseconds, so each time is rounded down before the subtraction.
     elapsed_ms = row.node_time_us // 1_000 - life.started_us // 1_000
     rate = round(count * 1_000 / elapsed_ms, DECIMALS) if elapsed_ms else 0.0
     return {f"{name}.Count": count, f"{name}.MeanRate": rate}
@@ -147,9 +147,10 @@ def _check_rates(row: TraceRow, values: dict[str, Any], counts: dict[str, float]
 def _check_load_time(row: TraceRow, life: _Life, longest_ms: float | None) -> None:
     """Check the longest recent load; `longest_ms` is None if the sample has no such load.
 
-    The metric keeps each value for at least one window, and for at most three windows. So its
-    maximum must be the time of a load that has ended in the last three windows. And it must not be
-    shorter than any load that has ended in the last window.
+    The metric keeps each value for at least one window, and for at most three windows: the values
+    of a window are dropped two windows after the last of them. So the maximum must be the time of a
+    load that has ended in the last three windows. And it must not be shorter than any load that has
+    ended in the last window.
     """
     ages_ms = [(row.node_time_us - end_us) / 1_000 for end_us, _ in life.loads]
     times_ms = [took_us / 1_000 for _, took_us in life.loads]

@@ -63,7 +63,7 @@ class ConnectionLimits:
         if not self._by_address[address]:
             del self._by_address[address]
         if self._last_bytes_us.pop(connection, None) is None:
-            # It was held, so no place has become free.
+            # The connection was held, so no place has become free.
             self._waiting.remove(connection)
         elif self._waiting:
             admitted = self._waiting.popleft()

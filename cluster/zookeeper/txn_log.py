@@ -1,13 +1,11 @@
 """The log of a server's transactions on its disk, and the epochs that the server has promised.
 
 A transaction is on the disk before it is acknowledged (forceSync=yes), so a power loss does not
-remove it.
+remove it. The zxid of a transaction has two parts: the epoch of the leader that has ordered the
+transaction, in the high bits, and a counter.
 
 DEVIATION: there are no snapshots, the whole log stays.
 Source: ZooKeeper `FileTxnLog`, `QuorumPeer` (acceptedEpoch, currentEpoch).
-
-The zxid of a transaction consists of the epoch of the leader that has ordered it, in the high bits,
-and a counter.
 """
 
 from bisect import bisect_right
@@ -23,8 +21,8 @@ from protocol.messages.zookeeper_quorum import Txn
 from protocol.records.batch import Record, decode_records
 
 TXN_LOG = TopicPartition("zookeeper", 0)
-"""The log's name on the disk. The disk knows only logs of partitions, so it is a partition's name.
-"""
+"""The log's name on the disk. The disk knows only logs of partitions, so this has the form of a
+partition's name."""
 EPOCHS = "epochs"
 """Name of the checkpoint file that has the epochs."""
 _EPOCH_BITS = 32
@@ -43,7 +41,7 @@ class Epochs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TxnLog:
-    """All transactions of one server, with growing zxids. The last of them may be uncommitted.
+    """All transactions of one server, with growing zxids. The last ones may be uncommitted.
 
     On the disk, each transaction is a batch.
     """

@@ -64,9 +64,10 @@ class FetchReader:
         """Read every partition of `request`, up to its limits.
 
         If the Fetch was parked to wait for more bytes, `previous` is its first answer, so that only
-        changed partitions are read again. The result is complete, which means that the Fetch need
-        not wait, if it has `min_bytes`, if a partition has an error or a diverging epoch, or if the
-        request has no topics.
+        changed partitions are read again.
+
+        The result is complete if the Fetch need not wait. This is so if the answer has `min_bytes`,
+        if a partition has an error or a diverging epoch, or if the request has no topics.
         """
         # A parked Fetch was counted when it was first read.
         counted_at_us = now_us if previous is None else None
@@ -75,7 +76,7 @@ class FetchReader:
         topics = []
         for topic_index, topic in enumerate(request.topics):
             quiet = self._quiet_topic(topic, request, is_new=previous is None)
-            # Without a QuietTopic, every partition is read; otherwise only the stirred ones.
+            # Without a QuietTopic, every partition is read; otherwise only stirred partitions are.
             if quiet is None:
                 answers: list[PartitionData] = [UNREAD] * len(topic.partitions)
                 indices: Iterable[int] = range(len(answers))
@@ -85,9 +86,10 @@ class FetchReader:
                 if not quiet.stirred:
                     topics.append(quiet.whole_answer())  # every partition is quiet
                     continue
-                # A copy, because `quiet.answers` must not get answers with records or errors.
+                # Answers with records or errors must not get into `quiet.answers`, so it is copied.
                 answers = quiet.answers.copy()
-                # In the order of the request, because the first partitions may use up the bytes.
+                # The indices are sorted, because partitions are read in the order of the request.
+                # The first partitions may use up the bytes.
                 indices = sorted(quiet.stirred)
 
             # A partition without a replica here gets an error. For all other partitions there are
@@ -146,7 +148,7 @@ class FetchReader:
     ) -> QuietTopic | None:
         """Return the QuietTopic of a follower for `topic`, if there is one that can be used."""
         if request.replica_id < 0:
-            return None  # a consumer fetches few partitions, so this is not worth while
+            return None  # a consumer fetches few partitions, so a QuietTopic would save little
         return self._quiet.topic(topic, request.replica_id, request.replica_epoch, is_new=is_new)
 
 
@@ -160,6 +162,6 @@ def _is_still_empty(
         and before.leader_epoch == partition.leader_epoch
         and before.high_watermark == log.high_watermark
         # A consumer reads up to the high watermark, which is unchanged, so there is nothing new to
-        # read. A follower reads up to the log end. It has read everything if this is its offset.
+        # read. A follower reads up to the log end. There is nothing new if it fetches at this end.
         and (request.replica_id < 0 or log.log_end_offset == position.fetch_offset)
     )

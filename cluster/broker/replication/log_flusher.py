@@ -8,9 +8,10 @@ to the disk, the record is lost. There are three ways in which a log is flushed:
 3. The operating system writes back what it has kept in memory for some time. The cluster's
    StorageModel says how long, both in virtual time and on real nodes.
 
-All three move the *flush mark* (`flushed_length`), the number of batches of a log that would
-survive a loss of power. Only the first two move the *recovery point*, because Kafka does not know
-what the operating system does.
+All three ways move the *flush mark* (`flushed_length`), the number of batches of a log that would
+survive a loss of power. Only the first two ways move the *recovery point*. This is the offset up to
+which Kafka knows that the log is on the disk, and Kafka does not know what the operating system
+does.
 
 Source: Kafka `LogManager` (kafka-log-flusher), `UnifiedLog.flush`.
 """
@@ -74,7 +75,7 @@ class LogFlusher:
         self._started_at_us = self._host.now_us()
         if self._config.log_flush_scheduler_interval_ms < LONG_MAX:  # LONG_MAX means never
             self._host.after(INITIAL_TASK_DELAY_MS * 1_000, self._flush_dirty_logs)
-        # The operating system has run for long when a broker starts. So its first write-back may
+        # When a broker starts, the operating system has run for long. So its next write-back may
         # come at any time within an interval.
         first_us = self._host.first_tick_us("write-back", self._write_back_us)
         self._host.after(first_us, self._write_back)

@@ -108,8 +108,8 @@ class ProduceApi:
         info = self._replicas.append_batch(partition, batch, required_acks=acks)
         error, known_outcome = info.error, None
         if error is ErrorCode.NONE and acks == ACKS_ALL and info.is_duplicate:
-            # The log has this batch already. Perhaps it is acknowledged, and then no later event
-            # would end a wait. So the outcome is looked up now. It is None if it is not known yet.
+            # The log has this batch already. If the batch is acknowledged, no later event would end
+            # a wait. So the outcome is looked up now. None means that there is no outcome yet.
             known_outcome = partition.check_acknowledged(info.next_offset)
             error = known_outcome or ErrorCode.NONE
         if error is not ErrorCode.NONE:

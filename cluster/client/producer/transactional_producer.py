@@ -189,8 +189,9 @@ class TransactionalProducer:
             self._drop_producer_id()
             raise TransactionAborted(error.name) from error
         except ClientError as error:
-            # If the abort cannot be sent either, the coordinator aborts the transaction after its
-            # timeout. It never commits, because nobody has asked for that.
+            # If the abort cannot be sent either, the coordinator aborts the transaction after the
+            # transaction's timeout. The transaction never commits, because nobody has asked for a
+            # commit.
             await self._abort()
             raise TransactionAborted(error.name) from error
         try:
@@ -273,8 +274,9 @@ class TransactionalProducer:
         for topic in answer.topics:
             for entry in topic.partitions:
                 code = entry.error_code
-                # A lookup may have found another coordinator meanwhile. It must not be forgotten.
-                # `coordinator()` is not called here, because it also checks the connection.
+                # A lookup may have found another coordinator meanwhile, and then this coordinator
+                # must not be forgotten. `coordinator()` is not called here, because it also checks
+                # the connection.
                 if code in _NOT_COORDINATOR and node == self._discovery.believed_coordinator():
                     self._discovery.mark_unknown(code.name)
                 if code in _FENCED:
