@@ -1,7 +1,8 @@
 """Rules for all files of the project, which the tests check by reading them.
 
-Packages import only from those above them, the code is formatted and has types, links in documents
-lead somewhere, and no file contains a path that exists on one machine only, for example.
+For example, packages import only from the packages that docs/ARCHITECTURE.md lists above them, the
+code is formatted and has types, links in documents lead somewhere, and no file contains a path that
+exists on one machine only.
 """
 
 import re

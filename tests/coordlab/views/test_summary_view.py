@@ -106,8 +106,8 @@ def fault_summary(
     moved: number of offsets partitions that got another leader.
     kept_id: number of members that kept their member id.
     kept: number of members that kept both their member id and their generation.
-    left_after: pairs (timeouts, members): so many members left the coordinator after so many
-        timeouts of their commits.
+    left_after: pairs (timeouts, members): the number of members that left the coordinator after
+        this number of timeouts of their commits.
     told_by_old: members to which the old coordinator named itself again.
     values: figures by name, such as {"detect": 7_790_000}; other figures are left out.
     """

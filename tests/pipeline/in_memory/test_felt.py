@@ -137,7 +137,7 @@ def test_partition_without_waiting_records_has_no_wait() -> None:
 
 
 # The number of records that wait at each time:
-#   3 s   5, the usual lag: no more wait at any time before the fault at 5 s
+#   3 s   5, the usual lag: the largest number before the fault at 5 s
 #   3.1 s 0
 #   6 s  10
 #   7 s  20, the peak

@@ -120,7 +120,7 @@ def deploy_cost(**changes: Any) -> DeployCost:  # noqa: ANN401 - a test may chan
 
 
 def test_cost_in_a_run_with_an_accident_has_a_mark() -> None:
-    """An accident is that a machine was away for a while, although no fault was planned for it.
+    """In an accident, a machine is away for a while, although no fault was planned for it.
 
     The figures of such a run prove little. A deploy's cost is made of figures of the whole run, so
     each text about this cost gets a `*`.

@@ -41,6 +41,7 @@ TEXT, LABEL = "t", "l"
 ZOOM = "z"  # the zoom, in pixels per second, from which a text is shown
 LEFT_ZOOM = "y"  # the zoom from which a text can be left of its time
 IS_FAILURE = "k"  # 1 for a failure, otherwise 0
+# In the table `repeats`, the column "y" has another meaning than in the table `words`.
 BAR_ROW = "y"  # the row of a bar below its node's line, counted from 0
 
 _CLIENT, _BROKER = "consumer-1", "broker-2"
