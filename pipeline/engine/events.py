@@ -38,9 +38,9 @@ def read_events(spark: SparkSession, runs: Sequence[RunFiles], *, held: bool = F
 
     The files do not have the name of the run. So the name is computed for each row from the path of
     the row's file. If there is only one run, a constant would be a quarter faster. But then Spark's
-    optimizer would drop the constant from the keys of joins, unless the rows are kept in memory
-    before any join or aggregation, which hides the constant. A caller that keeps them so sets
-    `held` to True, and gets the constant.
+    optimizer would drop the constant from the keys of joins. It cannot do so if the rows are kept
+    in memory before any join or aggregation, because then it does not see the constant. A caller
+    that keeps the rows in this way sets `held` to True, and gets the constant.
     Output grain: one row per traced event. Columns: those of protocol.trace.TraceRow (`time_us`,
     `node_time_us` in microseconds), where `run` is `run_files.run_name`, and `bad`: the reason why
     the row cannot be used (null if it can).

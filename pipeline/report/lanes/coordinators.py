@@ -193,6 +193,7 @@ def _add_partition(
         if load["partition"] == partition
     }
 
+    # Broker and leader epoch of a tenure -> the name of the tenure's row in the lane.
     rows: dict[tuple[str, int | None], str] = {}
     for tenure, slot in zip(tenures, slots_of_tenures, strict=True):
         # A broker has one tenure in an epoch, and one load, which precedes the tenure.

@@ -168,7 +168,10 @@ def fault_bands(run: ReportInput) -> list[Datum]:
 
 
 def _fault_bands(bands: Sequence[Datum], faint: float) -> Iterator[alt.Chart]:
-    """Yield the bands of planned faults, and the bands of accidents, which are grey."""
+    """Yield the bands of planned faults, and the bands of accidents, which are grey.
+
+    `faint` is the fraction of the usual opacity that the bands of planned faults get.
+    """
     has_accidents = any("x" in band for band in bands)
     if has_accidents:
         yield _bands("datum.x", fill=MUTED, opacity=0.2)

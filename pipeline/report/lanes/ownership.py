@@ -115,6 +115,7 @@ _OVERLAP_TIPS = (
     Tip("n", "processed by both", "records", 0),
     *FROM_TO,
 )
+"""The tooltip of an overlap."""
 _OVERLAP_COLUMNS = (
     Column("partition", "partition"),
     Column(

@@ -222,8 +222,8 @@ def _parts(row: Row, end_us: int) -> list[tuple[str, int, int]]:
         return [(BROKEN_OFF, row["started_us"], end_us)]
     joining = (JOINING, row["started_us"], row["joined_us"])
     if row["stable_us"] is None:
-        # The end of the run is known as the end of this rebalance. But the nodes stop a little
-        # later, so the members can have joined after it.
+        # If the run broke this rebalance off, `end_us` is the end of the run. But the nodes stop a
+        # little later, so the members can have joined after this time.
         return [joining, (BROKEN_OFF, row["joined_us"], max(end_us, row["joined_us"]))]
     return [joining, (SYNCING, row["joined_us"], row["stable_us"])]
 

@@ -71,6 +71,7 @@ _ABOUT: dict[Chain, str] = {
     ),
 }
 _FILLS: dict[Chain, str] = {"broker": SERIES[0], "client": SERIES[1], "gap": SERIES[2]}
+"""The colour of the dots in the charts of each chain."""
 _LEAD = (
     "The two chains overlap in time and are never added up. Time is logarithmic here, from 0 on: "
     "each mark is ten times the one before. The thick line is the median, the thin ones are the "
