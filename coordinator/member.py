@@ -39,9 +39,10 @@ class Member:
     - `session_timeout_ms`: how long the member may be silent before it is removed.
     - `protocol_type`: kind of client, such as "consumer" or "connect".
     - `supported_protocols`: the ways to assign partitions that the member knows, most preferred
-      first. Each has a name, such as "range", and the member's metadata for it (a consumer's
-      subscription). The group's record has only the one that the group has selected. So a member
-      that was loaded from the log supports only that one, until it rejoins.
+      first. Each protocol has a name, such as "range", and the member's metadata for the protocol,
+      which is a consumer's subscription. The group's record has only the protocol that the group
+      has selected. So a member that was loaded from the log supports only this protocol, until it
+      rejoins.
     """
 
     # These fields are stored in the group's record.

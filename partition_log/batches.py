@@ -1,7 +1,7 @@
 """Record batches: build a batch from records, check it, and give it its offset in a log.
 
 There are two kinds of batches. A batch that is built here has its records as MessagePack. A batch
-of a real Kafka client is kept in Kafka's format (`protocol.records.kafka_format`); only such a
+of a real Kafka client is kept in Kafka's format (`protocol.records.kafka_format`). Only such a
 batch has a header in `batch.kafka`.
 
 In both kinds the CRC-32C covers every field except `base_offset` and `partition_leader_epoch`, as
@@ -56,8 +56,8 @@ def build_batch(
 ) -> RecordBatch:
     """Return a batch of `records` with its CRC.
 
-    `records` must not be empty. `compression` is the id of one of `codecs`, 0 for none. A producer
-    does not know `base_offset` and `leader_epoch`; the leader sets them.
+    `records` must not be empty. `compression` is the id of a codec in `codecs`, or 0 for no
+    compression. A producer does not know `base_offset` and `leader_epoch`, which the leader sets.
 
     Raises: SimulationError if there are no records.
     """
@@ -104,8 +104,8 @@ def build_batch(
 def batch_crc(batch: RecordBatch) -> int:
     """Return the CRC-32C that `batch` must have.
 
-    For MessagePack it covers the header, the records, the base sequence and `cleaned`; the last two
-    only if the batch has them.
+    In a batch with MessagePack, the CRC covers the header and the records. If the batch has a base
+    sequence or `cleaned`, the CRC covers them, too.
 
     Raises: struct.error if a field does not fit its width.
     """
@@ -129,7 +129,7 @@ def batch_crc(batch: RecordBatch) -> int:
 
 
 def check_batch(batch: RecordBatch) -> ErrorCode:
-    """Return CORRUPT_MESSAGE if the CRC or the number of records is wrong, else NONE.
+    """Return CORRUPT_MESSAGE if the CRC or the number of records is wrong, otherwise NONE.
 
     The records of a batch in Kafka's format are not read, as Kafka's followers do not read them.
     """
@@ -142,7 +142,7 @@ def check_batch(batch: RecordBatch) -> ErrorCode:
         return ErrorCode.CORRUPT_MESSAGE
     if batch.kafka is not None:
         return ErrorCode.NONE if flags_match(batch, batch.kafka) else ErrorCode.CORRUPT_MESSAGE
-    # To count the records of a compressed batch, it would have to be decompressed.
+    # The records of a compressed batch are not counted, because it would have to be decompressed.
     if not batch.compression and payload_record_count(batch.records) != batch.record_count:
         return ErrorCode.CORRUPT_MESSAGE
     return ErrorCode.NONE
@@ -151,13 +151,14 @@ def check_batch(batch: RecordBatch) -> ErrorCode:
 def payload_record_count(payload: bytes) -> int:
     """Return the number of records of a payload, which is a MessagePack array.
 
-    The result is -1 if the bytes are no array. Example: if the first byte is 0x92, there are two.
+    The result is -1 if the bytes are no array. For example, a payload with the first byte 0x92 has
+    two records.
 
     Source: MessagePack specification, array formats.
     """
-    # The array begins with its length. To decode the records just to count them would cost far
-    # more. The length is in the lower half of the first byte (0x90 to 0x9F, "fixarray"), or in the
-    # 2 or 4 bytes after it (0xDC "array 16", 0xDD "array 32").
+    # The array begins with its length. To decode all records just to count them would be far
+    # slower. The length is in the lower half of the first byte (0x90 to 0x9F, "fixarray"), or in
+    # the 2 or 4 bytes after it (0xDC "array 16", 0xDD "array 32").
     if not payload:
         return -1
     marker = payload[0]
@@ -226,5 +227,5 @@ def _cleaned_kafka_batch(
 
 
 def place_batch(batch: RecordBatch, *, base_offset: int, leader_epoch: int) -> RecordBatch:
-    """Return `batch` with its offset and leader epoch in a log; the CRC stays valid."""
+    """Return `batch` with its offset and leader epoch in a log. The CRC stays valid."""
     return replace(batch, base_offset=base_offset, partition_leader_epoch=leader_epoch)

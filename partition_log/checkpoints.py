@@ -1,7 +1,7 @@
 """Format of `replication-offset-checkpoint`, the file with the high watermarks of a broker.
 
 The file is text, as in Kafka: a line with the version, a line with the number of entries, and a
-line for each entry. Example:
+line for each entry. An entry has a topic, a partition and its high watermark. Example:
 
     0
     2

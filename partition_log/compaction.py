@@ -1,19 +1,21 @@
 """Compaction: removes every record of a log whose key was written again later.
 
-One round of compaction is called a cleaning. It reads the log up to an end offset, in two passes:
+One round of compaction is called a cleaning. A cleaning reads the log up to an end offset, in two
+passes:
 1. Map: read what was written since the last cleaning (the dirty batches), and note the last offset
    of each key.
 2. Filter: go through the log from its start, and keep only the records that are the last of their
    keys.
-The records keep their offsets, so the log gets holes. For example, of the records a=1, b=1, a=2 at
-the offsets 0, 1 and 2, those at 1 and 2 are left. A reader that keeps the last value of each key
-ends with the same values as before.
+The records keep their offsets, so the log gets holes. For example, a log has the records a=1, b=1,
+a=2 at the offsets 0, 1 and 2. After a cleaning, the records at 1 and 2 are left. A reader that
+keeps the last value of each key ends with the same values as before.
 
-A tombstone, a record without a value, deletes its key. It must not vanish together with the record
-that it deletes, because a reader may have read that record before and must learn of the deletion.
-So it stays for delete.retention.ms more. The end of this time is noted in its batch, as the *delete
-horizon*; a cleaning after the horizon removes the tombstone. In the same way the marker that ends a
-transaction stays for a while when the records of the transaction are gone.
+A tombstone is a record without a value, and deletes its key. The tombstone must not vanish together
+with the record that it deletes: a reader may have read that record before, and must learn of the
+deletion. So the tombstone stays for delete.retention.ms more. The end of this time is noted in the
+tombstone's batch, as the *delete horizon*. A cleaning after the horizon removes the tombstone. In
+the same way the marker that ends a transaction stays for a while when the records of the
+transaction are gone.
 
 Source: Kafka `Cleaner`, `MemoryRecords.filterTo`, `CleanedTransactionMetadata`; KIP-534.
 DEVIATION: the first batch of each leader epoch stays, even without records: epochs and the log's
@@ -41,7 +43,8 @@ epoch."""
 class CompactionResult:
     """What a cleaning has done. After it, every batch below `end_offset` is clean.
 
-    The bytes are those of whole batches: the compressed records and Kafka's batch header.
+    The numbers of bytes are sizes of whole batches: the compressed records and Kafka's batch
+    header.
     """
 
     end_offset: Offset
@@ -54,11 +57,11 @@ class CompactionResult:
 class Compaction:
     """One cleaning of the batches of `log` below `end_offset`.
 
-    first_dirty_offset: end of the last cleaning. Below it, no key has two records.
-    end_offset: at most the log's last stable offset. Above that offset is an open transaction,
-        which may still be aborted.
+    first_dirty_offset: end of the last cleaning. Below this offset, no key has two records.
+    end_offset: at most the log's last stable offset. An open transaction, which may still be
+    aborted, begins there.
     now_ms: the present time, in milliseconds since the epoch. A tombstone or marker is removed if
-        its horizon is not later than this.
+        its horizon is not later than `now_ms`.
     codecs: decompress and compress the batches.
     """
 
@@ -90,7 +93,8 @@ class Compaction:
         """What is left of the batches in `_sources`."""
         # How far the two passes have got: the index of the next batch to map, and of the next batch
         # to filter. The map pass begins with the first dirty batch, because only a dirty record can
-        # replace an earlier one. Its index is the number of clean batches.
+        # replace an earlier record. The index of the first dirty batch is the number of clean
+        # batches.
         self._mapped = sum(batch.base_offset < first_dirty_offset for batch in self._sources)
         self._filtered = 0
         self._epoch = -1
@@ -99,7 +103,7 @@ class Compaction:
         """Producer id -> True if the log has a data batch of the producer since its last marker."""
 
     def step(self, max_bytes: int) -> bool:
-        """Work through batches of about `max_bytes`; return True if both passes are done."""
+        """Work through batches of about `max_bytes`. Return True if both passes are done."""
         done_bytes = 0
         while done_bytes < max_bytes:
             if self._mapped < len(self._sources):
@@ -126,14 +130,14 @@ class Compaction:
         source_count = len(sources)
 
         # A truncation removes batches from the end. So if the last of the sources is still in the
-        # log, all of them are.
+        # log, all sources are.
         if source_count and (
             len(storage) < source_count or storage.batch(source_count - 1) is not sources[-1]
         ):
             return None
 
-        # A batch that the cleaning has not changed is the same object in both lists. If this is so
-        # for all of them, nothing needs to be written.
+        # A batch that the cleaning has not changed is the same object in both lists. If no batch
+        # has changed, nothing needs to be written.
         if any(old is not new for old, new in zip(sources, cleaned_batches, strict=False)) or (
             len(cleaned_batches) != source_count
         ):
@@ -156,11 +160,11 @@ class Compaction:
                 latest[record.key] = offset
 
     def _filter(self, batch: RecordBatch) -> None:
-        """Find the records of a batch that are left, and its delete horizon; keep both."""
+        """Add to `_left` what is left of a batch, with its delete horizon."""
         horizon_ms = NO_HORIZON if batch.cleaned is None else batch.cleaned.delete_horizon_ms
         # An earlier cleaning may have set a horizon. If it has passed, the tombstones or the marker
-        # are removed now. If there is no horizon yet, and the batch has a tombstone, or is the
-        # marker of a transaction without records, it gets one now.
+        # are removed now. A batch without a horizon gets a horizon now if it has a tombstone, or is
+        # the marker of a transaction without records.
         expired = horizon_ms != NO_HORIZON and self._now_ms >= horizon_ms
         if batch.is_control:
             kept = records_of(batch)
@@ -186,7 +190,8 @@ class Compaction:
             (offset, record)
             for offset, record in records_of(batch, self._codecs)
             if record.key is not None
-            # If no dirty batch has the key (-1), this clean record is still the last one.
+            # If no dirty batch has the key (-1), this clean record is still the last record of the
+            # key.
             and latest.get(record.key, -1) <= offset
             and not (expired and record.value is None)
         ]
@@ -196,8 +201,8 @@ class Compaction:
 
         The call also notes that the producer's transaction has ended (`_has_data`).
         """
-        # A control batch may have another control record, such as a leader change. Or an earlier
-        # cleaning has removed its marker.
+        # A control batch without a marker has another control record, such as a leader change, or
+        # an earlier cleaning has removed its marker.
         if decode_marker(batch) is None:
             return False
         return not self._has_data.pop(batch.producer_id, False)
@@ -214,12 +219,12 @@ class Compaction:
             return
         # 2. The batch has no record left.
         if not kept:
-            # It is removed, unless a restarted replica needs its header: to learn where a leader
-            # epoch begins, or which epoch a producer has.
+            # The batch is removed, unless a restarted replica needs its header to learn where a
+            # leader epoch begins, or which epoch a producer has.
             if not (begins_epoch or self._transactions.is_last_of_producer(batch)):
                 return
             if batch.record_count == 0:
-                # It had no record before, so there is nothing to change.
+                # The batch had no record before, so there is nothing to change.
                 self._left.append(batch)
                 return
             horizon_ms = NO_HORIZON  # nothing is left that could expire

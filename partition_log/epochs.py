@@ -1,8 +1,8 @@
 """LeaderEpochCache: the offset at which each leader epoch begins in a log.
 
 Each batch has the leader epoch in which it was written. With the cache a leader finds out where a
-follower's log diverges from its own: the follower names the epoch of its last batch, and the leader
-looks up where this epoch ends in its own log.
+follower's log diverges from the leader's log. The follower names the epoch of its last batch. The
+leader looks up where this epoch ends in the leader's log.
 
 Source: Kafka `LeaderEpochFileCache`.
 DEVIATION: there is no `leader-epoch-checkpoint` file; a restart rebuilds the cache from the
@@ -20,7 +20,7 @@ UNDEFINED_OFFSET = Offset(-1)
 
 
 class EpochEntry(NamedTuple):
-    """A leader epoch with an offset: where it begins, or where it ends (`end_offset_for_epoch`)."""
+    """A leader epoch with its start offset, or its end offset (`end_offset_for_epoch`)."""
 
     epoch: LeaderEpoch
     offset: Offset
@@ -33,7 +33,7 @@ UNDEFINED_EPOCH_END = EpochEntry(NO_LEADER_EPOCH, UNDEFINED_OFFSET)
 class LeaderEpochCache:
     """The leader epochs of one log with their start offsets.
 
-    `latest_epoch` is -1 if there are none.
+    `latest_epoch` is -1 if there are no epochs.
     Invariant: epochs and start offsets are strictly increasing.
     """
 
@@ -54,9 +54,9 @@ class LeaderEpochCache:
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """Note that `epoch` begins at `start_offset`.
 
-        Nothing changes if `epoch` is the latest and begins there or earlier. Otherwise the new
-        entry wins over entries that do not fit it: epochs from `epoch` on, and epochs that begin at
-        `start_offset` or later.
+        Nothing changes if `epoch` is the latest epoch and already begins at `start_offset` or
+        earlier. Otherwise the new entry replaces entries that contradict it. These are the entries
+        of `epoch` and later epochs, and entries that begin at `start_offset` or later.
 
         Raises: SimulationError if `epoch` is negative.
         """
@@ -64,8 +64,8 @@ class LeaderEpochCache:
             raise SimulationError(f"leader epoch {epoch} cannot begin at {start_offset}")
         if epoch == self.latest_epoch and start_offset >= self._start_offsets[-1]:
             return
-        # If nothing was written in an epoch, it begins where the next one begins. It is removed
-        # here, because both lists must be strictly increasing.
+        # An epoch in which nothing was written begins where the next epoch begins. Such an epoch is
+        # removed here, because both lists must be strictly increasing.
         while self._epochs and (
             self._epochs[-1] >= epoch or self._start_offsets[-1] >= start_offset
         ):
@@ -76,10 +76,10 @@ class LeaderEpochCache:
         self.latest_epoch = epoch
 
     def end_offset_for_epoch(self, requested: int, log_end_offset: Offset) -> EpochEntry:
-        """Return the largest known epoch up to `requested`, and the offset where it ends.
+        """Return the largest known epoch up to `requested`, and the offset at which it ends.
 
-        An epoch ends where the next known one begins, and the latest epoch ends at
-        `log_end_offset`. For example, epoch 2 begins at 0, epoch 4 at 7, and the log ends at 9:
+        An epoch ends where the next known epoch begins. The latest epoch ends at `log_end_offset`.
+        For example, epoch 2 begins at 0, epoch 4 at 7, and the log ends at 9:
 
             requested   result
             1           (1, 0), because it is older than all known epochs

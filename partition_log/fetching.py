@@ -2,11 +2,11 @@
 
 After an election, a follower's log may have records that the new leader does not have. The Fetches
 themselves make both logs equal (KIP-595):
-1. The follower's Fetch names the end of its log, and the leader epoch of its last batch. Example:
-   its log ends at 12, in epoch 4.
-2. The leader looks up where this epoch ends in its own log. In the example, epoch 4 ends at 10
-   there. So the logs diverge, and the leader answers with (epoch 4, offset 10), the diverging
-   epoch, and without records.
+1. The follower's Fetch names the end of its log, and the leader epoch of its last batch. For
+   example, the log ends at 12, in epoch 4.
+2. The leader looks up where this epoch ends in its own log. In the example, epoch 4 ends at 10 in
+   the leader's log, so the logs diverge. The leader answers with the diverging epoch (epoch 4,
+   offset 10), and without records.
 3. The follower truncates its log to 10, and fetches again.
 A follower with an empty log names no epoch (-1).
 
@@ -29,8 +29,8 @@ def find_divergence(
 
     Returns:
     - the diverging epoch, if the logs diverge;
-    - None if they agree, or if the Fetch names no epoch. Most consumers name none;
-    - OFFSET_OUT_OF_RANGE if the leader does not know the epoch, or if its log begins later.
+    - None if the logs agree, or if the Fetch names no epoch, as the Fetches of most consumers;
+    - OFFSET_OUT_OF_RANGE if the leader does not know the epoch, or its log begins after the offset.
     """
     if request.last_fetched_epoch == NO_LEADER_EPOCH:
         return None
@@ -54,9 +54,9 @@ def read_for_fetch(
 ) -> tuple[RecordBatch, ...] | ErrorCode:
     """Return the batches for a Fetch, or OFFSET_OUT_OF_RANGE.
 
-    up_to: only records below this offset may be read. For a consumer it is the high watermark.
-    max_bytes: how many bytes still fit into the answer to the whole Fetch.
-    min_one_batch: return one batch even if it is larger than that.
+    up_to: only records below this offset may be read. For a consumer this is the high watermark.
+    max_bytes: number of bytes that still fit into the answer to the whole Fetch.
+    min_one_batch: return one batch even if it is larger than `max_bytes`.
     """
     if not log.log_start_offset <= request.fetch_offset <= log.log_end_offset:
         return ErrorCode.OFFSET_OUT_OF_RANGE

@@ -1,4 +1,4 @@
-"""FollowerState: how far one follower has got, as its leader knows it. Source: Kafka `Replica`.
+"""FollowerState: how far one follower has got, as far as its leader knows. Source: Kafka `Replica`.
 
 A follower copies its leader's log by Fetches. It counts as caught up if, at some moment within the
 last `replica.lag.time.max.ms`, it had every record that the leader had. A follower that is not
@@ -7,7 +7,7 @@ caught up must leave the ISR.
 
 from protocol.ids import Offset
 
-# Far below every time of a clock. The difference from such a time still fits into an int64.
+# Far below every time of a clock, but the difference from such a time still fits into an int64.
 NEVER_US = -(2**62)
 """Stands for the time of something that has not happened yet."""
 UNKNOWN_OFFSET = Offset(-1)
@@ -16,10 +16,10 @@ UNKNOWN_OFFSET = Offset(-1)
 class SharedFetchTime:
     """The time of a follower's last Fetch, shared by its states in many partitions.
 
-    A follower's Fetch names all its partitions, and usually only one of them has a new record. In
-    the others, only the time of the Fetch must be noted. To write it into the FollowerState of each
-    of them would be most of the work for a Fetch. So these states share one object with the time,
-    which is on the leader's clock.
+    A follower's Fetch names all its partitions, and usually only one partition has a new record.
+    For the other partitions, only the time of the Fetch must be noted. To write the time into the
+    FollowerState of each partition would be most of the work for a Fetch. So these states share one
+    object with the time, which is a time on the leader's clock.
     """
 
     __slots__ = ("time_us",)
@@ -32,8 +32,8 @@ class FollowerState:
     """What a leader knows about one follower. Times are microseconds on the leader's clock.
 
     Attributes, to read only:
-    - `log_end_offset`: where the follower's log ended at its last Fetch, -1 before its first;
-    - `broker_epoch`: the broker epoch in its last Fetch, None before its first.
+    - `log_end_offset`: end of the follower's log at its last Fetch, -1 before its first Fetch;
+    - `broker_epoch`: the broker epoch in its last Fetch, None before its first Fetch.
     """
 
     __slots__ = (
@@ -61,7 +61,7 @@ class FollowerState:
     ) -> None:
         """Begin a leader epoch.
 
-        is_new_leader: True if this broker did not lead in the epoch before. Then what it knows
+        is_new_leader: True if this broker did not lead in the previous epoch. Then its knowledge
             about the follower is forgotten.
         is_in_isr: True if the follower is in the ISR.
         Source: Kafka Replica.resetReplicaState.
@@ -71,8 +71,8 @@ class FollowerState:
         # they have the full lag time before they must leave the ISR.
         caught_up_us = now_us if is_in_isr else NEVER_US
         self._last_caught_up_time_us = caught_up_us
-        # If this broker led in the epoch before, too, no other leader can have made the follower
-        # truncate its log. So the leader still knows where it ends.
+        # If this broker led in the previous epoch, too, no other leader can have made the follower
+        # truncate its log. So this leader still knows where the follower's log ends.
         if is_new_leader:
             self.log_end_offset = UNKNOWN_OFFSET
             self.broker_epoch = None
@@ -85,7 +85,7 @@ class FollowerState:
     def update_fetch_state(
         self, *, fetch_offset: Offset, leader_end_offset: Offset, broker_epoch: int, now_us: int
     ) -> None:
-        """Note a Fetch. `fetch_offset` is where the follower's log ends.
+        """Note a Fetch. `fetch_offset` is the end of the follower's log.
 
         Source: Kafka Replica.updateFetchStateOrThrow.
         """
@@ -94,8 +94,9 @@ class FollowerState:
             self._last_caught_up_time_us = max(self._last_caught_up_time_us, now_us)
         elif fetch_offset >= self._last_fetch_leader_log_end_offset:
             # The leader has new records at every Fetch if it is busy, so its followers are never at
-            # the end of its log. But this follower now has all records that the leader had at its
-            # previous Fetch. So it counts as caught up at the time of that Fetch.
+            # the end of its log. But this follower now has all records that the leader had at the
+            # follower's previous Fetch. So the follower counts as caught up at the time of that
+            # Fetch.
             self._last_caught_up_time_us = max(
                 self._last_caught_up_time_us, self._last_fetch_time_us
             )
@@ -107,7 +108,7 @@ class FollowerState:
         self.broker_epoch = broker_epoch
 
     def fetched_at_end(self, now_us: int) -> None:
-        """Note a Fetch from the leader's log end, by a follower that was there already."""
+        """Note a Fetch from the leader's log end, by a follower that was at the log end already."""
         self.count_alone()
         self._last_caught_up_time_us = max(self._last_caught_up_time_us, now_us)
         self._last_fetch_time_us = now_us
@@ -121,7 +122,8 @@ class FollowerState:
         self._shared = shared
 
     def count_alone(self) -> None:
-        """Stop sharing a time, if one is shared. It stays the time of the last Fetch."""
+        """Stop sharing a time, if there is a shared time, which stays the time of the last
+        Fetch."""
         shared = self._shared
         if shared is not None:
             self._shared = None
@@ -129,7 +131,7 @@ class FollowerState:
             self._last_caught_up_time_us = max(self._last_caught_up_time_us, shared.time_us)
 
     def is_caught_up(self, *, leader_end_offset: Offset, now_us: int, lag_max_us: int) -> bool:
-        """Return True if the follower is at the log end, or was so within the last `lag_max_us`."""
+        """Return True if the follower is at the log end, or was there in the last `lag_max_us`."""
         caught_up_us = self._last_caught_up_time_us
         if self._shared is not None:
             caught_up_us = max(caught_up_us, self._shared.time_us)

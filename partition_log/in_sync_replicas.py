@@ -1,9 +1,9 @@
 """InSyncReplicas: the ISR (in-sync replicas) of a leader, and its high watermark.
 
-Only the controller can change an ISR; a leader proposes a change to it with AlterPartition. While a
-proposal is in flight, the leader does not know whether the controller has applied it. Which ISR
-should count for the high watermark? The leader uses the *maximal* ISR: the ISR that the controller
-has stored (the *committed* ISR), together with the replicas that the proposal adds.
+Only the controller can change an ISR. A leader proposes a change with the request AlterPartition.
+While a proposal is in flight, the leader does not know whether the controller has applied it. So
+for the high watermark the leader uses the *maximal* ISR: the ISR that the controller has stored
+(the *committed* ISR), together with the replicas that the proposal adds.
 
 For example, the committed ISR is 0, 1:
 - The leader proposes 0, 1, 2. Until the answer, the maximal ISR is 0, 1, 2. Replica 2 counts
@@ -32,13 +32,13 @@ _US_PER_MS = 1_000
 class InSyncReplicas:
     """The followers of one partition and its ISR, with at most one proposal in flight.
 
-    Invariant: `committed` is a subset of `maximal`; both are equal while no proposal is in flight.
+    Invariant: `committed` is a subset of `maximal`. They are equal if no proposal is in flight.
 
     Attributes, to read only:
     - `committed`, `maximal`: the committed ISR and the maximal ISR;
     - `in_flight`: the proposal that waits for the controller's answer, or None;
     - `followers`: what a leader knows about each follower, by broker id;
-    - `effective_min_isr`: min.insync.replicas, or the number of replicas if that is smaller;
+    - `effective_min_isr`: min.insync.replicas, or the number of replicas if this is smaller;
     - `epoch_start_offset`: where the log ended when the leader epoch began, -1 on a follower.
     """
 
@@ -75,7 +75,7 @@ class InSyncReplicas:
 
         This is checked before an append with acks=all, and before the high watermark rises.
         Replicas that a proposal adds do not count, because the controller may refuse to add them.
-        It is always False if an experiment has switched off the check (`min_insync_check`).
+        The value is always False if an experiment has switched off the check (`min_insync_check`).
         """
         return self._config.min_insync_check and len(self.committed) < self.effective_min_isr
 
@@ -83,9 +83,10 @@ class InSyncReplicas:
     def is_maximal_under_min(self) -> bool:
         """True if even the maximal ISR is smaller than min.insync.replicas.
 
-        This is checked when the high watermark has passed an append. The replicas that a proposal
-        adds count, because the high watermark could pass only when they, too, had the records.
-        It is always False if an experiment has switched off the check (`min_insync_check`).
+        This is checked when the high watermark has passed an append. Replicas that a proposal adds
+        do count, because the high watermark could pass the records only when these replicas, too,
+        had them. The value is always False if an experiment has switched off the check
+        (`min_insync_check`).
         """
         return self._config.min_insync_check and len(self.maximal) < self.effective_min_isr
 
@@ -105,12 +106,13 @@ class InSyncReplicas:
     def stays_at_end(self, broker: BrokerId, broker_epoch: int, now_us: int | None) -> bool:
         """Note a Fetch from the log end, if it changes nothing but the time of the last Fetch.
 
-        This is so if the follower is in the ISR, and its last Fetch was from the same log end with
-        the same broker epoch. Then neither the ISR nor the high watermark can move, and the result
-        is True. Otherwise the result is False, and `Partition.fetch` must handle the Fetch.
+        The Fetch changes nothing else if the follower is in the ISR, and its last Fetch was from
+        the same log end with the same broker epoch. Then neither the ISR nor the high watermark can
+        change, and the result is True. Otherwise the result is False, and `Partition.fetch` must
+        handle the Fetch.
 
-        `now_us` is the time of the Fetch. It is None if the Fetch was held and is only read again.
-        Its time was noted when it arrived.
+        `now_us` is the time of the Fetch. It is None if the Fetch was held and is only read again:
+        its time was noted when it arrived.
         """
         follower = self.followers.get(broker)
         if (
@@ -118,7 +120,8 @@ class InSyncReplicas:
             or follower.log_end_offset != self._log.log_end_offset
             or follower.broker_epoch != broker_epoch
             or broker not in self.committed
-            # The broker has registered again after a restart. This Fetch is from before that.
+            # The broker has registered again after a restart. This Fetch is from before the
+            # restart.
             or self._eligible.get(broker, -1) > broker_epoch
         ):
             return False
@@ -127,7 +130,7 @@ class InSyncReplicas:
         return True
 
     def assign(self, replicas: tuple[BrokerId, ...], *, is_leader: bool) -> None:
-        """Set the partition's replicas. A leader keeps what it knows about those that stay."""
+        """Set the partition's replicas. A leader keeps what it knows about replicas that stay."""
         self.effective_min_isr = min(self._config.min_insync_replicas, len(replicas))
         if not is_leader:
             self.followers = {}
@@ -155,8 +158,8 @@ class InSyncReplicas:
     def begin_epoch(self, *, is_new_leader: bool, now_us: int) -> None:
         """Begin a leader epoch at the log end; followers in the ISR count as caught up.
 
-        `is_new_leader` is True if this broker did not lead in the epoch before. What it knows about
-        the followers may be out of date then, and is forgotten (`FollowerState.reset`).
+        `is_new_leader` is True if this broker did not lead in the previous epoch. Then its
+        knowledge about the followers may be out of date, and is forgotten (`FollowerState.reset`).
         """
         self.epoch_start_offset = self._log.log_end_offset
         for broker, follower in self.followers.items():
@@ -172,10 +175,11 @@ class InSyncReplicas:
     def maybe_increment_high_watermark(self, now_us: int) -> bool:
         """Raise the high watermark, if the replicas that count have further records.
 
-        It becomes the smallest log end of these replicas. All replicas of the maximal ISR count. A
-        follower that is caught up and eligible counts, too, because it is about to join the ISR.
-        To join, it must reach the high watermark. If it did not count, the high watermark would
-        move on with every record, and the follower might never reach it.
+        The high watermark becomes the smallest log end of the replicas that count. All replicas of
+        the maximal ISR count. A follower that is caught up and eligible counts, too, because it is
+        about to join the ISR. To join, the follower must reach the high watermark. If the follower
+        did not count, the high watermark would move on with every record, and the follower might
+        never reach it.
 
         Returns: True if the high watermark moved.
         Source: Kafka Partition.maybeIncrementLeaderHW.
@@ -191,9 +195,9 @@ class InSyncReplicas:
                 or (self._is_caught_up(follower, now_us) and self._is_eligible(broker, follower))
             ):
                 new_high_watermark = follower.log_end_offset
-        # A new leader does not know where its followers' logs end before their first Fetches. They
-        # count as -1 then, and the computed value is too low. A leader never lowers its high
-        # watermark.
+        # Before the first Fetch of a follower, a new leader does not know where the follower's log
+        # ends. Then this log end counts as -1, and the computed value is too low. But a leader
+        # never lowers its high watermark.
         if new_high_watermark <= log.high_watermark:
             return False
         return log.update_high_watermark(new_high_watermark)
@@ -209,9 +213,9 @@ class InSyncReplicas:
         """
         follower = self.followers[broker]
         # It is not enough that the follower has reached the high watermark. After an election, the
-        # new leader's high watermark may be lower than that of the leader before, which may have
-        # acknowledged further records. All of these are below the start of this leader epoch. So
-        # the follower must have reached that offset, too.
+        # new leader's high watermark may be lower than that of the previous leader, which may have
+        # acknowledged further records. All these records are below the start of this leader epoch.
+        # So the follower must have reached this start, too.
         if (
             broker in self.committed
             or self.in_flight is not None
@@ -242,7 +246,10 @@ class InSyncReplicas:
         leader_epoch: LeaderEpoch,
         partition_epoch: PartitionEpoch,
     ) -> IsrProposal:
-        """Put a proposal in flight. From now on, the maximal ISR has the replicas that it adds."""
+        """Put a proposal in flight.
+
+        From now on, the replicas that it adds are in the maximal ISR.
+        """
         proposal = IsrProposal(
             data=AlterPartitionPartitionData(
                 partition_index=self._log.topic_partition.partition,
@@ -278,8 +285,9 @@ class InSyncReplicas:
     def _broker_epoch(self, broker: BrokerId) -> int:
         """Return the broker epoch that a proposal names for a broker.
 
-        For the leader itself it is that of its registration. For a follower it is that of its last
-        Fetch, because this is the process whose log the leader knows; -1 before its first Fetch.
+        For the leader itself this is the epoch of its registration. For a follower it is the broker
+        epoch in its last Fetch, because this Fetch came from the process whose log the leader
+        knows. Before the first Fetch of the follower, it is -1.
         """
         if broker == self._broker_id:
             return self.registered_epoch(broker)
@@ -293,8 +301,8 @@ class InSyncReplicas:
         registered = self._eligible.get(broker)
         if registered is None or follower.broker_epoch is None:
             return False
-        # If the Fetch was in an old version, it has no broker epoch (-1), and the process cannot be
-        # checked. The follower may join nevertheless, as in Kafka.
+        # A Fetch in an old version has no broker epoch (-1), so the process cannot be checked. The
+        # follower may join nevertheless, as in Kafka.
         return follower.broker_epoch in (-1, registered)
 
     def _is_caught_up(self, follower: FollowerState, now_us: int) -> bool:
@@ -304,9 +312,10 @@ class InSyncReplicas:
         )
 
     def _is_lagging(self, broker: BrokerId, now_us: int) -> bool:
-        """Return True if a member of the ISR must leave it. The leader never must."""
+        """Return True if a member of the ISR must leave it. The leader itself never leaves."""
         if broker == self._broker_id:
             return False
         follower = self.followers.get(broker)
-        # There is no state of a broker that is not a replica any more. It must leave the ISR, too.
+        # `follower` is None if the broker is not a replica any more. Then it must leave the ISR,
+        # too.
         return follower is None or not self._is_caught_up(follower, now_us)

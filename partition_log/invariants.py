@@ -1,12 +1,12 @@
 """Invariants of a log, of a replica, and between the replicas of one partition.
 
-The docstring of each check says what must be true. If it is not, the check raises
-InvariantViolation with the invariant's name and evidence. For example, a log whose batches leave a
-hole raises "contiguous log" with the text "t-0: batch 3 begins at 9, expected 8".
+The docstring of each check says what must be true. Otherwise the check raises InvariantViolation
+with the invariant's name and evidence. For example, a log whose batches leave a hole raises
+"contiguous log" with the text "t-0: batch 3 begins at 9, expected 8".
 
-The checks compute everything anew from the batches of a log, and compare it with what the log keeps
-in memory. A compacted log is checked less strictly, because a cleaning (one round of compaction)
-has removed records and batches.
+The checks compute everything anew from the batches of a log, and compare the result with what the
+log keeps in memory. A compacted log is checked less strictly, because cleanings (rounds of
+compaction) may have removed records and batches.
 """
 
 from collections.abc import Sequence
@@ -33,8 +33,8 @@ def check_log(log: PartitionLog, *, expired_ms: int = -1) -> None:
     - The log knows where each leader epoch begins, which transactions are open, and what each
       producer has written. `expired_ms` is explained in `check_producers`.
 
-    The check is slow, because it reads every batch. It is for tests, and for a log that was just
-    opened.
+    The check is slow, because it reads every batch. So it is called in tests, and for a log that
+    was just opened.
 
     Raises: InvariantViolation.
     """
@@ -48,8 +48,8 @@ def check_log(log: PartitionLog, *, expired_ms: int = -1) -> None:
 def check_partition(partition: Partition) -> None:
     """What a replica knows about its leadership and its ISR agrees.
 
-    - A leader is one of the replicas. Its log is in its leader epoch, and has not become shorter
-      since the epoch began.
+    - A leader is one of the replicas. The latest epoch of its log is its leader epoch. The log has
+      not become shorter since this epoch began.
     - Only a leader proposes a change of the ISR to the controller. While no proposal is in flight,
       the ISR and the maximal ISR (which includes the replicas that a proposal adds) are equal.
 
@@ -85,7 +85,7 @@ def check_partition(partition: Partition) -> None:
 
     isr, maximal_isr = partition.isr, partition.maximal_isr
     if isr == maximal_isr:
-        return  # a proposal may be in flight: if it only removes replicas, the ISRs are equal
+        return  # a proposal in flight that only removes replicas leaves both equal
     if not set(isr) <= set(maximal_isr):
         raise InvariantViolation(
             "ISR within the maximal ISR", f"{_name_of(partition)}: {isr}, {maximal_isr}"
@@ -107,8 +107,8 @@ def check_agreement(logs: Sequence[PartitionLog], codecs: Codecs = NO_CODECS) ->
     In a compacted log the batches may differ, because each broker compacts its own log. But the
     last record of each key must be the same.
 
-    This is true only as long as no unclean election has happened. After one, a replica may have
-    batches below its high watermark that the leader does not have.
+    This is true only as long as no unclean election has happened. After an unclean election, a
+    replica may have batches below its high watermark that the leader does not have.
 
     Raises: InvariantViolation.
     """
@@ -138,7 +138,7 @@ def last_records(
     """Return the last record of each key below `up_to`: key -> (offset, record).
 
     Records of aborted and of open transactions are ignored. If the last record of a key has no
-    value, the key is deleted, and so it is left out.
+    value, the key is deleted, so the result does not have this key.
     """
     transactions = TransactionIndex(log, up_to)
     found: dict[bytes, tuple[int, Record]] = {}
@@ -153,8 +153,8 @@ def last_records(
 def _check_offsets(log: PartitionLog) -> None:
     """The high watermark and the recovery point are within the log.
 
-    The recovery point is the offset below which the log is flushed. If flush.messages is set, fewer
-    than that many records are above it.
+    The recovery point is the offset below which the log is flushed. If flush.messages is set, the
+    number of records above the recovery point is smaller than flush.messages.
     """
     start, end = log.log_start_offset, log.log_end_offset
     if not 0 <= start <= log.high_watermark <= end:
@@ -203,7 +203,8 @@ def _check_batches(log: PartitionLog) -> None:
             )
         next_offset = batch.next_offset
         epoch = batch.partition_leader_epoch
-    # A cleaning may also have removed the last batches. The end of the log is then beyond them.
+    # A cleaning may also have removed the last batches. Then the log ends after the last batch that
+    # is left.
     if next_offset != log.log_end_offset and not (
         log.is_compacted and next_offset < log.log_end_offset
     ):
@@ -241,17 +242,18 @@ def _check_epochs(log: PartitionLog) -> None:
 def check_producers(log: PartitionLog, *, expired_ms: int = -1) -> None:
     """What a log remembers about each producer agrees with the producer's batches in the log.
 
-    - The producer's epoch is that of its last batch.
-    - The remembered batches are its last batches with records in this epoch, oldest first.
+    - The producer's epoch is the epoch of its last batch.
+    - The remembered batches are the producer's last batches with records in this epoch, oldest
+      first.
 
     There are two exceptions:
-    - A producer that writes nothing for producer.id.expiration.ms is forgotten. If it writes again
-      later, the log remembers only its new batches. So a batch may be forgotten if it is not
-      younger than `expired_ms`, which is the present time minus producer.id.expiration.ms (in
-      milliseconds since the epoch; -1 if no producer can have expired).
+    - A producer that writes nothing for producer.id.expiration.ms is forgotten. If the producer
+      writes again later, the log remembers only its new batches. So a batch may be forgotten if it
+      is not younger than `expired_ms`. This is the present time minus producer.id.expiration.ms, in
+      milliseconds since the epoch, or -1 if no producer can have expired.
     - In a compacted log, a cleaning may have removed batches and markers that the log still
-      remembers. Then those of the remembered batches that are left must be the last ones. No
-      remembered batch may be beyond the end of the log.
+      remembers. Then the remembered batches that are left must be the producer's last batches in
+      the log. No remembered batch may be beyond the end of the log.
 
     The check reads every batch.
 
@@ -275,16 +277,17 @@ def check_producers(log: PartitionLog, *, expired_ms: int = -1) -> None:
         known = [(batch.first_offset, batch.last_offset) for batch in remembered]
         log_epoch, log_batches = in_log.get(producer_id, (NO_PRODUCER_EPOCH, []))
         if log.is_compacted:
-            # A cleaning may have removed the marker that had the producer's epoch. Then `log_epoch`
-            # is lower than `epoch`.
+            # A cleaning may have removed the marker with the producer's epoch. Then `log_epoch` is
+            # lower than `epoch`.
             holds = all(last < log.log_end_offset for _, last in known) and log_epoch <= epoch
             if holds and log_epoch == epoch:
                 left = [span for span, *_ in log_batches[-BATCHES_TO_RETAIN:]]
                 # `left` has the last batches that are in the log. If a cleaning has removed some
                 # remembered batches, `left` begins with batches that are too old to be remembered.
-                # The batches from `oldest` on must be the remembered ones that are left. If no
-                # batch is remembered (`known` is empty), none may be left. The exception is a
-                # producer that was forgotten and has only a marker since then.
+                # The batches of `left` from `oldest` on must be the remembered batches that are
+                # left. If no batch is remembered (`known` is empty), no batch may be left. The
+                # exception is a producer that was forgotten and has written only a marker since
+                # then.
                 oldest = min((first for first, _ in known), default=-1)
                 holds = [span for span in left if span[0] >= oldest] == [
                     span for span in known if span in left
@@ -315,7 +318,7 @@ _BatchOfProducer = tuple[tuple[int, int], int, int, int]
 
 
 def _last_batches_of_producers(log: PartitionLog) -> dict[int, tuple[int, list[_BatchOfProducer]]]:
-    """Return, for each producer id, the epoch of its last batch, and its data batches in it."""
+    """Return, for each producer id, its last epoch, and its data batches in this epoch."""
     found: dict[int, tuple[int, list[_BatchOfProducer]]] = {}
     for index in range(len(log.storage)):
         batch = log.storage.batch(index)
@@ -342,7 +345,7 @@ def _last_batches_of_producers(log: PartitionLog) -> dict[int, tuple[int, list[_
 
 
 def _check_open_transactions(log: PartitionLog) -> None:
-    """The first unstable offset is where the oldest open transaction begins.
+    """The first unstable offset is the offset at which the oldest open transaction begins.
 
     A transaction is open while the log has no marker that ends it.
     """

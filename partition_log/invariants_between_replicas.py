@@ -1,9 +1,9 @@
 """Invariants between two replicas of one partition, and between a leader and an acknowledgement.
 
-The docstring of each check says what must be true, and for which arguments it may be called. If it
-is not true, the check raises InvariantViolation with evidence.
+The docstring of each check says what must be true, and for which arguments the check may be called.
+Otherwise the check raises InvariantViolation with evidence.
 
-A broker can make the checks in `invariants` by itself. The checks here must look into several
+The checks in the module `invariants` need only one broker. The checks here must look into several
 brokers at the same moment. This is possible only in virtual time, where all brokers run in one
 process.
 """
@@ -18,9 +18,9 @@ from protocol.records.batch import RecordBatch
 def check_in_sync_follower(leader: Partition, follower: Partition) -> None:
     """A member of the ISR has every record below its leader's high watermark.
 
-    Call it only if `follower` follows `leader` in the same leader epoch, is in the ISR that the
-    controller has stored, and has not restarted since the last Fetch that the leader knows. After
-    a restart it may have lost records, and the leader may not know this yet.
+    The check may be called only if `follower` follows `leader` in the same leader epoch, is in the
+    ISR that the controller has stored, and has not restarted since the last Fetch that the leader
+    knows. After a restart the follower may have lost records, and the leader may not know this yet.
 
     Source: Kafka Partition.maybeIncrementLeaderHW, KIP-497.
     """
@@ -35,11 +35,11 @@ def check_in_sync_follower(leader: Partition, follower: Partition) -> None:
 
 
 def check_known_end(leader: Partition, follower: Partition) -> None:
-    """A follower's log does not end before the offset that its leader believes to be its end.
+    """A follower's log does not end before the offset at which its leader believes that it ends.
 
-    Call it only if `follower` has not restarted since the last Fetch that `leader` knows, and does
-    not know a later leader epoch: a later leader may have made it truncate its log. It need not
-    know this leader's epoch yet.
+    The check may be called only if `follower` has not restarted since the last Fetch that `leader`
+    knows, and does not know a later leader epoch: a later leader may have made the follower
+    truncate its log. The follower need not know the leader epoch of `leader` yet.
     """
     known_end = leader.follower_log_end_offset(follower.broker_id)
     if follower.log_end_offset < known_end:
@@ -59,14 +59,14 @@ def check_acknowledged(
     needs_all: bool,
     is_alone: bool,
 ) -> None:
-    """A batch that is acknowledged is in the leader's log, and committed if it has acks=all.
+    """A batch that is acknowledged is in the leader's log. With acks=all, it is also committed.
 
-    Call it when the answer is sent. `base_offset` is the batch's offset in the answer, and
-    `needs_all` is True for acks=all.
+    The check is called when the answer is sent. `base_offset` is the batch's offset in the answer,
+    and `needs_all` is True for acks=all.
 
-    `is_alone` is True if the request has no other batch. If it has others, the answer may have
-    waited for their partitions. In that time another leader may have removed this batch, and this
-    broker may lead again. Then less is checked.
+    `is_alone` is True if the request has no other batch. If the request has other batches, the
+    answer may have waited for their partitions. During this wait another leader may have removed
+    this batch, and this broker may lead again. So less is checked if `is_alone` is False.
 
     Source: Kafka Partition.checkEnoughReplicasReachOffset.
     """
@@ -99,11 +99,12 @@ def check_acknowledged(
 def check_consumed(partition: Partition, data: PartitionData, *, read_committed: bool) -> None:
     """A consumer gets no record above the high watermark, and is told the right high watermark.
 
-    With isolation.level=read_committed the last stable offset takes its place. This is where the
-    oldest open transaction begins, but at most the high watermark.
+    With isolation.level=read_committed, the last stable offset takes the place of the high
+    watermark. The last stable offset is the offset at which the oldest open transaction begins, but
+    at most the high watermark.
 
-    Call it when the answer is sent, if `data` has no error and the log has not changed since it was
-    read.
+    The check is called when the answer is sent, but only if `data` has no error and the log has not
+    changed since the read.
 
     Source: Kafka Partition.readRecords, UnifiedLog.fetchLastStableOffsetMetadata.
     """
@@ -134,9 +135,9 @@ def check_consumed(partition: Partition, data: PartitionData, *, read_committed:
 def check_same_batches(log: PartitionLog, other: PartitionLog, up_to: int) -> None:
     """The logs of a leader (`log`) and a follower (`other`) have the same batches below `up_to`.
 
-    Call it only if neither log ends before `up_to`. If the log is compacted, each broker compacts
-    its own replica. Then one log may lack batches that the other has, and two batches at the same
-    offset need only have the same leader epoch.
+    The check may be called only if neither log ends before `up_to`. If the topic is compacted, each
+    broker compacts its own replica. Then one log may lack batches that the other log has, and two
+    batches at the same offset need only have the same leader epoch.
 
     Source: Kafka's replication protocol, KIP-101 (log matching).
     """
@@ -146,8 +147,8 @@ def check_same_batches(log: PartitionLog, other: PartitionLog, up_to: int) -> No
     }
     theirs = other.read(other.log_start_offset, 2**62, up_to=up_to)
     is_compacted = log.is_compacted
-    # It is enough to go through the batches of `other`. If the log is not compacted, they have
-    # every offset below `up_to`, so no batch of `log` can be missed.
+    # It is enough to go through the batches of `other`. If the log is not compacted, these batches
+    # have every offset below `up_to`, so no batch of `log` can be missed.
     for batch in theirs:
         same = ours.get(batch.base_offset)
         if same is None:
@@ -168,16 +169,16 @@ def check_same_batches(log: PartitionLog, other: PartitionLog, up_to: int) -> No
 
 
 def _batch_at(log: PartitionLog, offset: int) -> RecordBatch | None:
-    """Return the batch that contains `offset`, None if the log has none."""
+    """Return the batch that contains `offset`, None if `offset` is outside the log."""
     if not log.log_start_offset <= offset < log.log_end_offset:
         return None
-    # `read` returns at least one batch. With a limit of 0 bytes it returns no more.
+    # `read` returns at least one batch. With a limit of 0 bytes, it returns exactly one.
     (batch,) = log.read(offset, 0, up_to=log.log_end_offset)
     return batch
 
 
 def _is_same(stored: RecordBatch, sent: RecordBatch, uses_log_append_time: bool) -> bool:
-    """Return True if a batch of the log is a batch that was sent.
+    """Return True if the batch `stored` of the log is the batch `sent` of a producer.
 
     The CRCs need not be equal: with LogAppendTime the leader has changed the timestamps, and it may
     have corrected the header of a real client's batch.

@@ -1,12 +1,13 @@
-"""Invariants of log compaction: of the segments that a cleaning may take, and of its result.
+"""Invariants of log compaction: segments that a cleaning may take, and results of cleanings.
 
 A cleaning is one round of log compaction, as the module `compaction` describes it. The checks here
-compute its result in another way. `compaction` reads only the batches since the last cleaning to
-find the last records of keys, and works in steps. The checks look at the whole log at once, which
-is slower but simpler. So they find an error in `compaction`, unless they have the same error.
+compute the result of a cleaning in another way than `compaction`. That module finds the last
+records of keys in the batches since the last cleaning, and works in steps. The checks look at the
+whole log at once, which is slower but simpler. So they find an error in `compaction`, unless they
+have the same error.
 
-The docstring of each check says what must be true. If it is not, the check raises
-InvariantViolation with evidence.
+The docstring of each check says what must be true. Otherwise the check raises InvariantViolation
+with evidence.
 """
 
 from collections.abc import Sequence
@@ -37,18 +38,18 @@ def check_cleaning(
     - Records of aborted transactions and records without a key are removed. They do not count as
       the last record of a key.
     - A tombstone (a record without a value) stays until the delete horizon of its batch. A marker
-      (the end of a transaction) stays while its transaction has batches, and then until its
-      horizon.
-    - A batch gets its horizon in the first cleaning that leaves a tombstone in it, or that finds
-      its marker without batches of the transaction. The horizon is the time of this cleaning plus
-      `delete_retention_ms`. Later cleanings do not change it.
+      (the end of a transaction) stays as long as its transaction has batches, and after that until
+      the horizon of its own batch.
+    - A batch gets its horizon in the first cleaning that leaves a tombstone in the batch, or that
+      finds no other batch of the transaction that the batch's marker ends. The horizon is the time
+      of this cleaning plus `delete_retention_ms`. Later cleanings do not change the horizon.
     - The headers of batches do not change. The last data batch of each producer stays, because a
       restarted replica learns the producer's sequence numbers from it.
 
-    The log had the batches `before`; the cleaning has replaced the first `length` of them by
+    The log had the batches `before`. The cleaning has replaced the first `length` batches by
     `after`. `now_ms` is the time of the cleaning, in milliseconds since the epoch. If
     `is_time_exact` is False, the cleaning began at an unknown time before `now_ms`. Then it is not
-    known which horizons had passed, and what may expire by them is not checked.
+    known which horizons had passed, and records that may expire are not checked.
 
     Source: KIP-534, Kafka Cleaner, CleanedTransactionMetadata.
     """
@@ -56,7 +57,7 @@ def check_cleaning(
     # Base offset of a batch -> its records, each with its own offset.
     records = {offset: records_of(batch, codecs) for offset, batch in sources.items()}
     aborted = _aborted(before)
-    # Markers whose transaction has no batch left: only these may expire.
+    # Markers whose transaction has no batch left. Only such markers may expire.
     endings = _ends_without_data(before[:length])
     # Key -> offset of its last record.
     latest: dict[bytes | None, int] = {}
@@ -71,14 +72,14 @@ def check_cleaning(
         horizon_ms = _horizon_ms(batch)
         is_expired = horizon_ms != _NO_HORIZON and now_ms >= horizon_ms
         for offset, record in records[base_offset]:
-            # `may_expire` is True if the record stays only until the horizon of its batch.
+            # `may_expire` is True if the record is removed at the horizon of its batch.
             if batch.is_control:
                 may_expire = base_offset in endings
             elif base_offset in aborted or record.key is None or latest[record.key] != offset:
-                continue  # the cleaning removes it in any case
+                continue  # this record is removed in any case
             else:
                 may_expire = record.value is None
-            # If the time is not exact, nobody knows whether the horizon had passed.
+            # If the time is not exact, it is not known whether the horizon had passed.
             if may_expire and horizon_ms != _NO_HORIZON and not is_time_exact:
                 skipped[offset] = None
             elif not (may_expire and is_expired):
@@ -87,7 +88,7 @@ def check_cleaning(
     found: list[tuple[int, Record]] = []
     for batch in after:
         source = sources.get(batch.base_offset)
-        if source is batch:  # the same object: the cleaning did not change this batch
+        if source is batch:  # the same object, so it has not changed
             left = records[batch.base_offset]
         elif source is None or _header(source) != _header(batch):
             # If no batch began at this offset before, the message says None.
@@ -96,9 +97,9 @@ def check_cleaning(
             )
         else:
             left = records_of(batch, codecs)
-        # Usually `skipped` is empty, and the records need not be looked up in it.
+        # Usually `skipped` is empty. Then the records need not be looked up.
         found += [entry for entry in left if entry[0] not in skipped] if skipped else left
-        # Here `may_expire` is True if any record of the batch stays only until the horizon.
+        # Here `may_expire` is True if any record of the batch is removed at the horizon.
         may_expire = source.base_offset in endings or any(
             record.value is None for _, record in left
         )
@@ -115,14 +116,14 @@ def check_cleaning(
 
 
 def check_segments(segments: Segments) -> None:
-    """A segment ends only before a batch that is too large for it, or too late for it.
+    """A segment ends only before a batch that is too large or too late for this segment.
 
-    A batch is too large if the segment would exceed segment.bytes with it. It is too late if its
-    timestamp is more than segment.ms after the segment's first timestamp. A segment has at least
-    one batch, so its first batch is never too large or too late.
+    A batch is too large if the segment with this batch would exceed segment.bytes. A batch is too
+    late if its timestamp is more than segment.ms after the segment's first timestamp. A segment has
+    at least one batch, so its first batch is never too large or too late.
 
-    The check goes through the batches again, and compares where segments should begin with where
-    they begin in `segments`. Only the part of the log since the last cleaning has segments.
+    The check goes through the batches, computes where segments should begin, and compares this with
+    `segments`. Only the part of the log since the last cleaning has segments.
 
     Source: Kafka LogSegment.shouldRoll.
     """
@@ -160,7 +161,7 @@ def check_segments(segments: Segments) -> None:
 def _aborted(batches: Sequence[RecordBatch]) -> dict[int, None]:
     """Return the base offsets of the batches whose transaction was aborted, as keys.
 
-    The batches are read backwards: the marker of a transaction then comes before its batches.
+    The batches are read backwards, so that the marker of a transaction comes before its batches.
     """
     commits: dict[int, bool] = {}  # producer id -> True if the next marker is a commit
     found: dict[int, None] = {}
@@ -222,13 +223,14 @@ def _check_horizon(
 ) -> None:
     """Check the delete horizon of a batch that still has records.
 
-    - If the batch had a horizon before the cleaning, it keeps it.
-    - If it had none, and one of its records stays only for a time (`may_expire`), its horizon is
-      `next_ms`.
-    - If it had none, and nothing in it may expire, it gets no horizon.
+    - If the batch had a horizon before the cleaning, the batch keeps this horizon.
+    - If the batch had no horizon, and one of its records stays only for a time (`may_expire`), its
+      horizon is now `next_ms`.
+    - If the batch had no horizon, and no record in it may expire, it gets no horizon.
 
     There is one exception. A later record may have replaced the last tombstone of a batch with a
-    horizon. Then nothing in it may expire any more, and it may keep its horizon or lose it.
+    horizon. Then no record in the batch may expire any more, and the batch may keep or lose its
+    horizon.
     """
     earlier_ms, horizon_ms = _horizon_ms(source), _horizon_ms(batch)
     expected_ms = next_ms if may_expire and earlier_ms == _NO_HORIZON else earlier_ms

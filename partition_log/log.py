@@ -2,8 +2,9 @@
 
 The batches themselves are in a storage. The PartitionLog keeps what is computed from them: where
 the log begins and ends, where each leader epoch begins (`epochs`), and what each producer has
-written (`producers`). It also keeps the high watermark, but does not compute it. It must not know
-which replica leads: `replica` decides which batches are appended, and sets the high watermark.
+written (`producers`). It also keeps the high watermark, but does not compute it. The module must
+not know which replica leads: `replica` decides which batches are appended, and sets the high
+watermark.
 """
 
 from bisect import bisect_left, bisect_right
@@ -29,13 +30,13 @@ class PartitionLog:
     Invariant: the leader epochs of the batches never fall.
 
     The owner of the log may set two attributes:
-    - `flush_interval_messages`: Kafka's flush.messages. If it is None, an append never flushes.
-    - `is_compacted`: True if the topic is compacted. It may change while the log is open.
+    - `flush_interval_messages`: Kafka's flush.messages. None means that an append never flushes.
+    - `is_compacted`: True if the topic is compacted. This may change while the log is open.
 
-    The others are to be read only. Among them are:
+    Other modules only read the other attributes. Among them are:
     - `recovery_point`: the records below this offset are flushed.
     - `producers`: what each producer has written. A truncation may replace this object.
-    - `truncations`: how many truncations have removed a batch.
+    - `truncations`: number of truncations that have removed a batch.
     """
 
     __slots__ = (
@@ -63,8 +64,8 @@ class PartitionLog:
     ) -> None:
         """Open the log.
 
-        `high_watermark` is what the broker's checkpoint says. The log may have lost records since,
-        so it is limited to the log's offsets.
+        `high_watermark` is the value in the broker's checkpoint. The log may have lost records
+        since the checkpoint was written, so the value is limited to the log's offsets.
 
         Raises: InvariantViolation if a stored batch begins before the end of its predecessor.
         """
@@ -92,7 +93,7 @@ class PartitionLog:
 
         self.high_watermark = self.log_start_offset  # `update_high_watermark` needs a first value
         self.update_high_watermark(high_watermark)
-        # The recovery point is where the first batch begins that is not flushed.
+        # The recovery point is the beginning of the first batch that is not flushed.
         flushed_length = storage.flushed_length
         self.recovery_point: Offset = (
             Offset(self._base_offsets[flushed_length])
@@ -104,7 +105,7 @@ class PartitionLog:
     def latest_epoch(self) -> LeaderEpoch:
         """The last leader epoch that the log knows, -1 if it knows none.
 
-        This is the epoch of the last batch, or a later one in which nothing was appended so far.
+        This is the epoch of the last batch, or a later epoch in which nothing was appended so far.
         """
         return self.epochs.latest_epoch
 
@@ -120,8 +121,8 @@ class PartitionLog:
     ) -> RecordBatch:
         """Append `records` as one batch at the log end and return the batch.
 
-        A power loss may remove the batch until it is flushed. The append itself flushes the log if
-        flush.messages records are not flushed.
+        Until the batch is flushed, a power loss may remove it. The append itself flushes the log if
+        there are at least flush.messages records that are not flushed.
 
         Raises: SimulationError if `records` is empty or `leader_epoch` is below the latest.
         """
@@ -140,7 +141,7 @@ class PartitionLog:
         return batch
 
     def append_batch_as_leader(self, batch: RecordBatch, *, leader_epoch: int) -> RecordBatch:
-        """Append a batch at the log end; return it with the offset and the epoch that it got.
+        """Append a batch at the log end. Return the batch with its offset and leader epoch.
 
         The caller has checked the batch and its producer.
 
@@ -158,9 +159,9 @@ class PartitionLog:
 
         Errors:
         - CORRUPT_MESSAGE: a CRC is wrong.
-        - UNKNOWN_SERVER_ERROR: the batches do not continue this log, because the offset is not the
-          next one, or the leader epoch falls. The replica then fetches no more until the next
-          leader epoch, like Kafka's after UnexpectedAppendOffsetException.
+        - UNKNOWN_SERVER_ERROR: the batches do not continue this log, because an offset is not the
+          next offset, or the leader epoch falls. After this error the replica fetches no more until
+          the next leader epoch, like a replica in Kafka after an UnexpectedAppendOffsetException.
         """
         # All batches are checked before the first is appended, so that an error changes nothing.
         expected_offset: int = self.log_end_offset
@@ -186,7 +187,7 @@ class PartitionLog:
         return ErrorCode.NONE
 
     def flush(self) -> None:
-        """Write all batches to the disk, and wait for it. After that they survive a power loss.
+        """Write all batches to the disk. After that the batches survive a power loss.
 
         Source: Kafka UnifiedLog.flush.
         """
@@ -221,7 +222,7 @@ class PartitionLog:
         first = bisect_right(self._base_offsets, offset) - 1
         # If this batch ends at `offset` or before, `offset` lies in a hole that a compaction has
         # left, and the next batch is the first to return. A batch that begins at `offset` certainly
-        # contains it, so it need not be read for this check.
+        # contains this offset, so the batch need not be read for this check.
         if self._base_offsets[first] != offset and read_batch(first).next_offset <= offset:
             first += 1
 
@@ -234,7 +235,7 @@ class PartitionLog:
         return tuple(found)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEntry:
-        """Return the largest epoch of this log up to `epoch`, and the offset where it ends.
+        """Return the largest epoch of this log up to `epoch`, and the offset at which it ends.
 
         See `LeaderEpochCache.end_offset_for_epoch`.
         """
@@ -279,15 +280,15 @@ class PartitionLog:
         # The epochs are cut even if no batch was removed. Otherwise a replica might get the same
         # answer for ever:
         # 1. The replica leads in an epoch and writes no record. The epoch begins at its log end.
-        # 2. Later, as a follower, it names this epoch in its Fetch. A leader that does not know the
-        #    epoch answers that the logs diverge there.
+        # 2. Later, as a follower, the replica names this epoch in its Fetch. A leader that does not
+        #    know the epoch answers that the logs diverge there.
         # 3. The replica truncates to its log end, which removes no batch. If the epoch stayed in
         #    the cache, every further Fetch would get this answer again.
         self.epochs.truncate_from_end(self.log_end_offset)
         return self.log_end_offset
 
     def replace_prefix(self, length: int, batches: Sequence[RecordBatch]) -> None:
-        """Replace the first `length` batches by what a compaction has left of them.
+        """Replace the first `length` batches by the batches that a compaction has left.
 
         The records that are left keep their offsets, so the end of the log does not move. The new
         batches are on the disk when this returns.
@@ -309,10 +310,10 @@ class PartitionLog:
         self.recovery_point = max(self.recovery_point, end)
 
     def update_high_watermark(self, offset: int) -> bool:
-        """Set the high watermark to `offset`, limited to the log; return True if it changed.
+        """Set the high watermark to `offset`, limited to the log. Return True if it changed.
 
-        It may fall, although no record is lost: a follower may know a higher high watermark than
-        its new leader, and adopts that of the leader.
+        The high watermark may fall, although no record is lost: a follower may know a higher high
+        watermark than its new leader, and takes over the leader's.
 
         Source: Kafka UnifiedLog.updateHighWatermark.
         """
@@ -343,7 +344,7 @@ class PartitionLog:
         self._index(batch)
 
     def _index(self, batch: RecordBatch) -> None:
-        """Update what is computed from the batches, because the storage has one more."""
+        """Update what is computed from the batches, because the storage has another batch."""
         if batch.partition_leader_epoch != self.epochs.latest_epoch:
             self.epochs.assign(LeaderEpoch(batch.partition_leader_epoch), Offset(batch.base_offset))
         if batch.producer_id != NO_PRODUCER_ID:

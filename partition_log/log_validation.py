@@ -1,12 +1,12 @@
 """The checks that a leader makes of a real client's batch before it appends the batch.
 
-A client may send anything. If a batch with unreadable records were stored, no consumer could read
-on. So the leader reads the records once. If the topic is compacted, it also checks that each record
-has a key. Followers, and a broker that restarts, check only the CRC of a batch.
+A client may send any bytes. If a batch with unreadable records were stored, no consumer could read
+past this batch. So the leader reads the records once. If the topic is compacted, it also checks
+that each record has a key. Followers, and a broker that restarts, check only the CRC of a batch.
 
 Source: Kafka `LogValidator.validateBatch`, `validateRecord`.
 DEVIATION: offset deltas must be 0, 1, 2 ... in an uncompressed batch, too. A payload that cannot be
-decompressed is refused with INVALID_RECORD; Kafka answers UNKNOWN_SERVER_ERROR.
+decompressed is refused with INVALID_RECORD. Kafka answers UNKNOWN_SERVER_ERROR.
 """
 
 from typing import NamedTuple
@@ -34,7 +34,7 @@ _KEYLESS = "Compacted topic cannot accept message without key"
 
 
 class Refusal(NamedTuple):
-    """Why a batch is not appended. These are fields of the answer to its producer."""
+    """The reason why a batch is not appended: fields of the answer to the batch's producer."""
 
     error: ErrorCode
     message: str
@@ -46,9 +46,9 @@ def validate_produced(
 ) -> RecordBatch | Refusal:
     """Return the batch as the leader must append it, or the refusal.
 
-    A batch of a real client, in Kafka's format, is checked. It is usually returned unchanged. Only
-    if its max timestamp is wrong, or if the topic uses LogAppendTime, the leader corrects it. A
-    batch in MessagePack comes from one of the lab's own producers, and is not checked.
+    A batch of a real client, in Kafka's format, is checked, and is usually returned unchanged. The
+    leader corrects the batch only if its max timestamp is wrong, or if the topic uses
+    LogAppendTime. A batch in MessagePack comes from a producer of this project, and is not checked.
 
     is_compacted: True if each record needs a key.
     log_append_time_ms: the time that all records get if the topic uses LogAppendTime, else None.
@@ -76,8 +76,8 @@ def validate_produced(
         )
         return Refusal(ErrorCode.INVALID_RECORD, message, record_errors)
 
-    # Correct the max timestamp, and the bit LOG_APPEND_TIME, which the topic's setting decides,
-    # whatever the client has sent.
+    # Correct the max timestamp and the bit LOG_APPEND_TIME. The topic's setting decides about the
+    # bit, whatever the client has sent.
     max_timestamp_ms = header.base_timestamp_ms + scan.max_timestamp_delta_ms
     attributes = header.attributes & ~LOG_APPEND_TIME
     if log_append_time_ms is not None:
@@ -102,7 +102,7 @@ def _stamped(batch: RecordBatch, timestamp_ms: int, codecs: Codecs) -> RecordBat
 
 
 def _header_fault(batch: RecordBatch, header: KafkaHeader) -> str | None:
-    """Return what is wrong with the header of a client's batch, None if nothing is."""
+    """Return what is wrong with the header of a client's batch, or None."""
     count = batch.last_offset_delta + 1
     if batch.base_offset != 0:
         return f"the base offset is {batch.base_offset}, expected 0 from a client"

@@ -1,9 +1,10 @@
-"""The in-memory form of Storage, for virtual time and tests.
+"""MemoryStorage: a Storage that keeps everything in memory, for virtual time and tests.
 
-A crash of a broker's process loses nothing: its next process gets the same object, or a copy if the
-code of the dead process might still write to it. A power loss loses every batch that was not
-flushed, because a real machine loses its page cache. `power_loss` simulates this. For this each log
-keeps its flush mark, the number of its flushed batches.
+A crash of a broker's process loses nothing: the broker's next process gets the same object. If the
+code of the dead process might still write to the object, the next process gets a copy. A power loss
+loses every batch that was not flushed, because a real machine loses its page cache. `power_loss`
+simulates this. For this purpose each log keeps its flush mark, which is the number of its flushed
+batches.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ the log had before, and the two arguments of `replace_prefix`."""
 
 
 class MemoryLogStorage(LogStorage):
-    """The batches of one partition in a list; the first `_flushed_length` of them are flushed.
+    """The batches of one partition in a list. The first `_flushed_length` batches are flushed.
 
     If `on_replace` is not None, it is called at the end of each `replace_prefix`.
     """
@@ -47,11 +48,11 @@ class MemoryLogStorage(LogStorage):
         return self._batches[index].base_offset
 
     def append(self, batch: RecordBatch) -> None:
-        """Write `batch` after the last one; it is not flushed yet."""
+        """Write `batch` after the last batch. The new batch is not flushed yet."""
         self._batches.append(batch)
 
     def truncate(self, length: int) -> None:
-        """Keep the first `length` batches. A power loss does not bring back the others.
+        """Keep the first `length` batches. A power loss does not bring back the removed batches.
 
         Raises: SimulationError if there are fewer than `length`.
         """
@@ -67,10 +68,10 @@ class MemoryLogStorage(LogStorage):
         """
         if not 0 <= length <= len(self._batches):
             raise SimulationError(f"cannot replace {length} batches of {len(self._batches)}")
-        # Only `on_replace` needs the batches from before.
+        # Only `on_replace` needs the batches from before the replacement.
         before = () if self.on_replace is None else tuple(self._batches)
         self._batches[:length] = batches
-        # The new batches are flushed. The batches behind them are flushed if they were before.
+        # The new batches are flushed. The batches behind the new ones stay flushed or not flushed.
         self._flushed_length = len(batches) + max(0, self._flushed_length - length)
         if self.on_replace is not None:
             self.on_replace(before, length, batches)
@@ -109,7 +110,7 @@ class MemoryStorage(Storage):
     """A broker's disk in memory.
 
     Checkpoints survive a power loss, because Kafka syncs these files when it writes them. The owner
-    may set `on_replace`. It is called for the logs that are opened after that.
+    may set `on_replace`. This function is called for logs that are opened after it was set.
     """
 
     def __init__(self) -> None:

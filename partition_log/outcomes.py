@@ -1,9 +1,9 @@
 """Settings and results of a replica (`replica.Partition`), as plain values.
 
 Each method of a Partition that changes something returns one of these results, and the broker acts
-on it. If there is a `proposal`, it sends an AlterPartition, the request for another ISR. If there
-is a `new_high_watermark`, it answers the requests that waited for it. It writes the `trace` events
-to the trace, the recording of the run.
+on the result. For a `proposal`, the broker sends an AlterPartition, which is the request for
+another ISR. For a `new_high_watermark`, it answers the requests that waited for this offset. It
+writes the events in `trace` to the trace, the recording of the run.
 
 Results of appends and fetches are msgspec Structs, because they are built thousands of times a
 second, and building a frozen dataclass takes ten times as long.
@@ -33,9 +33,9 @@ class ReplicaConfig:
     uses_log_append_time: bool = False
     """True if message.timestamp.type is LogAppendTime."""
     min_insync_check: bool = True
-    """An experiment may switch this check off, to show what it prevents. Then appends with acks=all
-    are accepted, and the high watermark advances, even if fewer replicas than min.insync.replicas
-    are in sync."""
+    """True if the leader checks `min_insync_replicas`. An experiment may switch off this check, to
+    show what the check prevents. Then appends with acks=all are accepted, and the high watermark
+    advances, even if fewer replicas than min.insync.replicas are in sync."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class LeadershipChange:
         of the partition. If it is a partition of `__consumer_offsets`, the broker must also load it
         into the group coordinator, or unload it.
     new_high_watermark: None if the high watermark did not move.
-    trace: BECAME_LEADER or BECAME_FOLLOWER for a new leader epoch; HIGH_WATERMARK if the high
+    trace: BECAME_LEADER or BECAME_FOLLOWER for a new leader epoch, and HIGH_WATERMARK if the high
         watermark moved.
     """
 
@@ -81,11 +81,11 @@ class AppendInfo(msgspec.Struct, frozen=True, kw_only=True):
         watermark reaches this offset (`Partition.check_acknowledged`).
     new_high_watermark: None if the high watermark did not move. An append moves it only if the
         leader is alone in the ISR.
-    is_duplicate: True if nothing was appended, because the log has the batch already. The offsets
-        are those of the batch in the log.
-    log_append_time_ms: the time that the leader has given to the records, -1 if they keep their
-        producer's timestamps. For a duplicate it is the timestamp of the batch in the log, as in
-        Kafka.
+    is_duplicate: True if nothing was appended, because the log has the batch already. Then the
+        offsets are the offsets of the batch in the log.
+    log_append_time_ms: the time that the leader has given to the records, -1 if the records keep
+        their producer's timestamps. For a duplicate this is the timestamp of the batch in the log,
+        as in Kafka.
     error_message, record_errors: what is wrong with a client's records.
     """
 
@@ -105,9 +105,9 @@ class AppendInfo(msgspec.Struct, frozen=True, kw_only=True):
 class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a leader's read for a Fetch of a follower or consumer.
 
-    data: the answer for the partition. It has the high watermark from before this Fetch, as in
-        Kafka. If the Fetch moves the high watermark, the follower learns of it with its next Fetch.
-    size_in_bytes: size of the batches in `data`.
+    data: the answer for the partition. As in Kafka, the answer has the high watermark from before
+        this Fetch. If the Fetch moves the high watermark, the follower learns of this from its next
+        Fetch. size_in_bytes: size of the batches in `data`.
     new_high_watermark: None if the high watermark did not move. A follower's Fetch may move it,
         because it tells the leader which records the follower has.
     proposal: the new ISR to propose, if the follower may join the ISR now.
@@ -145,9 +145,9 @@ class FollowerFetchResult(msgspec.Struct, frozen=True, kw_only=True):
 class AlterPartitionResult:
     """What follows from the controller's answer to an IsrProposal.
 
-    retry: True if the broker must send the same proposal again after a pause. Until then it counts
-        as in flight, so the replica makes no other proposal.
-    committed_isr: the new ISR if the controller has stored one, else None.
+    retry: True if the broker must send the same proposal again after a pause. Until then the
+        proposal counts as in flight, so the replica makes no other proposal.
+    committed_isr: the new ISR if the controller has stored a new ISR, else None.
     """
 
     retry: bool = False

@@ -1,25 +1,26 @@
 """ProducerStates: what a log remembers about its producers.
 
-For each producer this is its epoch, its last batches, and whether it has an open transaction. It is
-computed from the batches of the log. So all replicas with the same batches remember the same, also
-after a restart or a truncation.
+A log remembers the epoch of each producer, the producer's last batches, and whether the producer
+has an open transaction. All this is computed from the batches of the log. So all replicas with the
+same batches remember the same, also after a restart or a truncation.
 
 An idempotent producer numbers its records in each partition from 0, and sends a batch again until
 it gets an answer. The base sequence of a batch is the number of its first record. If the leader
-remembers the batch, it does not append it a second time, but answers with the offset that the batch
-has. It refuses a batch whose base sequence is not the next number. So each batch is appended
-exactly once, and in order (KIP-98, KIP-185). For example, the log has the batches with the records
-0 to 4 and 5 to 9. If the producer sends the batch 5 to 9 again, it is a duplicate. A batch that
-begins with 10 is appended, and a batch that begins with 15 is refused.
+remembers the batch, it does not append the batch a second time, but answers with the offset that
+the batch has in the log. The leader refuses a batch whose base sequence is not the next number. So
+each batch is appended exactly once, and in order (KIP-98, KIP-185). For example, the log has the
+batches with the records 0 to 4 and 5 to 9. If the producer sends the batch 5 to 9 again, it is a
+duplicate. A batch that begins with 10 is appended, and a batch that begins with 15 is refused.
 
 A leader also protects the log against transactions that never end (KIP-890):
 1. A producer's TxnOffsetCommit is delayed on its way.
 2. The transaction ends: its marker is appended.
 3. The delayed request arrives. If it were appended, it would begin a transaction in this log that
    the transaction coordinator does not know, and so never ends.
-So before the first batch of a transaction, the broker asks the transaction coordinator about it.
-Before it asks, `begin_verification` returns a number, the guard. The batch is appended only with
-this guard. A marker makes the guard invalid, and so stops the delayed request.
+So before the first batch of a transaction is appended, the broker asks the transaction coordinator
+whether the transaction is open. Before the broker asks, `begin_verification` returns a number, the
+guard. The batch is appended only with this guard. A marker makes the guard invalid, and so stops
+the delayed request.
 
 Source: Kafka `ProducerStateManager`, `ProducerStateEntry`, `ProducerAppendInfo`,
 `VerificationGuard`.
@@ -34,7 +35,8 @@ from protocol.records.batch import RecordBatch
 from protocol.records.control import EndTransactionMarker, decode_marker
 
 BATCHES_TO_RETAIN = 5
-"""How many batches of each producer are remembered. A client has no more than this in flight.
+"""Number of batches of each producer that are remembered. A client never has more batches in
+flight.
 
 Source: Kafka ProducerStateEntry.NUM_BATCHES_TO_RETAIN.
 """
@@ -46,8 +48,9 @@ _SEQUENCES = 1 << 31
 class AppendedBatch(NamedTuple):
     """A remembered batch of a producer.
 
-    The sequences are the numbers of its first and last record. They are -1 if a TxnOffsetCommit of
-    the producer has made the batch: then the broker has built it, and it has no numbers.
+    The sequences are the numbers of the batch's first and last record. They are -1 if the batch
+    comes from a TxnOffsetCommit of the producer: the broker builds such a batch, and does not
+    number the records.
     """
 
     first_sequence: int
@@ -60,8 +63,9 @@ class AppendedBatch(NamedTuple):
 class _ProducerState:
     """What is remembered about one producer.
 
-    `txn_first_offset` is where its open transaction begins, None if it has none.
-    `coordinator_epoch` is that of the transaction coordinator that wrote the last marker.
+    `txn_first_offset` is the offset at which the producer's open transaction begins, None if no
+    transaction is open. `coordinator_epoch` is the epoch of the transaction coordinator that wrote
+    the producer's last marker.
     """
 
     __slots__ = (
@@ -95,7 +99,7 @@ class ProducerStates:
         self.had_any = False
         """True if the log has a batch of any producer, even of one that was forgotten.
 
-        If it is False, nobody needs to read the batches to look for producers.
+        If `had_any` is False, the batches need not be read to look for producers.
         """
         self._producers: dict[int, _ProducerState] = {}
         self._guards: dict[int, int] = {}  # producer id -> its valid guard
@@ -153,7 +157,7 @@ class ProducerStates:
     def check_transactional(
         self, producer_id: int, producer_epoch: int, guard: int | None
     ) -> ErrorCode:
-        """Return NONE if a leader may append the offsets of a TxnOffsetCommit, else the error.
+        """Return NONE if a leader may append the offsets of a TxnOffsetCommit, otherwise the error.
 
         Errors: INVALID_PRODUCER_EPOCH if a newer producer has taken over the producer id;
         INVALID_TXN_STATE if the batch would begin a transaction, and has no valid guard.
@@ -168,7 +172,7 @@ class ProducerStates:
         return ErrorCode.NONE
 
     def find_duplicate(self, batch: RecordBatch) -> AppendedBatch | None:
-        """Return the remembered batch that `batch` repeats, None if there is none.
+        """Return the remembered batch that `batch` repeats, None if `batch` is new.
 
         Source: Kafka ProducerStateEntry.findDuplicateBatch.
         """
@@ -182,14 +186,14 @@ class ProducerStates:
         return None
 
     def check_produced(self, batch: RecordBatch) -> ErrorCode:
-        """Return NONE if a leader may append a batch that a producer sent, else the error.
+        """Return NONE if a leader may append a batch that a producer sent, otherwise the error.
 
         `batch` has a producer id, and is no duplicate (see `find_duplicate`). A producer that this
         log does not know may begin with any number, because its earlier batches may be gone.
 
         Errors, in the order of the checks:
-        - INVALID_TXN_STATE: the batch would begin a transaction in this log. It would need a guard
-          for that, which only a TxnOffsetCommit has here (`check_transactional`).
+        - INVALID_TXN_STATE: the batch would begin a transaction in this log. For this it would need
+          a guard, which only a TxnOffsetCommit has here (`check_transactional`).
         - INVALID_PRODUCER_EPOCH: a newer producer has taken over the producer id.
         - OUT_OF_ORDER_SEQUENCE_NUMBER: the batch does not follow the producer's last batch. In a
           new epoch, the first batch must begin with number 0.
@@ -209,9 +213,10 @@ class ProducerStates:
         if epoch < state.producer_epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
 
-        # In a new epoch NO_SEQUENCE, which is -1, makes 0 the expected number. This check also
-        # refuses a repeated batch that is too old to be remembered. Brokers before 1.1 had a
-        # separate error for this, DUPLICATE_SEQUENCE_NUMBER, which clients still know.
+        # The expected number is `last_sequence` + 1. In a new epoch this is 0, because NO_SEQUENCE
+        # is -1. This check also refuses a repeated batch that is too old to be remembered. Brokers
+        # before 1.1 had a separate error for this, DUPLICATE_SEQUENCE_NUMBER, which clients still
+        # know.
         last_sequence = state.last_sequence if epoch == state.producer_epoch else NO_SEQUENCE
         if batch.base_sequence != (last_sequence + 1) % _SEQUENCES:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -229,17 +234,17 @@ class ProducerStates:
         """
         for producer_id, state in list(self._producers.items()):
             is_expired = now_ms - state.last_timestamp_ms >= expiration_ms
-            # If the producer were forgotten, nobody would know that its transaction is open.
+            # A log that forgot the producer would not know that the producer's transaction is open.
             if is_expired and state.txn_first_offset is None:
                 del self._producers[producer_id]
 
     def check_marker(
         self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker
     ) -> ErrorCode:
-        """Return NONE if a leader may append a marker, the end of a transaction, else the error.
+        """Return NONE if a leader may append a transaction's marker, otherwise the error.
 
         Errors: INVALID_PRODUCER_EPOCH if the log has a newer epoch of the producer;
-        TRANSACTION_COORDINATOR_FENCED if it has a marker of a later transaction coordinator.
+        TRANSACTION_COORDINATOR_FENCED if the log has a marker of a later transaction coordinator.
         """
         state = self._producers.get(producer_id)
         if state is None:
@@ -251,7 +256,7 @@ class ProducerStates:
         return ErrorCode.NONE
 
     def appended(self, batch: RecordBatch) -> None:
-        """Remember a batch that was appended to the log; ignore it if it has no producer."""
+        """Remember a batch that was appended to the log. A batch without a producer is ignored."""
         producer_id = batch.producer_id
         if producer_id == NO_PRODUCER_ID:
             return
@@ -259,8 +264,8 @@ class ProducerStates:
         state = self._producers.get(producer_id)
         if state is None:
             state = self._producers[producer_id] = _ProducerState()
-        # The epoch is not checked here. A leader has done so before, and a follower must take every
-        # batch of its leader.
+        # The epoch is not checked here. A leader has checked it before, and a follower must take
+        # every batch of its leader.
         if state.producer_epoch != batch.producer_epoch:
             state.producer_epoch = batch.producer_epoch
             state.batches.clear()

@@ -1,19 +1,18 @@
 """Partition: one replica of one partition, as leader or follower.
 
-A Partition neither sends nor waits. The broker calls it when something concerns the replica, and
-acts on the result, a value of `outcomes`:
+A Partition neither sends messages nor waits. The broker calls its methods when something concerns
+the replica, and acts on the result, which is a value of `outcomes`:
 
 - The metadata names a leader: `make_leader` or `make_follower`.
-- The replica leads: `append_records` and similar methods, `fetch` for the Fetches of followers and
-  consumers, `maybe_shrink_isr`, and `handle_alter_partition_response`. With AlterPartition a leader
-  proposes a new ISR to the controller.
+- The replica leads: `append_records` and similar methods append, and `fetch` answers the Fetches of
+  followers and consumers. With the request AlterPartition a leader proposes a new ISR to the
+  controller: `maybe_shrink_isr` and `handle_alter_partition_response`.
 - The replica follows: `fetch_position` returns its next Fetch, and `handle_fetch_response` handles
   the leader's answer.
 
-This module knows who leads, in which leader epoch and in which partition epoch; the controller
-increases the latter with every change of the partition's leader, replicas or ISR.
-`in_sync_replicas` computes the high watermark, and `fetching` makes a follower's log equal to its
-leader's.
+This module knows who leads, the leader epoch, and the partition epoch. The controller increases the
+partition epoch with every change of the partition's leader, replicas or ISR. `in_sync_replicas`
+computes the high watermark, and `fetching` makes a follower's log equal to its leader's.
 
 Source: docs/kafka/BEHAVIOUR.md 6.1, Kafka 3.9 `Partition`.
 """
@@ -76,7 +75,7 @@ metadata."""
 class Partition:
     """One replica of one partition, as leader or follower.
 
-    The attributes are to be read only. `leader_id` is -1 if no broker leads; `leader_epoch` and
+    Other modules only read the attributes. `leader_id` is -1 if no broker leads. `leader_epoch` and
     `partition_epoch` are -1 before the first metadata.
     """
 
@@ -110,11 +109,11 @@ class Partition:
         self._config = config
         self._in_sync = InSyncReplicas(broker_id, log, config)
         self._empty_answer: PartitionData | None = None
-        """The last answer of `_nothing_new`, kept because it can often be sent again."""
+        """The last answer of `_nothing_new`, which can often be sent again."""
 
     @property
     def is_leader(self) -> bool:
-        """True if this replica leads the partition, as far as it knows."""
+        """True if this replica leads the partition, as far as the replica knows."""
         return self.leader_id == self.broker_id
 
     @property
@@ -144,20 +143,20 @@ class Partition:
 
     @property
     def leader_epoch_start_offset(self) -> Offset:
-        """Where the log ended when this replica became the leader; -1 on a follower."""
+        """Where the log ended when this replica became the leader. -1 on a follower."""
         return self._in_sync.epoch_start_offset
 
     @property
     def effective_min_isr(self) -> int:
-        """`min.insync.replicas`, or the number of replicas if that is smaller."""
+        """`min.insync.replicas`, or the number of replicas if this number is smaller."""
         return self._in_sync.effective_min_isr
 
     @property
     def is_under_min_isr(self) -> bool:
         """True if the ISR is too small for acks=all, so that such an append is refused.
 
-        An experiment may switch off this check of Kafka (`min_insync_check`). Then it is always
-        False.
+        An experiment may switch off this check of Kafka (`min_insync_check`). Then the value is
+        always False.
         """
         return self._in_sync.is_under_min
 
@@ -190,8 +189,8 @@ class Partition:
         """Set the brokers that may join an ISR, with their broker epochs.
 
         These are the brokers that send heartbeats to the controller and are not shutting down. A
-        broker gets a higher broker epoch each time it registers, which it does at each start. This
-        must be called after each change of a broker in the metadata. The mapping is not copied.
+        broker registers at each start, and each time gets a higher broker epoch. This method must
+        be called after each change of a broker in the metadata. The mapping is not copied.
         """
         self._in_sync.update_eligible(eligible)
 
@@ -206,12 +205,13 @@ class Partition:
     ) -> LeadershipChange:
         """Handle metadata in which this replica leads.
 
-        It may have been elected, so that a new leader epoch begins at the end of its log. Or it led
-        before, and only the ISR or the replicas have changed.
+        The replica may have been elected. Then a new leader epoch begins at the end of its log. Or
+        the replica led before, and only the ISR or the replicas have changed.
 
-        At the beginning of a leader epoch the followers in the ISR count as caught up, and the high
-        watermark stays where it is, except if this replica is alone in the ISR. If a proposed ISR
-        is in flight, it is forgotten, because the answer to it will be older than this metadata.
+        At the beginning of a leader epoch the followers in the ISR count as caught up. The high
+        watermark stays where it is, except if this replica is alone in the ISR. A proposed ISR in
+        flight is forgotten, because the controller's answer to the proposal will be older than this
+        metadata.
 
         Raises: SimulationError if this replica is not in `replicas`.
         Source: Kafka Partition.makeLeader.
@@ -220,8 +220,8 @@ class Partition:
             raise SimulationError(
                 f"{self.topic_partition}: {self.broker_id} is made leader of {replicas}"
             )
-        # A leader learns the new partition epoch also from the answer to its AlterPartition, which
-        # may arrive before the metadata. So older metadata can follow, which is ignored.
+        # A leader also learns a new partition epoch from the answer to its AlterPartition. This
+        # answer may arrive before the metadata. So older metadata can follow, and is ignored here.
         if partition_epoch < self.partition_epoch:
             return LeadershipChange(stale=True)
         if (
@@ -229,14 +229,15 @@ class Partition:
             and partition_epoch == self.partition_epoch
             and leader_epoch == self.leader_epoch
         ):
-            # DEVIATION: Kafka forgets the proposal in flight here, although it may be a newer one:
+            # DEVIATION: Kafka forgets the proposal in flight here, although the proposal may be
+            # newer:
             # 1. The controller answers an AlterPartition, and the leader proposes the next ISR.
-            # 2. The metadata about the first change arrives. It has the same epochs as the answer.
+            # 2. The metadata about the first change arrives, with the same epochs as the answer.
             return LeadershipChange()
 
         # DEVIATION: if this leader has missed an epoch, another replica led in that epoch, and the
-        # followers may have truncated their logs. So what the leader knows about them is forgotten.
-        # Kafka keeps it.
+        # followers may have truncated their logs. So this leader forgets what it knows about the
+        # followers. A Kafka leader keeps this knowledge.
         is_new_leader = not self.is_leader or leader_epoch > self.leader_epoch + 1
         is_new_leader_epoch = leader_epoch > self.leader_epoch
 
@@ -254,7 +255,7 @@ class Partition:
             trace = (became_leader(self.log, self.leader_epoch),)
 
         # Normally the Fetches of followers raise the high watermark. If this replica is alone in
-        # the ISR, there are none, so it is raised here.
+        # the ISR, no follower needs to fetch, so the high watermark is raised here.
         moved = self._in_sync.maybe_increment_high_watermark(now_us)
         return LeadershipChange(
             is_new_leader_epoch=is_new_leader_epoch,
@@ -271,10 +272,10 @@ class Partition:
         replicas: tuple[BrokerId, ...],
         isr: tuple[BrokerId, ...],
     ) -> LeadershipChange:
-        """Handle metadata in which another broker leads, or none (`leader_id` is -1).
+        """Handle metadata in which another broker leads, or no broker (`leader_id` is -1).
 
-        The log may have records that the new leader does not have. They are not removed here, but
-        when the leader's answer to a Fetch says where the logs diverge.
+        The log may have records that the new leader does not have. They are not removed here. They
+        are removed when the leader's answer to a Fetch says where the logs diverge.
 
         Raises: SimulationError if the leader is this replica.
         Source: Kafka Partition.makeFollower.
@@ -321,18 +322,18 @@ class Partition:
         compression: int = 0,
         codecs: Codecs = NO_CODECS,
     ) -> AppendInfo:
-        """Append `records` as one batch, or return an error. The coordinators append in this way.
+        """Append `records` of a coordinator as one batch, or return an error.
 
         `records` must not be empty. `required_acks` is -1 (all), 0 or 1. `compression` is the id of
-        one of `codecs`, 0 for none. A transactional batch needs the `verification_guard` that
-        `log.producers.begin_verification` returned.
+        a codec in `codecs`, or 0 for no compression. A transactional batch needs the
+        `verification_guard` that `log.producers.begin_verification` returned.
 
         Errors:
         - NOT_LEADER_OR_FOLLOWER;
         - NOT_ENOUGH_REPLICAS: the ISR is too small for acks=all;
         - MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE: the batch is larger than message.max.bytes or
           segment.bytes;
-        - for a transactional batch those of `ProducerStates.check_transactional`.
+        - for a transactional batch, the errors of `ProducerStates.check_transactional`.
 
         Source: Kafka Partition.appendRecordsToLeader.
         """
@@ -362,7 +363,7 @@ class Partition:
         timestamp_ms: int,
         now_us: int,
     ) -> AppendInfo:
-        """Append the marker, the record that ends a producer's transaction, with acks=all.
+        """Append a marker, which is the record that ends a producer's transaction, with acks=all.
 
         Errors: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS; INVALID_PRODUCER_EPOCH and
         TRANSACTION_COORDINATOR_FENCED as in `ProducerStates.check_marker`.
@@ -396,10 +397,10 @@ class Partition:
         A producer sends a batch again if it gets no answer. If the log has the batch already,
         nothing is appended, and the result has the batch's offsets in the log.
 
-        wall_ms: the present time, which the records get if the topic uses LogAppendTime.
-        codecs: decompress the records of a compressed batch, to check them.
-        Errors: those of `append_records`, of `log_validation` and of
-        `ProducerStates.check_produced`, and CORRUPT_MESSAGE.
+        wall_ms: the present time. The records get this time if the topic uses LogAppendTime.
+        codecs: decompress a compressed batch, so that its records can be checked.
+        Errors: CORRUPT_MESSAGE, and the errors of `append_records`, of `log_validation` and of
+        `ProducerStates.check_produced`.
         Source: Kafka UnifiedLog.append, which checks in this order.
         """
         error = self._check_append(required_acks)
@@ -437,7 +438,7 @@ class Partition:
     def check_acknowledged(self, required_offset: int) -> ErrorCode | None:
         """Return the outcome of an append with acks=all that ended before `required_offset`.
 
-        - None: not decided yet, because the high watermark is below `required_offset`.
+        - None: the outcome is open, because the high watermark is below `required_offset`.
         - NONE: the append is acknowledged.
         - NOT_ENOUGH_REPLICAS_AFTER_APPEND: the high watermark has reached `required_offset`, but
           the ISR has become smaller than min.insync.replicas. The records stay in the log.
@@ -471,11 +472,12 @@ class Partition:
         A follower gets records up to the log end, a consumer up to the high watermark.
 
         replica_id: the follower's broker id, -1 for a consumer.
-        max_bytes: how many bytes still fit into the answer. A Fetch reads several partitions.
+        max_bytes: number of bytes that still fit into the answer. A Fetch reads several partitions.
         min_one_batch: True if no other partition has returned a batch so far. Then a batch is
-            returned even if it is larger than `max_bytes`.
-        update_fetch_state: False if there was no new record when the Fetch arrived, so that it was
-            held and is read again now. Its progress was noted when it arrived.
+        returned even if it is larger than `max_bytes`.
+        update_fetch_state: False if the Fetch was held, because there was no new record when it
+            arrived, and is read again now. The follower's progress was noted when the Fetch
+            arrived.
         Errors, in `data`: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
         OFFSET_OUT_OF_RANGE.
         Source: Kafka Partition.fetchRecords.
@@ -488,7 +490,7 @@ class Partition:
             return self._fetch_error(request, diverging)
 
         # As in Kafka, the answer has the high watermark from before this Fetch. If the Fetch raises
-        # it, the follower learns of that only with its next Fetch.
+        # the high watermark, the follower learns of the new one only from its next Fetch.
         high_watermark = self.log.high_watermark
         if diverging is not None:
             return FetchResult(
@@ -520,7 +522,7 @@ class Partition:
         )
 
     def check_leadership(self, current_leader_epoch: int) -> ErrorCode:
-        """Return NONE if this replica leads in the epoch that a request names, else the error.
+        """Return NONE if this replica leads in the epoch that a request names, otherwise the error.
 
         An epoch of -1 stands for any epoch.
         Errors: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
@@ -535,7 +537,7 @@ class Partition:
     def fetch_nothing(
         self, request: FetchPartition, replica_id: int, replica_epoch: int, now_us: int | None
     ) -> PartitionData | None:
-        """Return the answer to a Fetch if this partition has no new record for it, else None.
+        """Return the answer to a Fetch for which this partition has no new record, otherwise None.
 
         This is a fast path, which the broker tries before `fetch`. A follower's Fetch names all its
         partitions, and usually only one of them has a new record. If the result is None, the broker
@@ -546,8 +548,8 @@ class Partition:
             return None
         log = self.log
         if replica_id == CONSUMER:
-            # If a consumer names the epoch of its last record, it wants to know whether its log and
-            # this one diverge. Only `fetch` checks that.
+            # A consumer that names the epoch of its last record wants to know whether this log has
+            # diverged from what it read. Only `fetch` checks this.
             if (
                 request.fetch_offset != log.high_watermark
                 or request.last_fetched_epoch != NO_LEADER_EPOCH
@@ -555,7 +557,7 @@ class Partition:
                 return None
         elif (
             request.fetch_offset != log.log_end_offset
-            # A follower with an empty log names no epoch (-1). Such a log cannot diverge.
+            # A follower with an empty log names no epoch (-1). An empty log cannot diverge.
             or request.last_fetched_epoch not in (log.epochs.latest_epoch, NO_LEADER_EPOCH)
             # This condition must be the last one, because `stays_at_end` notes the Fetch.
             or not self._in_sync.stays_at_end(BrokerId(replica_id), replica_epoch, now_us)
@@ -569,9 +571,10 @@ class Partition:
         """Let a follower's state take the times of its Fetches from `shared`, and return the state.
 
         This saves time: `shared` stands for many partitions in which the follower only waits for
-        new records. It is right only as long as `fetch_nothing` would answer the Fetches. As soon
-        as this partition changes, or the follower fetches from another offset, the caller must call
-        `count_alone` of the returned state. The result is None if `replica_id` is no follower.
+        new records. The shared times are right only as long as `fetch_nothing` would answer the
+        Fetches. As soon as this partition changes, or the follower fetches from another offset, the
+        caller must call `count_alone` of the returned state. The result is None if `replica_id` is
+        no follower.
         """
         follower = self._in_sync.followers.get(BrokerId(replica_id))
         if follower is not None:
@@ -581,7 +584,8 @@ class Partition:
     def isr_members_behind_for(self, longest_us: int, now_us: int) -> tuple[BrokerId, ...]:
         """Return the followers of the ISR that were last caught up more than `longest_us` ago.
 
-        Checks of the lab need them. The result is empty if this replica does not lead.
+        Checks of the simulated cluster call this. The result is empty if this replica does not
+        lead.
         """
         return self._in_sync.members_behind_for(longest_us, now_us) if self.is_leader else ()
 
@@ -614,14 +618,14 @@ class Partition:
         Source: Kafka Partition.submitAlterPartition, handleAlterPartitionError.
         """
         if self._in_sync.in_flight is not proposal:
-            return AlterPartitionResult()  # newer metadata has arrived before, see `make_leader`
+            return AlterPartitionResult()  # newer metadata has arrived before
         if response.error_code is ErrorCode.INELIGIBLE_REPLICA:
             # Only this error proves that the controller has not applied the proposal.
             self._in_sync.revert()
             return AlterPartitionResult()
         if response.error_code is not ErrorCode.NONE:
-            # The controller may have applied the proposal or not. So the proposal stays in flight,
-            # until the answer to another attempt, or newer metadata, settles it.
+            # The controller may have applied the proposal or not. So the proposal stays in flight
+            # until another answer or newer metadata says which.
             return AlterPartitionResult(retry=response.error_code not in _GIVE_UP)
         if (
             response.leader_epoch != self.leader_epoch
@@ -643,7 +647,7 @@ class Partition:
     # -- follower --
 
     def fetch_position(self, partition_max_bytes: int) -> FetchPartition:
-        """Return this follower's part of its broker's next Fetch: from the end of its log."""
+        """Return this follower's part of its broker's next Fetch, which begins at the log end."""
         return FetchPartition(
             partition=self.topic_partition.partition,
             current_leader_epoch=self.leader_epoch,
@@ -656,7 +660,9 @@ class Partition:
     def handle_fetch_response(
         self, request: FetchPartition, data: PartitionData
     ) -> FollowerFetchResult:
-        """Append or truncate as the leader's answer to `request` says; adopt its high watermark.
+        """Append or truncate as the leader's answer to `request` says.
+
+        The follower also takes over the leader's high watermark.
 
         If the leader or the end of this log has changed since the request, the answer is ignored.
         Source: Kafka AbstractFetcherThread.processFetchRequest.
@@ -673,7 +679,7 @@ class Partition:
     # -- helpers --
 
     def _check_append(self, required_acks: int) -> ErrorCode:
-        """Return the error of an append that this replica cannot accept now, else NONE."""
+        """Return the error of an append that this replica cannot accept now, otherwise NONE."""
         if not self.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if required_acks == ACKS_ALL and self.is_under_min_isr:
@@ -704,8 +710,8 @@ class Partition:
 
     def _append(self, batch: RecordBatch, now_us: int, log_append_time_ms: int = -1) -> AppendInfo:
         """Append a batch, unless it is too large. The caller has made all other checks."""
-        # `append_batch` has checked the size before, because Kafka checks the size before the
-        # producer. The other callers have not.
+        # `append_batch` has checked the size already, because Kafka checks the size before the
+        # producer. The other callers have not checked it.
         size = batch.size_in_bytes
         if size > self._config.message_max_bytes:
             return AppendInfo(error=ErrorCode.MESSAGE_TOO_LARGE)
@@ -727,7 +733,7 @@ class Partition:
     def _check_fetch(
         self, request: FetchPartition, replica_id: int, replica_epoch: int
     ) -> ErrorCode:
-        """Return the error of a Fetch to which this replica must not give records, else NONE."""
+        """Return the error of a Fetch that must get no records from this replica, or NONE."""
         epoch = request.current_leader_epoch
         error = self.check_leadership(epoch)
         if error is not ErrorCode.NONE:
@@ -737,7 +743,7 @@ class Partition:
         broker = BrokerId(replica_id)
         if broker not in self._in_sync.followers:
             # The broker that fetches may have been added to the replicas, and this leader does not
-            # know it yet. After this error the broker fetches again later.
+            # know this yet. After the error the broker fetches again later.
             if epoch == NO_LEADER_EPOCH:
                 return ErrorCode.NOT_LEADER_OR_FOLLOWER
             return ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -749,9 +755,9 @@ class Partition:
 
     def _nothing_new(self) -> PartitionData:
         """Return the answer to a Fetch if there is no new record."""
-        # Idle followers get this answer thousands of times, so it is kept and sent again. It must
-        # be built anew if the high watermark or the leader epoch has changed. The other fields
-        # never change: the log start does not move, and the leader is this broker.
+        # Idle followers get this answer thousands of times, so the answer is kept and sent again. A
+        # new answer is built if the high watermark or the leader epoch has changed. The other
+        # fields never change: the log start does not move, and the leader is this broker.
         answer = self._empty_answer
         if (
             answer is None
@@ -798,7 +804,7 @@ class Partition:
     def _follower_progressed(
         self, broker: BrokerId, fetch_offset: Offset, broker_epoch: int, now_us: int
     ) -> tuple[IsrProposal | None, bool]:
-        """Note how far a follower has got, and see what follows from it.
+        """Note how far a follower has got, and what follows for the ISR and the high watermark.
 
         Returns: a proposal to add the follower to the ISR, or None; and True if the high watermark
         moved.

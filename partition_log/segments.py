@@ -1,9 +1,9 @@
-"""Segments: how far a round of log compaction, a cleaning, may go in a log.
+"""Segments: they limit how far a cleaning, a round of log compaction, may go in a log.
 
-Kafka stores a log as a sequence of files, its segments, and appends to the last one, the active
-segment. A cleaning takes whole segments, and never the active one. Here a log is not stored in
-segments. But a cleaning must stop where Kafka's would, so this module computes where Kafka would
-have begun each segment. It does so only when the broker asks how far a cleaning may go.
+Kafka stores a log as a sequence of files, which are called segments, and appends to the last file,
+the active segment. A cleaning takes whole segments, and never the active segment. Here a log is not
+stored in segments. But a cleaning must stop where a cleaning in Kafka would stop. So this module
+computes where Kafka would have begun each segment, when the broker asks how far a cleaning may go.
 
 Only the part of the log that no cleaning has read yet needs segments. It begins at the first dirty
 offset.
@@ -20,7 +20,7 @@ from partition_log.log import PartitionLog
 
 @dataclass(slots=True)
 class _Segment:
-    """One segment. A batch counts with its max timestamp here."""
+    """One segment. The timestamp of a batch is its max timestamp here."""
 
     base_offset: int
     first_timestamp_ms: int = 0
@@ -44,9 +44,9 @@ class Cleanable:
 
     @property
     def ratio(self) -> float:
-        """`cleanable_bytes` divided by all bytes; 0 if there are none.
+        """`cleanable_bytes` divided by the number of all bytes, or 0 if there are no bytes.
 
-        The cleaner compares it with log.cleaner.min.cleanable.ratio.
+        The cleaner compares this ratio with log.cleaner.min.cleanable.ratio.
         """
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
@@ -55,8 +55,8 @@ class Cleanable:
 class Segments:
     """The segments of one log from `first_dirty_offset` on.
 
-    After each cleaning, and after a truncation, a new object must be made. `segment_bytes` is
-    Kafka's segment.bytes, and `roll_ms` is segment.ms.
+    After each cleaning, and after a truncation, a new Segments object must be made. `segment_bytes`
+    is Kafka's segment.bytes, and `roll_ms` is segment.ms.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Segments:
 
     @property
     def read_length(self) -> int:
-        """Number of the log's batches that this object has read so far."""
+        """Number of the log's batches that this Segments object has read so far."""
         return self._next_index
 
     @property
@@ -106,15 +106,16 @@ class Segments:
     def cleanable(self, uncleanable_offset: int, *, min_lag_ms: int, now_ms: int) -> Cleanable:
         """Return the part of the log that a cleaning would read now.
 
-        It ends before the first segment that must not be cleaned yet:
+        This part ends before the first segment that must not be cleaned yet:
         - a segment with records above `uncleanable_offset`, the log's last stable offset, because a
-          transaction above it may still be aborted;
+          transaction above this offset may still be aborted;
         - a segment with a record younger than `min_lag_ms`;
         - the active segment.
         """
         self._update()
         end_offset, cleanable_bytes = self.first_dirty_offset, 0
-        # The active segment is the last one. It has no successor, so the loop does not come to it.
+        # The active segment is the last segment. It has no successor, so the loop does not reach
+        # it.
         for segment, successor in zip(self._segments, self._segments[1:], strict=False):
             if successor.base_offset > uncleanable_offset:
                 break

@@ -2,10 +2,11 @@
 
 `memory_storage` implements it in memory, `cluster.storage` with files.
 
-An appended batch is first in the page cache, the operating system's memory. It survives a crash of
-the process there, but a power loss removes it, unless it was flushed to the disk. The flush mark of
-a log is the number of its flushed batches. A checkpoint survives a power loss in any case, because
-Kafka writes these files to the disk immediately.
+An appended batch is first in the page cache, which is memory of the operating system. In the page
+cache the batch survives a crash of the process, but not a power loss. A batch that was flushed to
+the disk survives a power loss, too. The flush mark of a log is the number of its flushed batches. A
+checkpoint survives a power loss in any case, because Kafka writes these files to the disk
+immediately.
 """
 
 from abc import ABC, abstractmethod
@@ -19,7 +20,7 @@ from protocol.records.batch import RecordBatch
 
 
 class LogRecovery(msgspec.Struct, frozen=True, kw_only=True):
-    """The last batches of a log are lost, which was found when the log was opened after a crash.
+    """A loss of the last batches of a log, which was found when the log was opened after a crash.
 
     `log_end_offset` is the end of the last batch that is left, 0 if none is left. `cut_bytes` is
     the size that the lost part had in the storage.
@@ -29,8 +30,8 @@ class LogRecovery(msgspec.Struct, frozen=True, kw_only=True):
     log_end_offset: Offset
     cut_bytes: int
     cut_batches: int | None
-    """How many batches are lost. None if the end of the file was half written, so that they cannot
-    be counted."""
+    """Number of lost batches. None if the end of the file was half written, so that the batches
+    cannot be counted."""
     cause: RecoveryCause
 
 
@@ -55,11 +56,11 @@ class LogStorage(ABC):
 
     @abstractmethod
     def append(self, batch: RecordBatch) -> None:
-        """Write `batch` after the last one, to the page cache only."""
+        """Write `batch` after the last batch, to the page cache only."""
 
     @abstractmethod
     def truncate(self, length: int) -> None:
-        """Remove all but the first `length` batches; the removal survives a power loss.
+        """Remove all but the first `length` batches. The removal survives a power loss.
 
         The flush mark falls to `length` if it was higher.
 
@@ -70,7 +71,7 @@ class LogStorage(ABC):
     def replace_prefix(self, length: int, batches: Sequence[RecordBatch]) -> None:
         """Replace the first `length` batches by `batches`, atomically.
 
-        The new batches are flushed. A batch behind them is flushed if it was before.
+        The new batches are flushed. A batch behind the new batches stays flushed or not flushed.
 
         Raises: SimulationError if the log has fewer than `length` batches.
         """
@@ -88,8 +89,8 @@ class LogStorage(ABC):
     def write_back(self) -> None:
         """Move the flush mark to the end without waiting for the disk.
 
-        An operating system writes its page cache to the disk by itself after some time. The lab
-        calls this method to simulate that.
+        An operating system writes its page cache to the disk by itself after some time. This method
+        simulates that write.
         """
 
 
@@ -106,7 +107,7 @@ class Storage(ABC):
 
     @abstractmethod
     def delete(self, partition: TopicPartition) -> None:
-        """Delete the log of `partition` immediately; does nothing if it has none."""
+        """Delete the log of `partition` immediately, if there is such a log."""
 
     @abstractmethod
     def write_checkpoint(self, name: str, content: bytes) -> None:

@@ -1,11 +1,11 @@
 """TransactionIndex: the ends of the transactions in a log, and the last stable offset.
 
-A transaction ends with a marker of its producer, which commits or aborts it. The records of an
-aborted transaction do not count: consumers with read_committed skip them, and a compaction removes
+A transaction ends with a marker, which commits or aborts the transaction. The records of an aborted
+transaction do not count: consumers with read_committed skip these records, and a compaction removes
 them. The last stable offset is the offset below which no transaction is open.
 
 Source: Kafka `TransactionIndex`, `UnifiedLog.lastStableOffset`, `collectAbortedTransactions`.
-DEVIATION: the index is computed from the batches when it is needed; Kafka stores one with each
+DEVIATION: the index is computed from the batches when it is needed. Kafka stores an index with each
 segment.
 """
 
@@ -27,17 +27,17 @@ class TransactionIndex:
         self._up_to = log.high_watermark if up_to is None else up_to
         self.last_stable_offset: int = self._up_to
         self._ends: dict[int, tuple[list[int], list[bool]]] = {}
-        """Producer id -> the offsets of its markers, and for each of them True if it commits."""
+        """Producer id -> (offsets of its markers, a flag for each marker: True if it commits)."""
         self._last_batches: dict[int, int] = {}
-        """Producer id -> base offset of its last data batch. If it has none, that of its last
-        marker."""
+        """Producer id -> base offset of its last data batch. For a producer without a data batch,
+        base offset of its last marker."""
         if log.producers.had_any:
             self._read(log)
 
     def counts(self, batch: RecordBatch) -> bool | None:
-        """Return True if the records of `batch` count, False if their transaction was aborted.
+        """Return True if the records of `batch` count, False if they are of an aborted transaction.
 
-        The result is None if their transaction is open, so that this is not decided yet.
+        The result is None if the transaction is open, because its end is not decided yet.
         """
         if not batch.is_transactional or batch.is_control:
             return True  # the batch has no records of a transaction
@@ -53,7 +53,8 @@ class TransactionIndex:
     def is_last_of_producer(self, batch: RecordBatch) -> bool:
         """Return True if a restarted replica needs `batch` to know the epoch of its producer.
 
-        A compaction must keep the header of such a batch, even if it removes all its records.
+        A compaction must keep the header of such a batch, even if it removes all records of the
+        batch.
         """
         return self._last_batches.get(batch.producer_id) == batch.base_offset
 
@@ -67,8 +68,9 @@ class TransactionIndex:
             producer_id = batch.producer_id
             if producer_id == NO_PRODUCER_ID:
                 continue
-            # If a marker follows the last data batch, the data batch stays in `_last_batches`. Both
-            # have the producer's epoch, but only the data batch has its last sequence number.
+            # If a marker follows the last data batch, the data batch stays in `_last_batches`. The
+            # marker and the data batch both have the producer's epoch, but only the data batch has
+            # the producer's last sequence number.
             if not (batch.is_control and has_data.get(producer_id, False)):
                 self._last_batches[producer_id] = batch.base_offset
             has_data[producer_id] = has_data.get(producer_id, False) or not batch.is_control

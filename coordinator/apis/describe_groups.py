@@ -52,8 +52,8 @@ def _describe(shard: Shard | ErrorCode, group_id: str) -> DescribedGroup:
     group = shard.groups.get(group_id)
     if group is None:
         return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
-    # Only in Stable does the answer have the protocol, the subscriptions and the assignments.
-    # During a rebalance those of the last generation are not valid any more.
+    # The answer has the protocol, the subscriptions and the assignments only in the state Stable.
+    # During a rebalance the assignments of the last generation are not valid any more.
     protocol_name = group.protocol_name if group.state is GroupState.STABLE else None
     return DescribedGroup(
         group_id=group_id,

@@ -1,10 +1,11 @@
 """Heartbeat (12), v0 to v4: restarts a member's session and reports a rebalance to the member.
 
-By default the answer is built from memory alone. So a coordinator that was replaced, but does not
-know it because it is cut off from the cluster, still answers. Its members do not look for the new
-coordinator. Kafka's Java coordinator is safer (switch `heartbeats_wait_for_writes`): the answer
-waits until all records that were in the log when the request arrived are committed. A coordinator
-that is cut off may wait for that in vain.
+By default the answer is built from memory alone. A coordinator that is cut off from the cluster may
+have been replaced without knowing it. Such a coordinator still answers, so its members do not look
+for the new coordinator. Kafka's Java coordinator is safer (switch `heartbeats_wait_for_writes`):
+the answer waits until all records that were in the log when the request arrived are committed. At a
+coordinator that is cut off, these records may never be committed. Then its members get an error,
+and look for the new coordinator.
 
 Source: Kafka `GroupCoordinator.handleHeartbeat`, Java `GroupMetadataManager.classicGroupHeartbeat`;
 docs/kafka/BEHAVIOUR.md 2.4.
@@ -51,17 +52,17 @@ def _waits(shard: Shard | ErrorCode, error: ErrorCode) -> TypeGuard[Shard]:
     A refusal never waits. The TypeGuard tells the type checker that `shard` is no error if the
     result is True.
     """
-    # The handler of the Java coordinator returns only these two codes. It throws all others as
-    # exceptions, and an exception is answered immediately.
+    # The handler of the Java coordinator returns only these two codes. It throws all other errors
+    # as exceptions, and an exception is answered immediately.
     is_returned = error is ErrorCode.NONE or error is ErrorCode.REBALANCE_IN_PROGRESS
     return isinstance(shard, Shard) and is_returned and not shard.above_high_watermark.is_empty
 
 
 def _heartbeat(turn: Turn, shard: Shard | ErrorCode, request: HeartbeatRequest) -> ErrorCode:
-    """Restart the member's session if the request is valid; return the error of the answer."""
+    """Restart the member's session if the request is valid. Return the error of the answer."""
     if isinstance(shard, ErrorCode):
-        # While the partition is loading, nobody knows yet whether the member is in the group. It
-        # probably is. With NONE as the answer, it does not rejoin.
+        # While the partition is loading, it is not known yet whether the member is in the group.
+        # Probably the member is in the group. With the answer NONE, it does not rejoin.
         loading = shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return ErrorCode.NONE if loading else shard
     group = shard.groups.get(request.group_id)
@@ -87,7 +88,7 @@ def _heartbeat(turn: Turn, shard: Shard | ErrorCode, request: HeartbeatRequest) 
 
 
 def _check(group: Group, request: HeartbeatRequest, guards: Guards) -> ErrorCode:
-    """Check the group, the member and the generation; return the first error, or NONE."""
+    """Check the group, the member and the generation. Return the first error, or NONE."""
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = check_current_member(group, request.member_id, request.group_instance_id)

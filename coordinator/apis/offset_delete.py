@@ -33,7 +33,7 @@ def handle_offset_delete(
 def _delete(
     turn: Turn, shard: Shard | ErrorCode, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse:
-    """Delete the offsets that certainly no member uses; return the answer."""
+    """Delete the offsets that certainly no member uses, and return the answer."""
     if isinstance(shard, ErrorCode):
         return OffsetDeleteResponse(error_code=shard)
     group = shard.groups.get(request.group_id)

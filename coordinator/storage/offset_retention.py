@@ -1,11 +1,11 @@
-"""Which committed offsets of a group have expired? The functions here only answer this question.
+"""Expiry of committed offsets. The functions here find the expired offsets, and delete nothing.
 
-An offset is never expired while a member of its group subscribes to its topic. Otherwise it is kept
-for `offsets.retention.minutes`. When does this time begin?
+An offset is never expired while a member of its group subscribes to its topic. Otherwise the offset
+is kept for `offsets.retention.minutes`. This time begins at one of these events:
 
-- The group is Empty, because its members have gone: when it became Empty.
-- The group has members, but none subscribes to the topic: when the offset was committed.
-- The group never had members (it has no protocol type): when the offset was committed.
+- If the group is Empty, because its members have gone: when the group became Empty.
+- If the group has members, but no member subscribes to the topic: when the offset was committed.
+- If the group never had members (it has no protocol type): when the offset was committed.
 
 Source: Kafka `GroupMetadata.removeExpiredOffsets`; KIP-211; docs/kafka/BEHAVIOUR.md 4.11.
 """
@@ -22,8 +22,8 @@ MS_PER_MINUTE = 60_000
 def expired_offsets(group: Group, *, now_ms: int, retention_ms: int) -> tuple[TopicPartition, ...]:
     """Return the partitions whose committed offset has expired, in the order of first commits.
 
-    Nothing expires while the group rebalances, or while its subscriptions are unknown. Nor does a
-    partition expire that has a commit in flight.
+    No offset expires while the group rebalances, or while its subscriptions are unknown. An offset
+    of a partition with a commit in flight does not expire either.
     """
     spared: frozenset[str] = frozenset()  # topics to which members subscribe
     empty_since_ms: int | None = None
@@ -55,7 +55,7 @@ def _is_expired(
 ) -> bool:
     """Return True if an offset has expired.
 
-    Its retention time begins at `empty_since_ms`, or at its commit if `empty_since_ms` is None.
+    The retention time begins at `empty_since_ms`, or at the commit if `empty_since_ms` is None.
     Old clients could say in a commit how long the offset is kept. Then the offset has an expiry
     time of its own, and `retention_ms` does not matter.
     """

@@ -1,8 +1,8 @@
 """Deletion of offsets and groups: from memory first, then by tombstones in the log.
 
-A tombstone is a record without a value, which deletes its key. As in Kafka, nobody waits for the
-append of the tombstones (acks=0). If the append fails, the next load of the partition brings back
-what was deleted.
+A tombstone is a record without a value, which deletes its key. As in Kafka, the coordinator does
+not wait for the append of the tombstones (acks=0). If the append fails, the next load of the
+partition brings back what was deleted.
 
 Source: Kafka `GroupMetadataManager.cleanupGroupMetadata`; docs/kafka/BEHAVIOUR.md 5.6.
 """
@@ -28,9 +28,10 @@ def clean_up(
     *,
     cause: DeletionCause,
 ) -> None:
-    """Delete the offsets of `partitions`; delete the group if it is Empty and has no offset left.
+    """Delete the offsets of `partitions`, and the group if it is Empty and has no offset left.
 
-    If the group has given out member ids that nobody has joined with so far, they are lost with it.
+    Pending member ids of a deleted group are lost, too. These are ids that clients got with
+    MEMBER_ID_REQUIRED, before they join again.
     """
     offsets = group.offsets
     # `expire` leaves unfinished commits alone, such as those of open transactions (BEHAVIOUR 4.11).
