@@ -71,15 +71,15 @@ def read_for_fetch(
 def apply_fetched(
     log: PartitionLog, data: PartitionData, *, leader_epoch: LeaderEpoch
 ) -> FollowerFetchResult:
-    """Do with a follower's `log` what the leader's answer says.
+    """Change a follower's `log` as the leader's answer says.
 
-    Either truncate it where it diverges from the leader's log. Or append the records, and adopt the
-    leader's high watermark, as far as this log reaches.
+    Either truncate the log where it diverges from the leader's log. Or append the records, and take
+    over the leader's high watermark, as far as the follower's log reaches.
     """
     if data.error_code is not ErrorCode.NONE:
         return FollowerFetchResult(error=data.error_code)
-    # An answer with a diverging epoch has a high watermark, too. It is ignored, because the logs do
-    # not agree before the next Fetch.
+    # An answer with a diverging epoch has a high watermark, too. This high watermark is ignored,
+    # because the logs do not agree before the next Fetch.
     if data.diverging_epoch is not None:
         return _truncate(log, data.diverging_epoch, leader_epoch)
     if data.records:
@@ -97,20 +97,21 @@ def apply_fetched(
 def truncation_offset(log: PartitionLog, diverging: EpochEndOffset) -> int:
     """Return the offset to which a follower must truncate `log`.
 
-    `diverging` is the leader's answer: an epoch, and where it ends in the leader's log.
+    `diverging` is the leader's answer: an epoch, and the offset at which it ends in the leader's
+    log.
 
     Source: Kafka AbstractFetcherThread.getOffsetTruncationState.
     """
-    # The largest epoch of this log up to the diverging one, and where it ends in this log.
+    # The largest epoch of this log up to the diverging epoch, and its end in this log.
     epoch, end_offset = log.end_offset_for_epoch(diverging.epoch)
     if epoch == NO_LEADER_EPOCH:
         # This log has no epochs, or only older ones than the diverging epoch. So only the leader's
         # offset counts.
         return min(diverging.end_offset, log.log_end_offset)
     if epoch != diverging.epoch:
-        # This log does not have the diverging epoch. It is cut where the next older epoch ends,
-        # which the next Fetch will name. Each Fetch goes back by at least one epoch, so the logs
-        # agree in the end.
+        # This log does not have the diverging epoch. It is cut where the next older epoch ends, and
+        # the next Fetch will name that epoch. Each Fetch goes back by at least one epoch, so the
+        # logs agree in the end.
         return end_offset
     return min(end_offset, diverging.end_offset)
 
@@ -125,7 +126,7 @@ def _truncate(
     log.truncate_to(max(truncation_offset(log, diverging), log.log_start_offset))
     if log.log_end_offset == from_offset:
         # No batch was removed. But `truncate_to` may have removed an epoch without batches, so that
-        # the next Fetch names an older one.
+        # the next Fetch names an older epoch.
         return FollowerFetchResult()
     moved = log.high_watermark != previous_high_watermark
     trace = (log_truncated(log, leader_epoch, from_offset),)

@@ -122,8 +122,7 @@ class FollowerState:
         self._shared = shared
 
     def count_alone(self) -> None:
-        """Stop sharing a time, if there is a shared time, which stays the time of the last
-        Fetch."""
+        """Stop sharing a time. A shared time, if there is one, stays the time of the last Fetch."""
         shared = self._shared
         if shared is not None:
             self._shared = None

@@ -1,8 +1,9 @@
 """Kafka's APIs, one row each: API key, versions, messages, and the error fields of the answer.
 
-An API is a kind of request with its answer, such as JoinGroup. Its row says all that general code
-must know about it: how to encode its messages, how to show them in the trace (the recording of a
-run), by which name a fault chooses them. So this code need not be changed for a new API.
+An API is a kind of request with its answer, such as JoinGroup. The row of an API says all that
+general code must know about the API: how to encode its messages, how to show them in the trace (the
+recording of a run), and the name by which a fault chooses them. So general code need not be changed
+for a new API.
 
 To add an API, write its two messages in `protocol/messages`, a row of `Api`, and a line in each of
 the unions below. Because of the unions, mypy finds every `match` that lacks a message.
@@ -32,17 +33,17 @@ from protocol.messages import (
 from protocol.wire import message_schemas, transaction_schemas
 from protocol.wire.fields import ApiSchema
 
-# Where several answers have their error fields. The path `a.b` means the field `b` of each item of
-# the list `a`.
+# Paths of error fields that several answers have. The path `a.b` means the field `b` of each item
+# of the list `a`.
 _PER_PARTITION = ("topics.partitions.error_code",)
 _WHOLE_AND_PER_PARTITION = ("error_code", *_PER_PARTITION)
 
 
 class RequestSubject(NamedTuple):
-    """Where a request has its group id, its member id and its generation, which the trace shows.
+    """Paths of a request's group id, member id and generation, which the trace shows.
 
     For example, "members.member_id" is the field `member_id` of the first item of the list
-    `members`. None means that the request has no such field.
+    `members`. None means that the request does not have this field.
     """
 
     group: str
@@ -57,11 +58,11 @@ class _Row(NamedTuple):
     """The properties of an API.
 
     key: Kafka's number of the API.
-    versions: the oldest and the newest version in use. They are equal if there is no `schema`.
-    errors: where the answer has its error codes, such as "topics.partitions.error_code". The trace
-        shows the first error that is found, in this order.
-    subject: where the request has its group and member; None if the trace does not show them.
-    schema: Kafka's fields by version; None if only the newest version is in use.
+    versions: the oldest and the newest version in use. Both are equal if there is no `schema`.
+    errors: paths of the error codes in the answer, such as "topics.partitions.error_code". The
+    trace shows the first error that is found, in the order of the paths.
+    subject: paths of the request's group and member. None if the trace does not show them. schema:
+    Kafka's fields by version. None if only the newest version is in use.
     """
 
     key: int
@@ -74,7 +75,7 @@ class _Row(NamedTuple):
 
 
 class Api(IntEnum):
-    """Kafka's APIs. A member's value is Kafka's API key, its `label` the name that Kafka prints.
+    """Kafka's APIs. A member's value is Kafka's API key, and its `label` is the name in Kafka.
 
     Each member is written as a `_Row`. Enum passes the fields of the row to `__new__`, which makes
     them attributes of the member.
@@ -133,8 +134,8 @@ class Api(IntEnum):
         (12, 12),
         discovery.MetadataRequest,
         discovery.MetadataResponse,
-        # Errors of partitions are left out, because a partition that has no leader is no failure of
-        # the request.
+        # Errors of partitions are left out: a partition without a leader has an error, but this is
+        # no failure of the request.
         errors=("topics.error_code",),
     )
     OFFSET_COMMIT = _Row(
@@ -345,8 +346,8 @@ class Api(IntEnum):
         schema=message_schemas.CONSUMER_GROUP_HEARTBEAT,
     )
 
-    # ZooKeeper's messages are sent in the same frames as Kafka's, so no two of them may have the
-    # same number. The key of a client's request is its OpCode plus 10,000 (two OpCodes are
+    # ZooKeeper's messages are sent in the same frames as Kafka's messages, so no two messages may
+    # have the same number. The key of a client's request is its OpCode plus 10,000 (two OpCodes are
     # negative). The key of a packet between servers is its packet type plus 20,000. The answers
     # between servers have no error fields.
     CONNECT = _Row(9_990, (0, 0), zookeeper.ConnectRequest, zookeeper.ConnectResponse)
@@ -515,13 +516,13 @@ def error_of(response: AnyResponse) -> str:
 
 def _first_error_at(*path: str) -> _FirstError:
     """Return a function that finds the first error at a path in an answer, or NONE."""
-    # The function is built once for each API, because to split the path anew for every answer would
-    # be one of the larger costs of tracing.
+    # The function is built only once for each API. To split the path anew for every answer would be
+    # one of the larger costs of tracing.
     head: Callable[[object], ErrorCode] = attrgetter(path[0])
     if len(path) == 1:
         return head
-    # The first part of the path leads to a list, the others into its items. This attrgetter does
-    # the same as `head`, but has another type for mypy.
+    # The first part of the path leads to a list, and the other parts lead into the items of the
+    # list. This attrgetter does the same as `head`, but has another type for mypy.
     items_of: Callable[[object], tuple[object, ...]] = attrgetter(path[0])
     error_of_item = _first_error_at(*path[1:])
 

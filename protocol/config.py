@@ -1,16 +1,17 @@
 """Kafka's settings under Kafka's names, with Kafka's defaults and bounds.
 
-A field such as `session_timeout_ms` is the setting `session.timeout.ms`; an experiment file has the
-name with dots. The types and bounds below are used to check an experiment file, and for its JSON
-Schema. The docstrings of the fields are the texts of the reference pages.
+A field such as `session_timeout_ms` is the setting `session.timeout.ms`. An experiment file has the
+name with dots. The types and bounds below are used to check an experiment file, and for the JSON
+Schema of these files. The docstrings of the fields are the texts of the reference pages.
 
-The defaults are those of KAFKA_VERSION, with which the recordings in docs/kafka were made. Kafka
-4.0 has other defaults, for example linger.ms 5 and group.coordinator.new.enable true. Ids such as
-ZK-10 name rules for the consumer that used ZooKeeper, in docs/kafka/ZOOKEEPER_CONSUMER.md.
+The defaults are the defaults of KAFKA_VERSION, with which the recordings in docs/kafka were made.
+Kafka 4.0 has other defaults, for example linger.ms 5 and group.coordinator.new.enable true. An id
+such as ZK-10 names a rule in docs/kafka/ZOOKEEPER_CONSUMER.md, which is about the old consumer that
+used ZooKeeper.
 
-Kafka has two group coordinators, an older one in Scala and a newer one in Java. The lab imitates
-the Scala coordinator. JavaSwitches replace single behaviours by those of the Java coordinator.
-Source: docs/kafka/BEHAVIOUR.md 8.1 and 8.2.
+Kafka has two group coordinators, an older one in Scala and a newer one in Java. This project
+imitates the Scala coordinator. Each of the JavaSwitches replaces one behaviour by that of the Java
+coordinator. Source: docs/kafka/BEHAVIOUR.md 8.1 and 8.2.
 """
 
 from typing import Annotated, Literal
@@ -365,7 +366,7 @@ class ZooKeeperConsumerConfig(
     def commits_to_both(self) -> bool:
         """True if offsets are stored in Kafka and in ZooKeeper (ZK-64)."""
         is_kafka = self.offsets_storage == "kafka"
-        # None (not set) stands for the default, which is true if offsets.storage is kafka.
+        # None means that the setting is not set. The default is true if offsets.storage is kafka.
         return is_kafka and self.dual_commit_enabled is not False
 
 

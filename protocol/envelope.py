@@ -14,7 +14,8 @@ class RequestEnvelope(msgspec.Struct, frozen=True, kw_only=True, array_like=True
     """A request on a connection.
 
     `client_host` is the sender's node name, or the address of a real Kafka client. `listener_name`
-    is the listener at which the request of a Kafka client arrived; it is "" for requests of nodes.
+    is the listener at which the request of a Kafka client arrived. For requests of nodes,
+    `listener_name` is "".
     """
 
     api_key: Api

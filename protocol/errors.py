@@ -1,4 +1,4 @@
-"""Kafka's error codes, with their numbers and what a caller may conclude from each.
+"""Kafka's error codes, with their numbers, and what a caller may conclude from an error.
 
 After a *retriable* error, the client may send the same request again. After a *definite* error, the
 operation has certainly not happened. For example, NOT_ENOUGH_REPLICAS is definite: the leader has

@@ -1,6 +1,7 @@
-"""Which partition of `__consumer_offsets` has a group? Kafka takes Java's hash of the group id.
+"""The partition of `__consumer_offsets` that has a group: Kafka takes Java's hash of the group id.
 
-Example: "group-1" has the hash 293427299, so of 50 partitions it is in 49.
+For example, "group-1" has the hash 293427299. If there are 50 partitions, this group is in
+partition 49.
 
 Source: Kafka `GroupMetadataManager.partitionFor`, `Utils.abs`, `java.lang.String.hashCode`.
 """

@@ -28,6 +28,7 @@ def topic_name_problem(name: str) -> str | None:
 def collides(name: str, other: str) -> bool:
     """Return True if two names differ at most in '.' and '_'.
 
-    Kafka writes '_' for both in the names of metrics, so the metrics of such topics would collide.
+    In the names of metrics, Kafka writes '_' in place of '.', so the metrics of such topics would
+    collide.
     """
     return name.replace(".", "_") == other.replace(".", "_")

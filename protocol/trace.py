@@ -149,7 +149,7 @@ class TraceRow(msgspec.Struct, frozen=True, array_like=True):
       of a run have the same `node`, `incarnation` and `seq`.
     - `partition`: a partition as Kafka prints it, such as `__consumer_offsets-3`.
     - `detail`: further facts as JSON.
-    - `cause`: a value of an enum in `protocol.causes`, or a name, such as the id of a fault.
+    - `cause`: a value of an enum in `protocol.causes`, or a name of a thing, such as a fault's id.
     - `cause_text`: a sentence for people.
     """
 

@@ -4,10 +4,10 @@ The trace is the recording of a run: a table with one row for each event. All ro
 columns, but a kind of row fills only some of them. For example, a row GROUP_STATE fills `group`,
 `generation`, `cause` and others. Its column `detail`, a JSON object, has `from` and `to`.
 
-The table `TRACE_SECTIONS` at the end says for each kind which columns it fills, what they mean, and
-which fields its detail has. The `...Detail` classes before it define these fields. `nonconformity`
-checks a row against the table, a page of the documentation prints it, and `pipeline` takes the
-types of the details from it.
+The table `TRACE_SECTIONS` at the end says which columns each kind fills, what these columns mean,
+and which fields the detail has. The `...Detail` classes before the table define these fields.
+`nonconformity` checks a row against the table, a page of the documentation prints the table, and
+`pipeline` takes the types of the details from the table.
 """
 
 from collections.abc import Mapping
@@ -62,7 +62,7 @@ COLUMN_MEANINGS = {
 
 
 class Detail(msgspec.Struct, forbid_unknown_fields=True):
-    """Base class of the details. Every row of the kind has the fields that have no default."""
+    """Base class of the details. A field without a default is in every row of the kind."""
 
 
 # -- the run and its faults -----------------------------------------------------------------------
@@ -557,8 +557,8 @@ class KindSchema:
     """The schema of one kind of row.
 
     summary: what has happened, in a sentence.
-    columns: column -> what it means in this kind of row; "" stands for the meaning in
-        COLUMN_MEANINGS. A row may fill these columns and those of STAMP, and no others.
+    columns: column -> its meaning in this kind of row, or "" for the meaning in COLUMN_MEANINGS. A
+        row may fill these columns and the columns in STAMP, and no other columns.
     causes: the enums whose values the column `cause` may have.
     has_named_cause: True if the cause may also be a name that is in no enum, such as a fault's id.
     detail: the class of the detail, or a dict type if the detail may have any field. None if rows
@@ -1173,8 +1173,8 @@ _UNDECLARED = {
 _UNDECLARED_OF = {
     kind: (attrgetter(*names), (None,) * len(names)) for kind, names in _UNDECLARED.items()
 }
-"""Kind -> a function that reads all columns which rows of the kind must not fill, and what it must
-return: a tuple of Nones.
+"""Kind -> (a function that reads all columns which rows of the kind must not fill, its expected
+result: a tuple of Nones).
 
 `nonconformity` runs for every row of a test, so it must be fast: one call reads all these columns.
 """
@@ -1186,7 +1186,7 @@ _DECODERS = {
 
 
 def nonconformity(row: TraceRow) -> str | None:
-    """Return the first thing that is wrong with a row, None if it fits the schema of its kind.
+    """Return the first thing that is wrong with a row, None if the row fits its kind's schema.
 
     Example: "group_state fills offset (7), expected null".
     """
@@ -1195,14 +1195,14 @@ def nonconformity(row: TraceRow) -> str | None:
     if undeclared(row) != nothing:
         name = next(name for name in _UNDECLARED[kind] if getattr(row, name) is not None)
         return f"{kind} fills {name} ({getattr(row, name)!r}), expected null"
-    # A kind that is not in _CLOSED_CAUSES accepts any cause. The default of `get` has the row's own
-    # cause, so the test accepts it.
+    # A kind that is not in _CLOSED_CAUSES accepts any cause. For such a kind the default of `get`
+    # has the row's own cause, so the test accepts this cause.
     if row.cause is not None and row.cause not in _CLOSED_CAUSES.get(kind, (row.cause,)):
         expected = ", ".join(sorted(_CLOSED_CAUSES[kind]))
         return f"{kind} has cause {row.cause!r}, expected one of {expected}"
     if row.detail is not None:
-        # _DECODERS has every kind with a detail. If the kind has none, the row fills a column that
-        # it must not fill, and was found above.
+        # _DECODERS has every kind with a detail. A row of a kind without a detail must not fill
+        # this column, and was found above.
         try:
             _DECODERS[kind].decode(row.detail)
         except msgspec.ValidationError as error:

@@ -1,7 +1,7 @@
 """Rows of the trace as lines of text.
 
-If a check finds that Kafka broke a promise, its report shows the rows that prove it. A line looks
-like this:
+If a check finds that Kafka broke a promise, the report of the check shows the rows that prove this.
+A line looks like this:
 
       1.500000 s  broker-0 (life 2): member removed: group g, member m-1, because session expiry
 """
@@ -13,13 +13,14 @@ from protocol.trace import TraceRow
 _SKIPPED = frozenset({"pid", "seq"})
 """Fields of a row's detail that are left out of the text, because they explain nothing."""
 _ITEMS_SHOWN = 6
-"""A line shows at most this many items of a list, and says how many more there are."""
+"""A line shows at most this many items of a list, and the number of the other items."""
 
 
 def describe_row(row: TraceRow) -> str:
     """Return a line with the time of a row, its node, and the text of `describe_event`.
 
-    If the node was restarted before, the line says in which life it was; the first is life 1.
+    If the node was restarted before, the line has the number of the node's life. The first life has
+    the number 1.
     """
     life = f" (life {row.incarnation + 1})" if row.incarnation else ""
     return f"{row.time_us / 1e6:10.6f} s  {row.node}{life}: {describe_event(row)}"
@@ -58,7 +59,7 @@ def describe_event(row: TraceRow) -> str:
 
 
 def _short(value: object) -> str:
-    """Return a value as text; a list shows at most _ITEMS_SHOWN items."""
+    """Return a value as text. A list shows at most _ITEMS_SHOWN items."""
     if isinstance(value, list):
         head = ", ".join(str(item) for item in value[:_ITEMS_SHOWN])
         more = len(value) - _ITEMS_SHOWN

@@ -1,8 +1,8 @@
-"""Can this version of Coordlab read a manifest that another version has written?
+"""Formats of manifests, and the check whether this version of Coordlab can read a manifest.
 
-Each manifest has the number of its format (in messages: its form); without a number it is format 1.
-The number is raised with a version of Coordlab whose files older versions cannot read, or which
-cannot read older files.
+Another version of Coordlab may have written a manifest. So each manifest has the number of its
+format, which messages call its form. A manifest without a number has format 1. The number is raised
+by a version of Coordlab whose files older versions cannot read, or which cannot read older files.
 """
 
 import msgspec
@@ -22,11 +22,11 @@ class _Stamp(msgspec.Struct, kw_only=True):
 
 
 def refusal(content: bytes, kind: str) -> str | None:
-    """Return why this version cannot read a manifest, None if it can.
+    """Return why this version cannot read a manifest, None if this version can read it.
 
     `kind` is a key of READ_FORMS. An example of the result: "was written in form 2 by coordlab 1.4,
     this version reads form 1: read it with the version that wrote it". If the file is no manifest
-    at all, the result is None, too: the caller decodes it next, which gives a better message.
+    at all, the result is None, too: the caller decodes the file next, which gives a better message.
     """
     try:
         stamp = msgspec.json.decode(content, type=_Stamp)

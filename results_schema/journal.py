@@ -1,7 +1,7 @@
 """journal.json: each fault of a run, with its outcome, its nodes, and its times.
 
 A fault is a disturbance that is injected on purpose, as the plan of an experiment says, for example
-a crash of broker-0. After a time it is healed, that is, undone: the broker starts again. A
+a crash of broker-0. After a time the fault is healed, that is, undone: the broker starts again. A
 momentary fault, such as a moved leadership, leaves nothing to undo.
 
 All times are microseconds of the run's clock, on which the trace (the recording of the run) is
@@ -26,10 +26,10 @@ class FaultOutcome(StrEnum):
 
 
 class LinkEnds(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
-    """Which links (connections between nodes) a fault affects: those between two sets of nodes.
+    """The links (connections between nodes) that a fault affects: all links between two sets.
 
-    For example, `from_` broker-0 and `to` broker-1, broker-2 are two links. If a node is in both
-    sets, it still has no link with itself.
+    For example, `from_` broker-0 and `to` broker-1, broker-2 are two links. A node that is in both
+    sets still has no link with itself.
     """
 
     from_: tuple[str, ...]
@@ -47,9 +47,10 @@ class LeaderMove(msgspec.Struct, frozen=True, kw_only=True):
 class BlastRadius(msgspec.Struct, frozen=True, kw_only=True):
     """The groups and partitions that a fault concerns.
 
-    - If it hits a broker: the groups that it coordinates, and the partitions that it leads.
-    - If it hits a member: its group, and the partitions that it owns.
-    - If it moves a leadership: the partition, and the groups whose offsets are stored in it.
+    - If the fault hits a broker: the groups that this broker coordinates, and the partitions that
+      it leads.
+    - If the fault hits a member: the member's group, and the partitions that the member owns.
+    - If the fault moves a leadership: the partition, and the groups whose offsets are stored in it.
     """
 
     groups: tuple[str, ...] = ()
@@ -59,10 +60,10 @@ class BlastRadius(msgspec.Struct, frozen=True, kw_only=True):
 class JournalEntry(msgspec.Struct, kw_only=True):
     """One fault of the plan, and what became of it.
 
-    - `planned_at_us`: when it was to be injected, counted from the run's start. The plan counts
-      from the steady state (the cluster is up, and every group is Stable), so this is None until
-      then.
-    - `fired_at_us`: when the injection began, whatever its outcome.
+    - `planned_at_us`: when the fault was to be injected, counted from the run's start. The plan
+      counts from the steady state (the cluster is up, and every group is Stable). So
+      `planned_at_us` is None until the steady state.
+    - `fired_at_us`: when the injection began, whatever the outcome was.
     - `in_force_from_us`, `in_force_until_us`: when the injection ended, and when the healing began.
       Between these times all affected nodes certainly had the fault.
     - `healed_at_us`: None if the fault is in force, was not injected, or is momentary.
@@ -152,7 +153,7 @@ class JournalEntry(msgspec.Struct, kw_only=True):
     def perhaps_in_force(self) -> bool:
         """True if an error or a Ctrl-C interrupted the injection, so that its effect is unknown."""
         # `node` is set just before the injection begins. If a Ctrl-C interrupts the injection, the
-        # outcome stays PLANNED. An error sets it to FAILED.
+        # outcome stays PLANNED. An error sets the outcome to FAILED.
         begun = self.node is not None and not self.momentary and self.healed_at_us is None
         return begun and self.outcome in {FaultOutcome.PLANNED, FaultOutcome.FAILED}
 
@@ -177,7 +178,7 @@ class JournalEntry(msgspec.Struct, kw_only=True):
         return nodes_shown(self.hit_nodes)
 
     def moves_text(self, form: str) -> str:
-        """Return the moves as text: the first three, and how many more there are.
+        """Return the first three moves as text, and the number of the other moves.
 
         `form` says how to print a move; `{0}` stands for the LeaderMove. For example, with
         "{0.partition}" the text may be "t-0, t-1, t-2 and 4 more".
@@ -194,7 +195,7 @@ _NODES_SHOWN = 4
 
 
 def nodes_shown(nodes: tuple[str, ...]) -> str:
-    """Return the names of nodes as text: all of up to four, or three and how many more there are.
+    """Return the names of up to four nodes as text, or three names and the number of the others.
 
     Example: "broker-0, broker-1, broker-2 and 3 more".
     """

@@ -1,8 +1,8 @@
-"""manifest.json: the inputs of a run. With them the run can be read, compared and repeated.
+"""manifest.json: the inputs of a run, so that the run can be read, compared and repeated.
 
-A plan is the list of faults that are injected in a run. Its times count from the steady state. This
-is reached when every group is Stable, every partition has a leader and all its replicas in sync,
-and every member that commits offsets has done so once.
+A plan is the list of faults that are injected in a run. The times in a plan count from the steady
+state. The cluster is in the steady state when every group is Stable, every partition has a leader
+and all its replicas in sync, and every member that commits offsets has committed once.
 """
 
 from enum import StrEnum
@@ -13,7 +13,7 @@ import msgspec
 from results_schema.forms import READ_FORMS
 
 MANIFEST_FORMAT = READ_FORMS["run"][-1]
-"""Format number of new manifests: the newest of those that this version can read."""
+"""Format number of new manifests. It is the newest format that this version can read."""
 
 
 class RunStatus(StrEnum):
@@ -28,11 +28,11 @@ class RunStatus(StrEnum):
 class PlannedFault(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
     """One fault of a plan.
 
-    - `at_us`: when to inject it, counted from the steady state.
-    - `duration_us`: when to heal it, that is, to undo it, counted from the injection. None means at
-      the end of the run, when all faults are healed.
-    - `target`: the node or partition to disturb, such as `broker(0)`. It is "" for a fault of
-      links, which has `from` and `to` instead.
+    - `at_us`: when to inject the fault, counted from the steady state.
+    - `duration_us`: when to heal the fault, that is, to undo it, counted from the injection. None
+      means that the fault is healed at the end of the run, when all faults are healed.
+    - `target`: the node or partition to disturb, such as `broker(0)`. A fault of links has `from`
+      and `to` instead, and its target is "".
     """
 
     fault_id: str

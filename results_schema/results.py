@@ -1,12 +1,12 @@
 """results.json: verdict, outcome, exit code, checks and findings of a run.
 
 A run starts a cluster, injects faults, and checks whether the cluster keeps Kafka's promises. It
-records all events in a trace. Each check reads the trace, and reports where its promise was broken;
-such a report is a finding.
+records all events in a trace. Each check reads the trace, and reports where a promise was broken.
+Such a report is called a finding.
 
-A run has a verdict and an outcome. The verdict is about the cluster, the outcome about the run. If
-the tool fails, or a user interrupts it, this proves nothing about Kafka. So it is an outcome, and
-never leads to the verdict VIOLATED.
+A run has a verdict and an outcome. The verdict is about the cluster, and the outcome is about the
+run. A failure of the tool, or an interruption by a user, proves nothing about Kafka. So it is an
+outcome, and never leads to the verdict VIOLATED.
 """
 
 from enum import StrEnum
@@ -18,7 +18,7 @@ from results_schema.journal import JournalEntry
 
 
 class Verdict(StrEnum):
-    """What the run shows about the cluster: it kept all promises, it broke one, or nothing."""
+    """What a run shows: the cluster kept all promises, or broke a promise, or neither is known."""
 
     PASS = "pass"
     VIOLATED = "violated"
@@ -50,8 +50,9 @@ _EXIT_OF_VERDICT = {
 
 
 OLD_EPOCH_ATTEMPTS = "attempts_by_an_older_epoch_after_a_newer_one_was_elected"
-"""A key in `CheckReport.seen` of the check `fencing`: how often nodes have tried something in an
-old leader epoch, after a newer one had begun. Reports show it even if it is 0."""
+"""A key in `CheckReport.seen` of the check `fencing`. Its value is the number of appends that an
+old leader began, or still waited for, after a newer leader epoch had begun. Reports show this
+number even if it is 0."""
 
 
 class CheckOutcome(StrEnum):
@@ -74,7 +75,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A broken promise.
 
     - `summary`: one sentence that says what is wrong.
-    - `evidence`: the rows of the trace that prove it, in time order.
+    - `evidence`: the rows of the trace that prove the finding, in time order.
     - `time_us`: time of the last of these rows.
     - `story`: the evidence as text, a line for each row.
     - `led_to`: further rows from about the same time, in time order, which help to explain what
@@ -96,12 +97,12 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
     """The report of one check.
 
     - `findings`: the first findings. `findings_total` is the number of all findings.
-    - `seen`: how much the check had to judge: kind of case -> number of cases. If the name of the
-      kind ends in `_us`, the value is a length of time instead.
-    - `measured`: figures that do not decide the outcome, such as for how long a partition had two
-      owners. The name ends with the unit; without a unit, the figure is a count.
-    - `excused`: how often the promise did not hold for a reason that excuses it: name of the reason
-      -> number of cases. `note` describes these cases.
+    - `seen`: the cases that the check had to judge: kind of case -> number of cases. If the name of
+      the kind ends in `_us`, the value is a length of time instead.
+    - `measured`: figures that do not decide the outcome, such as the time for which a partition had
+      two owners. The name of a figure ends with its unit. A figure without a unit is a count.
+    - `excused`: cases in which the promise did not hold, but for a reason that excuses this: name
+      of the reason -> number of cases. `note` describes these cases.
     """
 
     check: str
@@ -118,11 +119,13 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     """The content of results.json. Times are microseconds of the run's clock.
 
     - `reasons`: why the verdict is unknown, or why the tool failed.
-    - `exit_code`: follows from outcome and verdict. The command exits with it. There is one
-      exception: if a closed pipe interrupts the run, this is 130, but the command exits with 141.
+    - `exit_code`: the exit code of the command, which follows from outcome and verdict. There is
+      one exception: if a closed pipe interrupts the run, this field is 130, but the command exits
+      with 141.
     - `faults`: the journal, which has an entry for each fault of the plan.
-    - `steady_at_us`: when the whole cluster was up and quiet for the first time, None if never.
-    - `rows_seen`: how many rows of the trace the checks got.
+    - `steady_at_us`: when the whole cluster was up and quiet for the first time, None if it never
+      was.
+    - `rows_seen`: number of rows of the trace that the checks got.
     - `time_scale`: how many times as fast as real time the run's clock was. For example, if it is
       10, a write to the disk that takes 1 ms takes 10 ms on the run's clock.
     """

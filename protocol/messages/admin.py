@@ -3,9 +3,9 @@
 In KRaft an administrator may send requests to the controllers directly (KIP-919,
 `bootstrap.controllers`).
 
-A number after the name of a request is its API key. `array_like` and `tag` say how messages are
-sent between processes of the lab: a struct as an array of its fields, and a request or an answer
-with the name of its struct in front.
+A number after the name of a request is its API key. `array_like` and `tag` say how this project's
+processes send messages to each other: a struct is sent as an array of its fields. A request or an
+answer has the name of its struct in front.
 
 Source: Kafka's message schemas.
 """
@@ -18,7 +18,7 @@ from protocol.errors import ErrorCode
 
 
 class ElectionType(IntEnum):
-    """Which replica an election chooses: the first of the assignment, or one out of sync."""
+    """Which replica an election chooses: the preferred leader, or a replica that is not in sync."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -32,7 +32,7 @@ class ElectLeadersTopic(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ElectLeadersRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """ElectLeaders (43). If `topic_partitions` is None, it is about every partition."""
+    """ElectLeaders (43). The value None of `topic_partitions` means every partition."""
 
     election_type: int = ElectionType.PREFERRED
     topic_partitions: tuple[ElectLeadersTopic, ...] | None = None
@@ -54,14 +54,14 @@ class CreatableTopicConfig(msgspec.Struct, frozen=True, kw_only=True, array_like
 
 
 BROKER_DEFAULT = -1
-"""Stands for the broker's setting: num.partitions, or default.replication.factor."""
+"""Means that the broker's setting applies: num.partitions, or default.replication.factor."""
 
 
 class CreatableTopic(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A topic to create.
 
-    Either `assignments` gives the replicas of each partition; then `num_partitions` and
-    `replication_factor` must be -1. Or the controller chooses replicas; then -1 is BROKER_DEFAULT.
+    If `assignments` gives the replicas of each partition, `num_partitions` and `replication_factor`
+    must be -1. Otherwise the controller chooses the replicas, and -1 is BROKER_DEFAULT.
     """
 
     name: str
@@ -80,7 +80,7 @@ class CreateTopicsRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=
 
 
 class CreatableTopicResult(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The outcome for one topic; `error_message` is None without an error."""
+    """The outcome for one topic. `error_message` is None without an error."""
 
     name: str
     error_code: ErrorCode = ErrorCode.NONE
@@ -142,7 +142,7 @@ def refused_deletion(request: DeleteTopicsRequest, error: ErrorCode) -> DeleteTo
 
 
 class PartitionResult(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The outcome for one partition; `error_message` is None if the code is clear enough."""
+    """The outcome for one partition. `error_message` is None if the code is clear enough."""
 
     partition_id: int
     error_code: ErrorCode = ErrorCode.NONE
@@ -167,7 +167,7 @@ class ElectLeadersResponse(msgspec.Struct, frozen=True, kw_only=True, array_like
 
 
 class ReassignablePartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The wanted replicas of a partition, preferred leader first; None cancels a reassignment."""
+    """The wanted replicas of a partition, preferred leader first. None cancels a reassignment."""
 
     partition_index: int
     replicas: tuple[int, ...] | None
@@ -190,7 +190,7 @@ class AlterPartitionReassignmentsRequest(
 
 
 class ReassignablePartitionResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The outcome for one partition; `error_message` is None without an error."""
+    """The outcome for one partition. `error_message` is None without an error."""
 
     partition_index: int
     error_code: ErrorCode = ErrorCode.NONE
@@ -230,7 +230,7 @@ class ConfigSource(IntEnum):
 
 
 class DescribeConfigsResource(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A topic or broker whose settings are requested; `configuration_keys` None means all."""
+    """A topic or broker whose settings are requested. None for `configuration_keys` means all."""
 
     resource_type: int
     resource_name: str
@@ -245,7 +245,7 @@ class DescribeConfigsRequest(msgspec.Struct, frozen=True, kw_only=True, array_li
 
 
 class DescribeConfigsSynonym(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A setting from which the value could come. The first synonym in the list gives the value."""
+    """A setting that could give the value. The first synonym in the list does give the value."""
 
     name: str
     value: str | None
@@ -255,7 +255,7 @@ class DescribeConfigsSynonym(msgspec.Struct, frozen=True, kw_only=True, array_li
 class DescribeConfigsResourceResult(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """One setting and its value.
 
-    `config_type` is Kafka's number for the type of the value; 0 stands for unknown.
+    `config_type` is Kafka's number for the type of the value. 0 means that it is unknown.
     """
 
     name: str
@@ -270,7 +270,7 @@ class DescribeConfigsResourceResult(msgspec.Struct, frozen=True, kw_only=True, a
 
 
 class DescribeConfigsResult(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The settings of one topic or broker, or its error."""
+    """The settings of one topic or broker, or an error."""
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None

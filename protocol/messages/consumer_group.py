@@ -1,7 +1,7 @@
 """Messages of KIP-848's consumer groups. Brokers refuse them, because the protocol is off here.
 
-KIP-848 is Kafka's newer rebalance protocol: the coordinator computes the assignment, and sends each
-member its part in the answer to a heartbeat.
+KIP-848 is Kafka's newer rebalance protocol. In this protocol the coordinator computes the
+assignment, and sends each member its partitions in the answer to a heartbeat.
 
 Source: Kafka's message schemas.
 """
@@ -43,7 +43,7 @@ class HeartbeatAssignment(msgspec.Struct, frozen=True, kw_only=True, array_like=
 class ConsumerGroupHeartbeatResponse(
     msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True
 ):
-    """Answer to ConsumerGroupHeartbeat; with an error, the other fields have their defaults."""
+    """Answer to ConsumerGroupHeartbeat. With an error, the other fields have their defaults."""
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None

@@ -1,12 +1,12 @@
 """Messages between brokers and the controller, under KRaft's names.
 
 The controller keeps the cluster's metadata in the log `__cluster_metadata-0`, which brokers read
-with Fetch. It increases the partition epoch of a partition with every change of its leader, ISR or
-replicas. A broker gets a higher broker epoch each time it registers.
+with Fetch. The controller increases the partition epoch of a partition with every change of the
+partition's leader, ISR or replicas. A broker gets a higher broker epoch each time it registers.
 
-A number after the name of a request is its API key. `array_like` and `tag` say how messages are
-sent between processes of the lab: a struct as an array of its fields, and a request or an answer
-with the name of its struct in front.
+A number after the name of a request is its API key. `array_like` and `tag` say how this project's
+processes send messages to each other: a struct is sent as an array of its fields. A request or an
+answer has the name of its struct in front.
 
 Source: Kafka's message schemas.
 """
@@ -45,7 +45,7 @@ class BrokerRegistrationResponse(
 class BrokerHeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """BrokerHeartbeat (63), every `broker.heartbeat.interval.ms`.
 
-    current_metadata_offset: how far the broker has read the metadata log.
+    current_metadata_offset: offset up to which the broker has read the metadata log.
     want_fence: True if the broker asks to be fenced, that is, to lead no partition for now.
     want_shut_down: True if the broker asks for a controlled shutdown.
     """
@@ -61,8 +61,8 @@ class BrokerHeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True, array_l
     """Answer to BrokerHeartbeat.
 
     `is_caught_up` is True if the broker has read its own registration in the metadata log.
-    `should_shut_down` is True if the broker may shut down now: it has asked for it, and other
-    brokers have taken over its leaderships.
+    `should_shut_down` is True if the broker may shut down now: it has asked for a controlled
+    shutdown, and other brokers have taken over its leaderships.
     """
 
     error_code: ErrorCode = ErrorCode.NONE
@@ -139,7 +139,7 @@ class AllocateProducerIdsRequest(
 class AllocateProducerIdsResponse(
     msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True
 ):
-    """Answer to AllocateProducerIds: `producer_id_len` ids, the first being `producer_id_start`."""
+    """Answer to AllocateProducerIds: `producer_id_len` ids from `producer_id_start` on."""
 
     error_code: ErrorCode = ErrorCode.NONE
     producer_id_start: int = 0

@@ -1,10 +1,10 @@
 """Messages by which clients find nodes and versions: FindCoordinator, Metadata, ApiVersions.
 
-The structs have the fields of the newest version, even if a request is sent in an older one. For
-example, a FindCoordinator below v4 has exactly one key. In docstrings, "(10) v0-v6" is the API key
-and the versions in use. `array_like` and `tag` say how messages are sent between processes of the
-lab: a struct as an array of its fields, and a request or an answer with the name of its struct in
-front.
+The structs have the fields of the newest version, even if a request is sent in an older version.
+For example, a FindCoordinator below v4 has exactly one key. In docstrings, "(10) v0-v6" is the API
+key and the versions in use. `array_like` and `tag` say how this project's processes send messages
+to each other: a struct is sent as an array of its fields. A request or an answer has the name of
+its struct in front.
 
 Source: Kafka's message schemas.
 """
@@ -35,7 +35,7 @@ class FindCoordinatorRequest(msgspec.Struct, frozen=True, kw_only=True, array_li
 
 
 class Coordinator(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The coordinator of one key; with an error, `node_id` is -1."""
+    """The coordinator of one key. If there is an error, `node_id` is -1."""
 
     key: str
     node_id: int = -1
@@ -52,7 +52,7 @@ class FindCoordinatorResponse(msgspec.Struct, frozen=True, kw_only=True, array_l
 
 
 class MetadataRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Metadata (3). If `topics` is None, it asks for all topics.
+    """Metadata (3). If `topics` is None, all topics are requested.
 
     With `allow_auto_topic_creation`, the broker creates topics that do not exist, provided that its
     auto.create.topics.enable is true.
@@ -84,7 +84,7 @@ class MetadataResponsePartition(msgspec.Struct, frozen=True, kw_only=True, array
 
 
 class MetadataResponseTopic(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One topic, or the error for it."""
+    """One topic, or an error."""
 
     error_code: ErrorCode = ErrorCode.NONE
     name: str
@@ -114,7 +114,7 @@ class ApiVersion(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class ApiVersionsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to ApiVersions; with UNSUPPORTED_VERSION it has the versions of ApiVersions alone."""
+    """Answer to ApiVersions. With UNSUPPORTED_VERSION it has only the versions of ApiVersions."""
 
     error_code: ErrorCode = ErrorCode.NONE
     api_keys: tuple[ApiVersion, ...] = ()

@@ -1,13 +1,13 @@
 """Messages of group membership: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-In a rebalance each member sends JoinGroup and then SyncGroup, whose answer has its partitions.
-Between rebalances members send Heartbeats.
+In a rebalance each member sends JoinGroup and then SyncGroup. The answer to SyncGroup has the
+member's partitions. Between rebalances members send Heartbeats.
 
-The structs have the fields of the newest version, even if a request is sent in an older one; its
-envelope has the version. For example, a LeaveGroup below v3 has exactly one member. In docstrings,
-"(11) v0-v9" is the API key and the versions in use. `array_like` and `tag` say how messages are
-sent between processes of the lab: a struct as an array of its fields, and a request or an answer
-with the name of its struct in front.
+The structs have the fields of the newest version, even if a request is sent in an older version.
+The envelope of the request has the version. For example, a LeaveGroup below v3 has exactly one
+member. In docstrings, "(11) v0-v9" is the API key and the versions in use. `array_like` and `tag`
+say how this project's processes send messages to each other: a struct is sent as an array of its
+fields. A request or an answer has the name of its struct in front.
 
 Source: Kafka's message schemas.
 """
@@ -18,7 +18,7 @@ from protocol.errors import ErrorCode
 
 
 class JoinGroupRequestProtocol(msgspec.Struct, frozen=True, array_like=True):
-    """A way to assign partitions that the member knows, such as "range", and its subscription."""
+    """A way to assign partitions that a member knows, such as "range", and its subscription."""
 
     name: str
     metadata: bytes
@@ -104,7 +104,7 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=Tru
 
 
 class HeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to Heartbeat; the error REBALANCE_IN_PROGRESS tells the member to rejoin."""
+    """Answer to Heartbeat. The error REBALANCE_IN_PROGRESS tells the member to rejoin."""
 
     error_code: ErrorCode = ErrorCode.NONE
 
@@ -136,7 +136,7 @@ class MemberResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True)
 
 
 class LeaveGroupResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to LeaveGroup. Below v3 it has only `error_code`, which is the member's error."""
+    """Answer to LeaveGroup. An answer below v3 has only `error_code`, the member's error."""
 
     error_code: ErrorCode = ErrorCode.NONE
     members: tuple[MemberResponse, ...] = ()

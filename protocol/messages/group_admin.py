@@ -1,9 +1,9 @@
 """Messages of an administrator about groups: describe, list, delete, and delete offsets.
 
-The structs have the fields of the newest version, even if a request is sent in an older one. In
-docstrings, "(15) v0-v5" is the API key and the versions in use. `array_like` and `tag` say how
-messages are sent between processes of the lab: a struct as an array of its fields, and a request or
-an answer with the name of its struct in front.
+The structs have the fields of the newest version, even if a request is sent in an older version. In
+docstrings, "(15) v0-v5" is the API key and the versions in use. `array_like` and `tag` say how this
+project's processes send messages to each other: a struct is sent as an array of its fields. A
+request or an answer has the name of its struct in front.
 
 Source: Kafka's message schemas.
 """
@@ -34,9 +34,9 @@ class DescribedGroupMember(msgspec.Struct, frozen=True, kw_only=True, array_like
 
 
 class DescribedGroup(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One group. If it does not exist, its state is Dead. If there is an error, its state is "".
+    """One group. A group that does not exist has the state Dead. With an error, the state is "".
 
-    `protocol_data`, in spite of its name, is the name of the protocol that the group has selected.
+    In spite of its name, `protocol_data` is the name of the protocol that the group has selected.
     """
 
     error_code: ErrorCode = ErrorCode.NONE
@@ -55,7 +55,7 @@ class DescribeGroupsResponse(msgspec.Struct, frozen=True, kw_only=True, array_li
 
 
 class ListGroupsRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """ListGroups (16) v0-v5. An empty filter accepts all groups; filters ignore letter case."""
+    """ListGroups (16) v0-v5. An empty filter accepts all groups. Filters ignore letter case."""
 
     states_filter: tuple[str, ...] = ()
     types_filter: tuple[str, ...] = ()
@@ -71,9 +71,9 @@ class ListedGroup(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class ListGroupsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to ListGroups. It may have groups although there is an error: the groups known so far.
+    """Answer to ListGroups.
 
-    The error is COORDINATOR_LOAD_IN_PROGRESS then.
+    An answer with the error COORDINATOR_LOAD_IN_PROGRESS has the groups that are known so far.
     """
 
     error_code: ErrorCode = ErrorCode.NONE
@@ -94,7 +94,7 @@ class DeletableGroupResult(msgspec.Struct, frozen=True, kw_only=True, array_like
 
 
 class DeleteGroupsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to DeleteGroups; a group that the request names twice is in it once."""
+    """Answer to DeleteGroups. A group that the request names twice has one result."""
 
     results: tuple[DeletableGroupResult, ...] = ()
 
@@ -134,7 +134,7 @@ class OffsetDeleteResponseTopic(msgspec.Struct, frozen=True, kw_only=True, array
 
 
 class OffsetDeleteResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to OffsetDelete; with an error of the group there are no topics."""
+    """Answer to OffsetDelete. If there is an error of the group, there are no topics."""
 
     error_code: ErrorCode = ErrorCode.NONE
     topics: tuple[OffsetDeleteResponseTopic, ...] = ()

@@ -1,12 +1,12 @@
 """Messages that read and write partition logs: Produce, Fetch, and questions about offsets.
 
-Fetch serves several purposes. Consumers read records with it, followers copy their leader's log,
-and brokers read the metadata log `__cluster_metadata`, as in KRaft. Its `replica_id` is the id of
-the node that fetches, -1 for a consumer.
+Fetch serves several purposes. With a Fetch, consumers read records, followers copy their leader's
+log, and brokers read the metadata log `__cluster_metadata`, as in KRaft. `replica_id` in a Fetch is
+the id of the node that fetches, or -1 for a consumer.
 
-A number after the name of a request is its API key. `array_like` and `tag` say how messages are
-sent between processes of the lab: a struct as an array of its fields, and a request or an answer
-with the name of its struct in front.
+A number after the name of a request is its API key. `array_like` and `tag` say how this project's
+processes send messages to each other: a struct is sent as an array of its fields. A request or an
+answer has the name of its struct in front.
 
 Source: Kafka's message schemas.
 """
@@ -34,8 +34,8 @@ class TopicProduceData(msgspec.Struct, frozen=True, kw_only=True, array_like=Tru
 class ProduceRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """Produce (0). Appends batches.
 
-    `acks` says which replicas must have a batch before the answer: -1 all in-sync replicas, 1 the
-    leader, 0 none.
+    `acks` says which replicas must have a batch before the answer: all in-sync replicas (-1), the
+    leader (1), or none (0).
     """
 
     acks: int
@@ -84,12 +84,12 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 class FetchPartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """From where to read one partition.
+    """A partition to read, and the offset at which the read begins.
 
-    current_leader_epoch: the leader epoch in the metadata of the sender, -1 if it has none. If the
-        leader is in another epoch, the answer is an error.
-    last_fetched_epoch: the leader epoch of the last record that the sender has, -1 if it has none.
-    log_start_offset: where a follower's log begins; -1 from a consumer.
+    current_leader_epoch: the leader epoch in the metadata of the sender, -1 if the sender does not
+        know it. If the leader is in another epoch, the answer is an error.
+    last_fetched_epoch: the leader epoch of the sender's last record, -1 if there is no such record.
+    log_start_offset: the offset at which a follower's log begins. -1 from a consumer.
     """
 
     partition: int
@@ -114,8 +114,8 @@ class FetchRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, t
     `max_wait_ms`.
 
     With a fetch session, a client need not name partitions that have not changed (KIP-227). A
-    client without a session sends `session_id` 0 and `session_epoch` -1. A client that wants one
-    sends `session_epoch` 0.
+    client that uses no session sends `session_id` 0 and `session_epoch` -1. A client that wants a
+    session sends `session_epoch` 0.
     """
 
     replica_id: int = -1
@@ -167,7 +167,8 @@ class PartitionData(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     def last_stable_offset(self) -> int:
         """End of the part without open transactions.
 
-        It is the high watermark here, because no transaction writes to topics that consumers read.
+        Here this is the high watermark, because no transaction writes to topics that consumers
+        read.
         """
         return self.high_watermark
 
@@ -194,7 +195,7 @@ LATEST_TIMESTAMP = -1
 class ListOffsetsPartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A question for the offset of the first record at or after `timestamp` in one partition.
 
-    EARLIEST_TIMESTAMP and LATEST_TIMESTAMP ask for the beginning and the end of the log instead.
+    EARLIEST_TIMESTAMP asks for the beginning of the log instead, and LATEST_TIMESTAMP for its end.
     """
 
     partition_index: int
@@ -216,7 +217,7 @@ class ListOffsetsRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=T
 
 
 class ListOffsetsPartitionResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The offset found for one partition; -1 if all records are older than the timestamp."""
+    """The offset found for one partition. -1 if all records are older than the timestamp."""
 
     partition_index: int
     error_code: ErrorCode = ErrorCode.NONE
@@ -265,7 +266,7 @@ class OffsetForLeaderEpochRequest(
 
 
 class OffsetForLeaderPartitionResult(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """End of the largest epoch up to the requested one; -1 if the log has no such epoch."""
+    """End of the largest epoch up to the requested epoch. -1 if the log has no such epoch."""
 
     error_code: ErrorCode = ErrorCode.NONE
     partition: int

@@ -1,10 +1,10 @@
 """Messages of committed offsets: OffsetCommit and OffsetFetch.
 
-The structs have the fields of the newest version, even if a request is sent in an older one. For
-example, an OffsetFetch below v8 has exactly one group. In docstrings, "(8) v2-v9" is the API key
-and the versions in use. `array_like` and `tag` say how messages are sent between processes of the
-lab: a struct as an array of its fields, and a request or an answer with the name of its struct in
-front.
+The structs have the fields of the newest version, even if a request is sent in an older version.
+For example, an OffsetFetch below v8 has exactly one group. In docstrings, "(8) v2-v9" is the API
+key and the versions in use. `array_like` and `tag` say how this project's processes send messages
+to each other: a struct is sent as an array of its fields. A request or an answer has the name of
+its struct in front.
 
 Source: Kafka's message schemas.
 """
@@ -35,7 +35,7 @@ class OffsetCommitRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=
 
     A client that is no member, such as an admin tool, sends generation -1 and member "".
 
-    With `retention_time_ms`, old clients say how long the offsets are kept; -1 leaves this to the
+    With `retention_time_ms`, old clients say how long the offsets are kept. -1 leaves this to the
     broker's setting.
     """
 
@@ -75,7 +75,7 @@ class OffsetFetchRequestTopics(msgspec.Struct, frozen=True, kw_only=True, array_
 
 
 class OffsetFetchRequestGroup(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One group. If `topics` is None, every partition with an offset is asked for."""
+    """One group. If `topics` is None, all partitions with an offset are requested."""
 
     group_id: str
     member_id: str | None = None
@@ -94,7 +94,7 @@ class OffsetFetchRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=T
 
 
 class OffsetFetchResponsePartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One committed offset; -1 if the group has none for the partition."""
+    """One committed offset. -1 if the group has no offset of the partition."""
 
     partition_index: int
     committed_offset: int = -1
@@ -111,7 +111,7 @@ class OffsetFetchResponseTopics(msgspec.Struct, frozen=True, kw_only=True, array
 
 
 class OffsetFetchResponseGroup(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The committed offsets of one group, or its error."""
+    """The committed offsets of one group, or an error."""
 
     group_id: str
     topics: tuple[OffsetFetchResponseTopics, ...] = ()

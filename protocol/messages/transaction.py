@@ -1,20 +1,20 @@
 """Messages of transactions: from producers, and between brokers.
 
-The writes of a transaction count only when the producer commits it, and then all together. In the
-lab the writes are committed offsets of a group:
+The writes of a transaction count only when the producer commits the transaction, and then all
+writes count together. In this project the writes are committed offsets of a group:
 1. A producer gets an id and an epoch from its transaction coordinator (InitProducerId). The
    coordinator raises the epoch for each new producer with the same transactional id.
-2. It adds a partition of `__consumer_offsets` to its transaction (AddOffsetsToTxn).
-3. It commits offsets at the group coordinator (TxnOffsetCommit).
-4. It ends the transaction (EndTxn).
+2. The producer adds a partition of `__consumer_offsets` to its transaction (AddOffsetsToTxn).
+3. The producer commits offsets at the group coordinator (TxnOffsetCommit).
+4. The producer ends the transaction (EndTxn).
 5. The transaction coordinator sends markers, the records that end the transaction, to the leaders
    of the partitions (WriteTxnMarkers).
 
-The structs have the fields of the newest version, even if a request is sent in an older one. For
-example, an AddPartitionsToTxn below v4 has exactly one transaction. In docstrings, "(22) v0-v5" is
-the API key and the versions in use. `array_like` and `tag` say how messages are sent between
-processes of the lab: a struct as an array of its fields, and a request or an answer with the name
-of its struct in front.
+The structs have the fields of the newest version, even if a request is sent in an older version.
+For example, an AddPartitionsToTxn below v4 has exactly one transaction. In docstrings, "(22) v0-v5"
+is the API key and the versions in use. `array_like` and `tag` say how this project's processes send
+messages to each other: a struct is sent as an array of its fields. A request or an answer has the
+name of its struct in front.
 
 Source: Kafka's message schemas; KIP-98, KIP-447, KIP-890.
 """
@@ -56,7 +56,7 @@ class AddPartitionsToTxnTopic(msgspec.Struct, frozen=True, kw_only=True, array_l
 
 
 class AddPartitionsToTxnTransaction(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One transaction. With `verify_only`, a broker asks whether the partitions are part of it."""
+    """One transaction. With `verify_only`, a broker asks whether it has these partitions."""
 
     transactional_id: str
     producer_id: int
@@ -141,7 +141,7 @@ class WritableTxnMarkerTopic(msgspec.Struct, frozen=True, kw_only=True, array_li
 
 
 class WritableTxnMarker(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One marker; `transaction_result` True is a commit.
+    """One marker. `transaction_result` is True for a commit and False for an abort.
 
     `coordinator_epoch` is the leader epoch of the coordinator's partition of
     `__transaction_state`. A log refuses a marker of an older coordinator.
@@ -191,7 +191,7 @@ class TxnOffsetCommitRequest(msgspec.Struct, frozen=True, kw_only=True, array_li
     """TxnOffsetCommit (28) v0-v4: stores offsets of a group as part of a transaction.
 
     A producer that is no member of the group sends generation -1 and member "". Versions below v3
-    do not have these fields, so every producer has these values then.
+    do not have these fields. Such a request has these values for every producer.
     """
 
     transactional_id: str

@@ -2,17 +2,18 @@
 
 ZooKeeper keeps a tree of znodes, which have data. Its servers, together called the ensemble, apply
 all writes in the same order. The place of a write in this order is its zxid. An ephemeral znode
-vanishes when the session of its client ends. If a client has set a watch on a path, it is told
-once that something has changed there.
+vanishes when the session of its client ends. A client that has set a watch on a path is told once
+that something has changed at this path.
 
 The structs have the fields of ZooKeeper 3.4. Every answer has the last zxid that its server has
 applied. The data of a znode is text here, because consumers store only JSON, thread ids and decimal
 offsets.
 
-A number after the name of a request is its API key: ZooKeeper's op code plus 10,000, so that it is
-none of Kafka's. Ids in brackets (ZK-08) name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
-`array_like` and `tag` say how messages are sent between processes of the lab: a struct as an array
-of its fields, and a request or an answer with the name of its struct in front.
+A number after the name of a request is its API key. This is ZooKeeper's op code plus 10,000, so
+that it differs from the API keys of Kafka. Ids in brackets (ZK-08) name rules in
+docs/kafka/ZOOKEEPER_CONSUMER.md. `array_like` and `tag` say how this project's processes send
+messages to each other: a struct is sent as an array of its fields. A request or an answer has the
+name of its struct in front.
 
 Source: ZooKeeper `zookeeper.jute`, `ZooDefs.OpCode`, `KeeperException.Code`, `Watcher.Event`.
 """
@@ -25,7 +26,7 @@ import msgspec
 Zxid = NewType("Zxid", int)
 """Place of a write in the total order: the leader's epoch in the high 32 bits, then a counter."""
 SessionId = NewType("SessionId", int)
-"""Id of a session in its ensemble; 0 for a client that has none yet."""
+"""Id of a session in its ensemble. 0 for a client that has no session yet."""
 
 NO_ZXID = Zxid(0)
 NO_SESSION = SessionId(0)
@@ -34,7 +35,7 @@ ANY_VERSION = -1
 
 
 class KeeperError(IntEnum):
-    """Error of a ZooKeeper answer. Its name is that of ZooKeeper's exception."""
+    """Error of a ZooKeeper answer, named like ZooKeeper's exception."""
 
     NONE = 0
     ConnectionLoss = -4  # made by the client alone: no server answers it
@@ -71,7 +72,7 @@ class Stat(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     cversion: int = 0
     """Number of changes of the znode's list of children."""
     ephemeral_owner: SessionId = NO_SESSION
-    """Session whose end removes the znode; NO_SESSION for a persistent znode."""
+    """Session whose end removes the znode. NO_SESSION for a persistent znode."""
 
 
 class ConnectRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
@@ -83,7 +84,7 @@ class ConnectRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True,
 
 
 class ConnectResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """The session and its negotiated timeout; NO_SESSION if the requested session has ended."""
+    """The session and its negotiated timeout. NO_SESSION if the requested session has ended."""
 
     session_id: SessionId = NO_SESSION
     timeout_ms: int = 0
@@ -128,7 +129,7 @@ class SetDataRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True,
 
 
 class SetDataResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to setData. If there is an error, it has no stat."""
+    """Answer to setData. An answer with an error has no stat."""
 
     zxid: Zxid = NO_ZXID
     error_code: KeeperError = KeeperError.NONE
@@ -136,14 +137,14 @@ class SetDataResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True
 
 
 class GetDataRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """GetData (10004). Reads a znode's data; `watch` sets a watch, but only if the znode exists."""
+    """GetData (10004). Reads a znode's data. `watch` sets a watch if the znode exists."""
 
     path: str
     watch: bool = False
 
 
 class GetDataResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to getData. If there is an error, it has no stat."""
+    """Answer to getData. An answer with an error has no stat."""
 
     zxid: Zxid = NO_ZXID
     error_code: KeeperError = KeeperError.NONE
@@ -152,7 +153,7 @@ class GetDataResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True
 
 
 class ExistsRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Exists (10003). Asks whether a znode exists; `watch` sets a watch in both cases."""
+    """Exists (10003). Asks whether a znode exists. `watch` sets a watch in both cases."""
 
     path: str
     watch: bool = False
@@ -167,7 +168,7 @@ class ExistsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True,
 
 
 class GetChildrenRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """GetChildren (10008). Lists a znode's children; `watch` sets a watch if the znode exists."""
+    """GetChildren (10008). Lists a znode's children. `watch` sets a watch if the znode exists."""
 
     path: str
     watch: bool = False
@@ -186,8 +187,8 @@ class SetWatchesRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=Tr
 
     A watch whose path has changed since `relative_zxid` fires immediately.
 
-    `data_watches` are the paths that getData watched, and `child_watches` those that getChildren
-    watched. `exist_watches` are the paths at which exists found no znode.
+    `data_watches` are the paths that getData watched, and `child_watches` are the paths that
+    getChildren watched. `exist_watches` are the paths at which the request exists found no znode.
     """
 
     relative_zxid: Zxid
@@ -226,7 +227,7 @@ class CloseSessionResponse(msgspec.Struct, frozen=True, kw_only=True, array_like
 
 
 class WatcherEvent(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """A watch that fired: its path, and the kind of change there, without the new data (ZK-18)."""
+    """A watch that fired: its path and the kind of change, without the new data (ZK-18)."""
 
     event_type: WatchType
     path: str
@@ -235,7 +236,7 @@ class WatcherEvent(msgspec.Struct, frozen=True, kw_only=True, array_like=True, t
 ZooKeeperWrite = (
     CreateRequest | DeleteRequest | SetDataRequest | ConnectRequest | CloseSessionRequest
 )
-"""Requests that become transactions; a ConnectRequest only if it opens a session."""
+"""Requests that become transactions. A ConnectRequest becomes one only if it opens a session."""
 
 ZooKeeperRequest = (
     ConnectRequest

@@ -1,16 +1,17 @@
 """Messages between ZooKeeper servers: votes, transactions, and packets of learners and leader.
 
-The servers elect one of them as leader, in an epoch of its own. The leader puts all writes in an
-order: it proposes each as a transaction, and commits it when a majority has it in their logs. The
-zxid of a write is its number in this order. A learner is a server that follows a leader, or begins
-to. It opens one connection to the leader:
-1. It sends the newest epoch that it has accepted (FollowerInfo), and accepts the leader's epoch
-   (AckEpoch).
-2. It gets the transactions that its log lacks, and confirms them (AckNewLeader).
-3. It gets every proposal and commit as a notice, in order, and acknowledges proposals (Ack).
+The servers elect one server as leader, in an epoch of its own. The leader puts all writes in an
+order: it proposes each write as a transaction, and commits the transaction when a majority of the
+servers has it in their logs. The zxid of a write is its number in this order. A learner is a server
+that follows a leader, or begins to follow. The learner opens one connection to the leader:
+1. The learner sends the newest epoch that it has accepted (FollowerInfo), and accepts the leader's
+   epoch (AckEpoch).
+2. The learner gets the transactions that its log lacks, and confirms them (AckNewLeader).
+3. The learner gets every proposal and commit as a notice, in order, and acknowledges proposals
+   (Ack).
 Votes have connections of their own.
 
-A number after the name of a request is its API key. It is larger than all keys of Kafka. Ids in
+A number after the name of a request is its API key, which is larger than all keys of Kafka. Ids in
 brackets (ZK-12) name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 
 Source: ZooKeeper `Leader`, `Learner`, `LearnerHandler` (packet types), `TxnHeader`.
@@ -38,7 +39,7 @@ ServerId = NewType("ServerId", int)
 
 
 class CreateTxn(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """A znode is created; an ephemeral znode belongs to the transaction's session."""
+    """A znode is created. An ephemeral znode belongs to the transaction's session."""
 
     path: str
     data: str
@@ -59,13 +60,13 @@ class SetDataTxn(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag
 
 
 class CreateSessionTxn(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """A session begins; its id is the transaction's zxid."""
+    """A session begins. Its id is the transaction's zxid."""
 
     timeout_ms: int
 
 
 class CloseSessionTxn(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """A session ends; the same step deletes all its ephemeral znodes (ZK-12)."""
+    """A session ends. The same step deletes all its ephemeral znodes (ZK-12)."""
 
 
 class ErrorTxn(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
@@ -80,8 +81,9 @@ TxnBody = CreateTxn | DeleteTxn | SetDataTxn | CreateSessionTxn | CloseSessionTx
 class Txn(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """One transaction of the ensemble's log.
 
-    `server_id` is the server that got the client's request, and `request_number` the number of the
-    request there. They are -1 and 0 for a transaction of the leader itself.
+    `server_id` is the server that got the client's request, and `request_number` is the number of
+    the request at this server. For a transaction of the leader itself, `server_id` is -1 and
+    `request_number` is 0.
     """
 
     zxid: Zxid
@@ -114,14 +116,17 @@ class VoteResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, t
 
 
 class FollowerInfoRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """FollowerInfo (20011). A learner's first packet: the newest epoch that it has accepted."""
+    """FollowerInfo (20011).
+
+    A learner's first packet, with the newest epoch that it has accepted.
+    """
 
     server_id: ServerId
     accepted_epoch: int
 
 
 class FollowerInfoResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """The leader's epoch, sent once a majority has connected; None if the server does not lead."""
+    """The leader's epoch, once a majority has connected. None if the server does not lead."""
 
     epoch: int | None = None
 
@@ -129,9 +134,10 @@ class FollowerInfoResponse(msgspec.Struct, frozen=True, kw_only=True, array_like
 class AckEpochRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """AckEpoch (20018). A learner accepts the leader's epoch, and describes its own log.
 
-    `epoch_ends` has the last zxid of each epoch in the learner's log, in order. With it the leader
-    finds out how far the two logs are equal: it takes the newest epoch that both logs have, looks
-    up where this epoch ends in each log, and takes the smaller of the two zxids.
+    `epoch_ends` has the last zxid of each epoch in the learner's log, in order. With this list the
+    leader finds out how far the learner's log and its own log are equal. The leader takes the
+    newest epoch that both logs have, and looks up where this epoch ends in each log. The logs are
+    equal up to the smaller of these two zxids.
     """
 
     current_epoch: int
@@ -184,13 +190,13 @@ class SubmitResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True,
 
 
 class RevalidateRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Revalidate (20006). A follower, to which a client has moved, asks if the session is alive."""
+    """Revalidate (20006). A follower to which a client has moved asks if the session is alive."""
 
     session_id: SessionId
 
 
 class RevalidateResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """The session's timeout; None if the session has ended."""
+    """The session's timeout. None if the session has ended."""
 
     timeout_ms: int | None = None
 
@@ -206,7 +212,7 @@ class TouchResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, 
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Leader to learner: log this transaction, and acknowledge it."""
+    """Leader to learner: write this transaction to the log, and acknowledge it."""
 
     txn: Txn
 

@@ -2,11 +2,12 @@
 
 In its JoinGroup a member sends its subscription: the topics that it wants to read. The group's
 leader gets all subscriptions, computes an assignment for each member, and sends the assignments in
-its SyncGroup. The coordinator passes both on as bytes. It reads only the topics of a subscription.
+its SyncGroup. The coordinator passes subscriptions and assignments on as bytes. It reads only the
+topics of a subscription.
 
-Numbers are big-endian. A string begins with an int16 length, arrays and bytes with an int32 length;
-a length of -1 means null. Each version has all fields of the version before, and its new fields
-after them. So a reader that knows only an older version can ignore the bytes that follow.
+Numbers are big-endian. A string begins with an int16 length. Arrays and bytes begin with an int32
+length. A length of -1 means null. Each version has all fields of the previous version, and after
+them its new fields. So a reader that knows only an older version can ignore the bytes that follow.
 
 Source: Kafka `ConsumerProtocolSubscription.json`, `ConsumerProtocolAssignment.json`,
 `ConsumerProtocol`; the two kinds of errors: docs/kafka/BEHAVIOUR.md 0.1.
@@ -42,7 +43,7 @@ class TopicPartitions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConsumerProtocolSubscription(msgspec.Struct, frozen=True, kw_only=True):
-    """What a member wants, and what the algorithm for the assignment must know about it.
+    """The topics that a member wants, and what the assignment algorithm must know about the member.
 
     v1 adds `owned_partitions`, v2 adds `generation_id` (-1 for none), and v3 adds `rack_id`.
     """
@@ -93,7 +94,7 @@ def encode_subscription(
 def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
     """Return the subscription in `data`, as an assignor reads it.
 
-    A newer version is read as the newest known one; bytes after its fields are ignored.
+    A newer version is read as the newest known version. Bytes after the known fields are ignored.
 
     Raises: ConsumerProtocolError, TruncatedConsumerProtocol.
     Source: Kafka `ConsumerProtocol.deserializeSubscription`.
@@ -115,7 +116,7 @@ def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
 def decode_subscribed_topics(data: bytes) -> tuple[str, ...]:
     """Return the topics of the subscription in `data`, as the coordinator reads them.
 
-    Raises: TruncatedConsumerProtocol; the coordinator then treats the topics as unknown. Any other
+    Raises: TruncatedConsumerProtocol. Then the coordinator treats the topics as unknown. Any other
         ConsumerProtocolError makes the join phase fail.
     Source: Kafka `GroupMetadata.computeSubscribedTopics`; docs/kafka/BEHAVIOUR.md 4.7, and 0.1 on
     the errors.
@@ -124,7 +125,7 @@ def decode_subscribed_topics(data: bytes) -> tuple[str, ...]:
     # As in Kafka, the version does not matter, because every version begins with the fields of v0.
     reader.int16()
     topics = reader.strings()
-    # Nobody needs the user data. But Kafka reads it, and so may raise an error.
+    # The user data is not needed. But Kafka reads the user data, which may raise an error.
     reader.nullable_bytes()
     return topics
 
@@ -163,7 +164,7 @@ def _version_header(version: int) -> bytes:
 
 
 def _checked_version(reader: "_Reader") -> int:
-    """Read a version; return it, or the newest known version if it is newer."""
+    """Read a version. Return this version, or the newest known version if it is newer."""
     version = reader.int16()
     if version < 0:
         raise ConsumerProtocolError(f"unsupported version {version}")
@@ -197,7 +198,7 @@ def _write_topic_partitions(out: bytearray, entries: tuple[TopicPartitions, ...]
     out += _INT32.pack(len(entries))
     for entry in entries:
         _write_string(out, entry.topic)
-        # An int32 with the number of partitions, then one int32 for each partition.
+        # First an int32 with the number of partitions, then an int32 for each partition.
         out += struct.pack(f">i{len(entry.partitions)}i", len(entry.partitions), *entry.partitions)
 
 
@@ -252,8 +253,8 @@ class _Reader:
         length = self.int32()
         if length < 0:
             raise ConsumerProtocolError("null where an array must be")
-        # Every element takes at least one byte, so a larger length must be wrong. If the bytes are
-        # corrupt, it may be huge, and the caller would loop for very long.
+        # Every element takes at least one byte, so a larger length must be wrong. The length in
+        # corrupt bytes may be huge, and the caller would loop for very long.
         if length > len(self._data) - self._at:
             raise ConsumerProtocolError(
                 f"array of {length} elements in {len(self._data) - self._at} bytes"

@@ -35,9 +35,10 @@ class WireField:
     """One field of a message or record, present in the versions `since` to `until`.
 
     fields: the fields of a STRUCT.
-    absent: what an answer has in this field, if the lab's message class does not have it.
-    is_unused: True for a field of a request that has no effect here, and so is dropped.
-    bits: width of an INT. A value that is read from a log must fit it.
+    absent: the value of this field in an answer, if the message class does not have the field.
+    is_unused: True for a field of a request that has no effect on this project's broker, and so is
+    dropped.
+    bits: width of an INT. A value that is read from a log must fit into this width.
     nullable_since: first version in which a nullable field may be null. In an older version, "" is
         sent to a client in place of null.
     """
@@ -67,9 +68,10 @@ Reshape = Callable[[PlainMessage], PlainMessage]
 class ApiSchema:
     """The fields of an API's request and answer, with their versions.
 
-    In versions below `reshaped_below`, messages have another structure than in the newest, for
-    example one group where the newest has a list of groups. `lift` converts a request from the old
-    structure into the newest, and `lower` an answer from the newest into the old.
+    In versions below `reshaped_below`, messages have another structure than in the newest version.
+    For example, they have one group, and the newest version has a list of groups. `lift` converts a
+    request from the old structure into the newest structure. `lower` converts an answer from the
+    newest structure into the old structure.
     """
 
     request_fields: tuple[WireField, ...]
@@ -118,7 +120,10 @@ def str_field(
     nullable_since: int = 0,
     unused: bool = False,
 ) -> WireField:
-    """Return a string field. If `nullable_since` is given, it may be null from that version on."""
+    """Return a string field.
+
+    If `nullable_since` is given, the field may be null from this version on.
+    """
     return WireField(
         name=name,
         kind=Kind.STRING,
@@ -156,7 +161,7 @@ def array_field(
     bits: int = 32,
     nullable: bool = False,
 ) -> WireField:
-    """Return a field that is a list of items of one kind; `bits` is the width of integers."""
+    """Return a field that is a list of items of one kind. `bits` is the width of integers."""
     return WireField(
         name=name,
         kind=kind,
@@ -192,7 +197,7 @@ def struct_array(
 
 
 def throttle_time(since: int) -> WireField:
-    """Return the field `throttle_time_ms` of an answer; always 0, since there are no quotas."""
+    """Return the field `throttle_time_ms` of an answer. It is always 0, as there are no quotas."""
     return int32_field("throttle_time_ms", since, absent=0)
 
 

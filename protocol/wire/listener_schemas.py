@@ -1,11 +1,13 @@
 """Kafka's message schemas that only real Kafka clients need.
 
-Of these APIs, the lab's own nodes use only one version. Real clients may use all versions that a
-broker offers them, and the schemas have these versions. `message_schemas` has the APIs of groups.
+The project's own nodes use only one version of each of these APIs. Real clients may use all
+versions that a broker offers, and the schemas have these versions. `message_schemas` has the APIs
+of groups.
 
 In the definition of a field, a number is the first version with the field, and a second number is
-the last one. `absent` is what an answer has in the field, if the lab's message does not have it.
-`unused` marks a field of a request that is dropped, because it has no effect here.
+the last version. `absent` is the value of the field in an answer, if the message class does not
+have the field. `unused` marks a field of a request that is dropped, because the field has no effect
+on this project's broker.
 
 Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`.
 """

@@ -1,8 +1,9 @@
 """The APIs and versions that a broker offers to real Kafka clients, and its ApiVersions answer.
 
 A client asks with ApiVersions which versions it may use. The broker must be able to decode and
-encode all versions that it names. It offers no flexible versions, which have compact lengths and
-tagged fields (KIP-482), and no versions that need an old format of record batches (before magic 2).
+encode all versions that its answer names. It offers no flexible versions (KIP-482), which have
+compact lengths and tagged fields. It also offers no versions that need an old format of record
+batches (before magic 2).
 """
 
 from dataclasses import dataclass
@@ -14,11 +15,11 @@ from protocol.wire import listener_schemas, message_schemas, transaction_schemas
 from protocol.wire.fields import ApiSchema
 
 OLDEST_ANSWERED_PRODUCE = 3
-"""The oldest version of Produce that really works. Older versions have old formats of batches, and
-are answered with UNSUPPORTED_VERSION.
+"""The oldest version of Produce that really works. Older versions have old formats of batches. A
+request in such a version is answered with UNSUPPORTED_VERSION.
 
 Nevertheless ApiVersions names the older versions, as in Kafka 4. If it did not name v0, librdkafka
-before 2.11 would believe that the broker is one of Kafka 0.9.
+before 2.11 would believe that the broker has version 0.9 of Kafka.
 """
 
 
@@ -62,8 +63,9 @@ OFFERED: dict[Api, OfferedApi] = {
 def api_versions(asked_version: int) -> ApiVersionsResponse:
     """Answer ApiVersions.
 
-    If the client asks in a version that is too new, the answer is UNSUPPORTED_VERSION with the row
-    of ApiVersions alone (KIP-511). The client then asks again in a version that this row offers.
+    If the version of the client's request is too new, the answer is UNSUPPORTED_VERSION, and has
+    only the row of ApiVersions (KIP-511). The client then asks again in a version that this row
+    offers.
     """
     offered = OFFERED[Api.API_VERSIONS]
     if asked_version > offered.newest:

@@ -1,13 +1,14 @@
 """Kafka's message schemas of the APIs of groups: the fields of each message, with their versions.
 
-The structs in `protocol.messages` have the fields of the newest version only. If several versions
-of an API are in use, it has a schema here, which its row in `protocol.api` names. A field is
-defined with its versions: `int32_field("rebalance_timeout_ms", 1)` exists in version 1 and later,
-and a second number would be the last version.
+The structs in `protocol.messages` have the fields of the newest version only. An API of which
+several versions are in use has a schema here, which its row in `protocol.api` names. A field is
+defined with its versions. For example, `int32_field("rebalance_timeout_ms", 1)` exists in version 1
+and later. A second number would be the last version with the field.
 
-In old versions of some APIs, messages have another structure than in the newest. Then a `_lift_...`
-function converts a request from the old structure into the newest, and a `_lower_...` function an
-answer from the newest into the old. `transaction_schemas` has the APIs of transactions.
+In old versions of some APIs, messages have another structure than in the newest version. Then a
+`_lift_...` function converts a request from the old structure into the newest structure. A
+`_lower_...` function converts an answer from the newest structure into the old one.
+`transaction_schemas` has the APIs of transactions.
 
 Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`.
 """
