@@ -118,7 +118,8 @@ def _longest_around(trace: Trace, failover: Failover, gaps: list[_Gap]) -> _Gap 
         if ended_before_fault or began_after_next_fault or nothing_was_missing:
             continue
         # A gap that lasts beyond the next fault belongs to the next fault. If the gap began before
-        # this fault, it belongs to both faults.
+        # this fault, it belongs to both faults. After the group's last fault, there is no next
+        # fault to which a gap could belong.
         ended_before_next_fault = gap.after_us is not None and gap.after_us <= failover.until_us
         is_last_fault = failover.until_us >= trace.end_us
         began_before_fault = gap.before_us <= failover.fault_us

@@ -92,10 +92,11 @@ def failovers_of(trace: Trace) -> list[Failover]:
 
 
 def _coordinator_at(time_us: int, tenures: list[TableRow]) -> str | None:
-    """Return which broker was the coordinator at a moment; None if there was none before it.
+    """Return which broker was the coordinator at a moment.
 
     This is the broker with the highest leader epoch. It need not be the broker that became active
     last, because a broker that has lost its leadership may end its load later than its successor.
+    Returns None if no broker had become active until this moment.
     """
     newest = max(
         (tenure for tenure in tenures if tenure["start_us"] <= time_us),

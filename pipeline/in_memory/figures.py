@@ -115,6 +115,8 @@ def _span(chain: str, row: TableRow, fault: TableRow) -> tuple[int, int]:
     had_to_join = chain == "client" and row["join_us"] is not None
     to_us: int | None = None if had_to_join else row[end_column]
     if to_us is None:
+        # `until_us` is the next fault of the run. If the next fault does not affect this subject's
+        # group, the subject's time can begin even after the next fault.
         to_us = max(from_us, fault["until_us"])
     return from_us, to_us
 

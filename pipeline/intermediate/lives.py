@@ -44,6 +44,8 @@ def deaths(events: DataFrame) -> DataFrame:
         # NODE_KILLED, with the node as `peer`.
         F.when(started | stopped, F.col("node")).otherwise(F.col("peer")).alias("node"),
         F.col("time_us").alias("died_us"),
+        # A start counts as `killed`, because a process that stops in an orderly way writes a row
+        # about its end.
         F.when(stopped, F.lit("stopped")).otherwise(F.lit("killed")).alias("died_by"),
         F.when(started, F.col("incarnation")).alias("successor"),
     )

@@ -7,7 +7,8 @@ verdict is shown with caveats: "PASS, and a partition of readers had no owner fo
 forbids it here".
 
 `caveats_of` reads nothing but the summary of a run, so the terminal, the report, `coordlab list`
-and JSON all show the same caveats.
+and JSON all show the same caveats. Most of them come from the summary's felt figures, which tell
+for each group what its users noticed.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,7 +46,10 @@ def caveats_of(summary: RunSummary | None) -> tuple[str, ...]:
 
 
 def pass_text(pass_word: str, caveats: Sequence[str]) -> str:
-    """Return one sentence: the word for PASS, which is the caller's choice, and the caveats."""
+    """Return one sentence with the caveats of a run that passed.
+
+    The sentence begins with `pass_word`, which is PASS in the form that the caller wants to show.
+    """
     if not caveats:
         return pass_word
     return f"{pass_word}, and {'; '.join(caveats)}: no promise forbids it here"

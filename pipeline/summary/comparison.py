@@ -46,7 +46,8 @@ MAX_FAULTS_OF_A_KIND = 8
 crashes than this, for example, the rows are about all its crashes together.
 """
 _IN_FULL_ONLY = frozenset({"p90", "p99"})
-"""Percentiles of phases and gaps that only a comparison with `in_full` shows."""
+"""Percentiles of phases and gaps that are left out, unless `compare_runs` is called with `in_full`.
+"""
 Statistic = Literal["p50", "p90", "p99", "max", "sum", ""]
 """How a row sums up the values of a figure. The commit gap, for example, has a value for each
 member of a run, and a row shows the median of these values (p50). The statistic is empty for a
@@ -234,11 +235,12 @@ class _Table:
     ) -> Iterator[ComparisonRow]:
         """Yield the rows of one measure, one for each statistic (percentile or maximum).
 
-        `faults` has a list for each run. It contains the run's compared fault, or several faults
-        that are compared together, or nothing.
+        `faults` has a list for each run. The list of a run contains the fault that is compared, or
+        several faults that are compared together. It is empty if the run has no such fault.
         """
         distributions = self._distributions(measure, faults)
-        # For each run, how far the clocks were apart: a shorter time is not certain.
+        # For each run, how far the clocks of its machines were apart. A time that is shorter than
+        # this is not certain.
         bounds = [
             max((distribution.bound_us for distribution in of_run), default=0)
             for of_run in distributions

@@ -1,10 +1,12 @@
 """Disturbances: times in which a machine was away by accident, from a run's journal.
 
 A run can use several machines (a Ray cluster). The driver, which is the process that conducts the
-run, injects the planned faults. The driver also notices if a machine is lost, or does not answer
-for a while, although no planned fault was the cause (an accident). It writes planned faults and
-accidents into the run's journal. A figure that was measured while a machine was away says nothing
-about Kafka, so `summary` marks the figure as disturbed. This module imports no Spark.
+run, injects the planned faults. But a machine can also be lost, or not answer for a while, although
+no planned fault was the cause. Such an event is an accident. The driver notices accidents, and
+writes them into the run's journal beside the planned faults.
+
+A figure that was measured while a machine was away says nothing about Kafka, so `summary` marks the
+figure as disturbed. This module imports no Spark.
 """
 
 from collections.abc import Sequence
@@ -65,7 +67,7 @@ def disturbances_of(directory: Path) -> tuple[Disturbance, ...]:
     disturbances = [
         Disturbance(
             from_us=entry.injected_at_us,
-            # The driver writes an accident that did not end into the journal as a momentary fault.
+            # If an accident did not end, its entry in the journal says that it was momentary.
             until_us=None if entry.momentary else entry.healed_at_us,
             sentence=entry.note or f"machine {entry.target} was away",
         )

@@ -237,7 +237,7 @@ class FaultSummary:
       `((1, 5), (2, 3))` means that 5 members left after one timed-out commit, and 3 members after
       two.
     - `told_by_old`: number of members that asked the old coordinator for the name of their
-      coordinator, and got its own name as the answer.
+      coordinator, and were told that the old coordinator still was theirs.
     - `rebalances`: the rebalances that began between this fault and the next one.
     """
 

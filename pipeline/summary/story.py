@@ -396,7 +396,7 @@ def felt_text(group: str, felt: FeltGroup) -> str:
 
 
 def check_figures(check: CheckReport) -> list[str]:
-    """Return what a check counted and measured, as texts such as "12 leader epochs".
+    """Return what a check of the run counted and measured, as texts such as "12 leader epochs".
 
     - All figures in `check.seen` are returned. These are numbers of judged cases, and times. The
       name of a time ends in `_us`.

@@ -121,7 +121,11 @@ def drop_summary(directory: Path) -> None:
 
 
 def _made_from(directory: Path) -> _MadeFrom | None:
-    """Return how the tables were made; None if this is not known, or was by another version."""
+    """Return how the tables of a run were made.
+
+    Returns None if the run has no readable summary file, or if the tables have another version than
+    TABLES_VERSION.
+    """
     try:
         content = summary_path(directory).read_bytes()
         made_from = msgspec.json.decode(content, type=_WithMadeFrom).made_from
