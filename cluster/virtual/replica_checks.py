@@ -12,7 +12,7 @@ topic that was ever deleted is not compared, because a new topic of the same nam
 same epochs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from cluster.broker.node import BrokerNode
 from cluster.broker.replication.fetch_reader import PartitionKey
@@ -23,6 +23,7 @@ from cluster.virtual import transaction_checks
 from cluster.virtual.cleaning_checks import CleaningChecks
 from cluster.virtual.coordinator_checks import CoordinatorChecks
 from cluster.virtual.created_topics import check_created, check_topic
+from cluster.virtual.host import VirtualHost
 from cluster.virtual.lives import VirtualLife
 from cluster.virtual.sent_batches import SentBatches
 from partition_log.invariants import check_producers
@@ -130,6 +131,7 @@ class ReplicaChecks:
         brokers = self._find_nodes()
         leaders: dict[tuple[PartitionKey, int], BrokerId] = {}
         for broker_id, broker in brokers.items():
+            host = self._lives[broker_name(broker_id)].host
             for key, partition in broker.partitions.items():
                 if not partition.is_leader or key[0] in self._deleted_topics:
                     continue
@@ -141,11 +143,10 @@ class ReplicaChecks:
                         f"{partition.leader_epoch}",
                     )
                 self._check_isr(partition)
-                self._check_lag(broker_id, partition)
-                for member in partition.replicas:
-                    follower = self._follower(broker, key, partition, member)
-                    if follower is not None:
-                        _check_follower(partition, *follower, thoroughly=thoroughly)
+                if host is not None and len(partition.isr) > 1:
+                    self._check_lag(host, partition)
+                for follower, broker_epoch in _followers(broker, key, partition, brokers):
+                    _check_follower(partition, follower, broker_epoch, thoroughly=thoroughly)
         self._check_created()
         self._check_metadata(brokers)
 
@@ -217,7 +218,10 @@ class ReplicaChecks:
 
         These are the partitions in which the follower was behind when it sent the Fetch.
         """
-        member = BrokerId(request.replica_id)
+        life = self._lives.get(broker_name(BrokerId(request.replica_id)))
+        broker = None if life is None else life.node
+        if not isinstance(broker, BrokerNode):
+            return
         for topic in response.responses:
             if topic.topic in self._deleted_topics:
                 continue
@@ -225,35 +229,11 @@ class ReplicaChecks:
                 if data.records:
                     key = (topic.topic, data.partition_index)
                     partition = leader.partitions.get(key)
-                    if partition is None or member not in partition.replicas:
+                    if partition is None:
                         continue
-                    follower = self._follower(leader, key, partition, member)
-                    if follower is not None:
-                        _check_follower(partition, *follower)
-
-    def _follower(
-        self, leader: BrokerNode, key: PartitionKey, partition: Partition, member: BrokerId
-    ) -> tuple[Partition, int] | None:
-        """Return a follower's replica and broker epoch; None if it cannot be compared now."""
-        if member == partition.broker_id:
-            return None
-        life = self._lives.get(broker_name(member))
-        broker = None if life is None else life.node
-        if (
-            not isinstance(broker, BrokerNode)
-            or leader.metadata.eligible_brokers.get(member) != broker.broker_epoch
-        ):
-            return None
-        # When a follower has restarted, the leader's cache knows its new epoch first. The leader's
-        # replica gets the ISR without the follower only when the metadata is published.
-        known = leader.metadata.image.partition(partition.topic_partition)
-        if known is None or known.partition_epoch > partition.partition_epoch:
-            return None
-        follower = broker.partitions.get(key)
-        # A follower in a later epoch may have truncated its log, as the later leader demands.
-        if follower is None or follower.leader_epoch > partition.leader_epoch:
-            return None
-        return follower, broker.broker_epoch
+                    asking = {broker.broker_id: broker}
+                    for follower, broker_epoch in _followers(leader, key, partition, asking):
+                        _check_follower(partition, follower, broker_epoch)
 
     # -- controller ---------------------------------------------------------------------------
 
@@ -280,7 +260,7 @@ class ReplicaChecks:
                 f"{maximal}",
             )
 
-    def _check_lag(self, broker_id: BrokerId, leader: Partition) -> None:
+    def _check_lag(self, host: VirtualHost, leader: Partition) -> None:
         """Check that a leader proposes to remove followers that lag from its ISR in time.
 
         A leader looks for such followers after each half of replica.lag.time.max.ms. So it finds a
@@ -289,14 +269,11 @@ class ReplicaChecks:
         anew whenever a proposal is in flight, or the partition epoch has changed.
         Source: Kafka ReplicaManager.maybeShrinkIsr, Partition.maybeShrinkIsr.
         """
-        life = self._lives[broker_name(broker_id)]
-        if life.host is None or len(leader.isr) == 1:
-            return
         key = (leader, leader.partition_epoch)
-        now_us = life.host.now_us()
+        now_us = host.now_us()
         behind = leader.isr_members_behind_for(3 * self._lag_max_us // 2, now_us)
         # A paused leader cannot look. Its timers fire when it resumes.
-        if not behind or leader.isr_in_flight is not None or life.host.is_paused:
+        if not behind or leader.isr_in_flight is not None or host.is_paused:
             self._lagging_since_us.pop(key, None)
             return
         since_us = self._lagging_since_us.setdefault(key, now_us)
@@ -358,6 +335,32 @@ class ReplicaChecks:
                 self._controller = node
                 self._deleted_topics.update(node.image.deleted_topics)
         return brokers
+
+
+def _followers(
+    leader: BrokerNode,
+    key: PartitionKey,
+    partition: Partition,
+    brokers: Mapping[BrokerId, BrokerNode],
+) -> Iterator[tuple[Partition, int]]:
+    """Yield the replica and the broker epoch of each follower that can be compared now.
+
+    Only followers among `brokers` are looked at.
+    """
+    # When a follower has restarted, the leader's cache knows its new epoch first. The leader's
+    # replica gets the ISR without the follower only when the metadata is published.
+    known = leader.metadata.image.partition(partition.topic_partition)
+    if known is None or known.partition_epoch > partition.partition_epoch:
+        return
+    eligible = leader.metadata.eligible_brokers
+    for member in partition.replicas:
+        broker = brokers.get(member)
+        if broker is None or broker is leader or eligible.get(member) != broker.broker_epoch:
+            continue
+        follower = broker.partitions.get(key)
+        # A follower in a later epoch may have truncated its log, as the later leader demands.
+        if follower is not None and follower.leader_epoch <= partition.leader_epoch:
+            yield follower, broker.broker_epoch
 
 
 def _check_follower(
