@@ -102,7 +102,8 @@ def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFram
     )
     is_open = F.col("after_us").isNull() & F.col("pending_us").isNotNull()
     # If the coordinator moved, the first gap that ends at a later coordinator counts. If there is
-    # none, the open gap counts. A member has only one open gap, which `max` picks.
+    # none, the open gap counts. A member has only one open gap, which `max` picks. `min_by` and
+    # `max_by` leave out gaps whose sort key is null.
     first_at_later = F.min_by(_ends_of_gap(), F.when(F.col("moved") & at_later, F.col("after_us")))
     open_after_move = F.max(F.when(F.col("moved") & is_open, _ends_of_gap()))
     # If the coordinator did not move, these two are null, and the longest gap counts.

@@ -183,6 +183,7 @@ def _unowned(ownership: DataFrame, measured: DataFrame) -> DataFrame:
     first_us = F.min("from_us").over(Window.partitionBy(*_PARTITION))
     # `hole_us` is the time without an owner before the interval of a row. The intervals of two
     # owners can overlap. So the time without an owner begins when all earlier intervals have ended.
+    # The first interval has no earlier ones, and `greatest` ignores this null.
     owned_until_us = F.greatest("start_us", first_us, F.max("ends_us").over(rows_before))
     hole_us = F.greatest(F.col("from_us") - owned_until_us, F.lit(0))
     # `tail_us` is the time after the last owner. `start_us` and `end_us` are the same in all rows
