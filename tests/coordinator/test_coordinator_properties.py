@@ -3,7 +3,7 @@
 Hypothesis draws a list of inputs for a coordinator: requests of two groups, the passing of time,
 the ends of appends, and the loss and return of the groups' partition. The coordinator is in a
 CoordinatorHarness, which has its log and its timers. After every input the harness checks the
-invariants, and that no request is answered twice. The tests check in addition:
+invariants, and that no request is answered twice. In addition, the tests check these rules:
 
 - A request whose answer is an error changes no state. (ERRORS_OF_REQUESTS_WITH_EFFECTS has the
   exceptions.)
@@ -44,12 +44,12 @@ GROUPS = ("a", "b")
 ERRORS_OF_REQUESTS_WITH_EFFECTS = {
     "MEMBER_ID_REQUIRED",  # the group now has the new member id as a pending id
     "GROUP_MAX_SIZE_REACHED",  # the member that found no place was removed
-    "REBALANCE_IN_PROGRESS",  # a heartbeat extends the session, although this is its answer
+    "REBALANCE_IN_PROGRESS",  # a heartbeat with this answer extends the session
     "UNKNOWN_SERVER_ERROR",  # Kafka's handler fails half way through and keeps its changes
 }
 
 # Strategies of Hypothesis, which draw the inputs. A value that stands twice in a list is drawn
-# twice as often as the others.
+# twice as often as a value that stands once.
 group_ids = st.sampled_from(GROUPS)
 instances = st.sampled_from([None, None, None, "i", "j"])
 USUAL_OFFER = protocols("range", "roundrobin")
@@ -97,9 +97,9 @@ def snapshot(h: CoordinatorHarness) -> object:
 
     Two things are left out, because a refused request may change them:
 
-    - For some refusals Kafka creates a group without members and offsets.
-    - A request may set a timer for a write before it is refused. The key of such a timer begins
-      with "write-".
+    - For some refused requests Kafka creates a group without members and offsets.
+    - A request may set a timer for a held answer before it is refused. The key of such a timer
+      begins with "write-".
     """
     return (
         [
@@ -158,8 +158,8 @@ def refused(response: AnyResponse | None) -> bool:
     """Return True if a whole request got an error. Such a request must not change any state."""
     if response is None:
         return False
-    # A LeaveGroup can name several members, and its answer has an error for each of them. The
-    # whole request was refused if no member could leave.
+    # A LeaveGroup can name several members, and its answer has an error for each of them. Such a
+    # request was refused as a whole if no member could leave.
     if isinstance(response, LeaveGroupResponse) and response.error_code is ErrorCode.NONE:
         return all(member.error_code is not ErrorCode.NONE for member in response.members)
     return error_of(response) not in {"NONE", *ERRORS_OF_REQUESTS_WITH_EFFECTS}
@@ -168,8 +168,8 @@ def refused(response: AnyResponse | None) -> bool:
 class CoordinatorMachine(RuleBasedStateMachine):
     """Hypothesis calls the methods marked `@rule` in any order. Each method is one kind of input.
 
-    Both groups belong to the same offsets partition. The log may hold appends back, so that they
-    end later, or with an error.
+    Both groups belong to the same offsets partition. The log may hold appends back, so that the
+    appends end later, or with an error.
     """
 
     java = JavaSwitches()
@@ -181,9 +181,9 @@ class CoordinatorMachine(RuleBasedStateMachine):
         """Every member id that a group has ever had."""
         self.epoch = 0  # newest leader epoch of the offsets partition
         self.log_diverged = False
-        """True once the log may differ from memory. Then a load need not give equal groups."""
+        """True if the log may differ from memory. Then a load need not give equal groups."""
 
-    # With `max_size` 2 a group reaches its limit of members, and with 100 it never does.
+    # With `max_size` 2 a group reaches its limit of members. With 100 it never reaches this limit.
     @initialize(delay_ms=st.sampled_from([0, 3_000]), max_size=st.sampled_from([2, 100]))
     def start(self, delay_ms: int, max_size: int) -> None:
         config = BrokerConfig(group_initial_rebalance_delay_ms=delay_ms, group_max_size=max_size)
@@ -337,7 +337,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         # A static member may be named by its instance id alone, with an empty member id.
         member_id = "" if by_instance else self.picked_id(group_id, pick)
         identity = MemberIdentity(member_id=member_id, group_instance_id=instance)
-        # The request names two members; the second one does not exist.
+        # The request names two members; the second member does not exist.
         self.submit(leave_group(identity, "never-assigned", group_id=group_id))
 
     @rule(group_id=group_ids, pick=picks, generation_id=generations, offset=st.integers(0, 9))
@@ -408,8 +408,8 @@ class CoordinatorMachine(RuleBasedStateMachine):
     ) -> None:
         """Write a marker, the record that ends a transaction by commit or abort.
 
-        If there is a `group_id`, the group first commits an offset in the transaction. The append
-        of this commit may be held back, and then there is no marker.
+        If there is a `group_id`, the group first commits an offset in the transaction. If the
+        append of this commit is held back, no marker is written.
         """
         if group_id is not None:
             self.commit_in_transaction(
@@ -495,7 +495,8 @@ class CoordinatorMachine(RuleBasedStateMachine):
         error = other.coordinator.load_error(0)
         if error is not None:
             # If a static member rejoins a Stable group, its subscription is stored without being
-            # parsed. If it cannot be parsed, the next load fails. Kafka does the same.
+            # parsed. If the subscription cannot be parsed, the next load fails. Kafka does the
+            # same.
             assert "subscription" in error
             return
 

@@ -4,11 +4,11 @@ The tests call the methods of a Group object directly, without a coordinator.
 
 A rebalance of a group has two phases. In the join phase (state PreparingRebalance) each member
 sends a JoinGroup with the assignment protocols that it supports. The coordinator parks each
-JoinGroup: it does not answer before the phase ends. Then the group selects a protocol that all
+JoinGroup, that is, answers it only when the phase ends. Then the group selects a protocol that all
 members support, and begins its next generation. In the sync phase (state CompletingRebalance) each
 member sends a SyncGroup, and gets its partitions with the answer.
 
-A new client first gets a member id, and then joins with it. In between, the id is pending.
+A new client first gets a member id, and then joins with this id. In between, the id is pending.
 
 Ids such as GM-22 are cases of Kafka's test, listed in docs/kafka/BEHAVIOUR.md 10.2. "BEHAVIOUR 4.3"
 is a section of that page.
@@ -99,7 +99,7 @@ def test_select_protocol_breaks_a_tie_in_scalas_hash_order() -> None:
     """With equal votes, Kafka takes the protocol that comes first in a Scala hash map.
 
     So our coordinator computes the order of that map, to make the same choice. `scala_order` puts
-    names into the order which they have in a map of the keys `among`. The orders here are known
+    names into the order that they have in a map with the keys `among`. The orders here are known
     from recordings of a real Kafka: `vote-tie` shows "a" before "b", and `fuzz-0088` shows
     roundrobin before range.
     """
@@ -127,8 +127,9 @@ def test_scala_order_puts_names_with_equal_hash_bits_last() -> None:
 def test_scala_order_is_by_hashes_of_32_bits() -> None:
     """The hashes of the names are numbers of 32 bits, as in Scala.
 
-    Here they are 0x5423dd79 (assignor-27) and 0x23f2b8d9 (assignor-4). The lowest five bits of both
-    are the same. The next five bits decide: they are 11 for assignor-27, and 6 for assignor-4.
+    Here the hashes are 0x5423dd79 (assignor-27) and 0x23f2b8d9 (assignor-4). The lowest five bits
+    of both hashes are the same. The next five bits decide: they are 11 for assignor-27, and 6 for
+    assignor-4.
     """
     names = ["assignor-27", "assignor-4"]
     assert scala_order(names, among=names) == ["assignor-4", "assignor-27"]
@@ -148,7 +149,7 @@ def test_select_protocol_takes_only_what_all_support() -> None:
 
 
 def test_select_protocol_without_members_raises() -> None:
-    """Without members there is no protocol to select, so only a bug can ask for one.
+    """Without members there is no protocol to select, so only a bug can call this method.
 
     GM-23: vote without members
     """
@@ -278,7 +279,7 @@ def test_subscribed_topics_of_another_protocol_type_are_unknown() -> None:
 
 
 def test_next_generation_with_unreadable_bytes_fails_after_its_increment() -> None:
-    """The bytes of the subscription say that billions of topics follow, and Kafka refuses that.
+    """The bytes of the subscription say that billions of topics follow. Kafka refuses such bytes.
 
     So the end of the join phase fails half way: the generation has changed, but not the state
     (BEHAVIOUR 0.1).
@@ -310,7 +311,7 @@ def test_update_member_changes_its_timeouts_and_that_of_the_group() -> None:
 
 
 def test_rebalance_timeout_without_members_is_zero() -> None:
-    """There is no member whose timeout could be the largest, so it is 0 (BEHAVIOUR 4.8)."""
+    """No member has a timeout that could be the largest, so the result is 0 (BEHAVIOUR 4.8)."""
     assert empty_group().rebalance_timeout_ms == 0
 
 
@@ -330,7 +331,7 @@ def test_successor_of_a_leader_follows_the_hash_order_of_ids(leaves: bool) -> No
     """The hashes of the member ids decide who becomes leader, not the order of their arrival.
 
     Kafka promises no particular successor (BEHAVIOUR 0). The test tries ten sets of ids with three
-    members each. The same ids must elect the same member if they arrive in reversed order. And the
+    members each. If the same ids arrive in reversed order, the same member must be elected. And the
     oldest, the middle and the newest member must each be elected at least once.
     """
 
@@ -376,8 +377,7 @@ def test_elect_joined_leader_prefers_the_leader_then_any_joined_member() -> None
 def test_replaced_static_member_keeps_leadership_instance_and_assignment() -> None:
     """A static member that restarts gets a new member id, here b instead of a.
 
-    If requests of a are parked, they must be answered, too. A story in scenarios/static.txt shows
-    this.
+    Parked requests of a must be answered, too. A story in scenarios/static.txt shows this.
 
     GM-41: replacing a static member: leader, instance, parked requests
     """
@@ -464,7 +464,7 @@ def test_only_members_can_owe_a_sync_group() -> None:
 
 
 def test_join_phase_waits_for_members_and_for_pending_ids() -> None:
-    """All have joined when each member's JoinGroup is parked, and no id is pending.
+    """All members have joined when each member's JoinGroup is parked, and no id is pending.
 
     A group without members has nothing to wait for.
 
@@ -484,7 +484,7 @@ def test_join_phase_waits_for_members_and_for_pending_ids() -> None:
 
 
 def test_second_parked_join_replaces_the_first() -> None:
-    """A member that sends JoinGroup twice gets no answer to the first (BEHAVIOUR 0.1)."""
+    """A member that sends JoinGroup twice gets no answer to its first request (BEHAVIOUR 0.1)."""
     group = preparing(member("a"))
     group.park_join(group.members["a"], ParkedJoin(request_id=RequestId(7), api_version=9))
     assert group.members_awaiting_join == 1

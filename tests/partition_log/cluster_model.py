@@ -7,7 +7,7 @@ when the test calls `apply_metadata`.
 
 At first broker REPLICAS[0] leads, all replicas are in the ISR, and min.insync.replicas is 2. A
 broker that is fenced, that is, counted as dead, is not elected. All elections are clean, unless a
-test calls `elect_unclean`. A broker that crashes loses its memory and keeps its disk; no broker
+test calls `elect_unclean`. A broker that crashes loses its memory and keeps its disk. No broker
 loses power.
 """
 
@@ -32,7 +32,7 @@ CONFIG = ReplicaConfig(min_insync_replicas=2, replica_lag_time_max_ms=10_000)
 
 @dataclass
 class Metadata:
-    """What the controller knows of the partition and of the brokers."""
+    """The controller's knowledge about the partition and the brokers."""
 
     leader_id: BrokerId = NO_BROKER
     leader_epoch: int = 0
@@ -54,17 +54,17 @@ class Broker:
     checkpoint: int = 0
     """The high watermark that is on the disk."""
     partition: Partition | None = None
-    """The replica; None while the broker is crashed."""
+    """The broker's replica, None while the broker is crashed."""
     version: int = -1
     """The version of the metadata that the broker has applied."""
     waiting_appends: set[int] = field(default_factory=set)
     """The end offsets of appends with acks=all that are not acknowledged yet."""
     fetch_answer: tuple[FetchPartition, PartitionData] | None = None
-    """The broker's last Fetch and its answer, until the answer is delivered."""
+    """The broker's last Fetch and the answer to it, until the answer is delivered."""
     proposal: IsrProposal | None = None
     """A change of the ISR that is not sent to the controller yet."""
     proposal_answer: tuple[IsrProposal, AlterPartitionPartitionResponse] | None = None
-    """The last proposal that was sent and its answer, until the answer is delivered."""
+    """The last proposal that was sent, and the answer to it, until the answer is delivered."""
 
 
 class ClusterModel:
@@ -214,7 +214,7 @@ class ClusterModel:
     def fence(self, broker_id: BrokerId) -> None:
         """Fence a broker: remove it from the ISR, and if it leads, elect another leader.
 
-        The last member of the ISR stays in it, as in Kafka, and the partition has no leader.
+        As in Kafka, the last member stays in the ISR. Then the partition has no leader.
         """
         metadata = self.metadata
         if metadata.unfenced.pop(broker_id, None) is None:
@@ -236,7 +236,7 @@ class ClusterModel:
         self._publish()
 
     def move_leadership(self, broker_id: BrokerId) -> None:
-        """Elect this member of the ISR. Electing the present leader begins a new epoch, too."""
+        """Elect a member of the ISR. If it leads already, a new epoch begins all the same."""
         metadata = self.metadata
         if broker_id not in metadata.isr or broker_id not in metadata.unfenced:
             return
@@ -308,14 +308,14 @@ class ClusterModel:
         result = broker.partition.handle_alter_partition_response(
             proposal, answer, now_us=self.now_us
         )
-        # If the leader has made a newer proposal meanwhile, it sends the newer one instead.
+        # If the leader has made a newer proposal meanwhile, it sends the newer proposal instead.
         if result.retry and broker.proposal is None:
             broker.proposal = proposal
 
     def recover(self, broker_id: BrokerId) -> None:
-        """Restart and unfence a broker, and apply the current metadata at it."""
+        """Restart and unfence a broker, and let it apply the current metadata."""
         self.restart(broker_id)
-        # `restart` does nothing at a running broker, which may be fenced.
+        # `restart` does nothing if the broker is running. A running broker may be fenced.
         if broker_id not in self.metadata.unfenced:
             self.unfence(broker_id)
         self.apply_metadata(broker_id)
@@ -340,8 +340,8 @@ class ClusterModel:
             disk = self.brokers[member].disk
             for offset, batch in self.acknowledged.items():
                 # Each batch has one record here, so the index of a batch is its offset. Followers
-                # keep the leader's batch object. So another object, even an equal one, comes from
-                # another append.
+                # keep the leader's batch object. So an equal batch that is another object comes
+                # from another append.
                 if offset >= len(disk) or disk.batch(offset) is not batch:
                     raise InvariantViolation(
                         "acknowledged records are in every log of the ISR",
@@ -391,8 +391,9 @@ class ClusterModel:
     def _acknowledge(self, broker: Broker) -> None:
         if broker.partition is None or not broker.partition.is_leader:
             return
-        # `check_acknowledged` returns None while replicas lack the record, and then the outcome.
-        # After an error the append stays in the set, because the model does not answer it.
+        # While replicas lack the record, `check_acknowledged` returns None. After that, it returns
+        # the outcome. After an error the append stays in `waiting_appends`, because the model does
+        # not answer it.
         for end_offset in sorted(broker.waiting_appends):
             if broker.partition.check_acknowledged(end_offset) is ErrorCode.NONE:
                 # Each append has one record. The offset of this record is the end offset minus 1.
@@ -400,14 +401,14 @@ class ClusterModel:
                 self.acknowledged[end_offset - 1] = broker.disk.batch(end_offset - 1)
 
     def _elect(self) -> None:
-        """Elect the first unfenced broker of the ISR. Without one, the partition has no leader."""
+        """Elect the first unfenced broker of the ISR, if there is such a broker."""
         metadata = self.metadata
         candidates = [broker for broker in metadata.isr if broker in metadata.unfenced]
         metadata.leader_id = candidates[0] if candidates else NO_BROKER
         metadata.leader_epoch += 1
 
     def _publish(self) -> None:
-        """Count a change of the metadata. A broker learns of it by `apply_metadata`."""
+        """Count a change of the metadata. A broker learns of the change by `apply_metadata`."""
         self.metadata.partition_epoch += 1
         self.metadata.version += 1
 

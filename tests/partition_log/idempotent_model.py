@@ -1,11 +1,11 @@
 """Two idempotent producers, added to the model of three replicas.
 
 The producers number their records, so that the leader can recognise a batch that is sent again.
-They send batches, and send them again, as Kafka's client does:
+They send and repeat batches as Kafka's client does:
 
 1. A client has up to five batches in flight on one connection. These batches arrive in order.
 2. After an error or a lost connection the client repeats the unanswered batches one at a time, the
-   oldest first. It sends them to the broker that it knows as the leader. When all are answered, the
+   oldest first, to the broker that it knows as the leader. When all batches are answered, the
    client continues with new batches.
 3. A request of an earlier connection may still arrive, at any time.
 4. The first batch of a client is sent alone. A leader that does not know a producer accepts any
@@ -48,7 +48,7 @@ class Request:
 class WaitingAnswer:
     """A request whose batch the leader has appended, but not acknowledged yet.
 
-    It is answered when enough replicas have the batch, which ends at `end_offset`.
+    The request is answered when enough replicas have the batch, which ends at `end_offset`.
     """
 
     request: Request
@@ -63,19 +63,19 @@ class Producer:
     batch_count: int = 0
     """The number of batches so far."""
     offsets: dict[int, int] = field(default_factory=dict)
-    """The offset in the answer to each answered batch, by the index of the batch."""
+    """Index of an answered batch -> the offset in the answer."""
     connection: int = 0
     """The number of the present connection."""
     broker_id: BrokerId = NO_BROKER
     """The broker at the other end of the present connection."""
     must_repeat: bool = False
-    """True while unanswered batches must be repeated before a new one is sent."""
+    """True while unanswered batches must be repeated before a new batch is sent."""
     on_the_way: deque[Request] = field(default_factory=deque)
     """Requests of the present connection that have not arrived."""
     late: deque[Request] = field(default_factory=deque)
     """Requests of earlier connections that may still arrive."""
     waiting_answers: list[WaitingAnswer] = field(default_factory=list)
-    """Requests of all connections that have arrived, and are not answered yet."""
+    """Requests of all connections that have arrived at a broker, and are not answered yet."""
 
     def unanswered(self) -> list[int]:
         """Return the indexes of the unanswered batches, the oldest first."""
@@ -112,7 +112,7 @@ class IdempotentModel(ClusterModel):
         producer.batch_count += 1
 
     def reconnect(self, producer: Producer) -> None:
-        """Close the connection, open one to the leader, and repeat the oldest unanswered batch."""
+        """Close the connection, connect to the leader, and repeat the oldest unanswered batch."""
         producer.late.extend(producer.on_the_way)
         producer.on_the_way.clear()
         producer.connection += 1
@@ -142,7 +142,7 @@ class IdempotentModel(ClusterModel):
             self._arrive(producer, producer.late.popleft())
 
     def continue_sending(self, producer: Producer) -> None:
-        """Let the client repeat its oldest batch or send a new one. Then deliver a request."""
+        """Let the client repeat its oldest batch or send a new batch. Then deliver a request."""
         # True if a request of the present connection has arrived, and is not answered yet.
         is_answer_pending = any(
             waiting.request.connection == producer.connection
@@ -150,7 +150,7 @@ class IdempotentModel(ClusterModel):
         )
         is_idle = not producer.on_the_way and not is_answer_pending
         if producer.must_repeat and is_idle:
-            # Nothing is in flight, so the client looks for the leader and repeats a batch there.
+            # No request is in flight, so the client connects to the leader and repeats a batch.
             self.reconnect(producer)
         else:
             self.send(producer)
@@ -181,7 +181,7 @@ class IdempotentModel(ClusterModel):
                 producer.must_repeat = True
 
     def crash(self, broker_id: BrokerId) -> None:
-        """Kill a broker. It never answers the requests that wait there."""
+        """Kill a broker. It never answers the requests that wait at it."""
         super().crash(broker_id)
         for producer in self.producers:
             producer.waiting_answers = [
@@ -200,8 +200,8 @@ class IdempotentModel(ClusterModel):
             while producer.late:
                 self.deliver_late(producer)
 
-            # Each round gets the answer to the oldest unanswered batch. At most MAX_IN_FLIGHT
-            # batches are unanswered, so twice as many rounds are more than enough.
+            # In each round the oldest unanswered batch gets its answer. At most MAX_IN_FLIGHT
+            # batches are unanswered, so twice this number of rounds is more than enough.
             for _ in range(2 * MAX_IN_FLIGHT):
                 self.reconnect(producer)
                 self.deliver(producer)
@@ -214,7 +214,7 @@ class IdempotentModel(ClusterModel):
         self.check_written()
 
     def check_written(self) -> None:
-        """Check that the log has each batch once, in order, and at the offset that was answered.
+        """Check that the log has each batch once, in order, at the offset in its answer.
 
         Raises: InvariantViolation.
         """
@@ -280,7 +280,7 @@ class IdempotentModel(ClusterModel):
         producer.must_repeat = True
 
     def _handle_success(self, producer: Producer, waiting: WaitingAnswer) -> None:
-        """Let the producer learn that a batch is acknowledged, and at which offset it is."""
+        """Let the producer learn the offset of a batch that was acknowledged."""
         index = waiting.request.index
         offset = waiting.end_offset - 1  # the batch has one record
         # If the batch was answered before, this answer must have the same offset.
@@ -290,7 +290,7 @@ class IdempotentModel(ClusterModel):
                 "a batch stands where its answer says",
                 f"{producer.value(index)} at {first_answer} and at {offset}",
             )
-        # A client that repeats batches sends the next one when the last one is answered.
+        # A client that repeats batches sends the next batch when the last batch is answered.
         if producer.must_repeat and not producer.on_the_way:
             unanswered = producer.unanswered()
             if unanswered:

@@ -51,7 +51,7 @@ def test_place_batch_keeps_the_crc_valid() -> None:
 
 
 def test_batch_through_the_codec_keeps_a_valid_crc() -> None:
-    """A batch is encoded when it is sent to another process. There its CRC must be valid, too."""
+    """A batch is encoded when it is sent to another process. Its CRC must be valid there, too."""
     # The producer id needs more than four bytes.
     batch = build_batch(records("a", "b"), producer_id=2**40, is_transactional=True)
     decoded = msgspec.msgpack.decode(msgspec.msgpack.encode(batch), type=RecordBatch)
@@ -59,7 +59,7 @@ def test_batch_through_the_codec_keeps_a_valid_crc() -> None:
     assert check_batch(decoded) is ErrorCode.NONE
 
 
-# The batch of the test has other values in all these fields.
+# In all these fields the batch of the test has other values.
 @pytest.mark.parametrize(
     "change",
     [
@@ -88,7 +88,7 @@ def test_check_batch_finds_a_change_of_any_field_that_the_crc_covers(
 def test_check_batch_finds_a_wrong_record_count() -> None:
     """A wrong count makes each later offset of the log wrong, even if the CRC is valid."""
     two_records = build_batch(records("a", "b"))
-    # By its fields this batch has one record, but its payload has two.
+    # By its fields this batch has one record, but its payload has two records.
     wrong_count = replace(build_batch(records("a")), records=two_records.records)
     # Give the batch with the wrong count a valid CRC.
     sealed = replace(wrong_count, crc=batch_crc(wrong_count))

@@ -20,7 +20,7 @@ def test_checkpoint_is_written_in_kafkas_format() -> None:
 
 @pytest.mark.parametrize("offsets", [{}, OFFSETS])
 def test_decoded_checkpoint_has_what_was_encoded(offsets: dict[TopicPartition, Offset]) -> None:
-    """A restarted broker gets its high watermarks back in this way."""
+    """In this way a restarted broker gets its high watermarks back."""
     assert decode_offset_checkpoint(encode_offset_checkpoint(offsets.items())) == offsets
 
 
@@ -30,6 +30,6 @@ def test_decoded_checkpoint_has_what_was_encoded(offsets: dict[TopicPartition, O
     ids=["empty", "without a number of lines", "another version", "one line of two"],
 )
 def test_damaged_checkpoint_raises_an_exception(content: bytes) -> None:
-    """A broker always replaces the whole file, so only a bug of ours can leave a damaged file."""
+    """A broker always replaces the whole file, so only a bug can leave a damaged file."""
     with pytest.raises(SimulationError):
         decode_offset_checkpoint(content)

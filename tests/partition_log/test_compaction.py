@@ -1,13 +1,13 @@
 """Compaction: the records, tombstones and transactions that remain after a cleaning.
 
 A cleaning keeps the last record of each key. For example, of the records a=1, b=1, a=2, at the
-offsets 0, 1 and 2, it keeps b=1 and a=2. A tombstone is a record without a value, and deletes its
-key. The tombstone itself remains for `delete_retention_ms`, here a day, and is then removed, too.
-A marker, which ends a transaction, also remains for this time. A cleaning stops where the oldest
-open transaction begins.
+offsets 0, 1 and 2, a cleaning keeps b=1 and a=2. A tombstone is a record without a value, and
+deletes its key. The tombstone itself remains for `delete_retention_ms`, here a day, and is removed
+after that. A marker, which ends a transaction, also remains for this time. A cleaning stops where
+the oldest open transaction begins.
 
 In the tests `write("a=1", "b=")` appends a batch with the record a=1 and a tombstone of b.
-`remaining()` returns what is in the log with the offsets, such as `["0 a=1", "1 b="]`.
+`remaining()` returns the records in the log with their offsets, such as `["0 a=1", "1 b="]`.
 """
 
 import pytest
@@ -47,7 +47,7 @@ class CleanedLog:
         self.codecs = NO_CODECS  # most tests have no compressed batch
 
     def write(self, *keys_and_values: str, producer: int = -1) -> None:
-        """Append a batch of `key=value` records; `key=` is a tombstone.
+        """Append a batch of `key=value` records. `key=` is a tombstone.
 
         If `producer` is the id of a producer, the batch belongs to a transaction of this producer.
         The default, -1, means that the batch has no producer id and is in no transaction.
@@ -85,8 +85,9 @@ class CleanedLog:
     def clean(self, end: int | None = None, *, step_bytes: int = 2**40) -> CompactionResult:
         """Clean up to the last stable offset, or to `end`, and check the result.
 
-        The last stable offset is where the oldest open transaction begins. A cleaning has one or
-        more steps, each of which reads up to `step_bytes`. By default one step reads the whole log.
+        The last stable offset is the offset at which the oldest open transaction begins. A cleaning
+        has one or more steps, each of which reads up to `step_bytes`. By default one step reads the
+        whole log.
         """
         batches_before = self.batches()
         last_records_before = last_records(self.log, self.log.log_end_offset, self.codecs)
@@ -175,7 +176,7 @@ def test_cleaning_up_to_an_offset_keeps_the_records_behind_it() -> None:
 
 
 def test_later_cleaning_also_reads_the_cleaned_part() -> None:
-    """The records a=1 and b=1 survive the first cleaning. The second one removes them.
+    """The records a=1 and b=1 survive the first cleaning. The second cleaning removes them.
 
     Between the cleanings, later records of the keys a and b are written.
     """
@@ -273,12 +274,12 @@ def test_aborted_transaction_is_removed_and_replaces_no_record() -> None:
     cleaned.append_marker(is_commit=False)
     cleaned.write("c=1")
     cleaned.clean()
-    # The marker stays. The day after which it is removed has not begun: it begins only when a
-    # cleaning finds no batch of the marker's transaction.
+    # The marker stays. The day after which the marker is removed has not begun yet. This day begins
+    # only when a cleaning finds no batch of the marker's transaction.
     assert cleaned.remaining() == ["0 a=1", "3 marker", "4 c=1"]
 
-    # The batch of the transaction is still there, although it has no records any more: it is the
-    # last batch of its producer, and shows the producer's epoch. So the marker remains until the
+    # The batch of the transaction is still in the log, although it has no records any more: as the
+    # last batch of its producer, it shows the producer's epoch. So the marker remains until the
     # producer has written another batch.
     cleaned.now_ms += 10 * DAY_MS  # long after the retention
     cleaned.write("d=txn", producer=PRODUCER)
@@ -329,8 +330,8 @@ def test_marker_is_kept_while_its_transaction_has_records() -> None:
 def test_marker_is_kept_with_the_empty_last_batch_of_its_producer() -> None:
     """The last batch of a producer stays without records, because it has the producer's epoch.
 
-    The marker of its transaction stays, too, even for longer than a day. So a log that is opened
-    again knows the producer.
+    The marker of the batch's transaction stays, too, even for longer than a day. So a log that is
+    opened again knows the producer.
     """
     cleaned = CleanedLog()
     cleaned.write("first=1")
@@ -392,7 +393,7 @@ def test_transaction_whose_marker_is_not_committed_counts_as_open() -> None:
 def test_aborted_record_is_removed_even_if_its_marker_is_behind_the_cleaned_part() -> None:
     """The cleaning ends at 2, where an open transaction begins.
 
-    It removes the aborted record at 1, because it also looks at the marker at 3.
+    The cleaning removes the aborted record at 1, because it also looks at the marker at 3.
     """
     cleaned = CleanedLog()
     cleaned.write("a=1")
@@ -451,7 +452,10 @@ def test_cleaning_without_cleanable_batches_changes_nothing() -> None:
 
 
 def test_replicas_that_were_cleaned_at_different_times_agree() -> None:
-    """Each broker cleans its own replica. All must have the same last record of each key."""
+    """Each broker cleans its own replica.
+
+    All replicas must have the same last record of each key.
+    """
     cleaned_to_the_end, cleaned_to_1 = CleanedLog(), CleanedLog()
     for cleaned in (cleaned_to_the_end, cleaned_to_1):
         cleaned.write("a=1", "b=1")
@@ -477,7 +481,7 @@ def test_batches_of_real_clients_are_cleaned_record_by_record(compression: int) 
 
     records = tuple(Record(b"k%d" % number, b"v%d" % number, NOW_MS) for number in range(3))
     in_our_format = build_batch(records, compression=compression, codecs=CODECS)
-    # By encoding and decoding, the batch gets Kafka's format, as a client sends it.
+    # Encoding and decoding turn the batch into a batch in Kafka's format, as a client sends it.
     (sent,) = decode_batches(encode_batch(in_our_format, CODECS))
     placed = cleaned.log.append_batch_as_leader(sent, leader_epoch=0)
     cleaned.write("k1=new")
@@ -492,8 +496,8 @@ def test_batches_of_real_clients_are_cleaned_record_by_record(compression: int) 
     assert (kept.base_offset, kept.last_offset, kept.record_count) == (2, 4, 2)
     (read,) = decode_batches(encode_batch(kept))
     assert records_of(read, CODECS) == [(2, records[0]), (4, records[2])]
-    # Two of the three records stay. All have the same length, so each half of the new payload is
-    # one record, whose bytes were also in the old payload.
+    # Two of the three records stay. All records have the same length, so each half of the new
+    # payload is one record. Its bytes were also in the old payload.
     payload_before = payload_of(placed, CODECS)
     payload_after = payload_of(kept, CODECS)
     assert len(payload_before) - len(payload_after) == len(payload_before) // 3
@@ -517,7 +521,8 @@ def test_cleaned_batch_of_an_idempotent_producer_keeps_its_sequences() -> None:
     cleaned.write("end=1")
     cleaned.clean(end=4)
 
-    # The batch at 1 is gone. The batch at 0 stays as the first of its leader epoch.
+    # The batch at 1 is gone. The batch at 0 stays, because it is the first batch of its leader
+    # epoch.
     offsets_and_counts = [(batch.base_offset, batch.record_count) for batch in cleaned.batches()]
     assert offsets_and_counts == [(0, 0), (2, 0), (3, 1), (4, 1)]
 
@@ -531,7 +536,7 @@ def test_cleaned_batch_of_an_idempotent_producer_keeps_its_sequences() -> None:
 
 
 def test_aborted_records_of_an_expired_producer_do_not_count() -> None:
-    """The producer's state is forgotten, but the log still has the marker of the abort."""
+    """The log forgets the producer's state, but still has the marker of the abort."""
     cleaned = CleanedLog()
     cleaned.write("a=1")
     cleaned.write("a=2", producer=PRODUCER)

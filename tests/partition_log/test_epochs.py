@@ -1,10 +1,12 @@
 """The leader epoch cache: where each leader epoch begins in a log.
 
 Each batch has the epoch of the leader that wrote it. The cache has an entry for each epoch in the
-log: the epoch and the offset at which it begins. For example, `(2, 4), (4, 6), (7, 11)` are the
-entries of the epochs 2, 4 and 7. Epoch 2 begins at offset 4 and ends at 6, where epoch 4 begins.
+log: the epoch, and the offset at which the epoch begins. For example, `(2, 4), (4, 6), (7, 11)` are
+the entries of the epochs 2, 4 and 7. Epoch 2 begins at offset 4 and ends at 6, where epoch 4
+begins.
 
-The tests follow Kafka's LeaderEpochFileCacheTest. "Kafka:" names the test that one of ours follows.
+The tests follow Kafka's LeaderEpochFileCacheTest. "Kafka:" in a docstring names the test of Kafka
+that the test follows.
 """
 
 import pytest
@@ -48,7 +50,7 @@ def test_assign_drops_later_entries_that_would_not_increase() -> None:
 
 
 def test_assign_of_epoch_minus_1_raises_an_exception() -> None:
-    """-1 is no epoch of a leader: in Kafka's answers it means that there is no such epoch."""
+    """-1 is no epoch of a leader. In Kafka's answers -1 means that there is no such epoch."""
     with pytest.raises(SimulationError):
         cache((-1, 0))
 
@@ -68,7 +70,7 @@ def test_assign_of_epoch_minus_1_raises_an_exception() -> None:
     ],
 )
 def test_epoch_ends_where_the_next_one_begins(requested: int, answer: tuple[int, int]) -> None:
-    """The answer has the requested epoch, or the next lower one in the cache, and its end offset.
+    """The answer has the requested epoch, or the next lower epoch in the cache, and its end.
 
     Source: LeaderEpochFileCache.endOffsetFor.
     """

@@ -85,8 +85,9 @@ def play_random_events(seed: int) -> IdempotentModel:
     """
     rng = random.Random(seed)
     model = IdempotentModel()
-    # For each event, the weights from which a seed draws one. An event with twice the weight of
-    # another occurs about twice as often. With the weight 0 it never occurs.
+    # For each event, the possible weights, from which a seed draws one weight. An event with twice
+    # the weight of another event occurs about twice as often. An event with the weight 0 never
+    # occurs.
     broker_events: list[tuple[Callable[[BrokerId], None], tuple[float, ...]]] = [
         (model.send_fetch, (0.1, 1)),
         (model.deliver_fetch, (0.1, 1)),
@@ -146,7 +147,7 @@ def test_each_batch_is_written_once_in_a_long_random_schedule(first_seed: int) -
             violation.add_note(f"seed {seed}")
             raise
         answered += sum(len(producer.offsets) for producer in model.producers)
-    assert answered > 150  # 15 batches for each of the ten seeds, so the producers made progress
+    assert answered > 150  # more than 15 for each of the ten seeds, so the producers made progress
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,14 @@
 """Idempotent producers at a leader: repeated batches are written once and in order (KIP-98).
 
-A producer numbers its records, and a batch has the sequence number of its first record. So the
-leader recognises a batch that is sent again. It also notices if a batch is missing before the next
-one. When a producer has raised its epoch, batches of the old epoch are refused.
+A producer numbers its records, and a batch has the sequence number of its first record. From these
+numbers the leader recognises a batch that is sent again. The leader also notices if a batch is
+missing before the next batch. When a producer has raised its epoch, batches of the old epoch are
+refused.
 
 `leader()` and `follower()` are replicas of a partition with an empty log.
 `with_batches(leader(), 0, 2)` is a leader with two batches of two records each, whose sequence
-numbers begin at 0 and 2. `outcome(leading, "a", sequence=4)` appends a batch, and returns its
-offset or the error.
+numbers begin at 0 and 2. `outcome(leading, "a", sequence=4)` appends a batch, and returns the
+batch's offset or the error.
 """
 
 from pathlib import Path
@@ -35,11 +36,11 @@ from tests.support.builders.partition_logs import (
 
 PRODUCER = 7
 LAST = 2**31 - 1
-"""The last sequence number. The next one is 0 again."""
+"""The last sequence number. After it comes 0 again."""
 
 
 def numbered_batch(*values: str, sequence: int = 0, epoch: int = 0) -> RecordBatch:
-    """Return a batch of the producer; its first record has the number `sequence`."""
+    """Return a batch of the producer. Its first record has the number `sequence`."""
     return client_batch(*values, producer_id=PRODUCER, producer_epoch=epoch, base_sequence=sequence)
 
 
@@ -49,7 +50,7 @@ def append(leading: Partition, batch: RecordBatch) -> AppendInfo:
 
 
 def outcome(leading: Partition, *values: str, sequence: int = 0, epoch: int = 0) -> ErrorCode | int:
-    """Append a batch, and return its offset or, if it is refused, the error."""
+    """Append a batch, and return its offset, or the error of a refused batch."""
     log_end_before = leading.log_end_offset
     info = append(leading, numbered_batch(*values, sequence=sequence, epoch=epoch))
     if info.error is not ErrorCode.NONE:
@@ -68,7 +69,7 @@ def with_batches(leading: Partition, *sequences: int) -> Partition:
 
 
 def test_batches_in_sequence_are_appended() -> None:
-    """The next batch begins with the sequence number that follows the last record before it."""
+    """The next batch begins with the sequence number after that of the last record."""
     leading = leader()
     assert outcome(leading, "a", "b", sequence=0) == 0
     assert outcome(leading, "c", sequence=2) == 2
@@ -92,7 +93,7 @@ def test_only_the_last_five_batches_are_recognised_as_duplicates() -> None:
 
     An older batch counts as out of order.
     """
-    # Of these six batches the leader has forgotten the first one.
+    # Of these six batches the leader has forgotten the first.
     leading = with_batches(leader(), 0, 2, 4, 6, 8, 10)
     assert outcome(leading, "a", "b", sequence=0) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     for sequence in (2, 4, 6, 8, 10):
@@ -213,12 +214,12 @@ def test_truncated_batches_are_no_duplicates() -> None:
     assert outcome(leading, "a", "b", sequence=4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert outcome(leading, "a", "b", sequence=0) == 0
     assert outcome(leading, "a", "b", sequence=2) == 2
-    leading.log.truncate_to(0)  # now the leader does not know the producer any more
+    leading.log.truncate_to(0)  # the leader has forgotten the producer
     assert outcome(leading, "x", sequence=77) == 0
 
 
 def test_producer_state_is_rebuilt_from_the_log_after_a_restart(tmp_path: Path) -> None:
-    """The state is not kept in a file of its own, because such a file could be outdated."""
+    """The state is not kept in a separate file, because such a file could be outdated."""
     storage = FileStorage(tmp_path)
     partition_log = PartitionLog(PARTITION, storage.log(PARTITION))
     with_batches(leader(B, partition_log), 0, 2, 4)

@@ -1,7 +1,7 @@
-"""Each invariant of a log or of a replica is violated by the damage that it is for.
+"""Each check of an invariant of a log or replica finds the damage that it is meant to find.
 
-The tests take a sound log or replica and damage it, as a bug of ours would. Then the check must
-raise an error. Functions such as `batches_lost` do one kind of damage each.
+The tests take a sound log or replica and damage it, as a bug of this project would. Then the check
+must raise an error. Functions such as `batches_lost` do one kind of damage each.
 
 `log_of_epochs(0, 1, 2)` is a log with a batch of one record in each of these leader epochs.
 `leader()` is a replica that leads, with the replicas A, B and C in its ISR.
@@ -37,7 +37,7 @@ from tests.support.builders.partition_logs import (
 )
 
 FIRST_UNSTABLE_OFFSET = "the first unstable offset begins the oldest transaction without a marker"
-"""The name of an invariant. A log knows where its oldest open transaction begins."""
+"""The name of the invariant that a log knows the beginning of its oldest open transaction."""
 
 
 def high_watermark_above_the_log(log: PartitionLog) -> None:
@@ -46,7 +46,7 @@ def high_watermark_above_the_log(log: PartitionLog) -> None:
 
 
 def batches_lost(log: PartitionLog) -> None:
-    """Remove the batches from offset 2 on from the storage. The log does not notice it."""
+    """Remove the batches from offset 2 on from the storage. The log does not notice this."""
     log.storage.truncate(2)
 
 
@@ -67,7 +67,7 @@ def batch_damaged(log: PartitionLog) -> None:
 
 
 def epoch_forgotten(log: PartitionLog) -> None:
-    """Remove the later epochs from the cache; their batches stay in the log."""
+    """Remove the later epochs from the cache. Their batches stay in the log."""
     log.epochs.truncate_from_end(1)
 
 
@@ -80,7 +80,7 @@ def epochs_out_of_order(log: PartitionLog) -> None:
 
 
 def transaction_forgotten(log: PartitionLog) -> None:
-    """Forget the open transaction that the log's last batch belongs to."""
+    """Forget the open transaction to which the log's last batch belongs."""
     log.producers = ProducerStates()
 
 
@@ -90,7 +90,10 @@ def flush_forgotten(log: PartitionLog) -> None:
 
 
 def transaction_invented(log: PartitionLog) -> None:
-    """Add a transaction of producer 9 to the producer states; the log has no batch of it."""
+    """Add a transaction of producer 9 to the producer states.
+
+    The log has no batch of producer 9.
+    """
     log.producers.appended(replace(batch(base_offset=1), producer_id=9, is_transactional=True))
 
 
@@ -166,7 +169,7 @@ def maximal_isr_has_members_without_a_proposal(partition: Partition) -> None:
 def test_check_partition_finds_each_kind_of_damage(
     damage: Callable[[Partition], None], invariant: str
 ) -> None:
-    """A leader with such damage would replicate wrong records, or acknowledge them too early."""
+    """A leader with such damage would replicate wrong records, or acknowledge records too early."""
     leading = leader(partition_log=log_of_epochs(0, 0))
     check_partition(leading)
     damage(leading)
@@ -193,7 +196,7 @@ def test_check_agreement_compares_below_both_high_watermarks() -> None:
     second_log.append_as_leader(records("different"), leader_epoch=1)
     first_log.update_high_watermark(2)
     second_log.update_high_watermark(1)
-    check_agreement([first_log, second_log])  # they differ at offset 1
+    check_agreement([first_log, second_log])  # the logs differ only at offset 1
     second_log.update_high_watermark(2)
     with pytest.raises(InvariantViolation, match="logs agree below the high watermark"):
         check_agreement([first_log, second_log])
@@ -207,7 +210,7 @@ def test_check_log_compares_producer_states_with_the_batches() -> None:
             client_batch("v", producer_id=7, base_sequence=sequence), leader_epoch=0
         )
     check_log(written)
-    # The damage: the state has two batches, of which the truncated log has one.
+    # The damage: the producer states have two batches, but the truncated log has only one batch.
     states_of_both_batches = written.producers
     written.truncate_to(1)
     check_log(written)
@@ -238,10 +241,10 @@ def without_batches(written: PartitionLog, *removed: int) -> PartitionLog:
 def test_producer_states_of_a_compacted_log_may_remember_removed_batches() -> None:
     """A producer state remembers the last five batches of its producer.
 
-    So after a cleaning the state may have batches that are no longer in the log.
+    So after a cleaning the state may still have batches that are no longer in the log.
     """
     check_producers(without_batches(compacted_log(4), 1, 2))
-    # Of these nine batches the state remembers those from 4 on, and so has forgotten 1 and 2.
+    # Of these nine batches the state remembers the batches from 4 on, so it has forgotten 1 and 2.
     check_producers(without_batches(compacted_log(9), 1, 2, 5, 7))
 
 
@@ -285,7 +288,7 @@ def test_producer_state_may_lack_batches_from_before_an_expiry() -> None:
     with pytest.raises(InvariantViolation, match="the state of a producer follows from the log"):
         check_producers(written, expired_ms=999)
 
-    # Now there is no state of producer 7 at all, but one of producer 8.
+    # Now there is no state of producer 7 at all. There is a state of producer 8.
     of_producer_8 = client_batch("v", producer_id=8, base_sequence=0, timestamp_ms=2_000)
     written.append_batch_as_leader(of_producer_8, leader_epoch=0)
     written.producers = ProducerStates()
@@ -309,7 +312,7 @@ def test_producer_epoch_below_that_of_the_log_is_found() -> None:
 
 
 def test_sequences_of_a_producer_begin_again_after_the_largest_one() -> None:
-    """After 2**31 - 1, the largest 32-bit integer, comes 0. This is no violation."""
+    """After the number 2**31 - 1, the largest 32-bit integer, comes 0. This is no violation."""
     written = log()
     written.append_batch_as_leader(
         client_batch("v", "w", producer_id=7, base_sequence=2**31 - 1), leader_epoch=0

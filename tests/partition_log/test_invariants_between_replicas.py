@@ -1,9 +1,9 @@
-"""Each invariant between replicas is violated by the damage that it is for.
+"""Each check of an invariant between replicas finds the damage that it is meant to find.
 
-In most tests broker A leads, with B and C in its ISR. Its log has the records 0 and 1. A knows that
-B and C have fetched up to offset 2, so the high watermark is 2. `leader_and_follower()` returns the
-replicas of A and B in this state. `leader_and_follower(end=1)` returns them with the damage that
-B's log ends at 1.
+In most tests broker A leads, with B and C in its ISR. The log of A has the records 0 and 1. A knows
+that B and C have fetched up to offset 2, so the high watermark is 2. `leader_and_follower()`
+returns the replicas of A and B in this state. `leader_and_follower(end=1)` returns them with the
+damage that B's log ends at 1.
 """
 
 import pytest
@@ -38,7 +38,7 @@ from tests.support.builders.partition_logs import (
 
 
 def leader_and_follower(*, end: int = 2) -> tuple[Partition, Partition]:
-    """Return the replicas of A and B; the log of B ends at `end`."""
+    """Return the replicas of A and B. The log of B ends at `end`."""
     leading = leader()
     for value in ("0", "1"):
         leading.append_records(records(value), required_acks=ACKS_ALL, now_us=0)
@@ -51,7 +51,7 @@ def leader_and_follower(*, end: int = 2) -> tuple[Partition, Partition]:
 
 
 def test_in_sync_follower_must_reach_the_high_watermark() -> None:
-    """If a follower without the committed records became the leader, these would be lost."""
+    """If a follower without committed records became the leader, the records would be lost."""
     check_in_sync_follower(*leader_and_follower())
     with pytest.raises(InvariantViolation, match=r"and the log of 1, .* ends at 1"):
         check_in_sync_follower(*leader_and_follower(end=1))
@@ -77,7 +77,7 @@ def numbered_batch(*values: str, sequence: int = 0) -> RecordBatch:
 
 
 def leader_with_batch(*, high_watermark: int) -> tuple[Partition, RecordBatch]:
-    """Return a leader whose log has one batch of two records, and this batch."""
+    """Return a leader and a batch of two records, the only batch in the leader's log."""
     leading, batch = leader(), numbered_batch("a", "b")
     leading.append_batch(batch, required_acks=ACKS_ALL, now_us=0)
     leading.log.update_high_watermark(Offset(high_watermark))
@@ -87,7 +87,7 @@ def leader_with_batch(*, high_watermark: int) -> tuple[Partition, RecordBatch]:
 def check(
     leading: Partition, batch: RecordBatch, *, acks_all: bool = True, is_delayed: bool = False
 ) -> None:
-    """Check that the leader may now acknowledge the batch, which it has at offset 0.
+    """Check that the leader may now acknowledge the batch with the offset 0.
 
     `is_delayed` is True if the request had other partitions, for which the answer had to wait.
     """
@@ -158,7 +158,7 @@ def test_logs_with_another_batch_at_an_offset_are_found() -> None:
 
 
 def test_logs_with_other_records_in_the_same_epoch_are_found() -> None:
-    """It is not enough to compare the leader epochs of the batches: both batches have epoch 0."""
+    """Equal leader epochs of batches are not enough: here both batches have epoch 0."""
     leaders_log, followers_log = log_of_epochs(0), log()
     followers_log.append_as_leader(records("different"), leader_epoch=0)
     with pytest.raises(InvariantViolation, match="have the same batches"):
@@ -166,14 +166,14 @@ def test_logs_with_other_records_in_the_same_epoch_are_found() -> None:
 
 
 def test_compacted_logs_may_lack_batches_and_records_but_not_change_epochs() -> None:
-    """Each broker cleans its replica at its own times, so one log may lack what another has.
+    """Each broker cleans its own replica, so one log may lack what another log has.
 
     But a cleaning does not change the leader epoch of a batch.
     """
     leaders_log, followers_log = log_of_epochs(0, 0, 1), log_of_epochs(0, 0, 1)
     leaders_log.is_compacted = followers_log.is_compacted = True
-    # The leader cleans its log: one of the first two batches remains. Its checksum has changed, as
-    # if the cleaning had removed records from it.
+    # The leader cleans its log: one of the first two batches remains. The checksum of this batch
+    # has changed, as if the cleaning had removed records from the batch.
     cleaned = replace(leaders_log.storage.batch(0), crc=1)
     leaders_log.replace_prefix(2, (cleaned,))
     check_same_batches(leaders_log, followers_log, 3)
@@ -214,7 +214,7 @@ def test_consumer_that_reads_committed_must_get_no_record_of_an_open_transaction
 
 
 def test_consumer_must_be_told_the_high_watermark() -> None:
-    """The answer says 1, but the leader has 2. A wrong value would give consumers a wrong lag."""
+    """The answer has the high watermark 1, but the leader has 2. So the consumer's lag is wrong."""
     leading, _ = leader_and_follower()
     with pytest.raises(InvariantViolation, match="1 and 1 are told, leader 0 has 2 and 2"):
         check_consumed(leading, fetched(high_watermark=1), read_committed=False)

@@ -3,15 +3,16 @@
 A cleaning removes each record whose key has a newer record. `check(before, after)` checks whether a
 cleaning may have turned the batches `before` into the batches `after`. For example, `before` has
 a=1, a=2 and b=1. Then `after` must have a=2 and b=1, and `check` raises an error if a=2 is missing.
-Each test begins with such a sound result, and damages it. Sound cleanings are also tested in
-`test_compaction`.
+Each test begins with such a sound result, and then damages the result. Sound cleanings are also
+tested in `test_compaction`.
 
 Tombstones and the markers of transactions must stay for some time, here 10 ms. The first cleaning
 writes the end of this time, the delete horizon, into the batch. All cleanings here are at 1,000 ms,
 so the new horizon is 1,010 ms. `after_cleaning(batch, 1_010)` is a batch with this horizon.
 
 `batches_of("a=1", "b=")` returns batches of one record each, from offset 0. `a=` is a tombstone,
-`a!1` a record of producer 7's transaction; `commit` and `abort` are markers of this producer.
+and `a!1` is a record of producer 7's transaction. `commit` and `abort` are markers of this
+producer.
 """
 
 from collections.abc import Sequence
@@ -69,7 +70,7 @@ def batches_of(*texts: str) -> list[RecordBatch]:
 def after_cleaning(
     batch: RecordBatch, horizon_ms: int = -1, *, is_empty: bool = False
 ) -> RecordBatch:
-    """Return the batch after a cleaning, with all its records or none; -1 means no horizon."""
+    """Return the batch after a cleaning, with all its records or none. -1 means no horizon."""
     records = [] if is_empty else [record for _, record in records_of(batch)]
     return cleaned_batch(batch, Cleaned(tuple(range(len(records))), horizon_ms), records)
 
@@ -103,7 +104,7 @@ def test_last_record_of_a_key_must_stay() -> None:
 
 
 def test_records_must_keep_offset_order_and_header() -> None:
-    """A cleaning removes records and does not change the others."""
+    """A cleaning removes records, and does not change the records that it keeps."""
     before = batches_of("a=1", "b=1")
     with pytest.raises(InvariantViolation, match="the order is"):
         check(before, before[::-1])
@@ -151,7 +152,7 @@ def test_tombstone_must_get_a_horizon_and_be_removed_after_it() -> None:
 
 
 def test_tombstone_may_stay_or_be_removed_if_the_time_is_not_exact() -> None:
-    """If the time of the cleaning is not known exactly, it may be before the horizon or after."""
+    """A cleaning at an unknown time may have been before the horizon, or after the horizon."""
     (tombstone,) = batches_of("a=")
     at_horizon = after_cleaning(tombstone, 1_000)
     check([at_horizon], [at_horizon], is_time_exact=False)
@@ -178,9 +179,9 @@ def test_records_of_a_committed_transaction_must_stay() -> None:
 
 
 def test_marker_must_stay_while_its_transaction_has_batches() -> None:
-    """A marker gets its horizon only when the data of its transaction are gone.
+    """A marker gets a horizon only when the data of its transaction are gone.
 
-    While the data are there, it must stay, even if its horizon has come.
+    As long as the data are in the log, the marker must stay, even if its horizon has come.
     """
     before = batches_of("a!1", "commit")
     transactional_a, marker = before
@@ -208,7 +209,7 @@ def test_marker_without_data_must_get_a_horizon_and_be_removed_after_it() -> Non
 
 
 def test_last_batch_of_a_producer_must_stay_without_records() -> None:
-    """A later leader learns the producer's newest sequence number from its last batch."""
+    """A later leader learns a producer's newest sequence number from the producer's last batch."""
     before = batches_of("a!1", "commit", "a=2")
     older_a, marker, newer_a = before
     check(before, [after_cleaning(older_a, is_empty=True), marker, newer_a])
@@ -234,7 +235,7 @@ def segments_of(log: PartitionLog, kind: type[Segments]) -> Segments:
 
 
 def test_segments_must_end_when_they_are_full() -> None:
-    """Three batches fill a segment. Here the first segment has four batches, or two."""
+    """Three batches fill a segment. Here the first segment has four batches, and then two."""
     log = log_of(*["a=1"] * 8)
     check_segments(segments_of(log, Segments))
     for moved_by in (1, -1):
@@ -245,20 +246,23 @@ def test_segments_must_end_when_they_are_full() -> None:
 
 
 def test_segments_must_end_after_their_time() -> None:
-    """The batches are 60 ms apart, so a segment of up to 100 ms has two of them."""
+    """The batches are 60 ms apart, so a segment of up to 100 ms has two batches."""
     log = PartitionLog(PARTITION, MemoryLogStorage())
     for number in range(6):
         log.append_as_leader((Record(b"a", b"1", 1 + 60 * number),), leader_epoch=0)
     segments = segments_of(log, Segments)
     assert segments.base_offsets == (0, 2, 4)
     check_segments(segments)
-    # The damaged first segment has a third batch, which is 120 ms later than its first one.
+    # The damaged first segment has a third batch, which is 120 ms later than its first batch.
     with pytest.raises(InvariantViolation, match="is in it"):
         check_segments(segments_of(log, MovedSegments))
 
 
 def test_segments_of_a_truncated_log_are_not_checked() -> None:
-    """After a truncation the segments may be wrong, because they are computed again before use."""
+    """After a truncation, segments are computed again before they are used.
+
+    So they may be wrong.
+    """
     log = log_of(*["a=1"] * 8)
     damaged = segments_of(log, MovedSegments)
     log.truncate_to(1)

@@ -2,9 +2,9 @@
 
 `log()` is an empty log. `log_of_epochs(0, 0, 3)` is a log of three batches with one record each:
 two of leader epoch 0, and one of epoch 3. Their values are "0@0", "1@0" and "2@3", the offset and
-the epoch. For each log, `epochs.entries()` lists the leader epochs with the offset at which each
-begins, here (0, 0) and (3, 2). `read(offset, max_bytes, up_to=...)` returns the batches below the
-offset `up_to`.
+the epoch. `epochs.entries()` of a log lists the leader epochs, each with the offset at which the
+epoch begins. For this log these are (0, 0) and (3, 2). `read(offset, max_bytes, up_to=...)` returns
+the batches below the offset `up_to`.
 """
 
 import pytest
@@ -28,7 +28,7 @@ from tests.support.builders.partition_logs import (
 
 
 def test_append_as_leader_assigns_contiguous_offsets() -> None:
-    """Offsets count records, not batches. The first batch has three, so the second begins at 3."""
+    """Offsets count records, not batches. After a batch of three records, the next begins at 3."""
     written = log()
     first_batch = written.append_as_leader(records("a", "b", "c"), leader_epoch=0)
     second_batch = written.append_batch_as_leader(batch("d", "e"), leader_epoch=0)
@@ -78,7 +78,7 @@ def test_append_as_follower_keeps_the_leaders_offsets_and_epochs() -> None:
 def test_append_as_follower_of_batches_that_do_not_fit_appends_none(
     unfitting_batch: RecordBatch, error: ErrorCode
 ) -> None:
-    """The batches of a Fetch are appended together or not at all. Here the second does not fit."""
+    """All batches of a Fetch are appended, or none. Here the second batch does not fit."""
     copy = log()
     assert copy.append_as_follower((batch("a"), unfitting_batch)) is error
     assert copy.log_end_offset == 0
@@ -94,7 +94,7 @@ def test_read_returns_the_stored_batches_themselves() -> None:
 
 
 def test_read_from_the_middle_of_a_batch_begins_with_the_whole_batch() -> None:
-    """Kafka's brokers do not split batches; a consumer skips the records before its offset."""
+    """Kafka's brokers do not split batches. A consumer skips the records before its offset."""
     written = log()
     written.append_as_leader(records("a", "b", "c"), leader_epoch=0)
     written.append_as_leader(records("d"), leader_epoch=0)
@@ -106,8 +106,8 @@ def test_read_stops_before_the_batch_that_passes_the_limit_offset() -> None:
     """A consumer reads up to the high watermark, and must not see a record above it."""
     written = log_of_epochs(0, 0, 0)
     written.append_as_leader(records("d", "e"), leader_epoch=0)
-    # "d" and "e" are one batch with the offsets 3 and 4. A read up to 4 does not return it, because
-    # the limit itself is excluded.
+    # "d" and "e" are one batch with the offsets 3 and 4. A read up to 4 does not return this batch,
+    # because the limit 4 itself is excluded.
     assert [batch.base_offset for batch in written.read(1, NO_LIMIT, up_to=3)] == [1, 2]
     assert [batch.base_offset for batch in written.read(1, NO_LIMIT, up_to=4)] == [1, 2]
     assert written.read(3, NO_LIMIT, up_to=3) == ()
@@ -137,7 +137,7 @@ def test_high_watermark_is_limited_to_the_log_end() -> None:
     """A follower takes over its leader's high watermark, which may be above its own log end.
 
     The high watermark also cannot fall below the beginning of the log. `update_high_watermark`
-    returns True if it has changed. Source: Kafka updateHighWatermark.
+    returns True if the high watermark has changed. Source: Kafka updateHighWatermark.
     """
     written = log_of_epochs(0, 0, 0)
     assert written.update_high_watermark(9)
@@ -161,7 +161,7 @@ def test_truncate_to_lowers_the_high_watermark_and_removes_epochs() -> None:
 
 
 def test_truncate_into_a_batch_removes_the_whole_batch() -> None:
-    """The new log end may then be below the offset that was asked for.
+    """The new log end may then be below the offset of the truncation.
 
     Source: Kafka LogSegment.truncateTo.
     """
@@ -280,7 +280,7 @@ def test_read_that_ends_in_a_hole_returns_no_batch_behind_it() -> None:
     ],
 )
 def test_truncate_in_a_hole_ends_the_log_there(offset: int, log_end: int, batch_count: int) -> None:
-    """The log need not end directly behind its last batch."""
+    """After a truncation in a hole, the log does not end directly behind its last batch."""
     compacted = log_with_holes()
     assert compacted.truncate_to(offset) == log_end
     assert len(compacted.storage) == batch_count

@@ -1,8 +1,8 @@
 """Flushes of a log to the disk, as its settings demand, and the recovery point.
 
-Appended records are at first only in memory of the operating system, where a power loss removes
-them. The records get to the disk by a flush of the log, or by a write-back: at any time the
-operating system may write them to the disk by itself.
+Appended records are at first only in memory of the operating system, and a power loss removes them
+there. The records get to the disk by a flush of the log, or by a write-back: the operating system
+may write them to the disk by itself at any time.
 
 The recovery point is the offset up to which the log itself has flushed. `storage.flushed_length` is
 the number of batches on the disk, by a flush or by a write-back. For example, after a flush of two
@@ -18,7 +18,7 @@ from tests.support.builders.partition_logs import PARTITION, batch, log, records
 
 
 def flushing_log(flush_messages: int | None) -> PartitionLog:
-    """Return a log with this value of Kafka's flush.messages; None is Kafka's default.
+    """Return a log with this value of Kafka's flush.messages. None is Kafka's default.
 
     An append flushes the log if at least this number of records is not flushed yet.
     """
@@ -40,7 +40,7 @@ def test_append_that_reaches_flush_messages_flushes_the_log() -> None:
     # After the first append two records are not flushed.
     written.append_as_leader(records("a", "b"), leader_epoch=0)
     assert (written.recovery_point, written.storage.flushed_length) == (0, 0)
-    # With the second append there are four, so the log flushes them.
+    # With the second append four records are not flushed, so the log flushes them.
     written.append_batch_as_leader(batch("c", "d"), leader_epoch=0)
     assert (written.recovery_point, written.storage.flushed_length) == (4, 2)
     # After the third append one record is not flushed.
@@ -49,7 +49,7 @@ def test_append_that_reaches_flush_messages_flushes_the_log() -> None:
 
 
 def test_append_as_follower_flushes_before_the_next_fetch() -> None:
-    """A follower's next Fetch says that it has the records, so they must be on its disk by then."""
+    """A follower's next Fetch says that it has the records. They must be on its disk by then."""
     copy = flushing_log(1)
     fetched = [batch("a", base_offset=0), batch("b", base_offset=1)]
     copy.append_as_follower(fetched)
@@ -59,7 +59,8 @@ def test_append_as_follower_flushes_before_the_next_fetch() -> None:
 def test_write_back_does_not_count_as_a_flush_of_the_log() -> None:
     """Kafka does not notice a write-back, so flush.messages counts from the log's own last flush.
 
-    Here three records have come since then, although the first two are on the disk already.
+    Here three records have come since the last flush, although the first two records are on the
+    disk already.
     """
     written = flushing_log(3)
     written.append_as_leader(records("a", "b"), leader_epoch=0)

@@ -2,8 +2,8 @@
 
 `client_batch("a", "b")` is a batch of a real client, in Kafka's format, with a KafkaHeader
 (`batch.kafka`). Its records have the keys and values "a" and "b", and the timestamp 7 ms.
-`resealed` changes fields of such a batch, and gives it a valid CRC again. `batch("ours")` is a
-batch of our simulated producers. It has another format, and no KafkaHeader.
+`resealed` changes fields of such a batch, and gives the batch a valid CRC again. `batch("ours")` is
+a batch of our simulated producers, which has another format and no KafkaHeader.
 """
 
 import re
@@ -54,7 +54,7 @@ def partition(
 
 
 APPEND_TIME_MS = 99
-"""The time of the leader's clock when it appends."""
+"""The time on the leader's clock at which the leader appends."""
 
 
 def append(leading: Partition, produced: RecordBatch) -> AppendInfo:
@@ -137,7 +137,9 @@ COMPRESSED = client_batch("a", "b", "c", compression=GZIP)
 def test_batch_that_no_client_may_send_is_refused_and_changes_nothing(
     produced: RecordBatch, message: str
 ) -> None:
-    """In each case one field or record contradicts another one. Source: Kafka LogValidator.
+    """In each case a field or record contradicts another field or record.
+
+    Source: Kafka LogValidator.
 
     The error INVALID_RECORD makes the client give up.
     """
@@ -150,7 +152,7 @@ def test_batch_that_no_client_may_send_is_refused_and_changes_nothing(
 
 
 def test_record_without_key_is_refused_only_by_a_compacted_topic() -> None:
-    """The answer lists the places of such records in the batch. Kafka's clients print the list."""
+    """The answer lists the places of the records without a key. Kafka's clients print this list."""
     produced = client_batch("a", "b", has_keys=False)
     assert append(partition(), produced).error is ErrorCode.NONE
     leading = partition(is_compacted=True)
@@ -168,7 +170,7 @@ def test_record_without_key_is_refused_only_by_a_compacted_topic() -> None:
 
 
 def test_wrong_max_timestamp_is_corrected() -> None:
-    """Clients look up offsets by time, so the timestamp must be right.
+    """Clients look up offsets by time, so the max timestamp of a batch must be right.
 
     As in Kafka, the leader also computes a new CRC.
     """
@@ -193,7 +195,8 @@ def test_log_append_time_gives_every_record_the_leaders_time() -> None:
         timestamps_ms = {record.timestamp_ms for _, record in records_of(stored, CODECS)}
         assert timestamps_ms == {APPEND_TIME_MS}
         assert stored.max_timestamp_ms == APPEND_TIME_MS
-    # The bytes of the records are unchanged. The attribute makes readers use the batch's time.
+    # The bytes of the first batch's records are unchanged. The attribute LOG_APPEND_TIME makes
+    # readers use the batch's time.
     kept = leading.log.storage.batch(0)
     assert kept.records == COMPRESSED.records
     assert kept.kafka is not None
@@ -234,7 +237,7 @@ def test_each_size_limit_is_checked_at_its_place_in_the_order() -> None:
 
 
 def test_flags_that_contradict_the_attributes_are_corrupt() -> None:
-    """A RecordBatch repeats some flags of its KafkaHeader's `attributes`. The two must agree."""
+    """A RecordBatch repeats some flags of its KafkaHeader's `attributes`. Both must agree."""
     for contradictory in (
         replace(UNCOMPRESSED, is_control=True),
         replace(UNCOMPRESSED, is_transactional=True),

@@ -1,4 +1,4 @@
-"""The in-memory storage, which is the disk of a broker: its copy, and its observer."""
+"""The in-memory storage, which stands for the disk of a broker: copies and the observer."""
 
 from partition_log.memory_storage import MemoryStorage
 from tests.support.builders.partition_logs import PARTITION, batch
@@ -26,10 +26,12 @@ def test_copy_is_unaffected_by_later_writes() -> None:
 
 
 def test_observer_gets_the_batches_before_and_after_a_replacement() -> None:
-    """The observer `on_replace` is set on the storage. Each log that is opened later calls it.
+    """The observer `on_replace` is set on the storage.
 
-    A cleaning of a log replaces its first batches. Here the first two batches are replaced by one:
-    the second batch.
+    Each log that is opened later calls the observer.
+
+    A cleaning of a log replaces its first batches. Here the first two batches are replaced by one
+    batch, the second.
     """
     storage = MemoryStorage()
     batches = [batch("a"), batch("b", base_offset=1), batch("c", base_offset=2)]
@@ -38,5 +40,6 @@ def test_observer_gets_the_batches_before_and_after_a_replacement() -> None:
     calls: list[tuple[object, ...]] = []
     storage.on_replace = lambda *arguments: calls.append(arguments)
     storage.log(PARTITION).replace_prefix(2, batches[1:2])
-    # The partition, its batches before, the number of replaced batches, and their replacement.
+    # The arguments: the partition, its batches before, the number of replaced batches, and the new
+    # batches.
     assert calls == [(PARTITION, tuple(batches), 2, batches[1:2])]

@@ -1,12 +1,13 @@
 """State of transactional producers in a log (KIP-98), and verification guards (KIP-890).
 
-Before a leader appends the first batch of a transaction, it asks the coordinator whether the
-transaction is open. At the beginning of this verification the leader gives out a guard, which is a
-number. The leader accepts the batch only with this guard. If the transaction ends in between, its
-marker makes the guard invalid. So a late batch cannot open a transaction that is over.
+Before a leader appends the first batch of a transaction, its broker asks the transaction
+coordinator whether the transaction is open. At the beginning of this verification the leader gives
+out a guard, which is a number. The leader accepts the batch only with this guard. If the
+transaction ends in between, its marker makes the guard invalid. So a late batch cannot open a
+transaction that is over.
 
 `transactional(5)` is a batch at offset 5 in a transaction of producer 7. `marker(6)` ends the
-transaction by a commit. Both batches have producer epoch 0, unless a test gives another one.
+transaction by a commit. Both batches have producer epoch 0, unless a test gives another epoch.
 """
 
 from partition_log.batches import build_batch
@@ -22,7 +23,7 @@ PRODUCER = 7
 
 
 def transactional(base_offset: int, *, producer: int = PRODUCER, epoch: int = 0) -> RecordBatch:
-    """Return a batch of one record. The batch belongs to a transaction."""
+    """Return a batch of one record, which belongs to a transaction."""
     return build_batch(
         records("v"),
         base_offset=base_offset,
@@ -94,7 +95,7 @@ def test_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
     """
     producer_states = states(transactional(5), transactional(6))
     assert producer_states.has_ongoing_transaction(PRODUCER, 0)
-    assert not producer_states.has_ongoing_transaction(PRODUCER, 1)  # of another producer epoch
+    assert not producer_states.has_ongoing_transaction(PRODUCER, 1)  # another producer epoch
     assert producer_states.first_unstable_offset == 5
     producer_states.appended(marker(7))
     assert not producer_states.has_ongoing_transaction(PRODUCER, 0)
@@ -113,7 +114,7 @@ def test_batch_that_begins_a_transaction_needs_a_verification() -> None:
     assert producer_states.check_transactional(PRODUCER, 0, None) is ErrorCode.INVALID_TXN_STATE
     guard = producer_states.begin_verification(PRODUCER, 0)
     assert guard is not None
-    # A second request before the batch gets the same guard.
+    # A second verification before the batch gets the same guard.
     assert producer_states.begin_verification(PRODUCER, 0) == guard
     assert producer_states.check_transactional(8, 0, guard) is ErrorCode.INVALID_TXN_STATE
     assert producer_states.check_transactional(PRODUCER, 0, guard) is ErrorCode.NONE
@@ -163,7 +164,7 @@ def test_marker_of_an_older_producer_epoch_or_coordinator_epoch_is_refused() -> 
 
 
 def test_producer_states_are_rebuilt_after_a_restart_and_a_truncation() -> None:
-    """The rebuilt states must follow from the batches that are in the log then."""
+    """The rebuilt states must follow from the batches that are left in the log."""
     written = log()
     written.append_as_leader(records("v"), leader_epoch=0)
     assert written.append_as_follower((transactional(1), marker(2))) is ErrorCode.NONE
@@ -177,7 +178,7 @@ def test_producer_states_are_rebuilt_after_a_restart_and_a_truncation() -> None:
 
 
 def test_leader_appends_a_verified_transaction_and_its_marker_and_replicates_both() -> None:
-    """Without a guard the batch is refused. A follower learns the state from the batches."""
+    """Without a guard the batch is refused. A follower computes the state from the batches."""
     leading, following = leader(), follower()
     producers = leading.log.producers
     refused = leading.append_records(

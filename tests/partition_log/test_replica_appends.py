@@ -1,7 +1,8 @@
 """Appends to a leader: the refusals, and when an append with acks=all is acknowledged.
 
-An append with acks=all waits until the high watermark has reached its end. The tests ask
-`leading.check_acknowledged(end)`, which is None while the append waits, and then its outcome.
+An append with acks=all waits until the high watermark has reached the end of the appended batch.
+The tests call `leading.check_acknowledged(end)`. The result is None while the append waits, and
+after that the outcome of the append.
 
 `leader()` is the replica of broker A, which leads in leader epoch 1. Unless a test says otherwise,
 its log is empty, its ISR is {A, B, C}, and min.insync.replicas is 2.
@@ -126,7 +127,7 @@ def test_append_below_min_insync_replicas_is_committed_without_the_check() -> No
 
 
 def test_min_insync_replicas_is_limited_to_the_number_of_replicas() -> None:
-    """A topic of one replica must be writable, although min.insync.replicas is 2."""
+    """A topic with only one replica must be writable, although min.insync.replicas is 2."""
     leading = leader(replicas=(A,), isr=(A,))
     info = leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)
     assert (info.error, info.new_high_watermark) == (ErrorCode.NONE, 1)
@@ -147,7 +148,7 @@ def test_append_is_acknowledged_when_every_replica_in_sync_has_fetched_it() -> N
 
 
 def test_append_whose_isr_has_become_too_small_is_not_enough_replicas_after_append() -> None:
-    """The record stays in the log, but the error says that it may be lost (BEHAVIOUR 6.1)."""
+    """The record stays in the log, but the error says that it may get lost (BEHAVIOUR 6.1)."""
     leading = leader()
     info = leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)
     for broker in (B, C):
@@ -168,7 +169,7 @@ def test_append_whose_isr_has_become_too_small_is_not_enough_replicas_after_appe
 def test_high_watermark_does_not_move_below_min_insync_replicas() -> None:
     """While the ISR is smaller than min.insync.replicas, no record is committed.
 
-    This holds for a record with acks=1, too. It is appended without an error, but not committed.
+    A record with acks=1 is appended without an error, but is not committed either.
     """
     leading = leader()
     info = leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)

@@ -1,8 +1,9 @@
 """Fetches from a leader: fencing, limits, and diverging logs.
 
 A Fetch of a follower from offset 3 says that the follower has the records below 3. Its field
-`last_fetched_epoch` is the leader epoch of the last of these records. So the leader sees whether
-the two logs are equal up to there, or diverge, that is, have different batches at an offset.
+`last_fetched_epoch` is the leader epoch of the last of these records. From this epoch the leader
+sees whether the two logs are equal below 3. If they have different batches at an offset, the logs
+diverge.
 
 A, B and C are the brokers 0, 1 and 2, with the broker epochs 100, 101 and 102. `leader()` is A as
 the leader in leader epoch 1, with the ISR {A, B, C} and min.insync.replicas 2. `fetch_as(leading,
@@ -93,7 +94,10 @@ def test_fetch_of_a_consumer_reads_to_the_high_watermark() -> None:
 @pytest.mark.parametrize("fetcher", [CONSUMER, B])
 @pytest.mark.parametrize("offset", [-1, 3])
 def test_fetch_outside_the_log_is_offset_out_of_range(fetcher: int, offset: int) -> None:
-    """Here the log ends at 2. A consumer resets its position after this error; a follower waits."""
+    """Here the log ends at 2.
+
+    After this error a consumer resets its position, and a follower waits.
+    """
     leading = leader(partition_log=log_of_epochs(0, 0))
     result = fetch_as(leading, fetcher, offset=offset)
     assert result.data.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
@@ -101,7 +105,7 @@ def test_fetch_outside_the_log_is_offset_out_of_range(fetcher: int, offset: int)
 
 
 def test_fetch_is_limited_by_the_partition_and_by_the_rest_of_the_request() -> None:
-    """The smaller of the two limits decides."""
+    """The smaller limit of the two decides about the number of records."""
     leading = leader(partition_log=log_of_epochs(0, 0, 0))
     size = leading.log.storage.batch(0).size_in_bytes
     limited_by_partition = leading.fetch(
@@ -155,7 +159,7 @@ def test_fetch_from_before_the_followers_restart_is_refused() -> None:
 def test_fetch_with_a_prefix_of_the_leaders_log_does_not_diverge() -> None:
     """A follower whose log is the beginning of the leader's log needs no truncation.
 
-    Its only batch, at offset 0, has epoch 0, like the leader's batch at offset 0.
+    The follower's only batch, at offset 0, has epoch 0, like the leader's batch at offset 0.
     """
     leading = leader(partition_log=log_of_epochs(0, 0, 2), leader_epoch=3)
     answer = fetch_as(leading, B, offset=1, leader_epoch=3, last_fetched_epoch=0).data
@@ -209,10 +213,10 @@ def test_fetch_that_moves_the_high_watermark_is_answered_with_the_former_one() -
 
 
 def test_second_read_of_a_waiting_fetch_says_nothing_about_the_follower() -> None:
-    """If there are no records, a Fetch waits at the broker. The broker reads for it again later.
+    """A Fetch for which there are no records waits at the broker, which later reads again.
 
-    The follower may have died meanwhile. So only the first read notes how far the follower is. The
-    second read is done with `update_fetch_state=False`.
+    The follower may have died meanwhile. So only the first read notes the follower's progress. The
+    second read has `update_fetch_state=False`.
     """
     leading = leader(partition_log=log_of_epochs(0))
     result = leading.fetch(
@@ -228,7 +232,7 @@ def test_second_read_of_a_waiting_fetch_says_nothing_about_the_follower() -> Non
 
 
 def test_repeated_fetch_from_the_log_end_keeps_the_follower_caught_up() -> None:
-    """Most Fetches find nothing new, so the leader handles them in a shorter way.
+    """Most Fetches find no new record, so the leader handles such Fetches in a shorter way.
 
     The only effect of such a Fetch is that the follower counts as caught up, and so stays in the
     ISR.
@@ -238,8 +242,8 @@ def test_repeated_fetch_from_the_log_end_keeps_the_follower_caught_up() -> None:
     repeated = fetch_as(leading, B, offset=1, last_fetched_epoch=0, now_us=LAG_MAX_US)
     assert repeated.data.records == ()
     assert (repeated.new_high_watermark, repeated.proposal) == (None, None)
-    # Now B lacks a record, so the time of its last Fetch decides. At the check this Fetch was
-    # LAG_MAX_US (replica.lag.time.max.ms) ago, which is just allowed. C has never fetched.
+    # Now B lacks a record, so the time of B's last Fetch decides. At the check below, this Fetch
+    # was LAG_MAX_US (replica.lag.time.max.ms) ago, which is just allowed. C has never fetched.
     leading.append_records(records("a"), required_acks=1, now_us=LAG_MAX_US)
     proposal = leading.maybe_shrink_isr(2 * LAG_MAX_US)
     assert proposal is not None
@@ -247,7 +251,7 @@ def test_repeated_fetch_from_the_log_end_keeps_the_follower_caught_up() -> None:
 
 
 def test_repeated_fetch_from_the_log_end_returns_new_watermarks_and_leader_epochs() -> None:
-    """To a repeated Fetch the leader gives its last answer again, but only while this is right."""
+    """The leader repeats its last answer only as long as this answer is still true."""
     leading = leader(partition_log=log_of_epochs(0))
     # The first Fetches of B and C move the high watermark from 0 to 1. Their answers still have 0,
     # and only the next answers have 1.

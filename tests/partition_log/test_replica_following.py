@@ -1,16 +1,16 @@
-"""A follower: where it fetches from, and how it handles the answers (BEHAVIOUR 6.1, KIP-595).
+"""A follower: the position of its Fetches, and its use of the answers (BEHAVIOUR 6.1, KIP-595).
 
 After an election a follower may have records that the new leader does not have. Then the two logs
-diverge, and the follower truncates its log to where they agree. The follower finds this place by
-the leader epochs of the batches.
+diverge, and the follower truncates its log to the offset up to which the logs agree. The follower
+finds this offset with the leader epochs of the batches.
 
 A, B and C are the brokers 0, 1 and 2. `leader()` is broker A as the leader in leader epoch 1, and
-`follower()` is broker B, which follows A; their logs are empty by default. `log_of_epochs(0, 0, 2)`
+`follower()` is broker B, which follows A. By default their logs are empty. `log_of_epochs(0, 0, 2)`
 is a log of three records: two of leader epoch 0, and one of epoch 2. Their values are "0@0", "1@0"
 and "2@2", the offset and the epoch. `replicate` sends one Fetch of the follower and applies the
-leader's answer. `fetch_position(max_bytes)` is what the follower's next Fetch asks for.
+leader's answer. `fetch_position(max_bytes)` is the partition's part of the follower's next Fetch.
 
-BEHAVIOUR 6.1 is a section of docs/kafka/BEHAVIOUR.md; "Source" names Kafka's methods.
+BEHAVIOUR 6.1 is a section of docs/kafka/BEHAVIOUR.md. "Source" names Kafka's methods.
 """
 
 import pytest
@@ -50,7 +50,7 @@ def test_fetch_position_is_the_log_end_in_the_leaders_epoch() -> None:
     """A Fetch has two epochs: the present leader epoch, and the epoch of the follower's last batch.
 
     From the present leader epoch the leader sees whether the follower knows the present leader.
-    From the epoch of the last batch it sees whether the logs diverge.
+    From the epoch of the last batch the leader sees whether the logs diverge.
     """
     position = follower(partition_log=log_of_epochs(0, 2), leader_epoch=5).fetch_position(1000)
     assert position.fetch_offset == 2
@@ -110,9 +110,9 @@ def test_high_watermark_of_a_follower_may_fall_to_that_of_a_new_leader() -> None
     ],
 )
 def test_answer_with_an_error_changes_nothing(error: ErrorCode) -> None:
-    """The broker's fetch loop decides what follows: it tries again later, or waits for metadata.
+    """After an error, the broker's fetch loop tries again later, or waits for metadata.
 
-    So the log stays as it is even after OFFSET_OUT_OF_RANGE.
+    So the replica itself changes nothing, even after OFFSET_OUT_OF_RANGE.
     """
     following = follower(partition_log=log_of_epochs(0))
     result = following.handle_fetch_response(
@@ -215,7 +215,9 @@ def test_truncation_offset_is_the_last_one_at_which_the_logs_may_agree(
 
 
 def test_diverging_follower_truncates_and_traces_it() -> None:
-    """Records that the new leader does not have were never committed, so they may be truncated.
+    """The follower truncates the records that the new leader does not have.
+
+    These records were never committed.
 
     Both logs have the offsets 0 and 1 of epoch 0. The follower also has 2 and 3 of epoch 0.
     """
@@ -232,10 +234,10 @@ def test_diverging_follower_truncates_and_traces_it() -> None:
 
 
 def test_diverging_answer_does_not_move_the_high_watermark_forward() -> None:
-    """The high watermark of a diverging answer is about records that the follower does not have.
+    """In a diverging answer, the high watermark is about records that the follower lacks.
 
-    Here the high watermark is 2, but the follower's record at offset 1 differs from the leader's
-    record, and is truncated. Only an answer to a later Fetch may move the follower's high
+    Here the answer has the high watermark 2. But the follower's record at offset 1 differs from the
+    leader's record, and is truncated. Only the answer to a later Fetch may move the follower's high
     watermark.
     Source: Kafka processFetchRequest.
     """
@@ -250,7 +252,7 @@ def test_diverging_answer_does_not_move_the_high_watermark_forward() -> None:
 def test_truncation_below_the_high_watermark_lowers_it() -> None:
     """After an unclean election the new leader may lack committed records.
 
-    Then these records are lost, and the recorded events show the loss.
+    Then these records are lost, and the trace events show the loss.
     """
     log = log_of_epochs(0, 0, 0)
     log.update_high_watermark(3)
@@ -268,8 +270,8 @@ def test_divergence_over_several_epochs_terminates() -> None:
     """Each Fetch compares an older epoch, until the logs agree (KIP-279)."""
     leading = leader(B, log_of_epochs(0, 0, 3, 3, 6, 6), leader_epoch=7)
     following = follower(A, log_of_epochs(0, 0, 1, 2, 2, 4, 4, 5), leader_id=B, leader_epoch=7)
-    # At most one Fetch for each of the follower's epochs 0, 1, 2, 4 and 5, and one for the missing
-    # records.
+    # At most one Fetch for each of the follower's epochs 0, 1, 2, 4 and 5, and a last Fetch for the
+    # missing records.
     for _ in range(5 + 1):
         replicate(leading, following)
     assert values(following.log) == values(leading.log)
@@ -277,7 +279,7 @@ def test_divergence_over_several_epochs_terminates() -> None:
 
 
 def test_former_leader_without_batches_of_its_epoch_does_not_loop() -> None:
-    """A follower must forget its newest epoch if it has no batch of it.
+    """A follower must forget its newest epoch if it has no batch of this epoch.
 
     1. A leads in epoch 5. Its table of epochs has an entry for epoch 5, but A appends nothing.
     2. A becomes a follower of B. Its first Fetch names epoch 5 as its newest epoch. B does not know
@@ -299,8 +301,9 @@ def test_former_leader_without_batches_of_its_epoch_does_not_loop() -> None:
 def test_leader_and_follower_of_different_leader_epochs_do_not_replicate() -> None:
     """A leader refuses a Fetch with another leader epoch than its own (BEHAVIOUR 6.5).
 
-    A leader that gets a newer epoch does not know yet that it was replaced: it is a zombie. A
-    follower with an older epoch does not know yet that there was an election.
+    A leader that gets a Fetch with a newer epoch does not know yet that it was replaced. Such a
+    leader is called a zombie. A follower with an older epoch does not know yet that there was an
+    election.
     """
     zombie = leader(A, log_of_epochs(0), leader_epoch=1)
     newer_follower = follower(B, log_of_epochs(0), leader_id=C, leader_epoch=2)

@@ -1,21 +1,22 @@
 """How a leader shrinks and expands its ISR with the request AlterPartition.
 
 A leader cannot change its ISR alone. It proposes a new ISR to the controller, and waits for the
-answer. Meanwhile the leader does not know whether the old ISR counts or the new one. So it keeps
+answer. Meanwhile the leader does not know whether the old ISR or the new ISR counts. So it keeps
 two sets:
 
 - `isr`, the committed ISR, is the last ISR that the controller has confirmed.
 - `maximal_isr` has the members of the committed ISR and of the proposed ISR. The high watermark
   waits for all of them.
 
-For example, while A, with the ISR {A, B}, proposes to add C, the maximal ISR is {A, B, C}.
+For example, A has the ISR {A, B} and proposes to add C. Until the answer, the maximal ISR is {A, B,
+C}.
 
 A, B and C are the brokers 0, 1 and 2, with the broker epochs 100, 101 and 102; A leads.
 `log_of_epochs(0, 0)` is a log with two records of leader epoch 0. `fetch_as(leading, B, offset=1)`
-is a Fetch of B, whose log ends at offset 1. LAG_MAX_US is replica.lag.time.max.ms, 30 s;
+is a Fetch of B, whose log ends at offset 1. LAG_MAX_US is replica.lag.time.max.ms, 30 s.
 min.insync.replicas is 2.
 
-BEHAVIOUR 6.1 is a section of docs/kafka/BEHAVIOUR.md; "Source" names Kafka's methods and tests.
+BEHAVIOUR 6.1 is a section of docs/kafka/BEHAVIOUR.md. "Source" names Kafka's methods and tests.
 """
 
 import pytest
@@ -50,9 +51,9 @@ def answer(
     leader_epoch: int = 1,
     partition_epoch: int = 2,
 ) -> AlterPartitionPartitionResponse:
-    """Return the controller's answer to `proposal`; by default it confirms the new ISR.
+    """Return the controller's answer to `proposal`. By default the answer confirms the new ISR.
 
-    The confirmed change increases the partition epoch, here from 1 to 2.
+    A confirmed change increases the partition epoch, here from 1 to 2.
     """
     return AlterPartitionPartitionResponse(
         partition_index=proposal.data.partition_index,
@@ -86,9 +87,9 @@ def leader_that_expands() -> tuple[Partition, IsrProposal]:
 
 
 def test_shrink_waits_for_replica_lag_time_max() -> None:
-    """A follower that never fetches is removed one microsecond after the limit.
+    """The leader proposes to remove a follower that never fetches one microsecond after the limit.
 
-    The limit counts from the beginning of the leader epoch, when all members of the ISR count as
+    The time counts from the beginning of the leader epoch, when all members of the ISR count as
     caught up.
     """
     leading = leader(partition_log=log_of_epochs(0), now_us=SECOND)
@@ -110,14 +111,14 @@ def test_shrink_keeps_a_follower_at_the_log_end_however_old_its_fetch_is() -> No
 
 
 def test_shrink_keeps_a_follower_of_a_busy_leader() -> None:
-    """B is always behind the log end, but each Fetch begins where the log ended at the last Fetch.
+    """B is never at the log end, but at each Fetch it has what the log had at the last Fetch.
 
-    So B keeps up.
+    So B keeps up with the leader, and stays in the ISR.
     """
     leading = leader(isr=(A, B), replicas=(A, B))
     # B begins with an empty log, so there is no epoch of its last record.
     fetch_offset, last_fetched_epoch = 0, -1
-    # B sends a Fetch each second; the log grows before and after each Fetch.
+    # B sends a Fetch each second. The log grows before and after each Fetch.
     for step in range(1, 100):
         leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=step * SECOND)
         fetch_as(
@@ -134,7 +135,7 @@ def test_shrink_keeps_a_follower_of_a_busy_leader() -> None:
 
 
 def test_shrink_drops_a_follower_that_fetches_but_falls_behind() -> None:
-    """B fetches from offset 1 again and again, but the log has ended at 3 since its first Fetch."""
+    """B fetches from offset 1 again and again, but the log has ended at 3 all the time."""
     leading = leader(isr=(A, B), replicas=(A, B), partition_log=log_of_epochs(0, 0, 0))
     # Fetch each second for longer than the limit of 30 s.
     for step in range(LAG_MAX_US // SECOND + 2):
@@ -145,7 +146,7 @@ def test_shrink_drops_a_follower_that_fetches_but_falls_behind() -> None:
 
 
 def test_shrink_proposal_has_the_epochs_that_the_leader_knows() -> None:
-    """From these epochs the controller sees whether the leader knows the latest metadata."""
+    """From the epochs the controller sees whether the leader knows the latest metadata."""
     leading, proposal = leader_that_shrinks()
     assert proposal.data.leader_epoch == 1
     assert proposal.data.partition_epoch == 1
@@ -154,14 +155,14 @@ def test_shrink_proposal_has_the_epochs_that_the_leader_knows() -> None:
 
 
 def test_shrink_changes_nothing_until_answered() -> None:
-    """A leader that cannot reach the controller must not commit records alone."""
+    """Otherwise a leader that cannot reach the controller would commit records alone."""
     leading, _ = leader_that_shrinks()
     assert (leading.isr, leading.maximal_isr) == (REPLICAS, REPLICAS)
     info = leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=LAG_MAX_US)
     # B has the record now. The append still waits (None) for C, which is still in the maximal ISR.
     fetch_as(leading, B, offset=2, last_fetched_epoch=1, now_us=LAG_MAX_US + 2)
     assert leading.check_acknowledged(info.next_offset) is None
-    # The leader makes no other proposal while one is in flight.
+    # While a proposal is in flight, the leader makes no other proposal.
     assert leading.maybe_shrink_isr(9 * LAG_MAX_US) is None
 
 
@@ -212,8 +213,8 @@ def test_expansion_below_the_start_of_the_leader_epoch_is_not_proposed() -> None
 
     1. The old leader has acknowledged two records. This replica, a member of the ISR, has them, but
        its own high watermark is still 0.
-    2. This replica is elected. A follower at offset 1 is above this high watermark, but lacks the
-       second record.
+    2. This replica is elected. A follower at offset 1 has reached this high watermark, but lacks
+       the second record.
 
     Source: Kafka PartitionTest.testIsrNotExpandedIfReplicaIsBehindLeaderEpochStart.
     """
@@ -225,7 +226,7 @@ def test_expansion_below_the_start_of_the_leader_epoch_is_not_proposed() -> None
 @pytest.mark.parametrize(
     ("eligible", "replica_epoch", "proposed"),
     [
-        ({A: BrokerEpoch(100), B: BrokerEpoch(101)}, 102, False),  # C is fenced or shutting down
+        ({A: BrokerEpoch(100), B: BrokerEpoch(101)}, 102, False),  # C is not live
         (EVERYBODY, 102, True),
         (EVERYBODY, -1, True),  # a Fetch without a broker epoch is not checked
         (EVERYBODY, 103, False),  # C has restarted, and the metadata do not have this yet
@@ -234,7 +235,7 @@ def test_expansion_below_the_start_of_the_leader_epoch_is_not_proposed() -> None
 def test_expansion_is_proposed_only_for_a_live_broker_with_its_present_epoch(
     eligible: dict[BrokerId, BrokerEpoch], replica_epoch: int, proposed: bool
 ) -> None:
-    """The controller would refuse another broker with INELIGIBLE_REPLICA (KIP-841, KIP-903).
+    """Otherwise the controller would refuse the proposal: INELIGIBLE_REPLICA (KIP-841, KIP-903).
 
     `eligible` are the live brokers in the metadata, with their broker epochs. `replica_epoch` is
     the broker epoch in C's Fetch.
@@ -246,7 +247,7 @@ def test_expansion_is_proposed_only_for_a_live_broker_with_its_present_epoch(
 
 
 def test_expansion_in_flight_counts_for_the_high_watermark_at_once() -> None:
-    """The controller may have applied the expansion already, and may elect the new member."""
+    """The controller may have applied the expansion already, and may even elect the new member."""
     leading, _ = leader_that_expands()
     assert (leading.isr, leading.maximal_isr) == ((A, B), REPLICAS)
     # C fetched at time 0, so C does not count as caught up any more. The append waits for C only
@@ -276,15 +277,16 @@ def test_one_proposal_is_in_flight_at_a_time() -> None:
 
 
 def test_high_watermark_waits_for_a_caught_up_follower_outside_the_isr() -> None:
-    """C may join the ISR when it has reached the high watermark.
+    """C may join the ISR when C has reached the high watermark.
 
-    If the high watermark did not wait, C might never reach it. Kafka has the same rule (BEHAVIOUR
-    6.1).
+    If the high watermark did not wait for C, it might always stay ahead of C. Kafka has the same
+    rule (BEHAVIOUR 6.1).
     """
     leading = leader(partition_log=log_of_epochs(0), isr=(A, B))
     fetch_as(leading, C, offset=1, last_fetched_epoch=0)
 
-    # Newer metadata with the same ISR end the proposal to add C, so C is in neither ISR.
+    # Newer metadata with the same ISR end the proposal to add C. So C is neither in the committed
+    # nor in the maximal ISR.
     leading.make_leader(leader_epoch=1, partition_epoch=2, replicas=REPLICAS, isr=(A, B), now_us=0)
     leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=0)
     # B has both records. The high watermark waits at offset 1, the end of C's log.
@@ -333,7 +335,7 @@ def test_error_that_leaves_the_outcome_open_keeps_the_maximal_isr(
 
 
 def test_ineligible_replica_withdraws_the_proposal() -> None:
-    """INELIGIBLE_REPLICA says that the proposal was not applied, so it can be made again."""
+    """INELIGIBLE_REPLICA proves that the proposal was not applied, so it may be made again."""
     leading, proposal = leader_that_expands()
     result = leading.handle_alter_partition_response(
         proposal, answer(leading, proposal, ErrorCode.INELIGIBLE_REPLICA), now_us=0
@@ -344,7 +346,7 @@ def test_ineligible_replica_withdraws_the_proposal() -> None:
 
 
 def test_confirmed_expansion_becomes_the_committed_isr() -> None:
-    """After the answer no proposal is in flight.
+    """After the answer, the confirmed ISR is both the committed and the maximal ISR.
 
     Source: PartitionTest.testIsrExpansion, success.
     """
@@ -359,9 +361,9 @@ def test_confirmed_expansion_becomes_the_committed_isr() -> None:
     ("leader_epoch", "partition_epoch"), [(2, 2), (1, 0)], ids=["leader epoch", "partition epoch"]
 )
 def test_confirmation_with_other_epochs_is_ignored(leader_epoch: int, partition_epoch: int) -> None:
-    """Here the answer has a newer leader epoch or an older partition epoch than the leader.
+    """The answer has a newer leader epoch, or an older partition epoch, than the leader.
 
-    So it is not about the leader's present state, and newer metadata will follow.
+    So the answer is not about the leader's present state. Newer metadata will follow.
     Source: Kafka handleAlterPartitionUpdate.
     """
     leading, proposal = leader_that_expands()
@@ -373,7 +375,7 @@ def test_confirmation_with_other_epochs_is_ignored(leader_epoch: int, partition_
 
 @pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION])
 def test_answer_after_newer_metadata_is_ignored(error: ErrorCode) -> None:
-    """The answer has partition epoch 2, but metadata with partition epoch 3 arrived before it."""
+    """The answer has partition epoch 2, but metadata with partition epoch 3 have arrived before."""
     leading, proposal = leader_that_expands()
     leading.make_leader(leader_epoch=1, partition_epoch=3, replicas=REPLICAS, isr=(A, C), now_us=0)
     result = leading.handle_alter_partition_response(

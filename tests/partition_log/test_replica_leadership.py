@@ -32,7 +32,7 @@ from tests.support.builders.partition_logs import (
 
 
 def test_make_leader_begins_its_epoch_at_the_log_end() -> None:
-    """The epoch is known to the log before its first append, so that followers can ask for it.
+    """The log knows a new epoch before its first append, so that followers can ask for it.
 
     Kafka: testMakeLeaderUpdatesEpochCache.
     """
@@ -46,7 +46,7 @@ def test_make_leader_begins_its_epoch_at_the_log_end() -> None:
 def test_make_leader_keeps_its_own_last_high_watermark() -> None:
     """A new leader begins with the high watermark that it had as a follower.
 
-    Only Fetches of followers advance it, and no follower has fetched here.
+    Only Fetches of followers raise the high watermark, and no follower has fetched here.
     """
     log = log_of_epochs(0, 0, 0)
     log.update_high_watermark(1)
@@ -121,7 +121,7 @@ def test_make_follower_of_itself_raises_an_exception() -> None:
 
 
 def test_re_election_of_the_same_leader_begins_a_new_epoch_and_keeps_follower_offsets() -> None:
-    """What the leader knows of its followers is still true, because its log did not change."""
+    """The leader's knowledge about its followers is still true, because its log did not change."""
     leading = leader(partition_log=log_of_epochs(0, 0), isr=(A, B))
     fetch_as(leading, B, offset=2, last_fetched_epoch=0)
     leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=0)
@@ -187,9 +187,9 @@ def test_make_follower_traces_its_leader() -> None:
 
 
 def test_restarted_leader_resumes_its_epoch_at_its_log_end() -> None:
-    """A broker that restarts before the controller fences it goes on leading in the same epoch.
+    """A broker that restarts before it is fenced goes on leading in the same epoch.
 
-    The log still knows that epoch 1 began at offset 0. The epoch must not begin again at 2.
+    The log still knows that epoch 1 began at offset 0. It must not note that the epoch begins at 2.
     """
     log = log_of_epochs(1, 1)
     leading = leader(partition_log=log, leader_epoch=1)

@@ -4,9 +4,9 @@ Kafka promises that no such record is lost if min.insync.replicas is 2, all elec
 no broker loses power.
 
 The events happen to a `ClusterModel`, which has three replicas, a controller, and the messages
-between them. Each of its methods is one event, such as the crash of a broker, and does nothing
-where the event is impossible. After each event `check` looks for lost records. At the end `heal`
-restarts and connects all brokers until their logs are equal.
+between them. Each of its methods is one event, such as the crash of a broker. An event that is
+impossible does nothing. After each event `check` looks for lost records. At the end `heal` restarts
+all brokers, and delivers messages until the logs are equal.
 """
 
 import random
@@ -101,7 +101,7 @@ class ReplicationMachine(RuleBasedStateMachine):
         self.model.heal()  # raises if the logs do not become equal
 
 
-# pytest runs the machine by this class. With `derandomize` each run of the test draws the same
+# pytest runs the machine as this test class. With `derandomize` each run of the test draws the same
 # events.
 TestReplication = ReplicationMachine.TestCase
 TestReplication.settings = settings(

@@ -1,15 +1,15 @@
 """Sequences of events in which a small mistake would lose data, on a model of a cluster.
 
 The brokers A, B and C have a replica each, and A leads at first. A record is committed when all
-replicas of the ISR have it. The leader learns what a follower has from its Fetches: a Fetch from
-offset 2 says that the follower has the records below 2.
+replicas of the ISR have it. The leader learns from the Fetches of a follower which records the
+follower has: a Fetch from offset 2 says that the follower has the records below 2.
 
 - `append(A)` writes a record with acks=all at leader A.
-- `replicate(B)` is one Fetch of B from its leader, with the answer. The tests call it until another
-  Fetch would change nothing.
+- `replicate(B)` is one Fetch of B from its leader, with the answer. The tests call `replicate`
+  until another Fetch would change nothing.
 - `apply_metadata(B)` is the moment at which B learns of elections.
 - `check` notes the records that a leader has acknowledged, and raises an error if a replica of the
-  ISR lacks one of them.
+  ISR lacks an acknowledged record.
 - `heal` restores all brokers, and delivers all messages until the three logs are equal.
 """
 
@@ -18,12 +18,14 @@ from tests.support.builders.partition_logs import A, B, C
 
 
 def test_leader_that_missed_a_leader_epoch_forgets_follower_offsets() -> None:
-    """A leads, then C, then A again. A does not hear of C's epoch, in which B truncates its log.
+    """A leads, then C, then A again.
 
-    1. A writes two records. B fetches both and C fetches none, so no record is committed.
+    A does not hear of C's epoch, during which B truncates its log.
+
+    1. A writes two records. B fetches both records and C fetches no record, so none is committed.
     2. C is elected. B truncates its log to C's empty log. A does not receive these metadata.
-    3. A is elected again, and C fetches both records. If A still believed that B has them, all
-       replicas of the ISR would seem to have them, and A would acknowledge them.
+    3. A is elected again, and C fetches both records. If A still believed that B has the records,
+       all replicas of the ISR would seem to have them, and A would acknowledge the records.
     4. Then B could be elected without the acknowledged records.
     """
     model = ClusterModel()
@@ -57,7 +59,7 @@ def test_leader_that_missed_a_leader_epoch_forgets_follower_offsets() -> None:
 
 
 def test_metadata_of_the_present_partition_epoch_keeps_the_proposal_in_flight() -> None:
-    """Metadata that a leader knows already must not cancel its proposal of a new ISR.
+    """Metadata that a leader already knows must not cancel the leader's proposal of a new ISR.
 
     Each change of the ISR increases the partition epoch. Let n be the epoch before the proposal.
 
@@ -87,7 +89,7 @@ def test_metadata_of_the_present_partition_epoch_keeps_the_proposal_in_flight() 
     model.handle_alter_partition(A)
     assert model.metadata.isr == (A, C, B)
 
-    # Step 3. These metadata repeat what A knows.
+    # Step 3. These metadata repeat what A already knows.
     partition_of_a = model.brokers[A].partition
     assert partition_of_a is not None
     partition_of_a.make_leader(

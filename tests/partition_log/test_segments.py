@@ -1,10 +1,10 @@
 """The segments of a log, and which segments a cleaning may take.
 
-In Kafka a segment is a file of the log. The last segment is the active segment. The log appends to
-it, so it is never cleaned. When the active segment is full or old, the log begins a new one. Each
-batch in these tests has one record, and a segment has three batches unless a test sets another
-size. So the segments begin at the offsets 0, 3, 6, and so on. With 7 batches, the segments at 0 and
-3 can be cleaned, and the active segment, at 6, cannot.
+In Kafka a segment is a file of the log. The last segment is the active segment. Records are
+appended to the active segment, so it is never cleaned. When the active segment is full or old, a
+new segment begins. Each batch in these tests has one record, and a segment has three batches unless
+a test sets another size. So the segments begin at the offsets 0, 3, 6, and so on. With 7 batches,
+the segments at 0 and 3 can be cleaned, and the active segment, at 6, cannot.
 """
 
 import pytest
@@ -32,7 +32,7 @@ def log_of(*times_ms: int) -> PartitionLog:
 
 
 def batch_size(log: PartitionLog) -> int:
-    """Return the size of a batch of the log; all its batches have the same size."""
+    """Return the size of a batch of the log. All batches of the log have the same size."""
     return log.storage.batch(0).size_in_bytes
 
 
@@ -48,9 +48,9 @@ def cleanable(
     """Return the part of `log` that a cleaning may take.
 
     first_dirty: the first offset that no cleaning has read yet.
-    first_uncleanable: a cleaning must stop before this offset; by default it is beyond every log.
+    first_uncleanable: a cleaning must stop before this offset. The default is beyond every log.
     min_lag_ms: a cleaning may take only records of at least this age.
-    roll_ms: a segment also ends when it is older than this time.
+    roll_ms: a segment also ends when it is older than this number of milliseconds.
     """
     segments = Segments(
         log,
@@ -77,7 +77,7 @@ def test_active_segment_is_never_cleaned(batch_count: int, end_offset: int) -> N
 def test_segment_with_the_last_stable_offset_is_not_cleaned(
     last_stable_offset: int, end_offset: int
 ) -> None:
-    """Records from this offset on are not cleaned, because they may still be aborted or truncated.
+    """Records from this offset on may still be aborted or truncated, so they are not cleaned.
 
     The last stable offset is the first offset of the oldest open transaction or, if this is lower,
     the high watermark.
@@ -87,16 +87,17 @@ def test_segment_with_the_last_stable_offset_is_not_cleaned(
 
 
 def test_old_segment_ends_at_the_next_append() -> None:
-    """A segment ends after log.roll.ms, an hour here, however small it is.
+    """A segment ends after log.roll.ms, here an hour, even if it is small.
 
-    The batch at offset 2 is more than an hour later than the first one, so it begins a new segment.
+    The batch at offset 2 is more than an hour later than the first batch, so it begins a new
+    segment.
     """
     log = log_of(NOW_MS, NOW_MS + HOUR_MS, NOW_MS + HOUR_MS + 1, NOW_MS + HOUR_MS + 2)
     assert cleanable(log, batches_per_segment=100).end_offset == 2
 
 
 def test_batch_without_a_time_ends_no_segment() -> None:
-    """Batches from before a run have the time 0, which does not count.
+    """A batch without a time has the timestamp 0, which does not count.
 
     So the hour of the first segment begins with the batch at offset 2. The batch at offset 4 comes
     more than an hour later, and begins a new segment.
@@ -108,8 +109,8 @@ def test_batch_without_a_time_ends_no_segment() -> None:
 def test_young_segments_are_not_cleaned() -> None:
     """A cleaned record must be older than log.cleaner.min.compaction.lag.ms.
 
-    The first segment here is an hour old, and the second is 10 ms old. With a limit of 1 s only the
-    first segment is cleaned, and with a limit of 5 ms both are.
+    The first segment here is an hour old, and the second segment is 10 ms old. With a limit of 1 s
+    only the first segment is cleaned. With a limit of 5 ms both segments are cleaned.
     """
     log = log_of(*[NOW_MS - HOUR_MS] * 3, *[NOW_MS - 10] * 3, NOW_MS)
     # With ten hours for `roll_ms`, a segment ends only when it is full.
@@ -133,7 +134,7 @@ def test_ratio_is_the_dirty_share_of_the_cleanable_part() -> None:
 
 
 def test_segments_follow_later_appends_and_truncations() -> None:
-    """`cleanable` sees the segments of later appends. A truncation makes the object outdated."""
+    """`cleanable` sees the segments of later appends. After a truncation, Segments are outdated."""
     log = log_of(*[NOW_MS] * 3)
     size = batch_size(log)
     segments = Segments(log, first_dirty_offset=0, segment_bytes=3 * size, roll_ms=HOUR_MS)
@@ -148,9 +149,9 @@ def test_segments_follow_later_appends_and_truncations() -> None:
 
 
 def test_checkpoint_beyond_the_log_counts_as_the_log_end() -> None:
-    """According to its checkpoint the log is clean up to 50, but the log ends at 1.
+    """According to its checkpoint, the log is clean up to offset 50, but the log ends at 1.
 
-    This happens if a power loss removes records that were cleaned.
+    This happens if a power loss removes records that a cleaning has read.
     """
     segments = Segments(log_of(NOW_MS), first_dirty_offset=50, segment_bytes=10, roll_ms=HOUR_MS)
     assert segments.first_dirty_offset == 1

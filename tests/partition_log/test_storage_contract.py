@@ -1,10 +1,10 @@
 """The promises of every Storage, in memory or in files.
 
 A broker writes its logs and checkpoints to a Storage, and gets a new Storage at each start. In the
-tests, `disk.boot()` kills the broker, and returns the storage with which it starts again.
-`disk.lose_power()` also removes all batches that were not flushed. The number of flushed batches of
-a log is its flush mark. After a power loss, the next storage reports what was cut from each log
-(`take_recoveries`).
+tests, `disk.boot()` kills the broker, and returns the storage with which the broker starts again.
+`disk.lose_power()` kills the broker and removes all batches that were not flushed. The number of
+flushed batches of a log is its flush mark. After a power loss, the next storage reports the batches
+that each log has lost (`take_recoveries`).
 
 The tests run with each kind of Disk. For a new implementation of Storage, add a Disk to DISKS.
 """
@@ -142,7 +142,10 @@ def test_truncate_to_an_impossible_length_raises_an_exception(
 
 
 def test_partitions_are_listed_in_order(storage: Storage) -> None:
-    """The order must not depend on which log was opened first. Otherwise runs would differ."""
+    """The order must not depend on the order in which logs are opened.
+
+    Otherwise runs would differ.
+    """
     for partition in [("t", 10), ("t", 2), ("s", 5)]:
         storage.log(TopicPartition(*partition)).append(batch())
     assert storage.partitions() == (
@@ -163,7 +166,7 @@ def test_checkpoint_is_replaced_as_a_whole(storage: Storage) -> None:
 def test_flush_changes_no_readable_data(storage: Storage) -> None:
     """A flush changes only what remains after a power loss.
 
-    The broker calls `flush`. A `write_back` is what the operating system does by itself.
+    The broker calls `flush`. `write_back` is a write that the operating system does by itself.
     """
     log = storage.log(PARTITION)
     log.append(batch())
@@ -176,7 +179,7 @@ def test_flush_changes_no_readable_data(storage: Storage) -> None:
 
 
 def test_appended_batches_are_unflushed_until_a_flush(storage: Storage) -> None:
-    """An append writes to the page cache, in the memory of the operating system."""
+    """An append writes only to the page cache, which is memory of the operating system."""
     log = storage.log(PARTITION)
     append(log, up_to=2)
     assert log.flushed_length == 0
@@ -271,7 +274,7 @@ def test_power_loss_of_an_unwritten_disk_loses_nothing(disk: Disk) -> None:
 
 
 def test_truncate_below_the_flush_mark_lowers_the_mark(disk: Disk) -> None:
-    """If the mark stayed, batches that replace the truncated ones would count as flushed."""
+    """If the mark stayed, batches that replace the truncated batches would count as flushed."""
     log = disk.boot().log(PARTITION)
     append(log, up_to=4)
     log.flush()
@@ -309,7 +312,7 @@ def test_power_loss_after_a_truncation_does_not_restore_truncated_batches(disk: 
 
 
 def test_log_after_a_power_loss_is_written_and_flushed_again(disk: Disk) -> None:
-    """A follower fetches the lost batches again. When flushed, they survive the next loss."""
+    """A follower fetches the lost batches again. If it flushes them, they survive the next loss."""
     append(disk.boot().log(PARTITION), up_to=3)
     disk.lose_power()
     log = disk.boot().log(PARTITION)
@@ -330,9 +333,9 @@ def test_checkpoint_survives_kill_and_power_loss(disk: Disk) -> None:
 
 
 def test_high_watermark_beyond_a_log_that_lost_power_is_limited_to_the_log_end(disk: Disk) -> None:
-    """The high watermark is read from a checkpoint. The checkpoint survives, here with the value 3.
+    """The checkpoint with the high watermark, here 3, survives the power loss.
 
-    Of the three records only the flushed one survives, so the high watermark is lowered to 1.
+    Of the three records only the flushed record survives, so the high watermark is lowered to 1.
     """
     log = PartitionLog(PARTITION, disk.boot().log(PARTITION))
     assert log.append_as_follower([batch("a", base_offset=0)]) is ErrorCode.NONE
@@ -385,7 +388,7 @@ def test_replaced_prefix_precedes_the_batches_behind_it(disk: Disk) -> None:
 
 
 def test_replaced_prefix_keeps_flushed_batches_flushed(disk: Disk) -> None:
-    """The batches behind the replaced ones are still flushed, and survive a power loss."""
+    """The batches behind the replaced batches are still flushed, and survive a power loss."""
     storage = disk.boot()
     log = storage.log(PARTITION)
     append(log, up_to=5)
@@ -398,7 +401,7 @@ def test_replaced_prefix_keeps_flushed_batches_flushed(disk: Disk) -> None:
 
 
 def test_replace_prefix_that_is_longer_than_the_log_is_refused(storage: Storage) -> None:
-    """A log of two batches cannot replace three. Only a bug of the caller asks for this."""
+    """In a log of two batches, three cannot be replaced. Only a bug of the caller asks for this."""
     log = storage.log(PARTITION)
     append(log, up_to=2)
     with pytest.raises(SimulationError, match="cannot replace 3"):

@@ -1,19 +1,20 @@
-"""`check_answer` accepts an answer that fits its request, and says why another one does not.
+"""`check_answer` accepts an answer that fits its request, and says why another does not fit.
 
 An answer does not fit if a client could not have got it from a correct broker. For example, an
-OffsetCommit for the partitions 0 and 1 must get an answer about exactly these partitions, and a
-Fetch from offset 10 must not bring records that end before it.
+OffsetCommit for the partitions 0 and 1 must get an answer about exactly these partitions. The
+answer to a Fetch from offset 10 must not have a batch that ends before offset 10.
 
 The tests are tables of requests and answers. For each API the file first has a request, such as
 `_COMMIT`, and a function that builds answers to it: `_committed(0, 1)` is an answer about the
-partitions 0 and 1. The most special ones:
+partitions 0 and 1. Three of these values need an explanation:
 
-- `_fetch()` is a consumer's Fetch of orders-0 from offset 10. With `replica_id=1` it is the Fetch
-  of a follower, broker 1, which copies the leader's records.
-- `_fetched(_batch(9, count=2))` answers it with a batch of two records, 9 and 10. By default the
-  high watermark is 12.
+- `_fetch()` is a consumer's Fetch of orders-0 from offset 10. With `replica_id=1` the Fetch is sent
+  by a follower, broker 1, which copies the leader's records.
+- `_fetched(_batch(9, count=2))` is an answer to `_fetch()` with a batch of two records, at the
+  offsets 9 and 10. By default the high watermark is 12.
 - `_ALTER` proposes another ISR to the controller. The leader has made the proposal for partition
-  epoch 5. In the answer `_altered(partition_epoch=6)` the controller has stored it in epoch 6.
+  epoch 5. The answer `_altered(partition_epoch=6)` says that the controller has stored the ISR in
+  epoch 6.
 """
 
 import msgspec
@@ -205,7 +206,7 @@ def _fetch_of_two(max_bytes: int, partition_max_bytes: int = 1_000) -> FetchRequ
 
 
 def _fetched_two(first: int, second: int) -> FetchResponse:
-    """Answer with `first` batches of orders-0 and `second` of orders-1, of one record each."""
+    """Answer with `first` batches of orders-0 and `second` batches of orders-1."""
     partitions = tuple(
         PartitionData(
             partition_index=index,
@@ -457,11 +458,11 @@ def _altered(
         (_fetch(), _fetched()),
         # The first batch may begin before the requested offset, here 10.
         (_fetch(), _fetched(_batch(9, count=2), _batch(11))),
-        # A follower may read above the high watermark, here 12, and may get a batch after a gap,
-        # which the cleaner of the log has left.
+        # A follower may read above the high watermark, here 12. It may also get a batch after a
+        # gap, which a cleaning of the log has left.
         (_fetch(replica_id=1), _fetched(_batch(10, count=5))),
         (_fetch(replica_id=1), _fetched(_batch(14, count=5))),
-        # A follower whose log differs learns where the leader's records of an epoch end.
+        # A follower whose log differs learns the offset at which an epoch ends in the leader's log.
         (_fetch(replica_id=1), _fetched(diverging_epoch=EpochEndOffset(epoch=1, end_offset=3))),
         # The answer to a refused Fetch has no high watermark, or has no partition at all.
         (_fetch(), _fetched(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, high_watermark=-1)),
@@ -561,7 +562,7 @@ def test_answer_that_fits_is_accepted(request_: AnyRequest, response: AnyRespons
             _metadata(leader=0, topic="__consumer_offsets"),
             "__consumer_offsets has is_internal False",
         ),
-        # A coordinator without an error, or an error with a coordinator.
+        # Neither a coordinator nor an error, and then both.
         (_FIND, _found(node_id=-1), "with NONE"),
         (
             _FIND,

@@ -1,8 +1,9 @@
 """The table of APIs agrees with the messages, and `error_of` finds the error in each answer.
 
-`Api` is a table. It has a row for each API (kind of request), such as Api.HEARTBEAT, with the
-number of the API, its versions, the classes of its request and its answer, and the fields of the
-answer that have errors. AnyRequest and AnyResponse are the unions of all classes.
+`Api` is a table. It has a row for each API, that is, for each kind of request, such as
+Api.HEARTBEAT. A row has the number of the API, its versions, the classes of its request and its
+answer, and the fields of the answer that have errors. AnyRequest and AnyResponse are the unions of
+all classes.
 """
 
 import re
@@ -51,7 +52,7 @@ from protocol.messages.zookeeper import KeeperError
 
 
 def test_rows_and_unions_name_the_same_messages() -> None:
-    """Without a row a message cannot be sent, and outside of the unions it cannot be decoded."""
+    """A message without a row cannot be sent. A message outside of the unions cannot be decoded."""
     assert {api.request for api in Api} == set(typing.get_args(AnyRequest))
     assert {api.response for api in Api} == set(typing.get_args(AnyResponse))
 
@@ -67,7 +68,7 @@ def test_each_row_has_messages_of_its_own() -> None:
 def test_label_is_kafkas_printed_name() -> None:
     """Traces and reports print the same name as Kafka's logs.
 
-    It is the name of the row in camel case.
+    This name is the name of the row in camel case.
     """
     assert Api.JOIN_GROUP.label == "JoinGroup"
     assert Api.ADD_PARTITIONS_TO_TXN.label == "AddPartitionsToTxn"
@@ -92,7 +93,7 @@ def test_docstring_of_a_request_names_key_and_versions_of_its_row(api: Api) -> N
 def error_paths(struct: type[msgspec.Struct], prefix: str = "") -> Iterator[str]:
     """Yield the path of each field that has an error, such as `topics.partitions.error_code`.
 
-    As in the rows of `Api`, outer fields come before inner ones.
+    As in the rows of `Api`, outer fields come before inner fields.
     """
     hints = typing.get_type_hints(struct)
     for name, hint in hints.items():

@@ -37,14 +37,14 @@ def test_defaults_are_those_of_kafka_3_9() -> None:
 
 
 def test_consumer_settings_are_read_under_kafkas_names() -> None:
-    """An experiment has the settings of its consumers under the names that Kafka has for them."""
+    """An experiment has the settings of its consumers under Kafka's names."""
     config = msgspec.convert({"session.timeout.ms": 10_000}, ConsumerConfig)
     assert config.session_timeout_ms == 10_000
     assert config.heartbeat_interval_ms == 3_000
 
 
 def test_setting_out_of_bounds_or_misspelt_is_refused() -> None:
-    """If a setting were ignored, the run would not be that of the experiment."""
+    """If a setting were ignored, the run would not be a run of this experiment."""
     with pytest.raises(msgspec.ValidationError, match=r"session\.timeout\.ms"):
         msgspec.convert({"session.timeout.ms": 0}, ConsumerConfig)
     with pytest.raises(msgspec.ValidationError, match=r"sesion\.timeout\.ms"):

@@ -48,7 +48,8 @@ def test_retriable_follows_kafkas_client() -> None:
     """An error is retriable if the same request may succeed later (BEHAVIOUR 7.8).
 
     After REBALANCE_IN_PROGRESS or MEMBER_ID_REQUIRED a member does not repeat the request, but
-    joins the group again. A fenced member cannot go on at all, because another one has replaced it.
+    joins the group again. A fenced member cannot go on at all, because another member has replaced
+    it.
     """
     assert ErrorCode.NOT_COORDINATOR.retriable
     assert ErrorCode.UNSTABLE_OFFSET_COMMIT.retriable
@@ -61,8 +62,8 @@ def test_timed_out_commit_is_indefinite_and_a_fenced_one_definite() -> None:
     """If the append of a record timed out, the record is in the log and may still be committed.
 
     The same holds if a leader finds after the append that it has too few in-sync replicas. But if
-    it finds this before, it appends nothing (NOT_ENOUGH_REPLICAS). Neither does a commit of an old
-    generation (ILLEGAL_GENERATION) append anything.
+    the leader finds this before the append, it appends nothing (NOT_ENOUGH_REPLICAS). For a commit
+    of an old generation (ILLEGAL_GENERATION), nothing is appended either.
     """
     assert not ErrorCode.REQUEST_TIMED_OUT.definite
     assert not ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND.definite

@@ -1,7 +1,7 @@
 """The partition of `__consumer_offsets` to which a group belongs.
 
-Its number follows from the id of the group: the hash of the id as a Java String, made positive by
-Kafka's own `abs`, modulo the number of partitions (docs/kafka/BEHAVIOUR.md 2.1).
+The number of this partition follows from the id of the group: the hash of the id as a Java String,
+made positive by Kafka's own `abs`, modulo the number of partitions (docs/kafka/BEHAVIOUR.md 2.1).
 """
 
 import pytest

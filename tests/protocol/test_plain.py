@@ -1,10 +1,10 @@
 """Kafka's message schemas agree with our messages and with the JSON that Kafka prints.
 
-A message occurs in two forms. One is a Struct of ours, such as JoinGroupRequest, which has the
-fields of the newest version of its API. The other one is a plain message: a dict with the fields of
-one certain version, as Kafka prints it and as it stands in our recordings of a real Kafka. A schema
-says which fields each version of an API has. With its help the functions `request_from_plain` and
-`response_to_plain` convert the two forms.
+A message occurs in two forms. The first form is a Struct of ours, such as JoinGroupRequest, which
+has the fields of the newest version of its API. The second form is a plain message: a dict with the
+fields of one certain version, as Kafka prints the message. Our recordings of a real Kafka have
+plain messages. A schema says which fields each version of an API has. With the help of schemas the
+functions `request_from_plain` and `response_to_plain` convert between the two forms.
 """
 
 import typing
@@ -52,12 +52,12 @@ APIS_WITH_SCHEMA = [
 
 
 def fields_in(fields: tuple[WireField, ...], version: int) -> dict[str, WireField]:
-    """Return the fields that the version has, with their names as keys."""
+    """Return the fields of the version, with their names as keys."""
     return {field.name: field for field in fields if field.is_in(version)}
 
 
 def struct_in(annotation: object) -> type[msgspec.Struct] | None:
-    """Return the Struct in the annotation of a field, such as `tuple[Item, ...]`, if any."""
+    """Return the Struct in the annotation of a field, such as `tuple[Item, ...]`, or None."""
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
         return annotation
     structs = (struct_in(argument) for argument in typing.get_args(annotation))
@@ -65,10 +65,10 @@ def struct_in(annotation: object) -> type[msgspec.Struct] | None:
 
 
 def check_fields(fields: tuple[WireField, ...], struct: type[msgspec.Struct], version: int) -> None:
-    """Check that the struct has every field of the version, except those that may be missing.
+    """Check that the struct has every field of the version, unless the field may be missing.
 
-    A field may be missing if we do not use it, or if the schema has a value `absent`, which is sent
-    in its place.
+    A field may be missing if our code does not use it, or if the schema has a value `absent`, which
+    is sent in place of the field.
     """
     types = {field.name: field.type for field in msgspec.structs.fields(struct)}
     for name, field in fields_in(fields, version).items():
@@ -87,7 +87,7 @@ def check_fields(fields: tuple[WireField, ...], struct: type[msgspec.Struct], ve
 def test_newest_version_of_a_schema_has_the_fields_of_our_messages(
     api: Api, schema: ApiSchema
 ) -> None:
-    """A field that only one side has would be lost without notice."""
+    """A field that only the schema or only the message has would be lost without notice."""
     version = api.latest_version
     for fields, struct in (
         (schema.request_fields, api.request),
@@ -104,8 +104,8 @@ def test_newest_version_of_a_schema_has_the_fields_of_our_messages(
 def test_answer_without_content_is_written_in_every_version(api: Api, schema: ApiSchema) -> None:
     """An answer with default values can be written in every version.
 
-    Some old versions have room for exactly one key, group or transaction, so these answers have
-    one.
+    Some old versions have room for exactly one key, group or transaction. So the answers of these
+    APIs have one item.
     """
     answers_with_one_item = {
         "FindCoordinator": FindCoordinatorResponse(coordinators=(Coordinator(key="g"),)),
@@ -124,7 +124,7 @@ def test_answer_without_content_is_written_in_every_version(api: Api, schema: Ap
 
 
 def test_request_is_built_from_the_fields_of_its_version() -> None:
-    """JoinGroup v0 has no rebalance timeout and no instance id, so they get their defaults."""
+    """JoinGroup v0 has no rebalance timeout and no instance id. Both fields get their defaults."""
     plain: PlainMessage = {
         "group_id": "g",
         "session_timeout_ms": 6_000,
@@ -206,15 +206,15 @@ def test_request_is_built_from_the_fields_of_its_version() -> None:
 def test_request_of_an_old_version_is_converted_to_the_newest(
     api: str, version: int, plain: PlainMessage, expected: msgspec.Struct
 ) -> None:
-    """An old version has a single member, key, transaction or group. The newest one has a list."""
+    """An old version has one member, key, transaction or group. The newest version has a list."""
     assert request_from_plain(api, version, plain) == expected
 
 
 def test_answer_has_the_fields_of_its_version_in_kafkas_order() -> None:
     """JoinGroup v0 lacks four fields that v9 has.
 
-    They are the throttle time, the protocol type and `skip_assignment`, and the instance id of each
-    member.
+    These fields are the throttle time, the protocol type, `skip_assignment`, and the instance id of
+    each member.
     """
     answer = JoinGroupResponse(
         error_code=ErrorCode.NONE,
@@ -267,7 +267,7 @@ def test_answer_of_one_key_has_the_flat_form_below_version_4() -> None:
 def test_plain_data_that_is_no_message_is_refused_with_the_field(
     change: PlainMessage, complaint: str
 ) -> None:
-    """The message is a valid Heartbeat v4 before the change, and not after it."""
+    """Before the change the message is a valid Heartbeat v4. After the change it is not valid."""
     plain: PlainMessage = {
         "group_id": "g",
         "generation_id": 1,
@@ -290,7 +290,7 @@ def test_missing_field_of_a_nested_object_is_refused_with_its_path() -> None:
 def test_versions_without_a_schema_are_refused() -> None:
     """The schemas have OffsetCommit from v2 on, JoinGroup up to v9, and no ShareFetch."""
     assert not is_known("OffsetCommit", 1)  # below the first version of the schema
-    assert not is_known("JoinGroup", 10)  # above the last one
+    assert not is_known("JoinGroup", 10)  # above the last version
     assert not is_known("ShareFetch", 0)  # no schema at all
     with pytest.raises(SimulationError, match="no JoinGroup v10"):
         request_from_plain("JoinGroup", 10, {})

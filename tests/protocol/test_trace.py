@@ -1,4 +1,4 @@
-"""`stamp` makes a trace row of a node's event, and puts each field into the right column."""
+"""`stamp` makes a trace row of a node's event: each field is put into the right column."""
 
 from typing import get_type_hints
 
@@ -10,7 +10,7 @@ from protocol.trace import MESSAGE_KINDS, TRACE_COLUMNS, TraceEvent, TraceRow, s
 def test_stamp_puts_every_field_into_its_column() -> None:
     """`stamp` builds a row from a list of values, so it could swap two columns of the same type.
 
-    Here each column of a text has its own name as its value, and each number is different.
+    Here the value of each text column is the name of the column, and all numbers differ.
     """
     texts = ("peer", "group", "member", "partition", "api", "error", "cause")
     numbers = {"generation": 1, "leader_epoch": 2, "offset": 3, "correlation_id": 4}
@@ -52,7 +52,7 @@ def test_columns_are_the_fields_of_a_row_in_order() -> None:
 
 
 def test_message_kinds_are_those_of_requests_and_responses() -> None:
-    """Rows of these kinds can be switched off. REQUEST_FAILED is not one of them."""
+    """Rows of these kinds can be switched off. REQUEST_FAILED is not among these kinds."""
     assert {kind.value for kind in MESSAGE_KINDS} == {
         "request_sent",
         "response_received",

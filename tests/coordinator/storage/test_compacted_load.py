@@ -2,8 +2,9 @@
 
 A coordinator loads its groups and committed offsets from the log of an offsets partition. This log
 is compacted: from time to time a cleaner removes records that a newer record of the same key has
-replaced. The cleaner also removes each tombstone, a day after the first cleaning that has read the
-tombstone. A load must give the same groups before and after such a cleaning.
+replaced. The cleaner also removes tombstones. A tombstone stays for a day after the first cleaning
+that has read it, and is removed by the next cleaning after this day. A load must give the same
+groups before and after each cleaning.
 
 Hypothesis draws a list of steps: commits, deletions, transactions, and cleanings. Every batch is
 written to two logs, of which only one is cleaned. After every step both logs are loaded and
@@ -43,7 +44,7 @@ KEYS = tuple((group, partition) for group in GROUPS for partition in range(3))
 """The keys of all offsets that may be committed: two groups, and three partitions of a topic."""
 
 Key = tuple[str, int]
-"""The group and the partition to which a committed offset belongs, such as ("g", 2)."""
+"""The group and the partition of a committed offset, such as ("g", 2)."""
 
 
 def commit(key: Key, offset: int | None) -> Record:
@@ -78,12 +79,14 @@ class Logs:
         self.cleaned.is_compacted = True
         self._draw = data.draw
         self._first_dirty = 0
-        """Up to this offset the log is clean already. This is Kafka's first dirty offset."""
+        """Up to this offset the cleaner has read the log already. Kafka calls it the first dirty
+        offset."""
         self._now_ms = NOW_MS
         self._open_transactions: dict[int, set[Key]] = {}
         """Producer -> the keys that its open transaction has written."""
         self._step_number = 0
-        """The number of the step. The step also writes it, as an offset or as a generation."""
+        """The number of the step. The records that a step writes have this number as offset or
+        generation."""
 
     def step(self) -> None:
         """Write a batch to both logs, or clean the compacted log."""
@@ -112,13 +115,13 @@ class Logs:
                 self._clean()
 
     def _delete(self, key: Key) -> None:
-        """Write a tombstone for a committed offset, unless an open transaction has written its key.
+        """Write a tombstone for a committed offset, unless an open transaction has written `key`.
 
         With such a transaction the two loads would differ, although nothing is wrong:
 
         1. The log has a commit of the transaction, then the tombstone, then the marker.
         2. A load of the whole log applies the commit at the marker, so the offset exists.
-        3. The cleaner removes the commit, because the tombstone is the newer record of its key. So
+        3. The cleaner removes the commit, because the tombstone is the newer record of the key. So
            a load of the compacted log has nothing to apply at the marker.
         """
         if all(key not in keys for keys in self._open_transactions.values()):

@@ -5,17 +5,18 @@ partition is the group's coordinator. When a broker becomes leader, it loads the
 the log, in chunks of several batches, and builds the groups and their committed offsets in memory.
 When it is no longer leader, it unloads the partition: it forgets the groups.
 
-A test writes a log by hand and looks at what a coordinator makes of it. `offset(1, 455)` is the
-record of a committed offset: 455, for partition 1 of the topic foo. `group(...)` is the record of
-a group. Both can be tombstones, which are records without a value. `loaded(batch, batch)` returns a
-coordinator that has loaded a log with these batches.
+A test writes a log by hand, and looks at the groups that a coordinator loads from this log.
+`offset(1, 455)` is the record of a committed offset: 455, for partition 1 of the topic foo.
+`group(...)` is the record of
+a group. Either can be a tombstone, which is a record without a value. `loaded(batch, batch)`
+returns a coordinator that has loaded a log with these batches.
 
 The coordinator comes in a CoordinatorHarness, called `h`, which has its log and its timers:
 
 - `h.log[0]` is the list of batches of partition 0, the only partition that these tests use.
-- `h.load(epoch=3)` loads the partition, as its leader in leader epoch 3. The result is None, or the
-  reason why the coordinator ignores the load.
-- `h.offset("foo", 0)` returns a committed offset, or -1 if there is none.
+- `h.load(epoch=3)` lets the coordinator load the partition, as its leader in leader epoch 3. The
+  result is None, or the reason why the coordinator ignores the load.
+- `h.offset("foo", 0)` returns the committed offset of this partition, or -1 if there is none.
 - `h.failover()` returns another coordinator, which has loaded a copy of the log.
 
 Kafka has an older coordinator, in Scala, called [S] here, and a newer coordinator, in Java, called
@@ -54,7 +55,7 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
 def offset(partition: int, value: int | None, *, group_id: str = GROUP) -> Record:
-    """Return the record of a committed offset of topic foo. If `value` is None: a tombstone.
+    """Return the record of a committed offset of topic foo, or a tombstone without a `value`.
 
     The last argument of `Record` is a timestamp, which does not matter in these tests.
     """
@@ -72,7 +73,7 @@ def group_value(
     instance: str | None = None,
     leader: str | None = None,
 ) -> GroupMetadataValue:
-    """Return the stored value of a group: Stable if it has members, else Empty.
+    """Return the stored value of a group, which is Stable if it has members, otherwise Empty.
 
     `metadata` is the subscription of each member, by default to the topic foo. `instance` is the
     instance id of the first member. The leader is by default the first member.
@@ -100,7 +101,7 @@ def group_value(
 
 
 def group(value: GroupMetadataValue | None, *, group_id: str = GROUP) -> Record:
-    """Return the record of a group; without a value, a tombstone."""
+    """Return the record of a group, or a tombstone if `value` is None."""
     encoded = None if value is None else encode_group_metadata_value(value)
     return Record(encode_group_metadata_key(group_id), encoded, 1)
 
@@ -161,7 +162,7 @@ def test_load_of_an_emptied_group_keeps_generation_and_type() -> None:
 def test_load_of_a_group_with_members_makes_it_stable_again() -> None:
     """The record of a group has everything that its members need to go on without a rebalance.
 
-    Of the protocols that a member supports, the record has only the one that the group has
+    Of the protocols that a member supports, the record has only the protocol that the group has
     selected. The topics of the group are read from the members' subscriptions.
 
     MM-14: load: Stable group with offsets
@@ -254,10 +255,10 @@ def test_load_treats_keys_of_version_0_and_1_as_one() -> None:
 def test_load_restores_the_log_offset_of_each_committed_offset() -> None:
     """With each commit, the coordinator keeps the log offset of the commit's batch.
 
-    It needs the log offset because an append may complete after the load. If the commit of this
-    append has a lower log offset than the loaded commit, the appended commit is older, and must not
-    replace the loaded commit. Here the last commits of both partitions are in the second batch,
-    which begins at log offset 1.
+    The coordinator needs the log offset because an append may complete after the load. If the
+    commit of this append has a lower log offset than the loaded commit, the appended commit is
+    older, and must not replace the loaded commit. Here the last commits of both partitions are in
+    the second batch, which begins at log offset 1.
     """
     h = loaded((offset(0, 1),), (offset(1, 2), offset(0, 3)))
     committed = h.group().offsets.committed()
@@ -495,7 +496,7 @@ def test_load_in_the_middle_of_a_rebalance_brings_back_the_last_stored_generatio
 
 
 def test_load_of_an_older_epoch_is_ignored() -> None:
-    """Each new leader has a higher epoch. The coordinator remembers the newest epoch it has seen.
+    """Each new leader has a higher epoch. The coordinator remembers the newest epoch.
 
     MM-15: load of an older epoch is ignored
     """
@@ -520,9 +521,10 @@ def test_load_of_an_older_epoch_without_the_guard_is_carried_out() -> None:
 
 
 def test_load_of_an_owned_partition_only_updates_its_epoch() -> None:
-    """The broker is elected again. It has the groups already, so it does not read the log again.
+    """A broker that is elected again has the groups already, so it does not read the log again.
 
-    But it must remember the new epoch: after the load of epoch 5, an unload of epoch 4 is ignored.
+    But the coordinator must remember the new epoch: after the load of epoch 5, an unload of epoch 4
+    is ignored.
     """
     h = CoordinatorHarness(owned=())
     h.load(epoch=2)

@@ -1,12 +1,13 @@
-"""Kafka's byte format of batches: batches of an independent library are read and reproduced.
+"""Kafka's byte format of batches: the batches of another library are read and reproduced.
 
 A batch is a group of records that are sent and stored together. Real Kafka clients send batches in
 Kafka's format, and our log stores them as they were sent. Our own producers make batches in a
 format of our own, in which the records are in MessagePack (a compact binary JSON). `encode_batch`
 writes any batch in Kafka's format, and `decode_batches` reads it.
 
-Most tests use RECORDED, batches that the library kafka-python has encoded. PLAIN has the bytes of
-one of them, without compression. Where a test changes single bytes, it needs their meaning:
+Most tests use RECORDED, batches that the library kafka-python has encoded. PLAIN has the bytes of a
+recorded batch without compression. Some tests change single bytes of a batch. The bytes have this
+meaning:
 
 - 0 to 7: base offset; 8 to 11: length; 12 to 15: leader epoch;
 - 16: magic (the version of the format); 17 to 20: CRC (a checksum); 21 and 22: attributes;
@@ -48,7 +49,7 @@ RECORDS = st.lists(
 
 
 def with_right_crc(data: bytes) -> bytes:
-    """Return a batch, some of whose bytes were changed, with the CRC that fits them."""
+    """Return a batch whose bytes were changed, with the CRC that fits the changed bytes."""
     return data[:17] + struct.pack(">I", int(google_crc32c.value(data[21:]))) + data[21:]
 
 
@@ -83,9 +84,9 @@ def test_recorded_batch_is_read_and_reproduced_byte_for_byte(
 
 @pytest.mark.parametrize("recorded", RECORDED, ids=lambda recorded: recorded.name)
 def test_leader_changes_only_base_offset_and_leader_epoch(recorded: RecordedBatch) -> None:
-    """When a leader appends a batch of a client, it sets these two fields, with `place_batch`.
+    """A leader that appends a client's batch sets two fields, with `place_batch`.
 
-    The CRC covers neither of them, so the CRC of the client remains valid.
+    The CRC does not cover these two fields, so the CRC of the client remains valid.
     """
     (batch,) = decode_batches(recorded.data)
     placed = encode_batch(place_batch(batch, base_offset=2**40, leader_epoch=9))
@@ -134,7 +135,8 @@ def test_own_batch_reads_the_same_in_kafkas_format(
 def test_own_record_equals_the_one_that_an_independent_library_writes() -> None:
     """Our records have no headers, so there is only one way to encode them in Kafka's format.
 
-    The test encodes the first record of a recorded batch, and compares it with the bytes there.
+    The test encodes the first record of a recorded batch, and compares the result with the recorded
+    bytes.
     """
     (recorded,) = (batch for batch in RECORDED if batch.name == "nulls")
     own = build_batch((Record(*recorded.records[0]),))
@@ -166,11 +168,11 @@ def test_marker_is_encoded_as_a_control_batch() -> None:
 
 
 def test_cleaned_batch_keeps_its_offsets() -> None:
-    """Log cleaning removes records that newer ones have replaced.
+    """Log cleaning removes records that newer records of the same key have replaced.
 
-    The batch has the offsets 40 to 44. Only the second and the fourth record are left. They keep
-    their offsets, 41 and 43, and the last offset of the batch is still 44. This is so even if no
-    record is left.
+    The batch has the offsets 40 to 44. Only the second and the fourth record are left. These
+    records keep their offsets, 41 and 43, and the last offset of the batch is still 44. The last
+    offset stays even if no record is left.
     """
     records = tuple(Record(b"k%d" % number, b"v", number) for number in range(5))
     batch = place_batch(build_batch(records), base_offset=40, leader_epoch=1)
@@ -189,7 +191,8 @@ def test_cleaned_batch_keeps_its_offsets() -> None:
 def test_log_append_time_is_the_time_of_each_record() -> None:
     """With the topic setting LogAppendTime the leader gives a batch the time of its append.
 
-    It sets a bit in the attributes, and the max timestamp. This time then counts for each record.
+    The leader sets a bit in the attributes, and the max timestamp. Then the max timestamp is the
+    time of each record.
     """
     (batch,) = decode_batches(PLAIN)
     assert batch.kafka is not None
@@ -236,8 +239,8 @@ def test_log_append_time_is_the_time_of_each_record() -> None:
 def test_damaged_batch_is_refused_with_kafkas_error(data: bytes, error: ErrorCode) -> None:
     """Magic 0 and 1 are old formats of Kafka, which our brokers do not read.
 
-    The field `length` counts the bytes after itself. It must be at least 49, for the rest of the
-    header.
+    The field `length` counts the bytes after the field itself. The value must be at least 49, for
+    the rest of the header.
     """
     assert error_of_decoding(data) is error
 
@@ -288,8 +291,8 @@ def test_any_damage_to_a_batch_is_an_invalid_batch_or_unreadable_records(
 ) -> None:
     """Damaged bytes raise a ValueError or nothing, even if the CRC fits them.
 
-    The leader reads the records before it appends them, so it depends on this. InvalidBatch is a
-    ValueError, and so is the error of unreadable records.
+    The leader depends on this, because it reads the records before it appends them. InvalidBatch is
+    a ValueError, and so is the error of unreadable records.
     """
     data = bytearray(recorded.data)
     for index, byte in damage:

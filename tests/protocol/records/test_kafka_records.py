@@ -1,9 +1,9 @@
 """Kafka's encoding of records: two readers agree, and another library reads what is written.
 
-A leader must not append records that a consumer could not read. It could decode them with
-`parse_records`, but this takes long. So it uses `scan_records`, which decodes no record. It returns
-only what the leader needs, the largest timestamp and the indexes of the records without a key. It
-must refuse exactly what `parse_records` refuses.
+A leader must not append records that a consumer could not read. The leader could decode the records
+with `parse_records`, but this takes long. So it uses `scan_records`, which decodes no record. A
+scan returns only what the leader needs: the largest timestamp, and the indexes of the records
+without a key. `scan_records` must refuse exactly the bytes that `parse_records` refuses.
 """
 
 import pytest
@@ -25,7 +25,7 @@ from tests.support.recorded_batches import RecordedBatch, recorded_batches
 
 RECORDED = recorded_batches()
 # Lengths are zigzag varints, which take one byte or more. 8,192 is the first length that needs
-# three bytes. The record around a value of 8,180 bytes has about this length, too.
+# three bytes. A whole record with a value of 8,180 bytes also has about this length.
 BYTES = st.none() | st.binary(max_size=70) | st.sampled_from([b"x" * 8_180, b"y" * 8_192])
 
 

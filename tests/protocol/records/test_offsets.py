@@ -1,12 +1,12 @@
-"""Records of the topic `__consumer_offsets`: the version written, and the versions read.
+"""Records of the topic `__consumer_offsets`: versions that are written, and read.
 
 There are two kinds of records: committed offsets, and the metadata of groups with their members.
 The key and the value of a record have the same form: two bytes with a version, then the fields as
 an array in MessagePack, a compact binary JSON. The version says which fields there are.
 
-A broker writes one version, and reads also those that older and newer brokers write. In these tests
-a function `encode_...` writes a key or value. `versioned(3, 9, 4, "m", 77)` builds the bytes of any
-version by hand: version 3, then the fields.
+A broker writes one version, and also reads the versions that older and newer brokers write. A
+function `encode_...` writes a key or value. `versioned(3, 9, 4, "m", 77)` of this module builds the
+bytes of any version: version 3, then the fields.
 
 Ids such as MM-62 are cases of Kafka's GroupMetadataManagerTest, listed in docs/kafka/BEHAVIOUR.md
 10.3.
@@ -77,7 +77,7 @@ def test_group_key_is_version_2() -> None:
 
 @pytest.mark.parametrize("version", [3, 14, 99, -1])
 def test_key_of_an_unknown_version_is_recognised_and_no_error(version: int) -> None:
-    """A coordinator of an older Kafka ignores the records of a newer one."""
+    """A coordinator of an older Kafka ignores records that only a newer Kafka knows."""
     assert decode_key(versioned(version, "whatever")) == UnknownKey(version)
 
 
@@ -106,7 +106,7 @@ def test_key_of_a_partition_that_is_no_int32_is_corrupt(partition: int) -> None:
 
 
 def test_offset_value_without_expiry_is_written_as_version_3() -> None:
-    """Version 3 has a field for the leader epoch, so the epoch is read back."""
+    """Version 3 has a field for the leader epoch, so the leader epoch is read back."""
     value = OffsetCommitValue(offset=9, leader_epoch=4, metadata="m", commit_timestamp_ms=77)
     data = encode_offset_commit_value(value)
     assert record_version(data) == 3
@@ -114,7 +114,7 @@ def test_offset_value_without_expiry_is_written_as_version_3() -> None:
 
 
 def test_offset_value_with_expiry_is_written_as_version_1_without_epoch() -> None:
-    """Only version 1 has a field for the expiry, and it has none for the leader epoch."""
+    """Only version 1 has a field for the expiry. It has no field for the leader epoch."""
     value = OffsetCommitValue(
         offset=9, leader_epoch=4, metadata="m", commit_timestamp_ms=77, expire_timestamp_ms=99
     )
@@ -143,7 +143,7 @@ def test_offset_value_with_expiry_is_written_as_version_1_without_epoch() -> Non
     ],
 )
 def test_offset_value_of_every_version_is_read(data: bytes, epoch: int, expiry: int) -> None:
-    """All have offset 9, metadata "m" and commit time 77.
+    """All values have offset 9, metadata "m" and commit time 77.
 
     The leader epoch and the expiry are -1 if the version has no such field. Unknown fields at the
     end are skipped.
@@ -162,7 +162,7 @@ def test_offset_value_of_every_version_is_read(data: bytes, epoch: int, expiry: 
 
 @pytest.mark.parametrize(("version", "epoch_read"), [(1, -1), (2, -1), (3, 4)])
 def test_offset_value_is_written_in_the_given_version(version: int, epoch_read: int) -> None:
-    """Versions below 3 have no field for the leader epoch, so it is lost."""
+    """Versions below 3 have no field for the leader epoch, so the leader epoch is lost."""
     value = OffsetCommitValue(offset=9, leader_epoch=4, metadata="m", commit_timestamp_ms=77)
     data = encode_offset_commit_value(value, version)
     assert record_version(data) == version
@@ -186,7 +186,8 @@ OFFSET_FIELDS = (7, "", 1_000, 2_000)
 GROUP_FIELDS = ("consumer", 5, None, None, 1_234, ())
 """Fields of a group's value, version 2.
 
-They are protocol type, generation, protocol, leader, time of the last change of state, and members.
+The fields are protocol type, generation, protocol, leader, time of the last change of state, and
+members.
 """
 
 
@@ -229,7 +230,7 @@ def test_offset_value_is_refused_in_any_other_version(version: int) -> None:
     """Only versions 1 to 3 can be written.
 
     Version 0 is a format of old brokers, which is only read. Version 4 is only read, too, because
-    an older broker could not read it.
+    older brokers could not read it.
     """
     with pytest.raises(SimulationError, match="version"):
         encode_offset_commit_value(OffsetCommitValue(offset=9, commit_timestamp_ms=7), version)
@@ -358,7 +359,10 @@ def test_offset_value_of_an_unknown_version_is_an_error_that_names_it() -> None:
 
 
 def test_values_with_fields_of_wrong_types_are_corrupt() -> None:
-    """The version is known, but its first field must be a number here and a text below."""
+    """The version is known.
+
+    But the first field of an offset must be a number, and of a group a text.
+    """
     with pytest.raises(CorruptRecord, match="version 3"):
         decode_offset_commit_value(versioned(3, "no offset"))
     with pytest.raises(CorruptRecord, match="version 3"):

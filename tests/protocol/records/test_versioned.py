@@ -2,10 +2,10 @@
 
 The value of a stored record is its version in two bytes, followed by its fields as an array in
 MessagePack (a compact binary JSON). For each kind of record there is a ValueCodec with a table of
-the fields. A field that is new in version 1 has `since=1` there.
+the fields. A field that is new in version 1 has `since=1` in this table.
 
-The tests use a made-up kind of record, "record". Its codec writes the versions 0 to 2, and reads
-also version 3.
+The tests use a made-up kind of record, "record". Its codec writes the versions 0 to 2, and also
+reads version 3.
 """
 
 import msgspec
@@ -27,7 +27,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
     """A stored value. Old versions lack some of its fields.
 
     - Version 0 has `number` and `data`.
-    - Version 1 also has `note`, which comes first, and `items`, each with a name.
+    - Version 1 also has `note`, which comes first, and `items`, each of which has a name.
     - Version 2 also has the rank of each item.
     """
 
@@ -83,17 +83,17 @@ def test_value_has_the_fields_of_its_version_in_the_order_of_the_table(
     ],
 )
 def test_field_that_a_version_lacks_is_read_as_its_default(version: int, expected: Value) -> None:
-    """This holds for the fields of the value, and for those of its items."""
+    """This holds for the fields of the value, and for the fields of its items."""
     assert CODEC.decode(CODEC.encode(VALUE, version)) == expected
 
 
 def test_version_that_is_only_read_has_the_fields_of_version_2_and_tagged_ones() -> None:
     """Only a newer broker writes version 3. It has tagged fields, which a reader ignores.
 
-    They are a map at the end of a value, or of an item. The map may be empty or missing.
+    Tagged fields are a map at the end of a value, or of an item. The map may be empty or missing.
     """
     tagged_fields = {0: b""}
-    items = [["a", 3, {}], ["b", 4]]  # the first item has an empty map, the second one has none
+    items = [["a", 3, {}], ["b", 4]]  # the first item has an empty map, the second has none
     data = b"\0\3" + msgspec.msgpack.encode(["n", 7, b"d", items, tagged_fields])
     assert CODEC.decode(data) == VALUE
     with pytest.raises(SimulationError, match="records are not written in version 3"):

@@ -1,8 +1,9 @@
 """The bytes of the consumer protocol are the same as those of Kafka's own classes.
 
-A consumer sends its subscription with JoinGroup: the topics that it wants to read. It gets its
-assignment with SyncGroup: the partitions that it shall read. Both are bytes with a version of their
-own, which is in the first two bytes. "BEHAVIOUR 4.7" is a section of docs/kafka/BEHAVIOUR.md.
+A consumer sends its subscription with JoinGroup: the topics that it wants to read. With the answer
+to SyncGroup it gets its assignment: the partitions that it shall read. Subscription and assignment
+are bytes, of which the first two bytes are a version. "BEHAVIOUR 4.7" is a section of
+docs/kafka/BEHAVIOUR.md.
 """
 
 import pytest
@@ -32,7 +33,7 @@ FULL = ConsumerProtocolSubscription(
 def test_subscription_of_a_recording_is_read_and_written() -> None:
     """The bytes are from recording `fuzz-0106` of a real Kafka 3.9.1.
 
-    They are version 1 in two bytes, two topics, user data "1.0", and no owned partitions.
+    The bytes have version 1 in two bytes, two topics, user data "1.0", and no owned partitions.
     """
     data = bytes.fromhex("000100000002000274300002743100000003312e3000000000")
     subscription = decode_subscription(data)
@@ -54,14 +55,14 @@ def test_subscription_of_each_version_keeps_the_fields_of_the_version(version: i
 
 
 def test_subscription_without_user_data_has_length_minus_one() -> None:
-    """The length -1 means that there is no user data. This is not the same as empty user data."""
+    """The length -1 means that there is no user data, which differs from empty user data."""
     data = encode_subscription(ConsumerProtocolSubscription(topics=()), 0)
     assert data == bytes.fromhex("000000000000ffffffff")
     assert decode_subscription(data).user_data is None
 
 
 def test_subscription_of_a_later_version_is_read_as_the_newest() -> None:
-    """A client may be newer than the one that assigns the partitions.
+    """A client may be newer than the client that assigns the partitions.
 
     The fields of newer versions are at the end, and can be ignored.
     """
@@ -83,7 +84,7 @@ def test_assignment_has_kafkas_bytes_and_is_read_back() -> None:
 def test_subscribed_topics_are_read_with_the_fields_of_version_0() -> None:
     """The coordinator reads only the topics, which are the first field of every version.
 
-    It does not look at the version, which is -1 here (BEHAVIOUR 4.7).
+    The coordinator does not look at the version, which is -1 here (BEHAVIOUR 4.7).
     """
     version_minus_1 = b"\xff\xff" + encode_subscription(FULL, 3)[2:]
     assert decode_subscribed_topics(version_minus_1) == ("t0", "t1")
@@ -107,7 +108,7 @@ def test_subscription_that_ends_inside_a_number_is_truncated(data: bytes) -> Non
 @pytest.mark.parametrize(
     "data",
     [
-        # As bytes of a subscription, "me" is the version, and "ta-c" the length of an array,
+        # Read as a subscription, "me" is the version, and "ta-c" is the length of an array,
         # 1,952,525,667.
         b"meta-c1",
         bytes.fromhex("0000ffffffff"),  # a null array
