@@ -8,8 +8,8 @@ commands that ask a running cluster), `commands` (one module or folder per comma
 `output` (streams whose reader is gone), `errors` (texts and exit codes of errors); `own_packages`
 (a check before any import).
 
-`make fast` compiles some modules, to make runs faster. To import this package makes Python use
-them.
+`make fast` compiles some modules, so that runs are faster. When this package is imported, it makes
+Python use the compiled modules.
 """
 
 from coordlab.own_packages import require_own_packages

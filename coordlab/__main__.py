@@ -15,7 +15,8 @@ def main() -> None:
         code = run_cli(sys.argv[1:])
     except KeyboardInterrupt:
         # Usually `run_cli` handles a Ctrl-C itself. But a Ctrl-C can come while `run_cli` prints an
-        # error. If the reader of the output is gone, Output itself interrupts this process then.
+        # error. The interruption need not come from the user: if the reader of the output is gone,
+        # the print fails, and Output interrupts this process.
         code = EXIT_INTERRUPTED
     sys.exit(output.conclude(code))
 

@@ -108,7 +108,10 @@ def _write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> 
 
 
 def space_option(what_is_drawn: str = "a seed") -> Callable[[Command], Command]:
-    """Return the option `--space`. `what_is_drawn`: what is drawn from it, for the help text."""
+    """Return the option `--space`.
+
+    `what_is_drawn`: what the command draws from the space, for the help text.
+    """
     return click.option(
         "--space",
         default=DEFAULT_SPACE,

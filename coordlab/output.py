@@ -45,13 +45,14 @@ class Output:
         self._failed_descriptor = 1
         """The file descriptor of the first write that has failed."""
         self._real_stderr = 2
-        """Leads to standard error, even after descriptor 2 has been redirected."""
+        """A file descriptor that leads to the real standard error. Before descriptor 2 is
+        redirected to /dev/null, this becomes a copy of descriptor 2."""
 
     def take_over(self) -> None:
         """Replace sys.stdout and sys.stderr by streams whose writes never raise OSError.
 
-        When a terminal window is closed, its processes also get a SIGHUP. It is handled like a
-        closed pipe. If the process was started with nohup, SIGHUP stays ignored.
+        When a terminal window is closed, its processes also get the signal SIGHUP. This signal is
+        handled like a closed pipe. If the process was started with nohup, SIGHUP stays ignored.
         """
         sys.stdout = self._watched_stream(sys.stdout, 1)
         sys.stderr = self._watched_stream(sys.stderr, 2)

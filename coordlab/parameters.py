@@ -22,9 +22,10 @@ may delay a process for longer than that.
 """
 
 MAX_SEEDS = 10_000
-"""The largest number of seeds that one `run` plays. It has a limit because it keeps all traces.
+"""The largest number of seeds that one `run` plays.
 
-`explore` keeps no traces, and has no such limit.
+There is a limit because `run` keeps the traces of all its seeds. `explore` keeps no traces, and has
+no such limit.
 """
 
 _SEED_OR_RANGE = re.compile(r"([0-9]{1,18})(?:\.\.([0-9]{1,18}))?")
@@ -178,7 +179,7 @@ class TimeScale(click.ParamType[float]):
         try:
             scale = float(str(value))
         except ValueError:
-            scale = 0.0  # any number that is not allowed, because it gets the same error message
+            scale = 0.0  # a number that is not allowed, so that the error below is raised
         if 1.0 <= scale <= MAX_TIME_SCALE:
             return scale
         self.fail(f"expected a number from 1 to {MAX_TIME_SCALE}, got `{value}`", param, ctx)

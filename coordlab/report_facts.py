@@ -1,9 +1,9 @@
 """Collects the facts of a run that its report needs, and that are not in Spark's tables.
 
 The facts come from the JSON files in the run directory: the manifest (what was run, with the whole
-experiment as `manifest.config`), the results, and the journal of faults. The report of a failed run
-is needed most, and just such a run often lacks one of these files, or has a damaged one. So a
-missing file is no error: the report is written without the facts of this file.
+experiment as `manifest.config`), the results, and the journal of faults. Users need the report of a
+failed run most. But a failed run often lacks one of these files, or has a damaged one. So a missing
+file is no error: the report is written without the facts of this file.
 """
 
 from collections.abc import Mapping

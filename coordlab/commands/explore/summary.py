@@ -59,7 +59,8 @@ def print_exploration(
         more = len(results.findings) - _MAX_FINDINGS
         console.print(f"and {counted(more, 'finding')} more: results.json has them all")
     _print_failures(console, results)
-    # An excuse is an exception in a promise. It permits something that looks like a violation.
+    # A promise may have exceptions, which are called excuses. An excuse permits something that
+    # looks like a violation.
     print_lines(
         console,
         (

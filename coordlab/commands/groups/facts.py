@@ -25,7 +25,8 @@ STABLE = "Stable"
 WHOLE_TOPIC = -1
 """The number that stands for the partition in a row about a whole topic.
 
-There is such a row if `--topic ordres` names a topic that does not exist. It has the error.
+If the user names a topic that does not exist, the number of its partitions is not known. Then there
+is a single row for the whole topic, with the error.
 """
 
 

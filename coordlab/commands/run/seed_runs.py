@@ -53,7 +53,7 @@ _STATE_BY_VERDICT = {
 _CHOOSING_MEASURES = ("detect", "commit gap", "processing gap")
 """The measures by which `SeedRuns.chosen` finds a typical run.
 
-It uses the first of these measures that some run has:
+The first of these measures that some run has is used:
 
 - "detect": how long after a fault the controller has decided what to do about the failed node;
 - "commit gap": how long a member got no acknowledgement for a commit of its offsets;
