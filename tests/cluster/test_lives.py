@@ -152,7 +152,7 @@ def on_fake_processes(state: NodeState, act: str, run_dir: Path) -> Outcome:
 def test_every_act_in_every_state_is_the_same_in_both_runtimes(
     tmp_path: Path, state: NodeState, act: str
 ) -> None:
-    """An act that is not allowed is refused by the same text, and changes and records nothing.
+    """An act that is not allowed is refused with the same text, and changes and records nothing.
 
     An act that is allowed leads to the same state, and records the same event.
     """

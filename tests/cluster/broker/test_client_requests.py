@@ -198,7 +198,7 @@ def test_metadata_request_may_create_the_topic_that_it_asks_for() -> None:
 
 
 def test_broker_forwards_a_topic_creation_again_until_the_controller_is_back() -> None:
-    """A broker forwards a CreateTopics to the controller, and repeats this for up to 60 s.
+    """A broker forwards a CreateTopics to the controller, and repeats the request for up to 60 s.
 
     Here the controller is back after 5 s, so the client gets a normal answer.
     """

@@ -51,7 +51,7 @@ def test_killed_broker_is_fenced_between_session_minus_heartbeat_and_session(see
 
 
 def test_new_coordinator_is_found_before_it_serves() -> None:
-    """A client that has found the new coordinator may still be refused by it.
+    """The new coordinator may still refuse a client that has found it.
 
     The elected broker first updates its metadata, from which it answers FindCoordinator. Only
     afterwards does it become the coordinator and load the groups.

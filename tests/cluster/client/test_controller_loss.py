@@ -165,7 +165,8 @@ def test_resumed_controller_fences_all_brokers_and_unfences_them_at_once() -> No
 
     1. The controller first handles the timers that are due. So it fences all brokers, one after the
        other. Kafka 3.9 does this in maybeFenceReplicas.
-    2. Then it handles the heartbeats that have arrived during the pause. They unfence the brokers.
+    2. Then it handles the heartbeats that have arrived during the pause. These
+       heartbeats unfence the brokers.
 
     The fencing has moved leaderships without need, but no group rebalances.
     """

@@ -23,7 +23,7 @@ def test_group_continues_with_the_remaining_topics() -> None:
     """The group's leader finds the topic missing in its metadata, and causes a rebalance.
 
     The members commit nothing here, because a commit would delay the rebalance. For the deleted
-    topic it would get the error UNKNOWN_TOPIC_OR_PARTITION. A member takes this error for a
+    topic the commit would get the error UNKNOWN_TOPIC_OR_PARTITION. A member takes this error for a
     temporary one, and repeats the commit for a minute (default.api.timeout.ms).
     """
     base = cluster(members=2)

@@ -1,4 +1,4 @@
-"""DeleteTopics: the controller deletes topics, answers for each, and never creates them again.
+"""DeleteTopics: the controller deletes topics, reports on each, and never creates them again.
 
 `lab` passes requests to a controller, without brokers and network. The controller writes its
 decisions into the metadata log, whose records are `lab.records()`. `lab.image` is the state after
@@ -45,7 +45,7 @@ def test_deleted_topic_loses_its_partitions_and_settings() -> None:
 
 
 def test_deleted_topic_of_the_plan_is_not_created_again() -> None:
-    """When its brokers come, a controller creates the topics that are in the plan of the cluster.
+    """A controller creates the topics of the plan of the cluster when its brokers come.
 
     When the brokers come back, or the controller has restarted, it must not create a topic of the
     plan again that was deleted meanwhile.

@@ -118,7 +118,7 @@ def test_a_parked_request_delays_later_requests_of_its_connection_only() -> None
 
 
 def test_an_open_to_a_node_that_does_not_serve_is_refused() -> None:
-    """The client learns of it after one round trip, long before any timeout."""
+    """The client learns of the refusal after one round trip, long before any timeout."""
     lab = HostLab()
     lab.host(SERVER)  # a host without an EchoServer serves nothing
     connection = connect(lab.host("client"))
@@ -278,7 +278,7 @@ def test_a_closed_connection_fails_each_later_request() -> None:
 
 
 def test_the_death_of_the_server_ends_its_connections_one_latency_later() -> None:
-    """The kernel of the dead process resets its connections. Those to other servers stay open."""
+    """The kernel of the dead process resets its connections. Connections to other servers stay."""
     lab = HostLab()
     host = lab.host(SERVER)
     EchoServer(host, parked_groups=("g",))
@@ -393,7 +393,7 @@ def test_a_second_reply_and_a_reply_to_an_unknown_request_raise() -> None:
 
 
 def test_close_all_ends_both_directions() -> None:
-    """At an orderly stop a node ends its connections, those to servers and those of clients.
+    """At an orderly stop a node ends its connections to servers and its connections from clients.
 
     `middle` is both: a client of the server, and a server for the client.
     """

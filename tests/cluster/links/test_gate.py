@@ -110,7 +110,7 @@ HOLDING = [Cut(), Clog()]
 def test_without_rules_every_frame_passes_at_once() -> None:
     """A gate without a rule for its node is idle: it can be left out of the frames' way.
 
-    Also with a rule about two other nodes, `c` and `b`, the gate of `a` stays idle.
+    Even with a rule about two other nodes, `c` and `b`, the gate of `a` stays idle.
     """
     lab = GateLab()
     frames: list[Frame] = [open_frame(), request(), close()]
@@ -350,8 +350,8 @@ def test_a_connection_closed_by_its_own_end_during_a_cut_sends_only_the_close() 
 def test_a_connection_closed_by_its_peer_during_a_cut_delivers_only_the_close() -> None:
     """The close drops the held frames of its connection in both directions.
 
-    The gate holds also the close itself back. So `a` does not know of it, and sends request 3. The
-    gate drops this request, too.
+    The gate also holds the close itself back. So `a` does not know of the close, and sends
+    request 3. The gate drops this request, too.
     """
     lab = GateLab()
     lab.gate.set_rules([both_ways(Cut())])
@@ -460,7 +460,7 @@ def test_a_death_without_rules_is_one_frame() -> None:
 
 
 def test_a_reset_ends_a_connection_through_a_cut_and_drops_held_frames() -> None:
-    """A reset of connections is a fault of its own. `a` sees it at once, also during a cut."""
+    """A reset of connections is a fault of its own. `a` sees it even during a cut."""
     lab = GateLab()
     lab.gate.set_rules([both_ways(Cut())])
     lab.gate.send(request(1))

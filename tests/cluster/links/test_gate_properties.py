@@ -234,7 +234,7 @@ def test_under_any_rules_order_is_kept_and_all_frames_of_open_connections_arrive
 
 @given(STEPS)
 def test_without_a_cut_every_frame_arrives(steps: list[Step]) -> None:
-    """Clogged and slow links deliver late, in order and completely, also after a close."""
+    """Clogged and slow links deliver late, in order and completely, even after a close."""
 
     def without_cuts(step: Step) -> Step:
         if not isinstance(step, SetRules):

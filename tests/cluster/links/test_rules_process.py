@@ -326,9 +326,9 @@ def test_reset_of_one_purpose_spares_other_connections(tmp_path: Path) -> None:
 def test_reset_of_a_silent_client_is_counted_at_its_server(tmp_path: Path) -> None:
     """A client whose process is stopped is silent: it closes its end only when it resumes.
 
-    It cannot give the names of its connections. So the server closes all its connections with a
-    silent client, and returns how many there were. In this test no process is really stopped: the
-    server is only told that the client is silent.
+    A silent client cannot give the names of its connections. So the server closes all its
+    connections with this client, and returns how many there were. In this test no process is really
+    stopped: the server is only told that the client is silent.
     """
 
     async def body(lab: Lab) -> None:

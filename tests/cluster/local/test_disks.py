@@ -55,7 +55,7 @@ def test_no_call_reaches_the_system_after_the_end(
 ) -> None:
     """Each call raises before it has an effect.
 
-    This matters also for calls that have only the number of a file, here 0. The system may have
+    This also matters for calls that have only the number of a file, here 0. The system may have
     given the number to another file by now.
     """
     files = MortalFiles("broker-0-0")

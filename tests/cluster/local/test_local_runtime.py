@@ -235,7 +235,7 @@ def test_a_node_can_be_started_on_an_empty_disk(lab: Lab) -> None:
 
 
 def test_a_node_that_is_asked_to_stop_is_down_when_it_has_finished(lab: Lab) -> None:
-    """`shut_down` returns when the shutdown has begun, and the node ends it by itself.
+    """`shut_down` returns when the shutdown has begun, and the node ends the shutdown by itself.
 
     The node is then started again, with incarnation 1.
     """
@@ -296,7 +296,7 @@ def test_clients_from_outside_learn_which_nodes_are_up(lab: Lab) -> None:
 
 
 def test_stop_returns_the_whole_trace_once_and_leaves_no_process(lab: Lab) -> None:
-    """The trace has every row once, ordered by time, also if a node is killed or paused at the end.
+    """The trace has every row once, ordered by time, even if a node is killed or paused last.
 
     `Lab.play` stops the cluster twice. The second stop must not repeat anything.
     """

@@ -437,7 +437,7 @@ def test_committed_offsets_are_readable_after_all_faults(story: Story) -> None:
 
 
 def test_exception_in_the_middle_leaves_no_process(story: Story) -> None:
-    """All processes are ended, also those of paused nodes and of a broker that shuts down."""
+    """All processes are ended, including those of paused nodes and of a broker that shuts down."""
     # The processes are of the controller, three brokers, the shared clients, and ISOLATED.
     assert len(story.running_at_the_end) == 6
     assert [process for process in story.running_at_the_end if is_alive(process)] == []

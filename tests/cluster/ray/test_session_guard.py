@@ -62,7 +62,7 @@ def session(tmp_path: Path) -> Path:
 def agent(session: Path, request: pytest.FixtureRequest) -> Iterator["subprocess.Popen[str]"]:
     """Yield an agent, that is, a process of Ray that holds a file of the session open.
 
-    The guard must tell it from a user's process that reads the same file. A new agent has the
+    The guard must tell an agent from a user's process that reads the same file. A new agent has the
     environment variable RAY_RAYLET_PID. Later the agent has a title. Ray writes the title over the
     environment, so the variable may be gone then.
     """

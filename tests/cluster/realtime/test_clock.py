@@ -47,8 +47,8 @@ def test_run_clock_on_a_machine_that_is_ahead_shows_the_same_time() -> None:
     """The monotonic clocks of two machines may differ by days, but the time of a run must not.
 
     `clock.on_machine(offset)` is the clock of the run for a machine whose monotonic clock is ahead
-    by the offset, which is 7 s here. It subtracts the offset. So if it is read on this machine,
-    whose monotonic clock is not ahead, it shows 7 s less.
+    by the offset, which is 7 s here. This clock subtracts the offset. So if it is read on this
+    machine, whose monotonic clock is not ahead, it shows 7 s less.
     """
     clock = RunClock(origin_ns=time.monotonic_ns(), wall_origin_us=0)
     clock_for_other_machine = clock.on_machine(7_000_000_000)

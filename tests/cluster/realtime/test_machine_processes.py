@@ -78,7 +78,7 @@ def test_signal_spares_a_process_with_the_pid_of_an_ended_one(
 ) -> None:
     """The pid of an ended process may now belong to someone else's process, here the child.
 
-    A fault that is meant for the ended process must not hit it.
+    A fault that is meant for the ended process must not hit the child.
     """
     process = ref_of(child)
     ended_process = ProcessRef(pid=process.pid, start_ticks=process.start_ticks - 1)
@@ -158,7 +158,7 @@ def test_remove_disk_deletes_only_the_directory_of_one_node(tmp_path: Path) -> N
 
 
 def test_wait_gone_names_the_remaining_processes() -> None:
-    """If a process does not end, the run fails and names it. Here it is the process of the test."""
+    """If a process does not end, the run fails and names this process, here that of the test."""
     this_process = own_process()
     assert asyncio.run(wait_gone([this_process], 0.0)) == (this_process,)
     assert asyncio.run(wait_gone([], 0.0)) == ()

@@ -196,7 +196,7 @@ def test_outside_client_fails_when_the_run_stops_before_the_answer(tmp_path: Pat
 
 
 def test_outside_client_with_another_token_is_refused(tmp_path: Path) -> None:
-    """A guest that has read an old file, or the file of another run, must get no access.
+    """A guest that has read an old listeners file, or that of another run, must get no access.
 
     Such a file has another token than the nodes of this run.
     """
@@ -235,7 +235,7 @@ def test_exception_in_a_task_of_the_outside_client_ends_its_question(tmp_path: P
 
 
 def test_listeners_file_is_readable_only_by_its_owner_from_the_first_moment(tmp_path: Path) -> None:
-    """The file has the token, so its mode must be 0600 before anything is written.
+    """The file has the token, so it must have the mode 0600 before anything is written.
 
     The file is written under another name, and gets its own name when it is complete. If an earlier
     writer has left such an unfinished file, which others may read, it must not be used.
@@ -276,8 +276,8 @@ def test_run_without_a_listeners_file_cannot_be_asked(
 def test_run_with_another_version_of_the_links_is_not_called(tmp_path: Path) -> None:
     """Nodes with another version of the links would refuse the guest without telling it why.
 
-    So the guest does not call them. Its error names the version. There is another error if the file
-    names no node at all.
+    So the guest does not call them. Its error names the version. If the file names no node at all,
+    there is another error.
     """
     write_listeners(tmp_path, listeners({}, link_version=LINK_VERSION + 1))
     with pytest.raises(NotReachable, match=f"got version {LINK_VERSION + 1}"):

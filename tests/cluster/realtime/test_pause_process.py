@@ -8,8 +8,8 @@ In these tests the NodeProcesses `p0` and `p1` are objects in the one Python pro
 The nodes are echo nodes, which answer heartbeats:
 
 - `lab.node("p0", SERVER)` starts a node in the process p0.
-- `beat(connection, 7)` sends the heartbeat number 7 and waits for its answer. Without a number it
-  is heartbeat 0. `node.served` lists the numbers of the heartbeats that a node has got.
+- `beat(connection, 7)` sends the heartbeat number 7 and waits for its answer. The default is
+  heartbeat 0. `node.served` lists the numbers of the heartbeats that a node has got.
 - `settle` waits 50 ms, which is long enough for all frames to arrive.
 """
 
@@ -96,13 +96,13 @@ def test_pause_spares_the_other_nodes_of_the_process(tmp_path: Path) -> None:
 
 
 def test_resumed_node_fires_due_timers_before_it_handles_waiting_frames(tmp_path: Path) -> None:
-    """So a resumed coordinator may remove a member whose heartbeat has arrived during the pause.
+    """A resumed coordinator may remove a member whose heartbeat has arrived during the pause.
 
     Kafka's brokers do the same.
 
     1. During the pause a request arrives, and four timers become due: the one of 2 ms wakes a
        sleeping task, the one of 5 ms writes a line into the story, the one of 10 ms cancels the
-       one of 20 ms, and that one would write another line.
+       one of 20 ms, and the one of 20 ms would write another line.
     2. At the resume the timers fire in the order of their times, so the one of 20 ms is cancelled
        before it can fire.
     3. Only then the node handles the request.
@@ -258,7 +258,7 @@ def test_paused_client_learns_after_the_pause_that_its_server_died(tmp_path: Pat
 
 
 def test_crash_of_a_paused_node_ends_every_connection_to_it(tmp_path: Path) -> None:
-    """Also connections that the paused node has not accepted yet are reset."""
+    """Even connections that the paused node has not accepted yet are reset."""
 
     async def body(lab: Lab) -> None:
         process = await lab.start_process("p0")

@@ -8,10 +8,10 @@ In these tests the NodeProcesses `p0`, `p1`, ... are objects in the one Python p
 The nodes are echo nodes, which answer heartbeats:
 
 - `lab.node("p0", SERVER)` starts a node in the process p0.
-- `beat(connection, 7)` sends the heartbeat number 7 and waits for its answer. Without a number it
-  is heartbeat 0. `node.served` lists the numbers of the heartbeats that a node has got.
-- `lab.directory` says in which process each node is. `lab.push` sends it to all processes, as the
-  control plane of a run does whenever nodes start or end.
+- `beat(connection, 7)` sends the heartbeat number 7 and waits for its answer. The default is
+  heartbeat 0. `node.served` lists the numbers of the heartbeats that a node has got.
+- `lab.directory` says in which process each node is. `lab.push` sends the directory to all
+  processes, as the control plane of a run does whenever nodes start or end.
 - A node that is restarted has the next incarnation: 0, 1, ...
 """
 
@@ -67,7 +67,7 @@ def test_request_to_another_node_is_answered_in_order(tmp_path: Path, client_pro
 def test_connection_to_a_node_that_is_down_is_refused_at_once(
     tmp_path: Path, is_in_directory: bool
 ) -> None:
-    """As with Kafka, a client learns of a dead broker by a refusal, and not by a timeout."""
+    """As with Kafka, a client learns of a dead broker by a refusal, not by a timeout."""
 
     async def body(lab: Lab) -> None:
         await lab.start_process("p0")
@@ -371,8 +371,8 @@ def test_row_of_a_message_is_in_the_file_before_the_message_arrives(
 def test_refused_caller_is_logged_and_traced(tmp_path: Path) -> None:
     """A process that does not have the token of the run is refused.
 
-    The refusal is in the trace and in the log. Otherwise a wrong configuration would look like a
-    broken network.
+    The refusal is in the trace and in the log. If it were not, a wrong configuration would look
+    like a broken network.
     """
 
     async def body(lab: Lab) -> None:

@@ -63,7 +63,7 @@ def test_batch_attributes_have_the_codec_and_the_crc_covers_the_payload(
 ) -> None:
     """A batch knows its codec. As in Kafka, its checksum (CRC) is that of the compressed bytes.
 
-    So the checksum can be verified without the codec. Only who reads the records needs it.
+    So the checksum can be verified without the codec. Only a reader of the records needs the codec.
     """
     records = tuple(Record(b"key", b"value", timestamp_ms=7) for _ in range(20))
     batch = build_batch(records, compression=codec, codecs=CODECS)

@@ -218,10 +218,10 @@ def test_file_log_equals_the_log_in_memory(
 
 
 def test_file_storage_checkpoint_is_replaced_and_found_again(tmp_path: Path) -> None:
-    """A restarted broker reads its high watermarks from a checkpoint, also after a kill.
+    """A restarted broker reads its high watermarks from a checkpoint, even after a kill.
 
-    The first write creates the directory. Until then there is none, because some nodes, such as
-    consumers, never write anything.
+    The first write creates the directory. Until then there is no directory, because some nodes,
+    such as consumers, never write anything.
     """
     storage = FileStorage(tmp_path / "disk")
     assert storage.read_checkpoint("hw") is None

@@ -50,7 +50,7 @@ def test_last_mark_counts_also_when_it_is_lower(tmp_path: Path) -> None:
 def test_mark_whose_write_was_interrupted_is_the_one_before(tmp_path: Path) -> None:
     """The mark moves from 200 to 300, and this write is interrupted after any of its bytes.
 
-    The slot of 300 is then invalid, so that of 200 counts.
+    The slot of 300 is then invalid, so the slot of 200 counts.
     """
     path = tmp_path / "m"
     move_mark(path, 100, 200)

@@ -35,7 +35,7 @@ FRAMES = encode_frame(FIRST) + encode_frame(SECOND)
 
 
 def test_frames_are_read_as_they_were_written() -> None:
-    """A batch is read with all its fields, also its own CRC and its epochs.
+    """A batch is read with all its fields, including its own CRC and its epochs.
 
     `end_offset` is the log end offset after a number of batches. The first batch has two records,
     and the second has one.
@@ -59,7 +59,7 @@ def test_log_that_is_cut_at_any_byte_keeps_the_batches_before_it() -> None:
 
 @pytest.mark.parametrize("position", range(len(encode_frame(SECOND))))
 def test_flipped_bit_anywhere_ends_the_log_before_its_batch(position: int) -> None:
-    """The CRC protects every byte of a frame, also the length.
+    """The CRC protects every byte of a frame, including the length.
 
     The test flips a bit of the second of three frames, so that only the first batch is read.
     """
@@ -73,8 +73,8 @@ def test_flipped_bit_anywhere_ends_the_log_before_its_batch(position: int) -> No
 def test_zeros_behind_the_last_batch_are_no_batch(zeros: int) -> None:
     """After a power loss a file may have its full size, but zeros in place of its last data.
 
-    Eight zeros must not be a frame with an empty payload. They would be one if the CRC did not
-    cover the length, because the CRC of no bytes is 0.
+    Eight zeros must not be a frame with an empty payload. They would be such a frame if the CRC did
+    not cover the length, because the CRC of no bytes is 0.
     """
     log = parse_log(FRAMES + bytes(zeros))
     assert log.batches == [FIRST, SECOND]

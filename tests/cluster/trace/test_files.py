@@ -96,7 +96,7 @@ def test_frame_file_with_garbage_inside_is_refused_by_name(tmp_path: Path) -> No
     """A damaged file must not be read as a shorter one, or checkers would miss rows without notice.
 
     The error has the name of the file. In the first file a row is damaged. In the second one the
-    length of a frame is: as a number, its bytes are nearly 4 GiB.
+    length of a frame is damaged: its bytes are the number of nearly 4 GiB.
     """
     content = bytearray(write_frames(tmp_path / "whole", [row(0), row(1, seq=1)]).read_bytes())
     content[4:10] = b"\xc1" * 6  # MessagePack never has the byte C1
@@ -190,7 +190,7 @@ def test_parquet_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_parquet_writer_left_by_an_exception_leaves_no_file(tmp_path: Path) -> None:
-    """Otherwise readers would take a part of the trace for the whole one."""
+    """If the file were left, readers would take a part of the trace for the whole one."""
 
     def write_and_fail() -> None:
         with ParquetTraceWriter(tmp_path / "t.parquet") as writer:

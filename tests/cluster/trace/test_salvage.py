@@ -2,8 +2,8 @@
 
 During a run each node writes its events into a file of its own. At the end the driver, which is the
 process that conducts the run, merges them into one Parquet file. If the driver is killed, this does
-not happen. Then `salvage_trace` does it later. It takes what the nodes had written: the last event
-in a file may be torn, because its write was interrupted.
+not happen. Then `salvage_trace` merges them later. It takes what the nodes had written: the last
+event in a file may be torn, because its write was interrupted.
 """
 
 from pathlib import Path

@@ -59,7 +59,7 @@ def answer(error: ErrorCode) -> OffsetCommitResponse:
 def test_answer_by_the_length_of_the_metadata_is_accepted(
     request_: OffsetCommitRequest, error: ErrorCode
 ) -> None:
-    """The check does not raise, because the answer is right."""
+    """The check does not raise at a right answer."""
     check_metadata(request_, answer(error), MAX_LENGTH)
 
 

@@ -209,7 +209,7 @@ def test_reassignment_that_is_agreed_to_and_not_stored_is_found(
 ) -> None:
     """Planted bug: the controller agrees to give a partition other replicas, and does not store it.
 
-    The record that it writes lacks the list of replicas.
+    The record that the controller writes lacks the list of replicas.
     """
 
     def without_replicas(**fields: object) -> object:

@@ -562,7 +562,7 @@ def test_leaders_move_and_come_back_through_the_clusters_own_network() -> None:
        the preferred leader from then on.
     2. The new leader crashes, and a third broker becomes leader.
     3. The new leader restarts. The administrator asks for preferred leaders, and the partition
-       returns to it.
+       returns to this broker.
     """
     partition = TopicPartition(TOPIC, 0)
 

@@ -155,9 +155,9 @@ def test_broker_whose_timers_were_lost_is_found(monkeypatch: pytest.MonkeyPatch)
 def test_request_that_no_core_holds_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: the coordinator says that no request waits for its answer.
 
-    This looks as if it had lost a JoinGroup, whose member would then wait until its timeout. The
-    check of the broker finds a request that the broker has not answered, although the coordinator
-    does not say that it waits.
+    This looks as if the coordinator had lost a JoinGroup, whose member would then wait until its
+    timeout. The check of the broker finds a request that the broker has not answered, although the
+    coordinator does not say that the request waits.
     """
     monkeypatch.setattr(GroupCoordinator, "waiting", lambda _self: frozenset())
     played = play(small(CRASH), seed=1, invariants_every=20)

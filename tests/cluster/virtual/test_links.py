@@ -6,7 +6,7 @@ request, a response, a close and a reset. A rule holds frames back, delays them 
 
 - `Cut` and `Clog` hold frames back until the link is healed, which is `lab.set_rules()` without any
   rule. They differ if the connection was closed meanwhile. After a cut only the close arrives.
-  After a clog everything arrives, also requests for which no client waits any more.
+  After a clog everything arrives, even requests for which no client waits any more.
 - `Slow` delays each frame.
 - `LoseResponses` loses a response together with its connection.
 
@@ -83,7 +83,7 @@ class Client:
     ) -> None:
         """Send a heartbeat of `group`.
 
-        If there is a `request`, send this one instead; then `group` is only its name in `outcomes`.
+        If there is a `request`, send that instead; then `group` is only its name in `outcomes`.
         """
 
         def on_response(outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:

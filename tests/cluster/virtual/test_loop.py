@@ -250,7 +250,7 @@ def test_the_standard_library_runs_on_the_loop() -> None:
 
 
 def test_sockets_threads_and_processes_are_refused() -> None:
-    """Their results depend on the machine, and a run must depend on its seed alone."""
+    """The results of these depend on the machine, and a run must depend on its seed alone."""
     loop = VirtualLoop()
 
     async def main() -> None:
@@ -299,7 +299,7 @@ def test_discard_removes_only_what_is_ready_in_one_context() -> None:
 
 
 def test_a_loop_refuses_to_run_inside_another_or_after_close() -> None:
-    """As with asyncio's own loop, both raise a RuntimeError."""
+    """As with asyncio's own loop, both attempts raise a RuntimeError."""
     loop, inner = VirtualLoop(), VirtualLoop()
 
     async def main() -> None:

@@ -81,7 +81,7 @@ def test_offset_counted_in_place_of_its_append_is_found(monkeypatch: pytest.Monk
     """Planted bug: a commit of two offsets counts twice, as in Kafka's new coordinator.
 
     It must count once here. There is an event for each offset, and the metrics remember in
-    `_last_commit` which commit they have counted. The bug makes them forget it.
+    `_last_commit` which commit they have counted. The bug makes them forget this commit.
     """
     observe = CoordinatorMetrics.observe
 

@@ -240,7 +240,7 @@ def test_a_host_paused_again_in_the_instant_of_its_resume_has_done_nothing() -> 
 
 
 def test_a_paused_host_can_be_killed() -> None:
-    """The kernel then resets the host's connections, also those that the host has not accepted."""
+    """The kernel then resets the host's connections, even those that the host has not accepted."""
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
     calls = Calls(lab, client)

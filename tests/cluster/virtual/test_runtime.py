@@ -461,7 +461,7 @@ def test_the_same_seed_gives_the_same_trace_also_through_the_codec() -> None:
 
 
 def test_message_tracing_does_not_change_a_run() -> None:
-    """Message tracing is switched on to study a failure, so the seed must still fail then."""
+    """Message tracing serves to study a failure, so a failing seed must still fail with it."""
 
     def appends(*, trace_messages: bool) -> list[tuple[int, str]]:
         run = Run(trace_messages=trace_messages)

@@ -165,7 +165,7 @@ def test_nodes_start_at_their_drawn_times() -> None:
 
 
 def test_nodes_start_all_at_once_by_default() -> None:
-    """So a test knows when its cluster begins."""
+    """Without `apart` all nodes start at 0, so a test knows when its cluster begins."""
     names = [name for _, name in draw_starts(fake_spec(), 5)]
     assert starts_in_a_run(apart=False) == sorted((0, name) for name in names)
 

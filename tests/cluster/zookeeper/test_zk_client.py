@@ -2,8 +2,8 @@
 
 ZkClient imitates zkclient, the library of Kafka's old consumer. A program subscribes to a path with
 a listener, and ZkClient calls the listener after each change of the path's children, or of its
-data. For this it sets a watch at the server, which sends one event at the next change. Ids such as
-ZK-22 name rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which the docstrings quote.
+data. For this ZkClient sets a watch at the server, which sends one event at the next change. Ids
+such as ZK-22 name rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which the docstrings quote.
 
 The tests run one server in virtual time, with a session timeout of 6 s. `lab.zk_client(0)` is a
 client on the host `client-0`. `lab.cut` holds back all messages between a client and the server,

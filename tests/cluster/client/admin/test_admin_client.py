@@ -172,7 +172,7 @@ def test_committed_offsets_and_log_ends_are_read_for_the_lag() -> None:
 
 
 def test_missing_topic_or_group_is_answered_at_once() -> None:
-    """A user waits for the answer, so a request with this error is not repeated."""
+    """A request about a missing topic or group is not repeated, because a user waits."""
 
     async def ask(admin: AdminClient, lab: BrokerLab) -> None:
         began_us = lab.runtime.now_us()
@@ -287,8 +287,9 @@ def test_request_that_times_out_names_the_last_error() -> None:
     """An administrator that gives up reports the error of its last try.
 
     The administrator asks the brokers which of them coordinates the group. The coordinator is dead,
-    but the others still answer with it until the controller fences it, after 9 s. The administrator
-    gives up earlier, after 2 s. In its last try it was not able to connect to the dead broker.
+    but the other brokers still name the dead broker until the controller fences it, after 9 s. The
+    administrator gives up earlier, after 2 s. In its last try it was not able to connect to the
+    dead broker.
     """
 
     async def story(lab: BrokerLab) -> None:

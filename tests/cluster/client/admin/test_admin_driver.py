@@ -2,7 +2,7 @@
 
 To describe groups, an administrator first asks any broker for their coordinators, with a
 FindCoordinator. This is called a lookup here. Then it asks the coordinators for the groups. If a
-request fails, it repeats it, perhaps after another lookup.
+request fails, the administrator repeats the request, perhaps after another lookup.
 
 The tests play brokers that answer an administrator with a script. `make_lab(n)` makes a `lab` with
 `n` scripted brokers. By default they answer without errors, and broker 0 is the coordinator of
@@ -114,7 +114,7 @@ def test_group_that_moved_is_looked_up_again(make_lab: LabMaker, error: ErrorCod
 
 
 def test_fatal_error_belongs_to_its_group_only(make_lab: LabMaker) -> None:
-    """One request asks for two groups. An error of one group must not hide the other's answer."""
+    """One request asks for two groups. An error of one must not hide the answer for the other."""
     lab = make_lab(1)
     lab.brokers[0].answer(FindCoordinatorRequest, coordinators_are({GROUP: 0, OTHER: 0}))
     refused = DescribedGroup(group_id=OTHER, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)

@@ -79,7 +79,7 @@ def test_offset_outside_of_the_log_is_moved_to_the_nearer_end_with_a_warning(
 
 
 def test_shift_without_a_committed_offset_cannot_be_planned() -> None:
-    """A shift starts from the committed offset. P1 has none, and the error says so."""
+    """A shift starts from the committed offset. P1 has no such offset. The error names P1."""
     with pytest.raises(CannotShift, match="t-1") as refused:
         plan_reset(ShiftBy(records=1), BOUNDS, {P0: 7})
     assert refused.value.partitions == (P1,)

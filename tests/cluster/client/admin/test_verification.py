@@ -109,7 +109,7 @@ def test_committed_offsets_without_any_broker_time_out_after_a_minute(make_lab: 
 
 
 def test_committed_offsets_without_authorization_are_an_error_at_once(make_lab: LabMaker) -> None:
-    """Without authorization the administrator does not ask again, because it cannot help."""
+    """Without authorization the administrator does not ask again."""
     lab = make_lab(1)
     lab.brokers[0].answer(OffsetFetchRequest, group_error(ErrorCode.GROUP_AUTHORIZATION_FAILED))
     with pytest.raises(ClientError, match="GROUP_AUTHORIZATION_FAILED"):

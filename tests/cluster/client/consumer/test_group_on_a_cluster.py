@@ -49,7 +49,7 @@ ALL_PARTITIONS = [TopicPartition("t", index) for index in range(12)]
 
 
 def partitions_of(members: Iterable[MemberStatus]) -> list[TopicPartition]:
-    """Return the sorted partitions of these members. One with two owners is there twice."""
+    """Return the sorted partitions of these members. A partition with two owners is there twice."""
     return sorted(partition for member in members for partition in member.assigned)
 
 
@@ -125,7 +125,7 @@ def test_every_member_notices_the_killed_coordinator_within_tens_of_ms(
 ) -> None:
     """A kill closes the connections of the coordinator, so members notice without a timeout.
 
-    Real members noticed it after 27 ms (median) to 58 ms (MEASURED_FAILOVER kill).
+    Real members noticed the kill after 27 ms (median) to 58 ms (MEASURED_FAILOVER kill).
     """
     noticed_after_us: dict[str, int] = {}
     for row in coordinator_kill.since_kill("coordinator_unknown"):
@@ -220,7 +220,7 @@ def test_crash_of_the_leading_member_causes_one_rebalance(member_crash: Story) -
     A member sends a heartbeat every 3 s, so the dead member's last heartbeat is up to 3 s old at
     the crash. Its session of 10 s therefore ends 7 to 10 s after the crash. The other members learn
     of the rebalance from the answers to their next heartbeats, within 3 s. One second is enough for
-    their join (BEHAVIOUR 3.6). These are 14 s at most.
+    their join (BEHAVIOUR 3.6). The sum of these times is 14 s at most.
     """
     (generation,) = member_crash.since_kill("generation_started")
     waited_us = generation.time_us - member_crash.killed_at_us

@@ -189,7 +189,7 @@ def test_join_group_times_out_later_than_other_requests(make_lab: LabMaker) -> N
 
 
 def test_join_group_after_a_lost_connection_keeps_the_member_id(make_lab: LabMaker) -> None:
-    """The coordinator dies while the second JoinGroup waits. The third has its id (CL-04)."""
+    """The coordinator dies while the second JoinGroup waits. The third keeps the id (CL-04)."""
     lab = make_lab(2)
     with_id = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m-7")
     lab.brokers[0].answer(JoinGroupRequest, with_id, None)
@@ -421,7 +421,7 @@ def test_closing_a_static_member_sends_no_leave_group(make_lab: LabMaker) -> Non
 
 
 def test_closing_without_a_coordinator_returns(make_lab: LabMaker) -> None:
-    """Without a coordinator a member cannot leave its group. Its close() does not wait for that.
+    """Without a coordinator a member cannot leave its group, but its close() returns.
 
     Source: CL-22.
     """

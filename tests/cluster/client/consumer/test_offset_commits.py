@@ -171,7 +171,7 @@ def test_commit_that_is_fenced_makes_the_member_rejoin(
     lab.brokers[0].answer(OffsetCommitRequest, commit_error(code))
     lab.consumer()
     lab.run_for(SECOND)
-    # The member has sent two JoinGroups at its start: one to get an id, and one with it.
+    # The member has sent two JoinGroups at its start: one to get an id, and one with this id.
     join_after_failure = lab.brokers[0].of_type(JoinGroupRequest)[2]
     assert isinstance(join_after_failure, JoinGroupRequest)
     assert join_after_failure.member_id == next_member_id

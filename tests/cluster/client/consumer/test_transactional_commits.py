@@ -307,7 +307,7 @@ def test_closed_consumer_first_commits_its_processed_records(make_lab: LabMaker)
 def test_closed_consumer_with_an_unanswered_end_has_an_unknown_outcome(
     make_lab: LabMaker,
 ) -> None:
-    """If EndTxn gets no answer until the consumer is closed, nobody knows how it ended.
+    """If EndTxn gets no answer until the consumer is closed, the end of the transaction is unknown.
 
     The coordinator may still commit the transaction. So the trace has a failed commit with the
     error TIMED_OUT, and its peer is the coordinator. A peer says that the outcome is unknown.

@@ -1,4 +1,4 @@
-"""How a member finds its coordinator, also while brokers still name a dead broker.
+"""How a member finds its coordinator, even while brokers still name a dead broker.
 
 A consumer that does not know the coordinator of its group sends FindCoordinator to any broker. This
 is called a lookup here. After a failover the answer may be stale for some seconds: it names a

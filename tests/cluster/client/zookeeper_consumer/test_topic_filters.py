@@ -49,8 +49,9 @@ NOT_T0 = TopicFilterSpec(pattern="black_list", regex="t0")
 def test_registration_of_a_filter_has_the_regular_expression_as_its_only_key() -> None:
     """A member with a filter registers the regular expression in place of the names of topics.
 
-    The field `pattern` tells that it is one: it is `white_list` or `black_list`, and `static` for a
-    list of names (ZOOKEEPER_CONSUMER 2). The number 1 is that of the member's streams.
+    The field `pattern` shows whether a member has a filter. The value is `white_list` or
+    `black_list` for a filter, and `static` for a list of names (ZOOKEEPER_CONSUMER 2). The number 1
+    is that of the member's streams.
     """
     content = registration({"t[01]": 1}, 1_795_353_795_563, WHITE_LIST)
 
@@ -81,7 +82,7 @@ def test_filter_matches_whole_names(pattern: str, expected: list[str]) -> None:
 def test_members_with_a_filter_read_the_matching_topics(
     topic_filter: TopicFilterSpec, topics: set[str]
 ) -> None:
-    """Each partition of a matching topic has an owner. No other partition has one."""
+    """Each partition of a matching topic has an owner. No other partition has an owner."""
     owned: list[str] = []
 
     async def scenario(lab: GroupLab) -> None:
