@@ -1,6 +1,6 @@
 """The benchmark `coordinator_core` really does the work whose time it measures.
 
-It measures a coordinator alone, without a broker around it. This is a `Core`: `core.send(...)`
+The benchmark measures a `Core`, which is a coordinator without a broker around it. `core.send(...)`
 gives requests to the coordinator, and `core.stable_group(5)` makes a group of five members.
 """
 
@@ -16,7 +16,7 @@ from protocol.ids import TopicPartition
 
 
 def test_group_of_the_benchmark_is_stable_with_all_members() -> None:
-    """After `stable_group` the members have an assignment. Each has a timer for its session."""
+    """After `stable_group` the members have an assignment. Each member has a session timer."""
     core = Core()
     ids = core.stable_group(5)
     (group,) = core.coordinator.groups()
@@ -58,5 +58,5 @@ def test_load_of_the_benchmark_finds_the_last_commit_of_each_partition() -> None
 
 
 def test_weight_counts_only_memory_that_is_kept() -> None:
-    """`weight` returns how many bytes a call leaves in memory. Here it leaves a million."""
+    """`weight` returns the number of bytes that a call leaves in memory, here a million."""
     assert 1_000_000 <= weight(lambda: bytes(1_000_000)) < 1_100_000

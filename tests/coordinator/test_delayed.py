@@ -16,8 +16,8 @@ def test_rebalance_timeout_of_zero_evicts_the_member_before_it_can_sync(
 ) -> None:
     """A member must send its SyncGroup within its rebalance timeout (BEHAVIOUR 3.4).
 
-    If this is zero, the member is removed as soon as the join phase ends. A negative timeout counts
-    as zero (BEHAVIOUR 0.1).
+    If this timeout is zero, the member is removed as soon as the join phase ends. A negative
+    timeout counts as zero (BEHAVIOUR 0.1).
     """
     h = CoordinatorHarness()
     # Before version 4 (KIP-394) a client need not fetch a member id before it joins.

@@ -3,11 +3,11 @@
 The checks look for states that no correct coordinator can be in. They raise an InvariantViolation
 with the name of the invariant that is broken. A test takes a sound state, damages this state, and
 expects the violation. Each function `_stray_...` or `_no_...` does one kind of damage to a group:
-it adds something that does not belong there, or removes something.
+it adds something that does not belong to the group, or removes something.
 
-`h` is a CoordinatorHarness: a coordinator with its log and timers. For each partition that the
-coordinator owns, it has a shard with the groups of the partition. A request is parked while its
-answer waits for other members.
+`h` is a CoordinatorHarness: a coordinator with its log and timers. For each partition that it owns,
+the coordinator has a shard with the groups of the partition. A request is parked while its answer
+waits for other members.
 """
 
 from collections.abc import Callable
@@ -109,7 +109,7 @@ def test_check_group_finds_a_join_phase_that_waits_for_no_member() -> None:
     """A join phase must end when all members have joined.
 
     Here the phase waits for the second member. The test removes this member from the group without
-    a request. So the coordinator does not notice that it has nothing to wait for any more.
+    a request. So the coordinator does not notice that the phase has nothing to wait for any more.
     """
     h = CoordinatorHarness()
     first, second = h.stable_group()
@@ -147,7 +147,8 @@ def test_check_shards_finds_a_member_without_session_timer() -> None:
 def test_check_appends_finds_a_pending_commit_without_append() -> None:
     """A commit is pending while its append is in flight, and ends with the append.
 
-    Without an append the commit would be pending for ever, and an OffsetFetch would wait for it.
+    Without an append the commit would be pending for ever, and a stable OffsetFetch would always
+    get an error.
     """
     h = CoordinatorHarness()
     h.stable_group()
@@ -174,7 +175,7 @@ def test_check_appends_finds_a_transaction_without_append() -> None:
 
 
 def test_check_shards_finds_a_timer_of_an_unknown_group() -> None:
-    """A timer of an unknown group is left over if an unload forgets to cancel it."""
+    """A timer of an unknown group is left over if an unload does not cancel the timer."""
     shards, timers = shards_of(stable_group())
     timers["heartbeat-x"] = SessionTimer(stable_group(), "x")
     with pytest.raises(InvariantViolation, match="which is not here"):

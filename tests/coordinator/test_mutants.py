@@ -4,7 +4,7 @@ Many tests of the coordinator repeat a case of Kafka's own tests, a scenario wit
 GC-162. Does such a test really notice if the behaviour is wrong? The file mutants.toml lists
 changes of the code (mutants), and names for each mutant the scenario that the mutant breaks. A
 mutant is applied to a copy of the coordinator, and then the tests of its scenario must fail.
-`make soak PART=mutants` does this for all mutants. The tests here do it for a sample.
+`make soak PART=mutants` does this for all mutants. The tests here do this for a sample.
 """
 
 import msgspec
@@ -21,7 +21,7 @@ from tests.support.mutation.mutants import (
 
 MUTANTS = read_mutants()
 MUTANTS_AT_LEAST = 60
-"""If there are fewer, some have been lost by mistake."""
+"""If there are fewer mutants, some have been lost by mistake."""
 SAMPLE_STEP = 6
 """The sample has every sixth mutant, because the tests of a mutant take half a second."""
 

@@ -43,7 +43,7 @@ def test_offsets_and_delayed_operations_are_counted() -> None:
     """Kafka counts the operations that wait until a timer fires.
 
     - `heartbeats` counts the timers of sessions. Each member has a session timer. A pending id has
-      a session timer, too. (An id is pending from its assignment until its client joins with it.)
+      a session timer, too. An id is pending from its assignment until the client joins with it.
     - `rebalances` counts the groups in their join phase.
     """
     harness = CoordinatorHarness()

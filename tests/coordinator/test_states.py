@@ -57,7 +57,8 @@ def test_transition_is_allowed_exactly_where_kafka_allows_it(
     """
     group = Group("g", 0, source, 1_000)
     trace: list[TraceEvent] = []
-    # `transition_to` does not check that the cause fits the states, so one cause does for all.
+    # `transition_to` does not check that the cause fits the states, so one cause is enough for all
+    # cases.
     cause = GroupStateCause.UNLOADED
 
     if (source, target) in LEGAL:
@@ -90,7 +91,7 @@ def test_can_rebalance_in_the_states_that_may_precede_preparing() -> None:
 
 
 def test_states_print_as_kafka_prints_them() -> None:
-    """Kafka's tools show these names to users, in the answers to DescribeGroups for example."""
+    """Kafka's tools show these names to users, for example from the answers to DescribeGroups."""
     all_states = list(VALID_PREVIOUS_STATES)  # the keys of the table of transitions
     assert [state.value for state in all_states] == [
         "Empty",

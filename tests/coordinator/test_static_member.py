@@ -1,4 +1,4 @@
-"""A static member joins in a situation that cannot arise. Kafka has a test of it nevertheless.
+"""A static member joins in a situation that cannot arise, but of which Kafka has a test.
 
 A static member has a `group.instance.id`, and keeps its place in the group when it restarts. The
 situations that can arise are in scenarios/static.txt.

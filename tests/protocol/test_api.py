@@ -194,10 +194,10 @@ def test_error_of_returns_the_first_error_wherever_kafka_puts_it(
 
 
 def test_error_of_reads_one_path_after_the_other() -> None:
-    """The row of OffsetFetch has two paths: the errors of groups, and then those of partitions.
+    """The row of OffsetFetch has two paths: errors of groups, and then errors of partitions.
 
     In the second answer the first group has an error in a partition, and the second group has an
-    error itself. The latter is found first.
+    error itself. The error of the group is found first.
     """
     partition = OffsetFetchResponsePartition(
         partition_index=0, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT

@@ -3,7 +3,7 @@
 An envelope is a request or a response together with its header, as one node sends it to another. In
 virtual time all nodes are in one process, so the receiver gets the envelope itself. On Ray the
 nodes are in several processes, so the envelope is encoded and decoded. The codec is MessagePack (a
-compact binary JSON) with the library msgspec. In both cases the receiver must see the same.
+compact binary JSON) with the library msgspec. In both cases the receiver must see the same message.
 """
 
 import typing
@@ -67,7 +67,7 @@ def test_request_envelope_through_the_codec_is_equal() -> None:
 def test_request_of_an_administrator_through_the_codec_is_equal(body: AnyRequest) -> None:
     """None in place of a list must not become an empty tuple.
 
-    In ElectLeaders None means all partitions. In AlterPartitionReassignments it cancels the
+    In ElectLeaders None means all partitions. In AlterPartitionReassignments None cancels the
     reassignment.
     """
     envelope = RequestEnvelope(

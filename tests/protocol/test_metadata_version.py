@@ -1,4 +1,4 @@
-"""Versions of Kafka: their order, and the version of the records that each one writes.
+"""Versions of Kafka: their order, and the versions of the records that they write.
 
 A version is a release, such as 2.1, perhaps with an internal version: 2.1-IV0, 2.1-IV1, 2.1-IV2.
 """
@@ -29,9 +29,10 @@ def test_versions_are_ordered_by_release_and_then_by_internal_version() -> None:
 
 
 def test_release_without_internal_version_is_its_last() -> None:
-    """Operators write only the release. Then its last internal version is meant.
+    """Operators write only the release, which stands for the release's last internal version.
 
-    The last one of 2.1 is 2.1-IV2, and that of 3.9 is LATEST_METADATA_VERSION.
+    The last internal version of 2.1 is 2.1-IV2. The last internal version of 3.9 is
+    LATEST_METADATA_VERSION.
     """
     assert metadata_version("2.1") == metadata_version("2.1-IV2")
     assert metadata_version("3.9") == metadata_version(LATEST_METADATA_VERSION)
@@ -41,8 +42,8 @@ def test_release_without_internal_version_is_its_last() -> None:
 def test_version_that_kafka_does_not_have_is_refused(name: str) -> None:
     """The setting has a pattern, which refuses each of these names.
 
-    The parser `metadata_version` refuses them, too, except `2.1-IV`, which it reads as `2.1`. This
-    does no harm, because the pattern is applied first.
+    The parser `metadata_version` refuses these names, too, except `2.1-IV`, which it reads as
+    `2.1`. This does no harm, because the pattern is applied first.
     """
     assert re.search(VERSION_PATTERN, name) is None
     if name != "2.1-IV":

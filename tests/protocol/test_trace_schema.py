@@ -1,8 +1,8 @@
 """The table of trace kinds is complete, and refuses rows that do not agree with it.
 
 The trace of a run has a row for each event. The kind of a row says what has happened, such as
-"member_removed". The table says which columns a row of each kind has; all others are null.
-`nonconformity` compares a row with the table, and returns what is wrong with it, or None.
+"member_removed". The table says which columns a row of each kind fills. All other columns are null.
+`nonconformity` compares a row with the table, and returns what is wrong with the row, or None.
 """
 
 import pytest
@@ -32,9 +32,9 @@ def test_table_names_existing_columns() -> None:
 
 
 def test_row_with_the_columns_of_its_kind_conforms() -> None:
-    """For some kinds the cause must be one of an enum, and the detail must have certain fields.
+    """For some kinds the cause must be in an enum, or the detail must have certain fields.
 
-    For others any text is a cause, and the detail may have any fields.
+    For other kinds any text is a cause, or the detail may have any fields.
     """
     cause_of_enum = trace_row(
         kind=TraceKind.MEMBER_REMOVED, group="g", member="m", generation=1, cause=RemovalCause.LEAVE

@@ -1,8 +1,8 @@
 """The switch `commits_apply_on_append`: commits as in Kafka's Java coordinator.
 
 Kafka has an older coordinator, in Scala, and a newer coordinator, in Java. Our coordinator behaves
-like the Scala coordinator. A switch gives it one part of the behaviour of the Java coordinator.
-This switch is about the time at which a commit of offsets counts:
+like the Scala coordinator. A switch gives our coordinator one part of the behaviour of the Java
+coordinator. This switch is about the time at which a commit of offsets counts:
 
 - In the Scala coordinator a commit counts when its record is replicated. This means that the high
   watermark of the log has passed the record.
@@ -62,7 +62,7 @@ def test_stable_fetch_of_several_groups_waits_for_each() -> None:
         )
     )
 
-    assert h.response(fetch) is None  # it waits for the second group
+    assert h.response(fetch) is None  # the answer waits for the second group
 
     h.commit_everything(partition=1)
     response = h.response(fetch)

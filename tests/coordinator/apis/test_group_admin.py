@@ -1,9 +1,9 @@
 """Requests of administrators: describe, list and delete groups, and delete offsets.
 
-In these tests `h` is a CoordinatorHarness: a coordinator with its log and timers. It coordinates
-every group, or with `owned=()` no group. `h.stable_group(n)` gives it a Stable group of `n`
-members, in generation 1. `h.failover()` returns another coordinator, which has loaded a copy of the
-log.
+In these tests `h` is a CoordinatorHarness: a coordinator with its log and timers. The coordinator
+coordinates every group, or with `owned=()` no group. `h.stable_group(n)` gives it a Stable group of
+`n` members, in generation 1. `h.failover()` returns another coordinator, which has loaded a copy of
+the log.
 
 Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.9 to 2.12, and in the recordings of a real Kafka
 `list-filters`, `delete-groups`, `delete-states` and `offset-delete-consumer`.
@@ -171,7 +171,7 @@ def test_list_filters_by_state_and_type_whatever_the_letter_case(
 
 
 def test_delete_distinguishes_a_missing_group_from_a_group_of_another_coordinator() -> None:
-    """GROUP_ID_NOT_FOUND comes from the coordinator of the group, which knows that it is missing.
+    """Only the coordinator of a group knows that the group is missing: GROUP_ID_NOT_FOUND.
 
     Any other broker answers NOT_COORDINATOR.
     """
@@ -216,7 +216,7 @@ def test_offset_delete_is_refused_if_the_broker_does_not_have_the_group() -> Non
 
 
 def test_offset_delete_in_an_empty_group_deletes_the_named_partitions() -> None:
-    """Here t0-0 has an offset, and t2-0 has none. The deletion succeeds for both.
+    """Here t0-0 has an offset, and t2-0 has no offset. The deletion succeeds for both partitions.
 
     The deletion is also in the log, so the next coordinator does not have the offset either.
     """

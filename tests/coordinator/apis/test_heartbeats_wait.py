@@ -1,10 +1,10 @@
 """The switch `heartbeats_wait_for_writes`: heartbeats as in Kafka's Java coordinator.
 
 Kafka has an older coordinator, in Scala, and a newer coordinator, in Java. Our coordinator behaves
-like the Scala coordinator. A switch gives it one part of the behaviour of the Java coordinator.
-This switch is for heartbeats. The Java coordinator treats a heartbeat as a write without records.
-So the answer to a heartbeat waits until all earlier records are replicated, that is, until they are
-below the high watermark.
+like the Scala coordinator. A switch gives our coordinator one part of the behaviour of the Java
+coordinator. This switch is for heartbeats. The Java coordinator treats a heartbeat as a write
+without records. So the answer to a heartbeat waits until all earlier records are replicated, that
+is, until they are below the high watermark.
 
 Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.4 and 6.4. The file scenarios/heartbeats_wait.txt
 shows the answers. The tests here are about two side effects.
@@ -20,7 +20,8 @@ JAVA = JavaSwitches(heartbeats_wait_for_writes=True)
 def test_held_heartbeat_answers_do_not_count_as_delayed_heartbeats() -> None:
     """Kafka has a metric of delayed heartbeats, which counts the timers of sessions.
 
-    Its name suggests that it counts heartbeats whose answers wait, but it does not.
+    The name suggests that the metric counts heartbeats whose answers wait, but it does not count
+    these.
     """
     h = CoordinatorHarness(java=JAVA)
     leader, follower = h.stable_group(size=2)

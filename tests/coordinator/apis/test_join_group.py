@@ -1,7 +1,7 @@
 """JoinGroup: Kafka's checks, and the answers that scenarios/join_group.txt does not have.
 
-A JoinGroup is refused at once, or else it is parked: its answer waits until all members of the
-group have joined. A new member first gets a member id as an answer, and then joins with it. In
+A JoinGroup is refused at once, or it is parked: its answer waits until all members of the group
+have joined. A new member first gets a member id as an answer, and then joins with this id. In
 between, the id is pending.
 
 In these tests `h` is a CoordinatorHarness: a coordinator with its log and timers. The coordinator
@@ -14,8 +14,8 @@ owns the only partition of `__consumer_offsets`. With `owned=()` it owns no part
   The first member is the leader.
 - `CoordinatorHarness(log=h.log)` is another coordinator, which has loaded the log of `h`.
 
-Kafka's checks are in docs/kafka/BEHAVIOUR.md 2.2, its answers by state in 2.14. Ids such as GC-013
-are cases of Kafka's tests, which that page lists.
+Kafka's checks are in docs/kafka/BEHAVIOUR.md 2.2, and its answers by state are in 2.14. Ids such as
+GC-013 are cases of Kafka's tests, which this page lists.
 """
 
 import pytest
@@ -36,9 +36,9 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
 def harness(*, delay_ms: int = 3_000) -> CoordinatorHarness:
-    """Return a harness with this initial rebalance delay. The default is Kafka's.
+    """Return a harness with this initial rebalance delay. The default is Kafka's default.
 
-    The coordinator waits for this time after the first JoinGroup of a group, for further members.
+    After the first JoinGroup of a group, the coordinator waits for further members for this time.
     """
     return CoordinatorHarness(config=BrokerConfig(group_initial_rebalance_delay_ms=delay_ms))
 
@@ -102,7 +102,7 @@ def test_join_with_session_timeout_on_the_bounds_is_accepted(session_timeout_ms:
 
 @pytest.mark.parametrize("instance", [None, "i"])
 def test_join_with_member_id_to_a_missing_group_is_refused(instance: str | None) -> None:
-    """The group does not exist, so it cannot have assigned the id. No group is created either."""
+    """A group that does not exist cannot have assigned the id. No group is created either."""
     h = harness()
     response = h.join(join_group("m", instance=instance))
     assert refused(response, ErrorCode.UNKNOWN_MEMBER_ID, "m")
@@ -172,7 +172,7 @@ def test_join_to_a_dead_group_is_refused() -> None:
 
 
 def test_join_of_the_leader_in_stable_rebalances() -> None:
-    """The leader rejoins to have the assignment computed again, for example for new partitions."""
+    """The leader rejoins because it wants a new assignment, for example for new partitions."""
     h = harness(delay_ms=0)
     ids = h.stable_group()
     leader = h.submit(join_group(ids[0], reason="new partitions"))
@@ -217,11 +217,11 @@ def test_rebalance_of_an_oversized_group_keeps_the_first_to_rejoin() -> None:
 def test_join_that_is_refused_for_the_size_and_ends_a_join_phase_is_answered_once() -> None:
     """The refused member gets one answer, although its refusal also ends a join phase that fails.
 
-    1. The coordinator has loaded a group of two members. Its limit is one member.
+    1. The coordinator has loaded a group of two members, but allows only one member.
     2. The first member joins. Its subscription is unreadable.
     3. The second member joins, and is refused and removed.
-    4. Now all members have joined, so the join phase ends. This increments the generation, and
-       then fails, because of the unreadable subscription.
+    4. Now all members have joined, so the join phase ends. The end of the phase increments the
+       generation, and then fails because of the unreadable subscription.
     """
     h = harness(delay_ms=0)
     ids = h.stable_group(size=2)

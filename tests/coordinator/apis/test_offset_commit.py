@@ -1,10 +1,10 @@
 """OffsetCommit: member ids, metadata, and append errors.
 
-The file scenarios/offset_commit.txt shows what a commit is answered in each state of a group. The
-tests here are about the rest.
+The file scenarios/offset_commit.txt has the answers to commits in each state of a group. The tests
+here are about the other rules.
 
-`h` is a CoordinatorHarness: a coordinator with a log and a clock, but without a network. It
-coordinates all groups, because it owns the only partition of `__consumer_offsets`.
+`h` is a CoordinatorHarness: a coordinator with a log and a clock, but without a network. The
+coordinator coordinates all groups, because it owns the only partition of `__consumer_offsets`.
 
     h = CoordinatorHarness()
     h.commit(offset_commit({("foo", 0): 5}))  # commit offset 5 of foo-0: [ErrorCode.NONE]
@@ -18,7 +18,7 @@ coordinates all groups, because it owns the only partition of `__consumer_offset
 A commit "without generation" has generation -1: its sender is not a member of the group.
 
 Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.6 and 4.10. That page also lists the cases of
-Kafka's own tests. A line such as "GC-114: ..." says which of them a test repeats.
+Kafka's own tests. A line such as "GC-114: ..." says which case a test repeats.
 """
 
 import msgspec
@@ -97,7 +97,8 @@ def test_commit_whose_append_fails_is_answered_with_the_mapped_error(
 ) -> None:
     """The client gets an error that it understands, which is not always the error of the log.
 
-    No offset is stored. The offset was pending while its append was in flight. This ends, too.
+    No offset is stored. The offset was pending while its append was in flight, and is not pending
+    any more.
     """
     h = CoordinatorHarness()
     h.holds_appends = True
@@ -161,7 +162,7 @@ def test_commit_with_only_too_large_metadata_is_answered_without_an_append() -> 
 
 
 def test_commit_keeps_its_too_large_error_when_the_append_fails() -> None:
-    """A partition whose metadata is too large is not part of the append, so it keeps its error."""
+    """A partition with too large metadata is not part of the append, so it keeps its error."""
     h = metadata_harness()
     h.holds_appends = True
     request_id = h.submit(commit_with((0, "large"), (1, "fits")))
@@ -199,11 +200,11 @@ def test_commit_with_a_partition_twice_stores_the_last_and_answers_once() -> Non
 def test_commit_with_retention_expires_where_the_version_has_the_field(
     version: int, retention_ms: int, is_stored: bool
 ) -> None:
-    """A commit can say after how long its offset expires.
+    """A commit can say for how long its offset is kept.
 
-    Only versions 2 to 4 of OffsetCommit have the field for this, `retention_time_ms`. There, -1
-    means that the commit does not say it. The stored record has the time at which the offset
-    expires, or -1.
+    Only versions 2 to 4 of OffsetCommit have the field for this, `retention_time_ms`. In this
+    field, -1 means that the commit does not say this. The stored record has the time at which the
+    offset expires, or -1.
 
     MM-55: commit with retention, current version: expiry is loaded
     """

@@ -29,10 +29,10 @@ def test_fetch_of_a_missing_group_has_no_offsets_and_no_error() -> None:
 
 
 def test_fetch_of_several_groups_answers_each() -> None:
-    """Since version 8 a request can be for several groups. The answer has an error code for each.
+    """Since version 8 a request can name several groups. The answer has an error for each group.
 
     Here group "a" has an offset of one topic. The second group has an empty id, and the third group
-    does not exist. Kafka takes neither as an error: such a group simply has no offsets.
+    does not exist. For Kafka neither is an error: such a group simply has no offsets.
     """
     h = CoordinatorHarness()
     h.commit(offset_commit({("foo", 0): 5}, group_id="a"))

@@ -1,12 +1,12 @@
 """SyncGroup: its first checks, and its answers when the group cannot be stored.
 
 When all members have joined, each of them sends a SyncGroup. The SyncGroup of the group's leader
-has the assignments of all members. The coordinator appends these to its log, and then answers all
-SyncGroups. The file scenarios/sync_group.txt has the answer to a SyncGroup in each state of a
-group. The tests here are about the rest.
+has the assignments of all members. The coordinator appends the assignments to its log, and then
+answers all SyncGroups. The file scenarios/sync_group.txt has the answer to a SyncGroup in each
+state of a group. The tests here are about the other rules.
 
-`h` is a CoordinatorHarness: a coordinator with a log. It coordinates all groups, or none with
-`owned=()`. While `h.holds_appends` is True, an append waits until the test ends it by
+`h` is a CoordinatorHarness: a coordinator with a log. The coordinator coordinates all groups, or no
+group with `owned=()`. While `h.holds_appends` is True, an append waits until the test ends it by
 `h.complete(error)`. GC-061 is a case of Kafka's tests in docs/kafka/BEHAVIOUR.md 10.1.
 """
 
@@ -20,7 +20,7 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
 def group_without_assignment() -> tuple[CoordinatorHarness, list[str]]:
-    """Return a harness with a group of two members, and the ids of the members, the leader's first.
+    """Return a harness with a group of two members, and their ids. The first is the leader's.
 
     The members have joined in generation 1, and have no assignment yet.
     """
@@ -54,9 +54,9 @@ def test_sync_of_version_5_without_protocol_is_refused_before_the_gate(
 ) -> None:
     """A SyncGroup of version 5 must have a protocol type and a protocol name (KIP-559).
 
-    The coordinator checks this before it checks whether it coordinates the group (the gate). Here
-    it does not coordinate the group. So the gate refuses a SyncGroup of version 4, which needs no
-    protocol.
+    The coordinator checks this before it checks whether it coordinates the group. The second check
+    is called the gate. Here the coordinator does not coordinate the group. So the gate refuses a
+    SyncGroup of version 4, which needs no protocol.
     """
     h = CoordinatorHarness(owned=())
     body = sync_group(

@@ -4,7 +4,7 @@ A producer can commit the offsets of a consumer group in its transaction, with T
 a commit takes three steps:
 
 1. The group's coordinator asks the log to verify that the transaction is open.
-2. The coordinator appends the offsets to the log. The offsets are now pending: nobody reads them
+2. The coordinator appends the offsets to the log. The offsets are now pending: no client reads them
    yet.
 3. A marker, the record that ends the transaction, is written to the log. The marker commits the
    offsets or aborts them.
@@ -17,7 +17,7 @@ With `h.holds_appends` step 2 waits until the test calls `h.complete`. `h.failov
 another coordinator, which has loaded a copy of the log.
 
 Kafka's behaviour is in docs/kafka/BEHAVIOUR.md. Ids such as GC-162 and MM-46 are cases of Kafka's
-tests, which that page lists.
+tests, which this page lists.
 """
 
 import msgspec
@@ -79,7 +79,8 @@ def test_commit_whose_transaction_is_not_verified_is_refused(
 ) -> None:
     """The answer has the same error for each partition, and nothing is appended.
 
-    The group is created nevertheless. For some errors of the log, the answer has another error.
+    The group is created nevertheless. Some errors of the log are replaced by other errors in the
+    answer.
 
     GC-162: errors of the verification of a transactional commit
     """
@@ -147,7 +148,7 @@ def test_verification_guard_is_passed_to_the_append() -> None:
     h.holds_appends = True
     h.submit(txn_offset_commit({FOO_0: 1}, producer=P, epoch=3))
     (verification,) = h.verifying
-    # `txn_offset_commit` makes the transactional id from the producer id, P, which is 7.
+    # `txn_offset_commit` makes the transactional id from the producer id P, which is 7.
     assert verification.transactional_id == "tx-7"
     assert verification.producer_id == P
     assert verification.producer_epoch == 3
@@ -215,7 +216,7 @@ def test_load_that_fails_forgets_open_transactions_too() -> None:
     """A record without a key makes the load fail.
 
     Then the coordinator serves the partition as if it had no groups, like Kafka's Scala
-    coordinator. The pending offsets of a transaction belong to their group, so they are gone, too.
+    coordinator. The pending offsets of a transaction belong to a group, so they are gone, too.
     """
     h = CoordinatorHarness()
     h.txn_commit(txn_offset_commit({FOO_0: 10}))
@@ -226,7 +227,7 @@ def test_load_that_fails_forgets_open_transactions_too() -> None:
 
 
 def test_load_applies_group_records_of_a_transactional_batch_at_once() -> None:
-    """The group exists although no marker follows. Only offsets must wait for a marker.
+    """The load creates the group although no marker follows. Only offsets wait for a marker.
 
     The batch also has a record of a kind that this coordinator does not know. The load skips it.
     """
@@ -301,7 +302,7 @@ def test_load_restores_open_transactions() -> None:
     assert written.producers() == (P,)
     assert loaded.producers() == (P,)
 
-    # Now the only member leaves the group in `h`, so the group is Empty there. In `other` it is
+    # Now the only member leaves the group in `h`, so this group is Empty. In `other` the group is
     # still Stable. The marker of P commits the pending offset in both groups.
     h.leave(leave_group(member_id))
     for coordinator in (h, other):

@@ -1,8 +1,8 @@
 """The files in folders called `scenarios/` are read, played and rewritten correctly.
 
 Such a file is a transcript: a test in the form of a dialog. TEXT below is an example. It begins
-with a comment. The next line is the scene, here a coordinator. (Settings of the coordinator could
-follow in the same line.) The rest of the file consists of stories, and a story consists of steps. A
+with a comment. The next line is the scene, here a coordinator. Settings of the coordinator could
+follow in the same line. The rest of the file consists of stories, and a story consists of steps. A
 step consists of commands, the line `----`, and the output that the commands must have.
 
 A player executes the commands. Pytest compares their output with the output in the file. With the
@@ -65,7 +65,7 @@ def test_story_with_another_result_fails_and_its_text_is_rewritten(
     """The story that was played has the right output, so it differs from the story in the file.
 
     The rewritten text has all lines of the old text except the wrong output. So the comments and
-    the other story are kept.
+    the second story are kept.
     """
     first_story, second_story = differing_file.stories
     player = new_player(differing_file)
@@ -89,7 +89,7 @@ def test_given_step_prints_the_state_alone(differing_file: StoryFile) -> None:
     _first_story, second_story = differing_file.stories
     player = new_player(differing_file)
     (step,) = second_story.played(player.play).steps
-    # A line about the group and one about the timers, and none with the answer to the join.
+    # A line about the group and a line about the timers, but no line with the answer to the join.
     assert [line.split()[0] for line in step.output] == ["group", "timers:"]
 
 
@@ -123,7 +123,7 @@ def test_bytes_are_read_as_they_are_written(data: bytes) -> None:
     assert read_bytes(word) == data
 
     (word_read,) = read_command(f"sync {word}").words
-    # Empty bytes are written as ''. In a command this is an empty word.
+    # Empty bytes are written as ''. In a command, '' is an empty word.
     assert read_bytes(word_read or "''") == data
 
 

@@ -1,6 +1,6 @@
 """The error that a client gets when the coordinator cannot write to its log.
 
-The client usually gets another error than the log has given to the coordinator. For example, if the
+The client usually gets another error than the coordinator has got from the log. For example, if the
 broker is no longer the leader of the log's partition, the client gets NOT_COORDINATOR, and looks
 for the new coordinator. Kafka has an older coordinator, in Scala, and a newer coordinator, in Java.
 The two coordinators map some errors differently. docs/kafka/BEHAVIOUR.md 5.8 has the table. A line
@@ -25,9 +25,9 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness, commit
 E = ErrorCode
 ROWS = [
     # 1. The error of the log.
-    # 2. What the Scala coordinator answers if it could not store the group.
-    # 3. What the Scala coordinator answers if it could not store a commit.
-    # 4. What the Java coordinator answers in both cases.
+    # 2. The answer of the Scala coordinator if the group could not be stored.
+    # 3. The answer of the Scala coordinator if a commit could not be stored.
+    # 4. The answer of the Java coordinator in both cases.
     (
         E.UNKNOWN_TOPIC_OR_PARTITION,
         E.COORDINATOR_NOT_AVAILABLE,

@@ -1,11 +1,12 @@
 """A coordinator makes groups of the records that it loads.
 
-A coordinator that becomes the owner of an offsets partition (one of `__consumer_offsets`) first
-loads it: it reads all records, and makes groups of them. `loaded(record, record)` returns a
-coordinator `h` that has loaded these records; `h` is a CoordinatorHarness, so it has a clock that
-the test advances. All members here are static: they have a `group.instance.id`.
+A coordinator that becomes the owner of an offsets partition, that is, of a partition of
+`__consumer_offsets`, first loads this partition: it reads all records, and makes groups of them.
+`loaded(record, record)` returns a coordinator `h` that has loaded these records. `h` is a
+CoordinatorHarness, so it has a clock that the test advances. All members here are static: they have
+a `group.instance.id`.
 
-The tests follow those of Kafka's Java coordinator, GroupMetadataManagerTest. A line such as
+The tests follow the tests of Kafka's Java coordinator, GroupMetadataManagerTest. A line such as
 "JC-42: ..." says which case a test repeats (docs/kafka/BEHAVIOUR.md 10.5.2).
 """
 
@@ -80,9 +81,9 @@ def loaded(*records: Record, max_size: int = 10) -> CoordinatorHarness:
 
 @pytest.mark.parametrize(("stored_ms", "expected_ms"), [(9_000, 9_000), (-1, SESSION_MS)])
 def test_group_record_becomes_a_stable_group(stored_ms: int, expected_ms: int) -> None:
-    """The group is as it was stored, except for members without a rebalance timeout (-1).
+    """The loaded group equals the stored one, except for members without a rebalance timeout.
 
-    Such a member gets its session timeout as its rebalance timeout.
+    Such a member is stored with -1, and gets its session timeout as its rebalance timeout.
     """
     members = [member(number, rebalance_timeout_ms=stored_ms) for number in (0, 1)]
     h = loaded(record(*members))
@@ -112,7 +113,7 @@ def test_group_record_becomes_a_stable_group(stored_ms: int, expected_ms: int) -
 
 
 def test_group_that_is_loaded_over_its_limit_rebalances() -> None:
-    """Both members are kept until the rebalance completes. Their heartbeats tell them to join.
+    """Both members stay until the rebalance completes. The answers to heartbeats tell them to join.
 
     JC-42: load of a group over group.max.size: rebalance, all still members
     """

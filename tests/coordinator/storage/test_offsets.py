@@ -8,7 +8,8 @@ A commit goes through two calls. Between these calls it is pending:
 `append_succeeded` returns True if this offset is now the committed offset of the partition.
 
 A commit of a transaction goes through three calls. Between the first call and the last, its
-partition is unstable. This means that a reader must not trust the partition's committed offset yet:
+partition is unstable. An unstable partition has a committed offset that a reader must not trust
+yet:
 
     offsets.prepare_transactional(PRODUCER, TP, value(37))
     offsets.transactional_append_succeeded(PRODUCER, TP, CommittedOffset(9, value(37)))
@@ -17,7 +18,8 @@ partition is unstable. This means that a reader must not trust the partition's c
 `complete` returns what the transaction has committed, here {TP: value(37)}.
 
 The tests follow the offsets part of Kafka's GroupMetadataTest. A line such as "GM-31: ..." says
-which case of docs/kafka/BEHAVIOUR.md 10.2 a test repeats; "BEHAVIOUR 4.10" is a section there.
+which case of docs/kafka/BEHAVIOUR.md 10.2 a test repeats. "BEHAVIOUR 4.10" is a section of that
+page.
 """
 
 from coordinator.storage.offsets import CommittedOffset, GroupOffsets
@@ -29,7 +31,7 @@ PRODUCER = 7
 
 
 def value(offset: int) -> OffsetCommitValue:
-    """Return what a client commits: an offset, together with the time of the commit."""
+    """Return the value that a client commits: an offset, together with the commit time."""
     return OffsetCommitValue(offset=offset, commit_timestamp_ms=0)
 
 

@@ -1,14 +1,15 @@
 """Records that groups write to the log, and the versions of these records.
 
 A coordinator stores a group and its committed offsets as records in the topic `__consumer_offsets`.
-The value of a record has a version, which says what fields it has. While a cluster is upgraded, old
-brokers must still be able to read the records. So the setting `inter_broker_protocol_version`, the
-oldest Kafka version among the brokers, decides in which version a record is written.
+The value of a record has a version, which says what fields the value has. While a cluster is
+upgraded, old brokers must still be able to read the records. So the setting
+`inter_broker_protocol_version`, the oldest Kafka version among the brokers, decides in which
+version a record is written.
 
 In these tests `h` is a CoordinatorHarness: a coordinator with its log and timers. `h.log[0]` is the
-list of batches in its only partition. `h.stable_group(n)` gives it a Stable group of `n` members,
-whose assignments are stored. `h.failover()` returns another coordinator, which has loaded a copy of
-the log.
+list of batches in its only partition. `h.stable_group(n)` gives the coordinator a Stable group of
+`n` members, whose assignments are stored. `h.failover()` returns another coordinator, which has
+loaded a copy of the log.
 
 Kafka's records are in docs/kafka/BEHAVIOUR.md 5.1 and 5.2. Ids such as MM-33 are cases of Kafka's
 tests, in section 10.3 of that page.
@@ -63,7 +64,7 @@ def value_of(record: Record) -> bytes:
 
 
 def test_group_of_an_old_record_has_no_state_timestamp() -> None:
-    """A record of an old version does not say since when the group has been in its state.
+    """A record of an old version does not have the time at which the group entered its state.
 
     When such a group is stored again, in a newer version, Kafka writes this time as -1.
     """
@@ -126,9 +127,9 @@ def test_group_with_members_is_stored_with_one_append() -> None:
 def test_values_are_written_in_the_version_of_inter_broker_protocol_version(
     version: str, group_version: int, offset_version: int
 ) -> None:
-    """The record of a group says from version 2 on since when the group has been in its state.
+    """From version 2 on, a group's record has the time at which the group entered its state.
 
-    The record of an offset has the leader epoch from version 3 on.
+    From version 3 on, an offset's record has the leader epoch.
 
     MM-56: version of a commit's record by inter-broker protocol
     MM-58: version of a commit's record without an expiry
@@ -194,7 +195,7 @@ def test_adding_a_group_keeps_the_existing_group_of_its_id() -> None:
 
 
 def test_removing_a_group_keeps_a_later_group_with_the_same_id() -> None:
-    """`remove` removes exactly the group that it gets, and returns True if it was there."""
+    """`remove` removes only the given group object, and returns True if the shard had it."""
     shard = Shard(0)
     group = shard.create_group("g", 1)
     assert shard.remove(group)
@@ -205,7 +206,7 @@ def test_removing_a_group_keeps_a_later_group_with_the_same_id() -> None:
 
 
 def test_stable_fetch_finds_the_commit_beside_one_with_too_much_metadata() -> None:
-    """A partition whose metadata are too large gets no offset, not even a pending offset.
+    """A partition with too large metadata gets no offset, not even a pending offset.
 
     MM-45: one of two with metadata too large, fetched stable
     """

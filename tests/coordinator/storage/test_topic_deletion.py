@@ -1,4 +1,4 @@
-"""A topic is deleted, and a coordinator without groups is told so.
+"""A coordinator without groups is told that a topic is deleted.
 
 The file scenarios/topic_deletion.txt shows what a coordinator with groups does: it removes the
 committed offsets of the topic.

@@ -7,9 +7,9 @@ groups. At this moment some requests are parked: the coordinator has not answere
 unload must answer them, because otherwise their clients would wait in vain.
 
 In these tests `h` is a CoordinatorHarness: a coordinator with its log and timers, which has loaded
-partition 0 in leader epoch 0. With `owned=()` it has loaded nothing. `h.stable_group()` gives it a
-group with two members in generation 1. If a test sets `h.holds_appends`, appends to the log wait
-until the test calls `h.complete`.
+partition 0 in leader epoch 0. With `owned=()` the coordinator has loaded nothing.
+`h.stable_group()` gives it a group with two members in generation 1. If a test sets
+`h.holds_appends`, appends to the log wait until the test calls `h.complete`.
 
 Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 5.5. Ids such as MM-16 and FO-02 are cases that this
 page lists.
@@ -123,9 +123,9 @@ def test_unload_of_an_older_epoch_without_the_guard_is_carried_out() -> None:
 
 
 def test_unload_without_epoch_removes_the_groups_and_keeps_the_epoch() -> None:
-    """When the broker's replica is deleted, it unloads without an epoch. This is never ignored.
+    """A broker whose replica is deleted unloads without an epoch, which is never ignored.
 
-    The coordinator still remembers the newest epoch that it knows.
+    But the coordinator still remembers the newest epoch that it has seen.
 
     MM-18: unload without an epoch
     """
@@ -191,10 +191,10 @@ def test_assignment_stored_after_the_unload_is_ignored() -> None:
 
 @pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
 def test_static_replacement_that_ends_after_the_unload_is_answered(error: ErrorCode) -> None:
-    """A static member that restarts takes its own place in a Stable group.
+    """A static member that restarts takes over its own place in a Stable group.
 
-    Its JoinGroup waits until the replacement is in the log. The unload of a Stable group does not
-    answer a JoinGroup, so the end of the append answers it.
+    The member's JoinGroup waits until the replacement is in the log. The unload of a Stable group
+    answers no JoinGroup. So this JoinGroup is answered when the append ends.
     """
     h = CoordinatorHarness()
     h.submit(join_group(instance="i"))

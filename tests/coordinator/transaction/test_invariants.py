@@ -110,7 +110,7 @@ def test_check_refuses_a_waiting_append_of_an_answered_request() -> None:
         )
     )
     (append,) = h.coordinator._shared.in_flight.appends.values()
-    # The damage: the answer misses no part any more, so the request counts as answered.
+    # The damage: no part of the answer is missing any more, so the request counts as answered.
     append.purpose.answer.missing = 0  # type: ignore[union-attr]
     with pytest.raises(InvariantViolation, match="answered_once"):
         h.coordinator.check_invariants()

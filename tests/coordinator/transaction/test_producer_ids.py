@@ -8,7 +8,7 @@ The broker calls `wants_block` after each id. If the call returns True, the brok
 and the block counts as requested from then on. So a second call returns False, until the block or
 a refusal arrives.
 
-Modelled on Kafka's ProducerIdManagerTest.
+The tests are modelled on Kafka's ProducerIdManagerTest.
 """
 
 from coordinator.transaction.producer_ids import ProducerIds
@@ -40,7 +40,7 @@ def test_next_block_is_requested_once_when_nine_tenths_are_assigned() -> None:
     assert [ids.wants_block(), ids.wants_block()] == [True, False]
     ids.allocated(50, 10)
     assert not ids.wants_block()
-    # The last id of the old block is assigned before the first ones of the new block.
+    # The last id of the old block is assigned before the first ids of the new block.
     assert [ids.take() for _ in range(3)] == [9, 50, 51]
 
 
@@ -53,7 +53,7 @@ def test_refused_block_is_requested_again() -> None:
 
 
 def test_each_block_has_its_own_threshold_for_the_next_request() -> None:
-    """The second block has 100 ids, so the third block is requested after the 90th of them."""
+    """The second block has 100 ids, so the third block is requested after the 90th id."""
     ids = with_block()
     for _ in range(9):
         ids.take()

@@ -1,9 +1,9 @@
 """The transaction coordinator: ids, epochs, and ends of transactions with their markers.
 
-A transaction ends in two steps. First the coordinator writes its decision to its log; the state is
-then PrepareCommit or PrepareAbort. The coordinator then sends a marker to each partition of the
-transaction. A marker is a record that ends the transaction in that partition. When all markers are
-written, the state becomes CompleteCommit or CompleteAbort.
+A transaction ends in two steps. First the coordinator writes its decision to its log. Then the
+state is PrepareCommit or PrepareAbort. In the second step the coordinator sends a marker to each
+partition of the transaction. A marker is a record that ends the transaction in that partition. When
+all markers are written, the state becomes CompleteCommit or CompleteAbort.
 
 In these tests `h` is a TransactionHarness: a transaction coordinator together with its log and its
 timers. The methods of `h` send the requests of producers. Most tests have one producer. Its
@@ -17,7 +17,7 @@ transactional id is TX, and its producer id is 0.
   `h.holds_markers` the markers wait until the test calls `h.answer_markers`.
 - `h.failover()` returns another coordinator, which has loaded a copy of the log.
 
-Mirrors Kafka's TransactionCoordinatorTest, TransactionMetadataTest and
+The tests mirror Kafka's TransactionCoordinatorTest, TransactionMetadataTest and
 TransactionMarkerChannelManagerTest.
 """
 
@@ -104,7 +104,7 @@ def test_producer_whose_epochs_are_exhausted_gets_another_id() -> None:
     """An epoch has 16 bits. A producer with the largest epoch gets a new id, with epoch 0."""
     h = TransactionHarness()
     h.init()
-    h.metadata().producer_epoch = EPOCH_MAX  # by requests this would take 32,766 of them
+    h.metadata().producer_epoch = EPOCH_MAX  # this would take 32,766 requests
     rotated = h.init(producer_id=0, epoch=EPOCH_MAX)
     assert rotated.producer_id == 1
     assert rotated.producer_epoch == 0
@@ -166,7 +166,7 @@ def test_marker_that_fails_is_sent_again_until_every_partition_has_one() -> None
     assert retried.is_retry
     assert not markers.is_retry
 
-    h.answer_markers(ErrorCode.NETWORK_EXCEPTION)  # the retry fails, too, and there is another one
+    h.answer_markers(ErrorCode.NETWORK_EXCEPTION)  # the retry fails, too, and is repeated
     assert h.state() is TransactionState.PREPARE_COMMIT
     h.answer_markers()
     assert h.state() is TransactionState.COMPLETE_COMMIT
@@ -175,8 +175,8 @@ def test_marker_that_fails_is_sent_again_until_every_partition_has_one() -> None
 def test_outcome_of_markers_of_another_tenure_is_ignored() -> None:
     """A tenure is the time in which a broker leads the coordinator's partition without a break.
 
-    Each tenure has its own coordinator epoch: the leader epoch of the partition. Here the epoch is
-    0, and an outcome arrives for markers that were sent in epoch 7.
+    Each tenure has its own coordinator epoch: the leader epoch of the partition. Here the
+    coordinator epoch is 0, and an outcome arrives for markers that were sent in epoch 7.
     """
     h = ongoing()
     h.holds_markers = True
@@ -193,7 +193,7 @@ def test_outcome_of_markers_of_another_tenure_is_ignored() -> None:
 
 
 def test_requests_are_refused_while_the_partition_is_elsewhere_or_loading() -> None:
-    """After both errors a producer repeats its request.
+    """After either error a producer repeats its request.
 
     After NOT_COORDINATOR it first looks for its coordinator again.
     """
@@ -209,7 +209,7 @@ def test_requests_are_refused_while_the_partition_is_elsewhere_or_loading() -> N
     h.execute(h.coordinator.finish_load(0, h.now_us))
     assert h.init().error_code is NONE
 
-    # The broker is elected again. The coordinator drops its state, which is of an earlier leader
+    # The broker is elected again. The coordinator drops its state, which is from an earlier leader
     # epoch, and loads the log.
     h.coordinator.begin_load(0, coordinator_epoch=4)
     assert not h.coordinator.is_owned(0)
@@ -217,10 +217,10 @@ def test_requests_are_refused_while_the_partition_is_elsewhere_or_loading() -> N
 
 
 def test_next_coordinator_knows_open_transactions() -> None:
-    """The next coordinator can end the transaction, or abort it when it has timed out.
+    """The next coordinator can end the open transaction, or abort it after its timeout.
 
-    The log has the time at which the transaction began, so the timeout of 60 s counts from then.
-    Here 50 s pass before the failover, and 20 s after it.
+    The log has the time at which the transaction began, so the timeout of 60 s counts from this
+    time. Here 50 s pass before the failover, and 20 s after the failover.
     """
     h = ongoing()
     h.advance(50_000)
@@ -229,7 +229,8 @@ def test_next_coordinator_knows_open_transactions() -> None:
     assert first_successor.verify(0) is NONE
     assert first_successor.end(0) is NONE
 
-    # The first successor had its own copy of the log. In the log of `h` the transaction is open.
+    # The first successor has its own copy of the log. In the log of `h` the transaction is still
+    # open.
     second_successor = h.failover()
     second_successor.advance(20_000)
     assert second_successor.state() is TransactionState.COMPLETE_ABORT
@@ -258,8 +259,8 @@ def test_step_of_a_lost_tenure_is_answered_and_changes_nothing() -> None:
     """The append of the step is still in flight when the partition moves away and back.
 
     1. The producer ends its transaction. The append of this step to the log is in flight.
-    2. The broker loses the partition, and gets it again. It loads the log, which does not have the
-       step.
+    2. The broker loses the partition, and gets the partition again. The coordinator loads the log,
+       which does not have the step.
     3. The append succeeds. The request gets NOT_COORDINATOR, and the transaction stays open.
     """
     h = ongoing()
@@ -343,7 +344,7 @@ def test_states_have_kafkas_numbers() -> None:
 def test_state_machine_allows_the_steps_of_the_table(state: TransactionState, step: str) -> None:
     """A legal step makes its target state pending. An illegal step raises and changes nothing.
 
-    The table is VALID_PREVIOUS_STATES: the states from which each state can be reached.
+    The table VALID_PREVIOUS_STATES has the states from which each state can be reached.
     """
     target = {
         "new epoch": TransactionState.EMPTY,
@@ -381,7 +382,7 @@ def test_state_machine_allows_the_steps_of_the_table(state: TransactionState, st
 def test_second_step_while_one_is_pending_raises() -> None:
     """The request handlers refuse such a step earlier, with the error CONCURRENT_TRANSACTIONS.
 
-    So only a bug can make the second step, or complete a step twice.
+    So only a bug can prepare a second step, or complete a step twice.
     """
     stepping = metadata(TransactionState.EMPTY)
     step = stepping.prepare_add_partitions((OFFSETS,), now_ms=0)
