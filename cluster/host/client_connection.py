@@ -285,6 +285,7 @@ class ClientConnection(Connection):
         entry.on_response(failure)
 
     def _arm_deadline_timer(self, deadline_us: int) -> None:
+        """Let the timer of the deadlines fire at `deadline_us`, instead of at another time."""
         if self._deadline_timer is not None:
             self._deadline_timer.cancel()
         self._deadline_timer_us = deadline_us

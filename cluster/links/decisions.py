@@ -147,6 +147,7 @@ class Judge:
         return True
 
     def _verdict_of(self, rule_id: str, effect: Cut | Clog | Slow) -> VerdictOfWaiting:
+        """Return the verdict of a rule on a frame that the rule selects."""
         match effect:
             case Cut():
                 return HOLD_CUT
@@ -157,6 +158,7 @@ class Judge:
                 return Deliver(self._draw_us(rule_id, effect)) if self._is_sender else PASS
 
     def _draw_us(self, rule_id: str, slow: Slow) -> int:
+        """Draw the delay of one frame."""
         rng = self._rngs.get(rule_id)
         if rng is None:
             rng = self._rngs[rule_id] = self._rng_for(rule_id)

@@ -421,6 +421,7 @@ class NodeProcess:
         by_client: bool,
         reason: str,
     ) -> None:
+        """Answer `frame` with a frame that closes its connection, in the name of its receiver."""
         self._route_answer(
             CloseFrame(
                 source=frame.destination,

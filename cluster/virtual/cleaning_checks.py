@@ -56,6 +56,7 @@ class CleaningChecks:
         length: int,
         after: Sequence[RecordBatch],
     ) -> None:
+        """Check a cleaning that has just replaced the first `length` batches by `after`."""
         self._replaced[host.name, name] = None
         self._check(host, name, before, length, after)
 

@@ -140,6 +140,7 @@ def _check_rates(row: TraceRow, values: dict[str, Any], counts: dict[str, float]
     for name, count in counts.items():
         rate_name = f"{name.removesuffix('-count')}-rate"
         rate = values.get(rate_name)
+        # A rate may fall back to 0 after some time, but it is never above 0 without a count.
         if rate is None or rate < 0 or (rate > 0 and not count):
             raise _violation(row, f"{rate_name} is {rate}, and {name} is {count}")
 
@@ -156,6 +157,7 @@ def _check_load_time(row: TraceRow, life: _Life, longest_ms: float | None) -> No
     times_ms = [took_us / 1_000 for _, took_us in life.loads]
     recent = [took for age, took in zip(ages_ms, times_ms, strict=True) if age < WINDOW_MS]
     kept = [took for age, took in zip(ages_ms, times_ms, strict=True) if age <= 3 * WINDOW_MS]
+    # The sample has the time of a kept load, or no time if there is no recent load.
     is_right = longest_ms in kept if longest_ms is not None else not recent
     if not is_right or (recent and longest_ms is not None and longest_ms < max(recent)):
         raise _violation(

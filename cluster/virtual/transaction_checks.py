@@ -85,6 +85,7 @@ def end_answered(broker: BrokerNode, request: EndTxnRequest, response: EndTxnRes
         return
     is_decided = metadata.state in _DECIDED[request.committed]
     error = response.error_code
+    # Two answers are wrong: a success without this end, and INVALID_TXN_STATE with this end.
     is_wrong = (error is ErrorCode.NONE and not is_decided) or (
         error is ErrorCode.INVALID_TXN_STATE and is_decided
     )

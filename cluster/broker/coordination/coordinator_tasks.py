@@ -275,6 +275,7 @@ class CoordinatorTasks:
     def _trace_ignored(
         self, kind: TraceKind, name: TopicPartition, leader_epoch: int | None, ignored: LoadIgnored
     ) -> None:
+        """Trace a task that the coordinator ignored, with the reason."""
         self._host.trace(
             TraceEvent(
                 kind=kind,

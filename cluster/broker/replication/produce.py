@@ -145,12 +145,14 @@ class ProduceApi:
             self._reply(produce)
 
     def _timed_out(self, produce: _DelayedProduce) -> None:
+        """End the wait for all appends without an outcome, after the request's timeout."""
         # `give_up` calls `_acknowledged`, which answers the request after the last append. It also
         # removes each append from `waiting`, so the loop runs over a copy.
         for delayed in list(produce.waiting.values()):
             self._replicas.give_up(delayed)
 
     def _reply(self, produce: _DelayedProduce) -> None:
+        """Answer a request, with its answers grouped by topic."""
         self._waiting.discard(produce.request_id)
         by_topic: dict[str, list[PartitionProduceResponse]] = {}
         for name, answer in produce.answers.items():

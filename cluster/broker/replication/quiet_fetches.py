@@ -163,6 +163,7 @@ class QuietFetches:
             # positions of the newer Fetch, and not for those of this parked Fetch.
             is_asked = quiet is not None and quiet.topic is topic
             return quiet if is_asked and is_current else None
+        # `ask` returns False if the Fetch names other partitions than the previous Fetch.
         if quiet is not None and not (is_current and quiet.ask(topic)):
             quiet.forget()
             del followers[replica_id]

@@ -188,6 +188,7 @@ class ReplicaFetcher:
             self._ask_anew(topic)
 
     async def _fetch(self, topics: tuple[FetchTopic, ...]) -> FetchResponse:
+        """Send one Fetch, and wait for the answer. Raises: Disconnected, RequestTimedOut."""
         config = self._config
         request = FetchRequest(
             replica_id=self._identity.broker_id,

@@ -111,6 +111,7 @@ class TransactionVerifier:
 
 
 def _request(asked: VerifyTransaction, name: TopicPartition) -> AddPartitionsToTxnRequest:
+    """Return the request that only asks whether a partition belongs to the transaction."""
     topic = AddPartitionsToTxnTopic(name=name.topic, partitions=(name.partition,))
     return AddPartitionsToTxnRequest(
         transactions=(

@@ -160,6 +160,7 @@ def _partitions(marker: WritableTxnMarker) -> tuple[TopicPartition, ...]:
 
 
 def _response(answer: _Answer) -> WriteTxnMarkersResponse:
+    """Return the answer to a request, with the outcome of each marker in each partition."""
     return WriteTxnMarkersResponse(
         markers=tuple(
             WritableTxnMarkerResult(

@@ -142,6 +142,7 @@ def described_groups(
 
 
 def _description(group: DescribedGroup, broker: BrokerId) -> GroupDescription:
+    """Return a group's description, as `broker` (its coordinator) has answered it."""
     return GroupDescription(
         group_id=group.group_id,
         coordinator=broker,

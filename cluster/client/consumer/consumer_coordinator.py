@@ -333,6 +333,10 @@ class ConsumerCoordinator:
     def _trace(
         self, kind: TraceKind, partitions: tuple[TopicPartition, ...], *, peer: str | None = None
     ) -> None:
+        """Trace a change of the member's partitions.
+
+        `peer` is the coordinator that assigned the partitions; None for the end of an assignment.
+        """
         self._host.trace(
             TraceEvent(
                 kind=kind,

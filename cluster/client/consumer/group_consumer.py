@@ -293,16 +293,19 @@ class GroupConsumer:
         return application_us if automatic_us is None else _earlier(application_us, automatic_us)
 
     def _metadata_updated(self) -> None:
+        """React to new metadata."""
         self._subscriber.metadata_updated()
         self.wakeup.set()
 
     def _disconnected(self) -> None:
+        """React to the end of a connection."""
         # A broker may have died. Then the leaders of its partitions have moved, or soon will.
         self._metadata.request_update()
         self.wakeup.set()
         self._heartbeat.wake()
 
     def _coordinator_changed(self) -> None:
+        """React when the coordinator was found or forgotten."""
         # The session timeout may have passed while the member looked for a coordinator. If it were
         # not restarted, the heartbeat task would at once forget the new coordinator.
         if self._discovery.believed_coordinator() is not None:

@@ -113,6 +113,7 @@ class ConsumerNode:
         """Run the application until it is closed, or an error ends it; then close the consumer."""
         if self._spec.start_after_ms:
             await self._host.sleep(self._spec.start_after_ms * MS)
+        # The time that the start of a consumer takes; in real time 0 is added.
         if start_us := self._start_us + _drawn_us(self._host, "start", self._start_jitter_us):
             await self._host.sleep(start_us)
         self._consumer.start()

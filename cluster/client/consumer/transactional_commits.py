@@ -143,6 +143,7 @@ class TransactionalCommits:
         peer: NodeName | None,
         error: ClientError | None = None,
     ) -> None:
+        """Trace the outcome of a transaction, with one row for each partition."""
         for partition, position in offsets.items():
             self._host.trace(
                 TraceEvent(
