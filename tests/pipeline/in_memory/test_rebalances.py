@@ -48,7 +48,7 @@ class Story:
 
     def add(self, kind: TraceKind, *, node: str = "broker-1", **columns: object) -> "Story":
         """Add a row of broker-1, or of `node`, one second after the row before."""
-        event = TraceEvent(kind=kind, **columns)  # type: ignore[arg-type]  # a test's own words
+        event = TraceEvent(kind=kind, **columns)  # type: ignore[arg-type]  # columns of any type
         time_us = (len(self.rows) + 1) * 1_000_000
         self.rows.append(
             stamp(

@@ -33,7 +33,7 @@ GROUP = "readers"
 OFFSETS = "__consumer_offsets-2"
 
 
-def broker_phase(*lengths_us: int | None, **changes: Any) -> Row:  # noqa: ANN401 - a column's
+def broker_phase(*lengths_us: int | None, **changes: Any) -> Row:  # noqa: ANN401 - of any type
     """Return a row of `broker_phases`, given the lengths of the four phases in their order.
 
     The first phase begins at 10 s. A phase that was never completed has the length None; at the

@@ -58,7 +58,7 @@ class TranscriptItem(pytest.Item):
     """One story, as a test of pytest."""
 
     def __init__(self, *, story_file: StoryFile, story: Story, **others: object) -> None:
-        super().__init__(**others)  # type: ignore[arg-type]  # pytest's own
+        super().__init__(**others)  # type: ignore[arg-type]  # arguments of pytest
         self._story_file = story_file
         self._story = story
 

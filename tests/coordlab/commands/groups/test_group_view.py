@@ -62,7 +62,7 @@ def group(**changes: object) -> GroupFacts:
         "assignment_strategy": "range",
         "members": (member(0), member(1)),
     }
-    return GroupFacts(**(fields | changes))  # type: ignore[arg-type]  # a test's own words
+    return GroupFacts(**(fields | changes))  # type: ignore[arg-type]  # a test may change any field
 
 
 def rebalance(**changes: object) -> Rebalance:
@@ -87,7 +87,7 @@ def rebalance(**changes: object) -> Rebalance:
         "cut_short_us": None,
         "cut_short_by": None,
     }
-    return Rebalance(**(fields | changes))  # type: ignore[arg-type]  # a test's own words
+    return Rebalance(**(fields | changes))  # type: ignore[arg-type]  # a test may change any field
 
 
 def page_group_that_two_brokers_claim_is_listed_twice() -> str:

@@ -32,7 +32,7 @@ from results_schema.journal import BlastRadius, FaultOutcome, JournalEntry
 S = 1_000_000
 
 
-def entry(fault: str, **resolved: Any) -> JournalEntry:  # noqa: ANN401 - the journal's own
+def entry(fault: str, **resolved: Any) -> JournalEntry:  # noqa: ANN401 - values of any type
     """Return the journal's entry of an operation, such as a `rollout`.
 
     `resolved` has the operation's stops and starts: `stopped=[stop(...)], replaced=[start(...)]`.
@@ -61,7 +61,7 @@ def start(
     place: str,
     at_s: int | None,
     ready_s: int | None,
-    **more: Any,  # noqa: ANN401 - the journal's own
+    **more: Any,  # noqa: ANN401 - values of any type
 ) -> dict[str, Any]:
     """Return the journal's record of a start: begun at `at_s`, ready at `ready_s`."""
     return {"place": place, "started_at_us": _us(at_s), "ready_at_us": _us(ready_s), **more}
