@@ -107,7 +107,8 @@ class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
 
     data: the answer for the partition. As in Kafka, the answer has the high watermark from before
         this Fetch. If the Fetch moves the high watermark, the follower learns of this from its next
-        Fetch. size_in_bytes: size of the batches in `data`.
+        Fetch.
+    size_in_bytes: size of the batches in `data`.
     new_high_watermark: None if the high watermark did not move. A follower's Fetch may move it,
         because it tells the leader which records the follower has.
     proposal: the new ISR to propose, if the follower may join the ISR now.

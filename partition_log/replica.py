@@ -474,7 +474,7 @@ class Partition:
         replica_id: the follower's broker id, -1 for a consumer.
         max_bytes: number of bytes that still fit into the answer. A Fetch reads several partitions.
         min_one_batch: True if no other partition has returned a batch so far. Then a batch is
-        returned even if it is larger than `max_bytes`.
+            returned even if it is larger than `max_bytes`.
         update_fetch_state: False if the Fetch was held, because there was no new record when it
             arrived, and is read again now. The follower's progress was noted when the Fetch
             arrived.

@@ -60,9 +60,9 @@ class _Row(NamedTuple):
     key: Kafka's number of the API.
     versions: the oldest and the newest version in use. Both are equal if there is no `schema`.
     errors: paths of the error codes in the answer, such as "topics.partitions.error_code". The
-    trace shows the first error that is found, in the order of the paths.
-    subject: paths of the request's group and member. None if the trace does not show them. schema:
-    Kafka's fields by version. None if only the newest version is in use.
+        trace shows the first error that is found, in the order of the paths.
+    subject: paths of the request's group and member. None if the trace does not show them.
+    schema: Kafka's fields by version. None if only the newest version is in use.
     """
 
     key: int

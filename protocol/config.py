@@ -11,7 +11,8 @@ used ZooKeeper.
 
 Kafka has two group coordinators, an older one in Scala and a newer one in Java. This project
 imitates the Scala coordinator. Each of the JavaSwitches replaces one behaviour by that of the Java
-coordinator. Source: docs/kafka/BEHAVIOUR.md 8.1 and 8.2.
+coordinator.
+Source: docs/kafka/BEHAVIOUR.md 8.1 and 8.2.
 """
 
 from typing import Annotated, Literal

@@ -37,7 +37,7 @@ class WireField:
     fields: the fields of a STRUCT.
     absent: the value of this field in an answer, if the message class does not have the field.
     is_unused: True for a field of a request that has no effect on this project's broker, and so is
-    dropped.
+        dropped.
     bits: width of an INT. A value that is read from a log must fit into this width.
     nullable_since: first version in which a nullable field may be null. In an older version, "" is
         sent to a client in place of null.
