@@ -32,7 +32,10 @@ from protocol.records.metadata import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistration:
-    """What the metadata says of a broker. The epoch is the offset of its registration's record."""
+    """What the metadata says of a broker.
+
+    `broker_epoch` is the offset of the RegisterBrokerRecord of this registration.
+    """
 
     broker_id: BrokerId
     incarnation_id: int
@@ -50,9 +53,9 @@ class BrokerRegistration:
 class PartitionRegistration:
     """What the metadata says of a partition.
 
-    `replicas` are in the order of the assignment, the preferred leader first. `isr` is never empty,
-    and `leader` is a member of it, or NO_LEADER (-1). The leader epoch grows with each election,
-    the partition epoch with each change.
+    `replicas` are in the order of the assignment, the preferred leader first. `isr` is never empty.
+    `leader` is a member of `isr`, or NO_LEADER (-1). The leader epoch grows with each election, the
+    partition epoch with each change of the partition.
     """
 
     replicas: tuple[BrokerId, ...]
@@ -63,7 +66,7 @@ class PartitionRegistration:
 
 
 class MetadataImage:
-    """Brokers, topics, their settings and partitions, as of `end_offset` of the metadata log."""
+    """The brokers, and the topics with their settings and partitions, as of `end_offset`."""
 
     def __init__(self) -> None:
         self.end_offset = 0
@@ -77,7 +80,8 @@ class MetadataImage:
         self.topic_offsets: dict[str, int] = {}
         """Offset of the record that created each topic.
 
-        It tells a topic from an earlier one of the same name, as Kafka's topic id does.
+        The offset distinguishes a topic from an earlier topic of the same name. Kafka has topic ids
+        for this.
         """
         self.topic_configs: dict[str, TopicConfig] = {}
         """Settings of the topics that have settings of their own."""
@@ -126,8 +130,8 @@ class MetadataImage:
     def replay(self, record: MetadataRecord) -> TopicPartition | None:
         """Apply the record at `end_offset`; return the partition that it created or changed.
 
-        Returns None for a record that is not about one partition. A caller that needs the
-        partitions of a deleted topic must read them before.
+        Returns None for a record that is not about one partition. A RemoveTopicRecord also
+        removes the topic's partitions, so a caller that needs them must read them before the call.
 
         Raises: SimulationError for a record that does not fit the image.
         """
@@ -157,7 +161,9 @@ class MetadataImage:
         return None
 
     def _replay_producer_ids(self, record: ProducerIdsRecord) -> None:
-        """Set the first id of the next block. It must grow, or an id would be given out twice.
+        """Set the first id of the next block.
+
+        The id must grow. Otherwise producer ids would be given out twice.
 
         Source: Kafka `ProducerIdControlManager.replay`, which has the same check.
         """
@@ -169,6 +175,7 @@ class MetadataImage:
         self.next_producer_id = record.next_producer_id
 
     def _replay_register_broker(self, record: RegisterBrokerRecord) -> None:
+        """Add a broker, or replace its earlier registration."""
         broker_id = BrokerId(record.broker_id)
         self.brokers[broker_id] = BrokerRegistration(
             broker_id=broker_id,
@@ -204,6 +211,7 @@ class MetadataImage:
         )
 
     def _replay_remove_topic(self, record: RemoveTopicRecord) -> None:
+        """Remove a topic with its partitions and settings."""
         if self.topics.pop(record.name, None) is None:
             raise SimulationError(f"{record} removes a topic that does not exist")
         del self.topic_offsets[record.name]

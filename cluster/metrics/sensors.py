@@ -82,6 +82,7 @@ class SampledSensor:
         return sum(sample.total for sample in samples) / number if number else math.nan
 
     def _recent_samples(self, now_ms: int) -> list[_Sample]:
+        """Return the windows whose last value came less than two windows' time ago."""
         return [s for s in self._samples if now_ms - s.last_ms < NUM_SAMPLES * WINDOW_MS]
 
 

@@ -14,7 +14,7 @@ BEAT_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SilenceLimits:
-    """For how long a machine must not answer to count as silent, and to count as lost.
+    """Seconds without an answer after which a machine counts as silent, and as lost.
 
     Calls to a silent machine are not awaited. The nodes of a lost machine are started on other
     machines. An experiment sets these times by `run.machine_silent_after` and
@@ -35,7 +35,10 @@ class Contact(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineChange:
-    """A change of a machine's state. `since_s` is the time of its last answer before the change."""
+    """A change of a machine's state.
+
+    `since_s` is the time of the machine's last answer before the change.
+    """
 
     machine: str
     state: Contact

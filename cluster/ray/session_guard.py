@@ -11,9 +11,9 @@ guard reads from a pipe that the driver keeps open.
    that has a file of the session open, and removes the folder.
 
 A process is Ray's if it has a title such as `ray::DashboardAgent`, or an environment variable from
-its raylet. Both are checked, because a process has no title at its start, and an agent may
-overwrite the variable with its title. The guard finds processes by /proc, so it works only on
-Linux. On other systems the next start of this program removes the folder.
+its raylet. Both are checked, because a process has no title at its start, and an agent that
+sets its title may overwrite its environment. The guard finds processes by /proc, so it works only
+on Linux. On other systems the next start of this program removes the folder.
 """
 
 import os

@@ -21,9 +21,12 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 PATIENCE_S = 600.0
-"""Time after which a worker without an answer is killed."""
+"""Seconds after which a worker that has not answered its last call is killed."""
 START_S = 60.0
-"""A worker that has not started after this time probably waits for a free processor."""
+"""Seconds after which `coming` no longer counts a starting worker.
+
+Such a worker probably waits for a free processor of the cluster.
+"""
 MAX_DEATHS_IN_A_ROW = 4
 """RayWorkers gives up after too many deaths of workers without finished work in between.
 
@@ -60,10 +63,10 @@ class _Worker:
 
 
 class _StartedWorker:
-    """One actor and its last call. Ray's handles are untyped, so `Any` stays in this class.
+    """One actor and its last call. Ray's handles are untyped, so `actor` and `call` are `Any`.
 
-    `name` is None until the worker is up. `call` is None while it is idle. `since` is the time of
-    its last call.
+    `name` is None until the worker is up. `call` is None while the worker is idle. `since` is the
+    time of the last call.
     """
 
     def __init__(self, actor: Any, call: Any, *, since: float) -> None:  # noqa: ANN401
@@ -77,9 +80,9 @@ class _StartedWorker:
 class RayWorkers:
     """Workers on the Ray at `address`.
 
-    `size` is their number; None means one for each processor of the cluster. `work` is sent to each
-    worker, so it must be picklable, and can use only packages that every worker has. `check` is
-    called in each new worker, and raises if the process is unsuitable.
+    `size` is the number of workers; None means one for each processor of the cluster. `work` is
+    sent to each worker, so it must be picklable, and can use only packages that every worker has.
+    `check` is called in each new worker, and raises an exception if the process is unsuitable.
     """
 
     def __init__(
@@ -132,7 +135,7 @@ class RayWorkers:
         return self._wanted or 1  # the number of processors is known only after `__enter__`
 
     def idle(self) -> tuple[WorkerName, ...]:
-        """Return the workers without work."""
+        """Return the names of the workers that are up and have no work."""
         return tuple(
             worker.name
             for worker in self._workers
@@ -154,7 +157,9 @@ class RayWorkers:
         started.call = started.actor.do.remote(items)
 
     def wait(self, timeout_s: float) -> list[Finished | Died]:
-        """Return the events so far. Without an event, wait for the first, `timeout_s` at most.
+        """Return the events since the last call: finished work, and deaths of workers.
+
+        If there is no event, wait for the first, for `timeout_s` at most.
 
         Raises: WorkersFailed.
         """
@@ -162,7 +167,7 @@ class RayWorkers:
         if not calls:
             return []
         done, _ = ray.wait(calls, num_returns=1, timeout=timeout_s)
-        if done:  # collect all other finished calls
+        if done:  # `ray.wait` returned one call; collect the other finished calls, too
             done, _ = ray.wait(calls, num_returns=len(calls), timeout=0)
         events: list[Finished | Died] = []
         for index, worker in enumerate(self._workers):
@@ -185,7 +190,8 @@ class RayWorkers:
     def _answer(self, worker: _StartedWorker) -> Finished | Died | None:
         """Process the answer to a worker's last call.
 
-        Returns None if it is the first answer, the worker's name, which shows that it is up.
+        The first answer is the worker's name, and shows that the worker is up. It is no event, so
+        None is returned.
         """
         try:
             answer = ray.get(worker.call)
@@ -200,6 +206,7 @@ class RayWorkers:
         return Finished(worker=worker.name, items=worker.items, answer=content, busy_s=busy_s)
 
     def _died(self, worker: _StartedWorker, why: str) -> Died:
+        """Return the event of a worker's death; a worker that was never up has no name."""
         return Died(worker=worker.name or WorkerName("never up"), items=worker.items, why=why)
 
     def _replace(self, worker: _StartedWorker, death: Died) -> _StartedWorker:
@@ -218,7 +225,8 @@ class RayWorkers:
     def _start_worker(self) -> _StartedWorker:
         """Start an actor, and ask for its name as its first work."""
         options: dict[str, Any] = {"max_restarts": 0, "max_task_retries": 0}
-        # On a cluster, other programs may run, so each worker reserves a processor.
+        # On a cluster, other programs may run, so each worker reserves a processor. A local Ray
+        # runs only what this program starts, so nothing is reserved there.
         options["num_cpus"] = 0 if self._address == LOCAL else 1
         actor = ray.remote(_Worker).options(scheduling_strategy="SPREAD", **options)
         handle = actor.remote(self._work, self._check)

@@ -6,8 +6,8 @@ NodeProcess. This is the process in which the node runs, perhaps with other node
 carries the messages of its nodes to other nodes.
 
 An exception in a node's task or callback is reported as a failure. While a node is paused, its host
-fires no timers and delivers no messages. If its process has no other node, the process is stopped,
-too (SIGSTOP).
+fires no timers and delivers no messages. A process whose only node is paused is
+stopped, too (SIGSTOP).
 """
 
 import asyncio
@@ -66,7 +66,7 @@ class HostCallbacks:
 
 
 class _HostTimer:
-    """A pending call of RealHost.after. If it is due during a pause, it waits until the end."""
+    """A pending call of RealHost.after. A call that is due during a pause is made after it."""
 
     __slots__ = ("_args", "_fn", "_handle", "_host")
 

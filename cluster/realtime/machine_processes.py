@@ -24,7 +24,7 @@ COLLECTED = ("trace", "logs")
 _POLL_S = 0.002
 """Interval of the checks whether a process is gone or stopped."""
 _PR_SET_PDEATHSIG = 1
-"""Source: linux/prctl.h."""
+"""Number of the option of prctl that `die_with_parent` sets. Source: linux/prctl.h."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class ProcessNotStopped(Exception):
 
 
 def start_ticks(pid: int) -> int | None:
-    """Return the start time of process `pid`; None if it is gone or a zombie.
+    """Return the start time of process `pid`; None if the process is gone or a zombie.
 
     Source: proc(5), fields 3 (state) and 22 (starttime) of /proc/<pid>/stat.
     """
@@ -97,7 +97,7 @@ async def wait_gone(processes: Sequence[ProcessRef], timeout_s: float) -> tuple[
 async def kill(process: ProcessRef, timeout_s: float) -> None:
     """`kill -9` a process and wait until it is gone.
 
-    Raises: ProcessLookupError if it was gone before; ProcessStillAlive.
+    Raises: ProcessLookupError if the process was gone before; ProcessStillAlive.
     """
     send_signal(process, signal.SIGKILL)
     if await wait_gone([process], timeout_s):
@@ -107,7 +107,7 @@ async def kill(process: ProcessRef, timeout_s: float) -> None:
 async def stop(process: ProcessRef, timeout_s: float) -> None:
     """SIGSTOP a process and wait until it is stopped.
 
-    Raises: ProcessLookupError if it is gone; ProcessNotStopped.
+    Raises: ProcessLookupError if the process is gone; ProcessNotStopped.
     """
     send_signal(process, signal.SIGSTOP)
     loop = asyncio.get_running_loop()

@@ -20,7 +20,7 @@ from protocol.records.batch import RecordBatch
 
 
 class CleaningChecks:
-    """The checks of a run's cleanings. Each raises InvariantViolation inside the cleaning."""
+    """The checks of a run's cleanings. A failed check raises InvariantViolation."""
 
     def __init__(self, spec: ClusterSpec) -> None:
         self._delete_retention_ms = spec.broker_config.log_cleaner_delete_retention_ms

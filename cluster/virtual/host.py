@@ -49,7 +49,7 @@ class HostTimer(LoopTimer):
         self._host = host
 
     def _run(self) -> None:
-        """Make the call at its time; while the host is paused, keep it for later."""
+        """Make the call at its time; while the host is paused, let the host keep the timer."""
         host = self._host
         if not host.fires_timers:
             host.keep_timer(self)  # does nothing if the host is dead
@@ -129,7 +129,7 @@ class VirtualHost(BaseHost):
         return self._clock.wall_us()
 
     def after(self, delay_us: int, fn: Callable[[*Ts], None], *args: *Ts) -> HostTimer:
-        """Call `fn(*args)` after `delay_us`, unless cancelled or the incarnation is over."""
+        """Call `fn(*args)` after `delay_us`, unless it is cancelled or the incarnation ends."""
         if not self.alive:
             raise self._dead()
         timer = HostTimer(self, fn, args)
@@ -152,10 +152,12 @@ class VirtualHost(BaseHost):
         self._on_failure(self, what, error)
 
     def _hold_steps(self) -> None:
+        """Take the steps of this host's tasks out of the loop, and keep them."""
         # The loop finds the steps of this host's tasks by their context.
         self._kept_steps += self._loop.withdraw(self._context)
 
     def _release_steps(self) -> None:
+        """Schedule the kept steps for the present time, at the end of a pause."""
         steps, self._kept_steps = self._kept_steps, []
         for step in steps:
             self._loop.schedule(self._loop.current_us, step)
@@ -203,7 +205,7 @@ class VirtualHost(BaseHost):
     # -- end ----------------------------------------------------------------------------------
 
     def crash(self) -> None:
-        """End the incarnation as `kill -9` does: only its kernel notifies the peers.
+        """End the incarnation as `kill -9` does: the process sends nothing, but its kernel does.
 
         This may be called inside a callback of this node. If the rest of the callback calls the
         host, the call raises HostDead.

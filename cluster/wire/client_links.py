@@ -45,7 +45,7 @@ class ClientLinks:
     ) -> None:
         """Begin without rules.
 
-        `rng_for` takes a client and the id of a rule, and returns their random stream.
+        `rng_for` takes a client and the id of a rule, and returns the random stream for both.
         """
         self._after = after
         self._to_broker = to_broker
@@ -78,7 +78,7 @@ class ClientLinks:
             gate.receive(frame)
 
     def reset(self, client: NodeName, closes: Sequence[CloseFrame]) -> None:
-        """Drop the frames that wait in the gate for connections that are closed."""
+        """Drop the waiting frames of closed connections; `closes` has a frame for each of these."""
         gate = self._gates.get(client)
         if gate is not None:
             gate.reset(closes)

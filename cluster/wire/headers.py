@@ -45,8 +45,8 @@ class RequestHeader(NamedTuple):
 def read_header(cursor: Cursor) -> RequestHeader:
     """Return the header at the cursor. Raises: MalformedRequest.
 
-    Only flexible versions (KIP-482) have tagged fields in the header, and brokers offer none of
-    them.
+    In a flexible version (KIP-482) the header ends with tagged fields. No API is offered in a
+    flexible version, so tagged fields are not read.
     """
     api_key, api_version, correlation_id = _FIXED.unpack(cursor.take(_FIXED.size))
     if api_key < 0 or api_version < 0:
@@ -60,7 +60,7 @@ def read_header(cursor: Cursor) -> RequestHeader:
 
 
 def foreign_protocol(first_bytes: bytes) -> str | None:
-    """Return a sentence on the protocol of a connection's first four bytes; None if unknown."""
+    """Return which protocol a connection's first four bytes are in; None if it is not known."""
     if first_bytes.startswith(_TLS_HANDSHAKE):
         return "a TLS handshake: the listener is PLAINTEXT (security.protocol=PLAINTEXT)"
     if first_bytes in _HTTP:

@@ -117,7 +117,10 @@ def _problem(
 def _topic_settings(
     topic_config: TopicConfig, config: BrokerConfig
 ) -> Iterator[DescribeConfigsResourceResult]:
-    """Yield each setting of a topic: its own value first, then the value that it overrides."""
+    """Yield each setting of a topic, with its synonyms.
+
+    The topic's own value comes first, then the values that count for topics without one.
+    """
     defaults = TopicConfig()
     for field in TopicConfig.__struct_fields__:
         value = getattr(topic_config, field)
@@ -134,7 +137,7 @@ def _topic_settings(
 
 
 def _broker_settings(config: BrokerConfig) -> Iterator[DescribeConfigsResourceResult]:
-    """Yield each setting of the broker, read-only because it is fixed when the broker starts."""
+    """Yield each setting of the broker. All are read-only, because they are fixed at its start."""
     for field in BrokerConfig.__struct_fields__:
         yield _setting(field, _broker_synonyms(field, config), read_only=True)
 
@@ -149,6 +152,7 @@ def _broker_synonyms(field: str, config: BrokerConfig) -> list[DescribeConfigsSy
 
 
 def _synonym(field: str, value: object, source: ConfigSource) -> DescribeConfigsSynonym:
+    """Return the value that a setting has in one place."""
     text = None if value is None else config_text(value)
     return DescribeConfigsSynonym(name=kafka_name(field), value=text, source=source)
 

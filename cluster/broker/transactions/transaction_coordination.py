@@ -63,6 +63,7 @@ class TransactionCoordination:
         self._inputs: deque[_Input] = deque()
         """Inputs that wait until the current Result is carried out."""
         self._is_busy = False
+        """True while a Result is carried out."""
 
     def start(self) -> None:
         """Start the coordinator's periodic timers.
@@ -115,10 +116,12 @@ class TransactionCoordination:
             self.carry_out(new_input())
 
     def _append_completed(self, completed: AppendCompleted) -> None:
+        """Pass the outcome of an append to the coordinator."""
         # The input is a function, so that the clock is read only when the input leaves the queue.
         self._feed(lambda: self.coordinator.append_completed(completed, self._host.wall_us()))
 
     def _markers_answered(self, markers: SendMarkers, errors: Errors) -> None:
+        """Pass the answers to the markers of one transaction to the coordinator."""
         self._feed(
             lambda: self.coordinator.markers_answered(
                 markers.transactional_id,
@@ -129,6 +132,7 @@ class TransactionCoordination:
         )
 
     def _timer_fired(self, key: str) -> None:
+        """Pass a timer that fired to the coordinator."""
         self._feed(lambda: self.coordinator.timer_fired(key, self._host.wall_us()))
 
     # -- producer ids --

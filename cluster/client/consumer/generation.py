@@ -138,7 +138,7 @@ class ConsumerMember:
         self._transition_to(MemberState.STABLE, _ASSIGNED)
 
     def take_member_id(self, member_id: MemberId) -> None:
-        """Store the id that the coordinator has assigned; the next JoinGroup carries it."""
+        """Store the id that the coordinator has assigned; the next JoinGroup has this id."""
         self.generation = Generation(member_id=member_id)
 
     def reset(self, reason: StateReason, *, reset_member_id: bool) -> None:

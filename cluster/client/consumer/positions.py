@@ -88,8 +88,8 @@ class Positions:
     async def update(self, deadline_us: int) -> bool:
         """Look for missing positions; return True if this method must be called again soon.
 
-        It returns False if an event will wake poll when there is more to do. It waits for committed
-        offsets, at most until `deadline_us`. It does not wait for resets.
+        The method returns False if an event will wake poll when there is more to do. It waits for
+        committed offsets, at most until `deadline_us`. It does not wait for resets.
 
         Raises: ClientError if an error is not retriable; NO_OFFSET_FOR_PARTITION.
         """
@@ -117,7 +117,7 @@ class Positions:
     async def _fetch_committed(self, deadline_us: int) -> None:
         """Send one OffsetFetch, and set the positions from its answer.
 
-        Raises: ClientError. It is retriable if the deadline has come.
+        Raises: ClientError, which is retriable if the deadline has come.
         """
         if not await self._discovery.ensure_known(deadline_us):
             raise error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -173,6 +173,7 @@ class Positions:
                 self._metadata.request_update()
                 continue
             node = broker_name(leader)
+            # Otherwise the answer in flight wakes poll, which then also asks for this partition.
             if node not in self._resets_in_flight:
                 by_leader.setdefault(node, {})[state.partition] = state
         for node, partitions in by_leader.items():

@@ -97,8 +97,8 @@ class ZooKeeperConsumerNode:
                 # The text names Kafka's method that starts a consumer.
                 self._host.log(f"createMessageStreams: {error}")
                 if self._is_stopping:
-                    # `shut_down` was called while this coroutine waited for the start above. It
-                    # closes the connector.
+                    # `shut_down` was called while this coroutine waited for the start above, and
+                    # closes the connector itself.
                     return
                 await self._close(connector)
                 await self._host.sleep(self._spec.restart_ms * _MS)
