@@ -104,7 +104,7 @@ def report_of(results: Results, check: str) -> CheckReport:
 def test_coordinator_crash_with_seed_7_passes_and_judges_every_check_that_applies() -> None:
     """The kill is detected after 7 to 9 s (MEASURED_FAILOVER kill).
 
-    It leads to no rebalance, and no commit is lost.
+    The kill leads to no rebalance, and no commit is lost.
     """
     played = Played()
 
@@ -194,7 +194,7 @@ def test_load_without_records_is_found_by_two_checks(monkeypatch: pytest.MonkeyP
     """Planted bug: the new coordinator reads nothing from the log (BEHAVIOUR 6.6 f).
 
     So the coordinator does not know the members. The members must rejoin, which the check
-    `needless_rebalance` finds. Nor does it know their committed offsets, which the check
+    `needless_rebalance` finds. Nor does the coordinator know the committed offsets, which the check
     `durable_commits` finds.
     """
 

@@ -97,7 +97,7 @@ def test_same_seed_is_the_same_run() -> None:
 def test_zombie_processes_what_another_owns_and_its_offsets_go_back() -> None:
     """A zombie processes records of partitions that others own by now (ZK-92, ZK-66).
 
-    A zombie is a member whose session has ended, but which does not know it. Here a member is cut
+    A zombie is a member whose session has ended, but which does not know this. Here a member is cut
     off from ZooKeeper. When its session ends, other members take its partitions. The zombie keeps
     processing until the cut ends.
     """

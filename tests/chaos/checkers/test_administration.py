@@ -372,7 +372,7 @@ def test_error_that_is_never_right_is_found_in_a_broken_cluster(error: str) -> N
 def test_order_that_is_carried_out_without_an_effect_is_found(*, is_healed: bool) -> None:
     """The order was not refused, so the group must have been deleted soon after it.
 
-    The checker looks for this when the next fault begins, or when all faults are healed.
+    The checker looks for the deletion when the next fault begins, or when all faults are healed.
     """
     rows = group_in("Empty")
     order_group(rows, 20, "delete_group")
@@ -390,7 +390,7 @@ def test_order_that_is_carried_out_without_an_effect_is_found(*, is_healed: bool
 def test_order_that_is_carried_out_passes_with_its_effect() -> None:
     """The coordinator deletes the group soon after the order.
 
-    The checker looks for this when the next fault begins, at 25 s.
+    The checker looks for the deletion when the next fault begins, at 25 s.
     """
     rows = group_in("Empty")
     order_group(rows, 20, "delete_group")
@@ -540,7 +540,7 @@ def refuse_creation(rows: Rows, time_s: float, *errors: str) -> None:
 def test_creation_of_a_topic_has_its_effect(*, is_healed: bool) -> None:
     """The order was not refused, so the topic must have been created soon after it.
 
-    The checker looks for this when the next fault begins, or when all faults are healed.
+    The checker looks for the creation when the next fault begins, or when all faults are healed.
     """
     missing = "create_topic-0: the topic t was created, but its partitions are none instead of t-0"
     for is_created, summaries in ((True, []), (False, [missing])):
@@ -571,7 +571,7 @@ def test_run_that_ends_before_the_answer_judges_no_creation() -> None:
 def test_creation_that_is_refused_without_a_reason_is_found(error: str) -> None:
     """Planted bug: the controller refuses the order, although the topic can be created.
 
-    No fault explains these errors. So they are findings also while something is broken.
+    No fault explains these errors. So they are findings even while something is broken.
     """
     for is_broken, ending in ((False, ", although nothing was broken"), (True, "")):
         rows = steady_cluster()

@@ -120,7 +120,7 @@ def test_offset_without_a_commit_is_found_also_before_the_first_commit() -> None
 def test_offset_whose_commit_becomes_known_later_passes() -> None:
     """C1 fetches 17, and only later C0 reports that it has tried to commit 17.
 
-    This is right. A new coordinator loads also records that are not on all replicas yet. So it
+    This is right. A new coordinator also loads records that are not on all replicas yet. So it
     knows a commit that nobody has acknowledged.
     """
     rows = Rows()
@@ -430,7 +430,7 @@ def test_return_of_the_value_before_a_rewind_is_found() -> None:
 def test_timed_out_commit_may_or_may_not_be_returned(returned: int) -> None:
     """The commit of 300 times out, so nobody knows whether it is stored.
 
-    The fetch may return both.
+    The fetch may return 200 or 300.
     """
     rows = two_commits()
     rows.commit_failed(9, C0, offset=300, error="REQUEST_TIMED_OUT")
@@ -526,9 +526,9 @@ def test_value_whose_committer_gives_up_later_is_no_loss() -> None:
 def test_value_without_a_committer_in_time_is_reported_during_the_run() -> None:
     """C1 fetches 300 at 10.1 s, and nobody is known to have committed it.
 
-    As in the test above, a client may still wait for the answer to its commit of 300. But it waits
-    for 30 s at most (its request timeout). So the checker reports the finding when it observes the
-    first row after 40.1 s.
+    As in the test above, a client may still wait for the answer to its commit of 300. But the
+    client waits for 30 s at most (its request timeout). So the checker reports the finding when it
+    observes the first row after 40.1 s.
     """
     rows = two_commits()
     rows.assigned(10, C1)

@@ -478,7 +478,8 @@ def test_unload_of_an_older_epoch_than_the_loaded_one_is_found() -> None:
     """A coordinator unloads a partition when it hears that it does not lead the partition any more.
 
     This news may be about an older epoch than the one in which the coordinator has loaded the
-    partition. Then it must not unload the partition. Kafka once had this bug (KAFKA-10614).
+    partition. Then the coordinator must not unload the partition. Kafka once had this bug
+    (KAFKA-10614).
     """
     rows = Rows()
     rows.unloaded(1, "broker-0", leader_epoch=1)
@@ -496,7 +497,7 @@ def test_unload_of_an_older_epoch_than_the_loaded_one_is_found() -> None:
 def test_load_of_an_older_epoch_than_the_unloaded_one_is_found() -> None:
     """broker-0 has unloaded the partition, because another broker leads it in epoch 3.
 
-    If it then loads the partition as the leader of epoch 2, it serves groups that are not its own.
+    If broker-0 then loads the partition as the leader of epoch 2, it serves groups of others.
     """
     rows = Rows()
     rows.load_completed(1, "broker-0", leader_epoch=2)

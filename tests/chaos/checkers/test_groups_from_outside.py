@@ -65,7 +65,7 @@ def is_row_of_a_lab_client(prefix: str, row: TraceRow) -> bool:
     """Return True for a row that would be missing if the clients with this prefix were guests.
 
     `prefix` is the beginning of the names of one or more clients. A client of the lab writes rows
-    itself. And the lab's driver, which starts and kills the client, writes rows about the client.
+    itself. The lab's driver, which starts and kills the client, also writes rows about the client.
     """
     if row.node.startswith(prefix):
         return True

@@ -263,8 +263,8 @@ def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
     2. Before broker-1 has stored the new id, broker-2 takes over, and loads the id "old".
     3. C0 sends a request with the id "new". broker-2 fences C0, so the application of C0 ends.
 
-    After these steps the group may be live without C0. Without step 2 (`is_lost` is False) it must
-    have C0.
+    After these steps the group may be live without C0. Without step 2 (`is_lost` is False) the
+    group must have C0.
 
     Corpus: `static_member_whose_new_id_was_never_stored`.
     """
@@ -418,7 +418,7 @@ def test_refusal_of_a_consumer_is_excused_by_different_assignors(
 def test_consumer_that_is_stopped_or_loses_its_generation_is_no_finding() -> None:
     """C0 is UNJOINED twice, but no error ends its application.
 
-    At 41 s it gets UNKNOWN_MEMBER_ID, and joins again. At 43 s it leaves by itself.
+    At 41 s C0 gets UNKNOWN_MEMBER_ID, and joins again. At 43 s C0 leaves by itself.
     """
     rows = healed_group()
     rows.member_state(41, C0, "UNJOINED", before="STABLE", cause="error", error="UNKNOWN_MEMBER_ID")
@@ -524,10 +524,11 @@ def test_static_member_that_a_replaced_coordinator_fences_is_not_expected(
 def test_application_may_hear_late_that_a_replaced_coordinator_fenced_it(
     is_loaded: bool, is_heard_later: bool
 ) -> None:
-    """The steps of the test above, but the application of C0 hears of the error only at 41 s.
+    """The steps are those of the test above, but C0's application hears of the error only at 41 s.
 
-    At 38 s broker-2 becomes the coordinator again, and loads the group. So at 41 s it has the id
-    "new" (`is_loaded`), or no longer has it because the session of C0 has expired meanwhile.
+    At 38 s broker-2 becomes the coordinator again, and loads the group. So at 41 s
+    broker-2 has the id "new" (`is_loaded`), or no longer has this id because the session of C0 has
+    expired meanwhile.
 
     If a coordinator has accepted a request with the id "new" after this load, C0 had not been
     fenced before. Then C0 is expected to be a member.
@@ -580,7 +581,7 @@ def test_restarted_member_must_become_live() -> None:
     """C1 is killed and starts again. Its new process does not commit.
 
     In the first trace the group was live before C1 was killed, which is enough. In the second trace
-    it was not, so C1 must join and commit.
+    the group was not live before, so C1 must join and commit.
     """
     after_live = healed_group()
     after_live.committed(40.2, C0, offset=1)
@@ -887,7 +888,7 @@ def test_member_that_waits_for_its_join_is_expired_only_after_the_answer(last_re
     """While members rejoin, a member may wait for the answer to its JoinGroup and send nothing.
 
     So the session of such a member does not end before the rejoining ends, at 210 s. Then a session
-    of 45 s begins. When it is over, the silent member must be removed.
+    of 45 s begins. When this session is over, the silent member must be removed.
     """
     rows = Rows()
     rows.group_state(9, "broker-0", "Stable", "PreparingRebalance")

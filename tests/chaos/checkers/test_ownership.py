@@ -413,10 +413,11 @@ def test_overlap_is_not_counted_while_the_group_has_no_coordinator() -> None:
 
 @pytest.mark.parametrize("who_acts", ["the member leaves", "the coordinator removes it"])
 def test_owner_that_exceeds_max_poll_interval_may_be_overtaken(who_acts: str) -> None:
-    """An application that polls too late loses its membership, also without any fault.
+    """An application that polls too late loses its membership, even without any fault.
 
-    Either its member leaves by itself, or the coordinator removes the member, because it does not
-    rejoin in time. Until the application notices this, another member may own the partition, too.
+    Either its member leaves by itself, or the coordinator removes the member, because the member
+    does not rejoin in time. Until the application notices this, another member may own the
+    partition, too.
     """
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"])

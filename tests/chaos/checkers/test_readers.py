@@ -136,7 +136,7 @@ def test_time_within_the_bound_is_not_judged() -> None:
 
 
 def test_gap_that_ended_too_late_is_found_at_the_next_change() -> None:
-    """C1 starts again 5 s after the end of the bound. The violation before that stays one."""
+    """C1 starts again 5 s after the end of the bound. The violation before that stays."""
     rows = group()
     kill(rows, 20, C1)
     rows.add(20 + BOUND_S + 5, C1, TraceKind.NODE_STARTED, incarnation=1, detail={})
@@ -215,7 +215,7 @@ def lost_offsets() -> Rows:
 def then_without_progress(rows: Rows, *, fetched_at_s: int | None = None) -> Rows:
     """Add a steady group in which no member reads the record that is produced at 20 s.
 
-    C0 gets the committed offset of t-0 at `fetched_at_s`. None: it never gets it.
+    C0 gets the committed offset of t-0 at `fetched_at_s`. None: C0 never gets it.
     """
     rows.assigned(5, C0, names=["t-0"])
     rows.assigned(5, C1, names=["t-1"])

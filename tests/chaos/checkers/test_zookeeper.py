@@ -304,7 +304,7 @@ def test_runs_without_an_ensemble_have_none_of_its_checks() -> None:
     """A run has all checks only if it has an ensemble.
 
     Four checks are left out if a run has no ensemble. Two of them are about the ensemble itself. A
-    group may demand each of the other two by `must_hold`, and then this check runs also without an
+    group may demand each of the other two by `must_hold`, and then this check runs even without an
     ensemble.
     """
     group = GroupExpectation(consumers=(), offsets_partition=OFFSETS_0, commits=False)

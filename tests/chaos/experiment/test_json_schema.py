@@ -362,7 +362,7 @@ def test_schema_and_validate_agree_on_random_mutations(is_loaded: IsLoaded) -> N
 
 
 def test_faults_of_similar_names_have_their_own_arguments() -> None:
-    """The fault `reset` may have the argument `purposes`, but not `to`, as `reset_offsets` may.
+    """The fault `reset` may have the argument `purposes`, and `reset_offsets` the argument `to`.
 
     Once the structs with the arguments of these two faults had the same name. So the schema had one
     of the two structs for both faults.
@@ -399,7 +399,7 @@ def test_pattern_of_a_target_accepts_exactly_valid_targets(name: str) -> None:
     """For each kind of target, a pattern for the schema is made from the syntax of this kind.
 
     For example, the pattern of the syntax "member(<group>, <index>)" must accept
-    "member(readers, 1)", also with more spaces, and must refuse "member(?)".
+    "member(readers, 1)", even with more spaces, and must refuse "member(?)".
     """
     syntax = TARGET_KINDS[name].syntax
     pattern = {"type": "string", "pattern": f"^({target_pattern(syntax)})$"}

@@ -135,7 +135,7 @@ def test_missing_key_is_named_with_its_expected_value(write: Write) -> None:
 def test_misspelt_required_key_is_one_problem_not_two(write: Write) -> None:
     """The file has `member` instead of `members`.
 
-    That `members` is missing is no second problem.
+    The missing key `members` is no second problem.
     """
     problem = only_problem(write(VALID.replace("    members: 2", "    member: 2")))
 

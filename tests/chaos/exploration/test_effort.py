@@ -98,7 +98,7 @@ def test_growth_is_a_regression_if_it_is_large_and_significant(
 ) -> None:
     """`counts` has the number of truncations of each seed.
 
-    Before the change each seed needed 10.
+    Before the change each seed needed 10 truncations.
     """
     (change,) = compare({"truncations": counts}, {"truncations": [10] * SEEDS})
     assert change.has_grown is has_grown

@@ -75,7 +75,7 @@ def test_records_skipped_at_close_are_found_by_a_rollout_and_not_by_a_crash(name
 
 
 def test_no_fault_of_the_standard_space_closes_a_member_that_works() -> None:
-    """So a search of the standard space cannot find the bugs of this module.
+    """A search of the standard space cannot find the bugs of this module.
 
     Three kinds of faults stop a process in an orderly way: rollouts, scalings and controlled
     shutdowns. Rollouts and scalings are gradual faults, and the space has no gradual fault. It has

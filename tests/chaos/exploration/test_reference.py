@@ -1,7 +1,7 @@
 """Two things on which the measured speed of a search ("runs per minute") relies.
 
 A search plays many runs, whose experiments are drawn from a space: a file that says what may vary.
-The speed is measured with runs of the space `reference`. It relies on this:
+The speed is measured with runs of the space `reference`. The measurement relies on two things:
 
 - Each run has a fixed size and does a minimum of work. Without this, a broken cluster, in which
   nothing happens, would look fast.

@@ -4,7 +4,7 @@ Old consumers, which coordinate over ZooKeeper, do not promise that only one mem
 processes the records of a partition. The reason is that each member computes its own share of the
 partitions. So it is no finding by default if two members process a partition. But a group may
 demand that only one does, with `must_hold: [one_owner_processes]` in its experiment file. Then two
-are a finding. The group in these experiments is named `old`.
+such members are a finding. The group in these experiments is named `old`.
 
 Ids such as ZK-58 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md.
 """

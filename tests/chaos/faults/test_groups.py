@@ -64,7 +64,7 @@ def test_order_is_momentary_and_affects_only_its_group(name: str) -> None:
     """An order is over at once, so it is momentary: there is nothing to undo.
 
     The row of the fault names only the group of the order, and no other group of this coordinator.
-    It says also whether all members stay, which only `remove_members` changes.
+    It also says whether all members stay, which only `remove_members` changes.
     """
     run = Injecting(order(name))
 

@@ -1,8 +1,8 @@
 """Faults that move the leadership of a partition to another broker.
 
 The fault `leadership_move` moves the leadership to a broker that the experiment file names, or else
-to the next broker that can lead. The fault `preferred_leader_election` moves it to the preferred
-leader, which is the first of the partition's replicas.
+to the next broker that can lead. The fault `preferred_leader_election` moves the leadership to the
+preferred leader, which is the first of the partition's replicas.
 
 The tests need no cluster. `Injecting(fault)` injects the fault into a runtime without nodes. There
 broker 0 leads every partition, and the replicas 0, 1 and 2 are in sync. A test that needs something

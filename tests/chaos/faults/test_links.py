@@ -203,7 +203,7 @@ def test_end_without_a_live_node_is_a_miss() -> None:
 
 
 def test_end_with_a_live_node_includes_its_dead_and_late_nodes() -> None:
-    """The rule names also the dead broker, and the member that joins only at 9 s.
+    """The rule also names the dead broker, and the member that joins only at 9 s.
 
     So the rule applies to these two nodes as soon as they start.
     """
@@ -253,7 +253,7 @@ def test_members_survive_unless_a_link_of_theirs_is_affected(
 
 
 def test_blast_radius_is_that_of_the_isolated_end() -> None:
-    """The blast radius of a fault are the groups and partitions that it may affect.
+    """The blast radius of a fault is the set of groups and partitions that it may affect.
 
     A cut isolates the end `from`. Here this end is member 1 of readers, which owns orders-1.
     """

@@ -1,6 +1,7 @@
 """Faults of machines: all nodes of a machine end together, and return together.
 
-An experiment file may place its nodes on machines. A fault of a machine then hits all nodes on it.
+An experiment file may place its nodes on machines. A fault of a machine then hits all nodes of this
+machine.
 
 A runtime is what runs the nodes of a cluster. Most tests play single faults on a runtime that only
 writes down what it is asked to do: `run.runtime.acts` has the calls to the runtime as text. With
@@ -276,7 +277,7 @@ def test_disk_of_the_only_controller_cannot_be_lost(target: str) -> None:
 
 
 def test_role_on_the_controllers_machine_is_a_miss() -> None:
-    """The only controller must not lose its disk, also if its machine is chosen during the run.
+    """The only controller must not lose its disk, even if its machine is chosen during the run.
 
     The target `any-broker` (a role) stands for some broker that is up. The broker is chosen when
     the fault is injected, so the loader cannot refuse the fault. Here broker-1 must be chosen,

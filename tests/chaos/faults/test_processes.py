@@ -182,7 +182,7 @@ def test_fault_that_the_runtime_cannot_inject_is_a_failure_of_the_tool() -> None
     ("target", "node"), [("broker(1)", "broker-1"), ("member(readers, 1)", "consumer-readers-1")]
 )
 def test_lost_node_is_killed_and_never_restarted(target: str, node: str) -> None:
-    """A lost node stays down, also when another fault is healed, and at the end of the run.
+    """A lost node stays down, even when another fault is healed, and at the end of the run.
 
     A pause (fault 0) is healed before the node is lost (fault 1). A crash (fault 2) then misses,
     because the node is down for good.

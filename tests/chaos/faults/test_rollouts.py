@@ -51,7 +51,7 @@ class Act(NamedTuple):
 class Cluster:
     """A fake cluster, whose members stop and start on request. The test moves its clock.
 
-    - `stopping_takes_us`: the time from SIGTERM to the end of a member. None: it never ends.
+    - `stopping_takes_us`: the time from SIGTERM to the end of a member. None: a member never ends.
     - `acts`: everything that was done to a member.
     - `fewest_up`, `most_up`: the fewest and the most members that were up at any time.
     """
@@ -168,9 +168,9 @@ def make_rollout(
     spare: the free places that the rollout may use.
     changes: rules of the rollout (fields of Orders) that differ from the rules below.
 
-    `lost` of the rollout has the places that it has emptied and not filled again. `joined` has the
-    spare places that it has filled. Both are dicts that serve as ordered sets, so their values mean
-    nothing.
+    `lost` of the rollout has the places that the rollout has emptied and not filled again. `joined`
+    has the spare places that the rollout has filled. Both are dicts that serve as ordered sets, so
+    their values mean nothing.
     """
     rules: dict[str, Any] = {
         "max_unavailable": 1,
@@ -276,8 +276,8 @@ def test_place_that_another_operation_takes_counts_as_replaced(*, asked_by_anoth
     """A group may have two rollouts at once: the one of this test, and another one.
 
     1. The member on place 3 is asked to stop, but does not end. With `asked_by_another` the other
-       rollout has asked it. Without, this rollout asks it, and kills it after the grace period of
-       10 s.
+       rollout has asked the member. Otherwise this rollout asks the member, and kills it after the
+       grace period of 10 s.
     2. Before the next step of this rollout, the other rollout starts a successor on place 3.
     3. So this rollout never sees that place 3 is empty, and must not wait for that.
     """
@@ -444,7 +444,7 @@ def make_scaling(to: int, **changes: Any) -> Scaling:  # noqa: ANN401
 
 
 def test_group_is_scaled_down_by_steps_the_last_member_first() -> None:
-    """From four members to two: one member stops every 10 s."""
+    """The group shrinks from four members to two: one member stops every 10 s."""
     cluster, scaling = cluster_of_four(), make_scaling(to=2)
     drive(scaling, cluster)
     assert cluster.acts == [(0, "term", "3"), (10, "term", "2")]
@@ -452,7 +452,7 @@ def test_group_is_scaled_down_by_steps_the_last_member_first() -> None:
 
 
 def test_group_is_scaled_up_to_its_spare_places() -> None:
-    """From four members to six: two members (`step_size`) start at once."""
+    """The group grows from four members to six: two members (`step_size`) start at once."""
     cluster, scaling = cluster_of_four(), make_scaling(to=6, step_size=2)
     drive(scaling, cluster)
     assert cluster.acts == [(0, "start", "4"), (0, "start", "5")]

@@ -6,7 +6,7 @@ has hit nothing, and is called a miss.
 
 Most tests need no cluster. `Injecting(own_experiment=...)` injects the faults of an experiment into
 a runtime without nodes, and `run.runtime.acts` lists the calls to this runtime, as text.
-`run.inject(1)` injects the second fault; without a number it is the first.
+`run.inject(1)` injects the second fault, and `run.inject()` the first.
 """
 
 from typing import Any
@@ -267,6 +267,6 @@ def test_run_with_created_topics_passes() -> None:
         for row in rows
         if row.kind == TraceKind.LEADER_ELECTED and detail_of(row)["reason"] == TOPIC_CREATED
     ]
-    # The last seven, because the topics of the start are in the list, too.
+    # Only the last seven count, because the topics of the start are in the list, too.
     assert created[-7:] == [f"new-{i}" for i in range(3)] + [f"archive-{i}" for i in range(4)]
     assert [row.kind for row in rows].count(TraceKind.TOPIC_DELETED) == 2

@@ -68,7 +68,7 @@ def test_run_of_a_later_form_with_other_fields_is_refused_for_its_form(tmp_path:
 def test_other_runs_are_listed_beside_one_of_a_later_form(tmp_path: Path) -> None:
     """A run of another version must not hide the runs that can be read.
 
-    `list_runs` returns the readable runs only. `scan_runs` returns also an error for each run that
+    `list_runs` returns the readable runs only. `scan_runs` also returns an error for each run that
     cannot be read.
     """
     write_manifest(tmp_path / "small" / "a", **MANIFEST)

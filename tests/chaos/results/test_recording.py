@@ -40,7 +40,7 @@ RUN = (
 class SmallDisk:
     """A disk with room for `room` bytes.
 
-    When the reserve is deleted, it has room for `reserve` more.
+    When the reserve is deleted, the disk has room for `reserve` bytes more.
     """
 
     def __init__(self, room: int, reserve: int) -> None:
@@ -249,7 +249,7 @@ def test_tmpfs_that_fills_ends_a_run_with_255_and_leaves_a_trace(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As with SmallDisk above, but on a real disk that is a little larger than the reserve."""
+    """The run ends as with SmallDisk above. Here a real disk is a bit larger than the reserve."""
     write_trace_in_small_chunks(monkeypatch)
     folder = small_tmpfs("4200k")
 

@@ -1,6 +1,6 @@
 """Run directories, each with the files of one run.
 
-They can be read while the run goes on, and also after it was interrupted.
+Such a directory can be read while the run goes on, and even if the run was interrupted.
 
 The runs of the experiment `small`, which these tests play, are in the folder `small`:
 
@@ -112,7 +112,7 @@ def test_ended_run_has_its_outcome(tmp_path: Path, status: RunStatus, *, incompl
 
 
 def test_journal_is_on_disk_after_every_change(tmp_path: Path) -> None:
-    """So even the journal of a run that is killed shows the faults that were injected."""
+    """Even the journal of a run that is killed shows the faults that were injected."""
     run = create(tmp_path)
     journal = Journal(plan_of(experiment()), run.write_journal)
     assert open_run(run.path).journal()[0].outcome is FaultOutcome.PLANNED

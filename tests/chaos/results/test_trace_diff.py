@@ -59,7 +59,7 @@ def test_first_different_row_is_reported_with_its_context() -> None:
 
 
 def test_shorter_trace_differs_at_its_end() -> None:
-    """The shorter trace has no row where they differ, so the node x has None in place of a row."""
+    """The shorter trace has no row at the difference, so node x has None in place of a row."""
     one = [row(1, "x"), row(2, "x")]
     parts = parting(one, one[:1])
 
@@ -138,7 +138,7 @@ def test_steps_differ_at_the_first_step_that_the_other_run_lacks() -> None:
 
 
 def test_different_step_is_reported_with_the_steps_before_it() -> None:
-    """They may be steps of any node, except those of the administrator's client (ADMIN_NODE)."""
+    """The steps before it may be those of any node, except the administrator's (ADMIN_NODE)."""
     fenced = row(3, "c", TraceKind.BROKER_FENCED)
     elected = row(5, "b", TraceKind.BECAME_LEADER)
     admin = row(4, ADMIN_NODE, TraceKind.NODE_STARTED)

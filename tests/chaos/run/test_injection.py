@@ -4,7 +4,7 @@ The injector writes down what it does in two places: the trace, which has a row 
 run, and the journal, which has one entry for each fault of the plan. A fault has an id such as
 `cut-0`, which is its kind and its place in the experiment file.
 
-The tests inject faults on a FakeRuntime, which has no nodes. It only remembers how it was called:
+The tests inject faults on a FakeRuntime, which has no nodes, and only remembers how it was called:
 `run.runtime.acts` is a list of texts such as `pause broker-1` and `resume broker-1`.
 """
 

@@ -681,7 +681,7 @@ def test_time_limit_makes_the_verdict_unknown_and_heals_the_run() -> None:
 def test_progress_names_what_a_stage_waits_for() -> None:
     """The group becomes Stable only at 3 s.
 
-    Until then the progress says that the run waits for it.
+    Until then the progress says that the run waits for the group.
     """
     run = Run()
     run.runtime.group_state = "PreparingRebalance"

@@ -211,8 +211,9 @@ def test_command_finds_the_cluster_that_it_names_or_the_only_or_the_default_one(
 ) -> None:
     """A command may name its cluster.
 
-    A command without a name means the only cluster that is up. If several are up, it means the
-    cluster `lab`. If there is no such cluster, the error lists the names of those that are up.
+    A command without a name means the only cluster that is up. If several are up, such a command
+    means the cluster `lab`. If there is no such cluster, the error lists the names of those that
+    are up.
     """
     with pytest.raises(NoCluster, match="no cluster is up"):
         find_cluster(tmp_path, None)
@@ -263,7 +264,7 @@ class SignallingMailbox(Mailbox):
 
 
 def test_a_cluster_that_ends_without_a_verdict_reports_it(tmp_path: Path) -> None:
-    """`down` waits for the verdict of the run. If the run fails, it must not wait for ever."""
+    """`down` waits for the verdict of the run. If the run fails, `down` must still end."""
     answers: list[Answer] = []
     mailbox = SignallingMailbox()
     with ClaimedName(tmp_path, "lab", runtime="local", mailbox=mailbox):

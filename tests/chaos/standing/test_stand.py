@@ -111,7 +111,7 @@ def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
             on_serving=lambda _runtime, _at_us: serving.set(),
         )
     finally:
-        serving.set()  # also if `stand` failed: the thread must not wait for ever
+        serving.set()  # even if `stand` failed: the thread must not wait for ever
         thread.join(PATIENCE_S)
 
     assert refusal_of(too_early) is RefusalKind.ENDING

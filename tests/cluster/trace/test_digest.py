@@ -9,7 +9,7 @@ be gone. Therefore a run also keeps the trail of its digest, which is a short te
 This run has a mark for each full second: a few digits of the digest of all events before 1 s,
 before 2 s, and before 3 s. Of two runs with the trails "1s 3fa2 77b0 c41d" and "1s 3fa2 9e05 8812"
 `parted_between` says that they parted between 1 s and 2 s. A long run would have too many marks. So
-when there are more than MAX_MARKS, every second one is dropped, and the step becomes 2 s, and so
+when there are more than MAX_MARKS, every second mark is dropped, and the step becomes 2 s, and so
 on.
 """
 

@@ -243,7 +243,7 @@ def test_owner_in_a_lost_group_may_be_overtaken_at_once() -> None:
 def test_rebalance_of_a_group_that_lost_its_members_is_needed(*, fault_before_load: bool) -> None:
     """The coordinator has lost the members with its log, so they must join again.
 
-    The rebalance is needed also if another fault is injected between the election and the load of
+    The rebalance is needed even if another fault is injected between the election and the load of
     the log.
     """
     rows = Rows()

@@ -135,14 +135,14 @@ def test_every_value_of_every_setting_is_drawn() -> None:
     ):
         assert 10 < sum(value_in_json in text for text in texts) < SEEDS, value_in_json
 
-    # Number of groups -> number of experiments with so many groups.
+    # Number of groups -> number of experiments with this number of groups.
     experiments_with = Counter(len(experiment.groups) for experiment in drawn())
     assert set(experiments_with) == {1, 2, 3}
     assert experiments_with[2] > experiments_with[3]  # the space lists the value 2 twice
 
     members = {group.members for experiment in drawn() for group in experiment.groups.values()}
     assert members == {0, 1, 2, 3, 4}
-    # Each group draws its own number of members. So many experiments have groups of unlike sizes.
+    # Each group draws its own number of members. In many experiments the sizes differ.
     with_different_groups = sum(
         len({group.members for group in experiment.groups.values()}) > 1 for experiment in drawn()
     )

@@ -43,8 +43,8 @@ def operations(experiment: Experiment) -> list[FaultDefinition]:
 def test_space_draws_operations_of_every_form_and_each_can_be_run(space: Space) -> None:
     """Each optional argument of a rollout is drawn for some rollout.
 
-    No assertion says that each operation can be run. This is so because `draw` raises an error for
-    an experiment that could not be run.
+    No assertion says that each operation can be run, because `draw` raises an error for an
+    experiment that could not be run.
     """
     drawn = [fault for seed in range(SEEDS) for fault in operations(draw(space, seed))]
     assert {fault.fault for fault in drawn} == {"rollout", "scale"}

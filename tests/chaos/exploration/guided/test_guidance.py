@@ -289,7 +289,7 @@ def test_mutation_reaches_a_rare_situation_sooner_than_drawing(space: Space) -> 
     def first_with(mark: str, share: float) -> int:
         """Return the first seed whose run reached the mark, or `count` if no run did."""
         explored = Explored(space, count, share=share, block=50, batch=10)
-        # In `guidance.runs()` each run has a lineage, also the run of a drawn plan. The lineage
+        # In `guidance.runs()` each run has a lineage, even the run of a drawn plan. The lineage
         # ends with the seed of the run.
         runs = sorted(explored.guidance.runs(), key=lambda run: run.lineage[-1])
         return next((run.lineage[-1] for run in runs if mark in run.marks), count)
@@ -304,8 +304,8 @@ def test_report_names_the_marks_that_only_mutated_runs_reached(space: Space) -> 
     """The report says what the mutations have achieved.
 
     - `marks_by_mutation_alone` has the marks that only runs of mutated plans have reached.
-    - `first_by_mutated_runs` counts the marks that were first reached by the run of a mutated plan.
-      It also counts such pairs of marks.
+    - `first_by_mutated_runs` counts the marks, and the pairs of marks, that no run had reached
+      before a run of a mutated plan did.
     - `parents` is the number of plans that were mutated.
     """
     explored = Explored(space, 600, block=50, batch=10)
@@ -354,6 +354,6 @@ def test_report_counts_rare_marks_in_mutated_and_drawn_runs_separately() -> None
     assert (report.rare_in_mutated_runs, report.mutated_runs) == (2, 2)
     assert (report.rare_in_drawn_runs, report.drawn_runs_since) == (1, 2)
     # There is one parent: the plan of run 300. No drawn run counts as first. Run 300 reached the
-    # pair first, but it is before seed 301. Run 303 reaches nothing new, and run 304 only the mark
+    # pair first, but before seed 301. Run 303 reaches nothing new, and run 304 only the mark
     # that run 301 has reached before.
     assert (report.parents, report.first_by_drawn_runs) == (1, 0)

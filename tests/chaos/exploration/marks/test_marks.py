@@ -20,7 +20,7 @@ event the row reports.
 The stories are about the group `g`, whose members are the consumers C0 and C1. The group's offsets
 partition (its partition of `__consumer_offsets`) is on the brokers 0 to 2, and the leader of this
 partition coordinates the group. The state CompletingRebalance is called the sync phase. A "zombie"
-is a coordinator that was replaced and does not know it yet.
+is a coordinator that was replaced and does not know this yet.
 """
 
 import pytest

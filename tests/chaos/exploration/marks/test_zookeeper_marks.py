@@ -118,8 +118,8 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
     ),
     # Two consumers compute from different lists of members.
     "views_apart": (view(1, C0, "m0", zxid=7), view(2, C1, "m0", "m1", zxid=7)),
-    # S2 notifies C0 of a transaction 0.2 s after S1 has applied it. What it changed does not
-    # matter.
+    # S2 notifies C0 of a transaction 0.2 s after S1 has applied it. The change
+    # itself does not matter.
     "heard_late": (
         txn(1, "0x1", "error", zxid=3),
         (

@@ -494,7 +494,7 @@ def test_room_of_a_duration_is_kept_in_every_round() -> None:
 def test_broker_numbers_become_roles_if_that_fails_as_well() -> None:
     """A role such as `coordinator-of(readers)` says what matters about the broker.
 
-    A number such as broker(3) does not.
+    A number such as broker(3) does not say this.
     """
     play = FakePlay(lambda tried, _: bool(tried.faults) and "readers" in tried.groups)
 
@@ -617,7 +617,7 @@ def test_time_is_limited_by_the_given_clock() -> None:
 
 
 def test_a_group_that_never_recovers_is_awaited_for_a_shorter_time() -> None:
-    """If the finding is that a group never recovers, each run must wait for it, here up to 60 s.
+    """The finding is that a group never recovers. A run must wait for the recovery, here for 60 s.
 
     If every run waited for 60 s, the Shrinker would be slow. So most runs wait only 20 s, and each
     pass confirms its result with a run that waits for the whole 60 s.

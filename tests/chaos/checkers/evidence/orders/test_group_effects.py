@@ -85,7 +85,7 @@ def test_reset_commits_an_offset_of_each_partition_of_its_topics(
 ) -> None:
     """Planted bug: the administrator's client finds no partition of a topic, or not all partitions.
 
-    `partitions` are those of which an offset is committed.
+    An offset is committed for each of `partitions`.
     """
     committed = stored(*partitions, member="", generation=-1)
     assert missing_effect(Rows(), "reset_offsets", committed) == expected
@@ -99,7 +99,7 @@ def test_commit_of_a_member_is_no_reset() -> None:
 def test_reset_in_a_disturbed_cluster_commits_at_least_one_offset() -> None:
     """In a disturbed cluster a broker may not know all partitions yet.
 
-    But if it knew none, the order would be refused.
+    But if the broker knew no partition, the order would be refused.
     """
     one_offset = stored("t-0", member="", generation=-1)
     assert missing_effect(Rows(), "reset_offsets", one_offset, is_undisturbed=False) is None

@@ -152,8 +152,8 @@ def test_errors_that_no_fault_explains_are_found_while_something_is_broken(
 ) -> None:
     """The numbers of the order are valid, so most errors have no explanation.
 
-    INVALID_REPLICATION_FACTOR has one: if all brokers are fenced, every replication factor is
-    refused. INVALID_REQUEST stands for all other errors, which a fault may cause.
+    INVALID_REPLICATION_FACTOR has an explanation: if all brokers are fenced, every replication
+    factor is refused. INVALID_REQUEST stands for all other errors, which a fault may cause.
     """
     assert bool(order(must_succeed=False).misfits([error], 3)) is is_found
 
