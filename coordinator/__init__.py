@@ -7,7 +7,7 @@ append has completed or a timer has fired, the broker calls it again.
 
 Kafka has two group coordinators, an old one in Scala and a new one in Java. This package imitates
 the Scala coordinator. Switches replace single behaviours by those of the Java coordinator. In
-comments, [S] marks a rule of the Scala coordinator and [J] one of the Java coordinator.
+comments, [S] marks a rule of the Scala coordinator and [J] a rule of the Java coordinator.
 
 Reading order: `states`, `member`, `vote`, `group`; `base_turn` and `turn` (the handling of one
 input; timers and appends that outlive it), `delayed` (timers), `rebalance` (the join phase),

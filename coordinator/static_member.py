@@ -8,7 +8,7 @@ rebalance for this, because the new process takes over the old assignment.
 It takes two turns (a turn is the handling of one input):
 1. `replace_static_member` handles the JoinGroup. It gives the member its new id, appends the record
    of the group to the log, and parks the JoinGroup in `member.awaiting_join`.
-2. When the append has completed, `static_member_stored` answers the JoinGroup. It gets a
+2. When the append has completed, `static_member_stored` answers the JoinGroup. This function gets a
    `StaticMemberAppend`, which has what it must know about the first turn.
 
 Source: Kafka `updateStaticMemberAndRebalance` (KIP-345, KIP-814); docs/kafka/BEHAVIOUR.md 2.2.2.

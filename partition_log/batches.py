@@ -142,7 +142,8 @@ def check_batch(batch: RecordBatch) -> ErrorCode:
         return ErrorCode.CORRUPT_MESSAGE
     if batch.kafka is not None:
         return ErrorCode.NONE if flags_match(batch, batch.kafka) else ErrorCode.CORRUPT_MESSAGE
-    # The records of a compressed batch are not counted, because it would have to be decompressed.
+    # The records of a compressed batch are not counted, because the batch would have to be
+    # decompressed.
     if not batch.compression and payload_record_count(batch.records) != batch.record_count:
         return ErrorCode.CORRUPT_MESSAGE
     return ErrorCode.NONE

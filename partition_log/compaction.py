@@ -58,8 +58,8 @@ class Compaction:
     """One cleaning of the batches of `log` below `end_offset`.
 
     first_dirty_offset: end of the last cleaning. Below this offset, no key has two records.
-    end_offset: at most the log's last stable offset. An open transaction, which may still be
-        aborted, begins there.
+    end_offset: at most the log's last stable offset. An open transaction may begin there, and it
+        may still be aborted.
     now_ms: the present time, in milliseconds since the epoch. A tombstone or marker is removed if
         its horizon is not later than `now_ms`.
     codecs: decompress and compress the batches.

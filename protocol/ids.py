@@ -16,7 +16,7 @@ Offset = NewType("Offset", int)
 """Position of a record in a partition's log, from 0."""
 LeaderEpoch = NewType("LeaderEpoch", int)
 """Number of a partition's leadership. It begins with 0, and each election of a leader increases it.
-If it is unknown, it is -1."""
+-1 means that the number is unknown."""
 PartitionEpoch = NewType("PartitionEpoch", int)
 """Number of changes of a partition's leader or ISR since its creation."""
 BrokerEpoch = NewType("BrokerEpoch", int)

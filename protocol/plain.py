@@ -1,14 +1,14 @@
 """Conversion between messages and plain data: dicts, lists, numbers.
 
-The project has recordings of requests to a real Kafka broker, and of the broker's answers. They
-have messages as plain data, with the fields that a message has in its version. For example, a
-Heartbeat v0 is {"group_id": "g", "generation_id": 1, "member_id": "m"}. Tests replay the recorded
-requests, and compare the answers of this project's broker with the recorded answers.
+The project has recordings of requests to a real Kafka broker, and of the broker's answers. The
+recordings have messages as plain data, with the fields that a message has in its version. For
+example, a Heartbeat v0 is {"group_id": "g", "generation_id": 1, "member_id": "m"}. Tests replay the
+recorded requests, and compare the answers of this project's broker with the recorded answers.
 
 A message class describes only the newest version of an API; a schema (see `protocol.wire.fields`)
 describes all versions. In an old version, a message may even have another structure, for example
 one group where the newest version has a list of groups. Then the schema's function `lift` converts
-a request into the newest structure, and `lower` converts an answer into the old one.
+a request into the newest structure, and `lower` converts an answer into the old structure.
 
 In the functions below, `api` is the name of an API, such as `JoinGroup`.
 """

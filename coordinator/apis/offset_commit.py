@@ -237,8 +237,8 @@ def _append(
 
     now_ms, versions = turn.now_ms, turn.versions
     # In the Scala coordinator, the offsets are pending from now until the append completes. In the
-    # Java coordinator, they count from now on: a stable fetch already returns them. For the latter
-    # `write` is called below, after the append, because it needs the append's id.
+    # Java coordinator, they count from now on: a stable fetch already returns them. For the Java
+    # coordinator `write` is called below, after the append, because it needs the append's id.
     applies_at_once = turn.java.commits_apply_on_append
     records = []
     for partition, value in values.items():

@@ -217,7 +217,7 @@ def _decode_batch(data: bytes, position: int, end: int) -> RecordBatch:
 def _translate(batch: RecordBatch, codecs: Codecs) -> tuple[bytes, KafkaHeader]:
     """Translate a batch with MessagePack records into Kafka's format.
 
-    Return the translated payload, compressed like that of the batch, and the header for it.
+    Return the translated payload, compressed like the payload of the batch, and the header for it.
     """
     # In Kafka's format, a record has its distances from the base offset and the base timestamp of
     # the batch. The timestamp of the first record becomes the base timestamp.

@@ -60,7 +60,7 @@ class BrokerRegistrationChangeRecord(
 
 
 class TopicRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """A topic was created; its partitions follow in PartitionRecords of the same batch."""
+    """A topic was created. Its partitions follow in PartitionRecords of the same batch."""
 
     name: str
 

@@ -3,7 +3,7 @@
 A key or value consists of its version (two bytes, big-endian) and a body. For each kind of value,
 for example committed offsets, there is a table of its fields, which says in which versions each
 field exists. A ValueCodec gets this table, and can then write and read all versions. To add a field
-or a version, change the table. The tables have the same form as those of messages
+or a version, change the table. The tables have the same form as the tables of messages
 (`protocol.wire.fields`).
 
 DEVIATION: the body is a MessagePack array of Kafka's fields in Kafka's order, instead of Kafka's
@@ -60,7 +60,7 @@ class ValueCodec(typing.Generic[_S]):
     noun: name of the kind in errors, such as "offset".
     struct: the class of the values. It has every field of the table. A field that some version
         does not have needs a default.
-    readable, writable: the versions that can be read, and those that can be written.
+    readable, writable: the versions that can be read, and the versions that can be written.
     """
 
     def __init__(

@@ -1,7 +1,8 @@
 """Kafka's message schemas of the APIs of transactions, as data: see `message_schemas`.
 
-In a field's definition, a number is the first version with the field, and `until` is the last one.
-The words "v3_and_below" in the schema of AddPartitionsToTxn are part of Kafka's field names.
+In a field's definition, a number is the first version with the field, and `until` is the last
+version. The words "v3_and_below" in the schema of AddPartitionsToTxn are part of Kafka's field
+names.
 
 Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`.
 """

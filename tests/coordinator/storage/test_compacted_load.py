@@ -168,6 +168,8 @@ class Logs:
             transactions,
             first_dirty_offset=self._first_dirty,
             # The cleaner must not go beyond the last stable offset, where open transactions begin.
+            # The first dirty offset is normally not beyond it; `min` keeps the range legal in any
+            # case.
             end_offset=self._draw(st.integers(min(self._first_dirty, stable), stable)),
             now_ms=self._now_ms,
             delete_retention_ms=DAY_MS,
