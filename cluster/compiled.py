@@ -185,6 +185,7 @@ def _reduce(value: object) -> tuple[Callable[..., object], tuple[type, dict[str,
 
 
 def _rebuild(kind: type, fields: dict[str, object]) -> object:
+    """Return the dataclass that `_reduce` has taken apart; pickle calls this function."""
     return kind(**fields)
 
 
@@ -241,6 +242,7 @@ class CompiledFinder(MetaPathFinder):
 
 
 def _find_installed() -> CompiledFinder | None:
+    """Return the finder that `use_compiled` has installed, if any."""
     return next((each for each in sys.meta_path if isinstance(each, CompiledFinder)), None)
 
 

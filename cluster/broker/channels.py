@@ -26,7 +26,7 @@ class BrokerIdentity:
     """A broker's id, and the epoch that the broker got from the controller.
 
     A broker gets a new epoch whenever it starts. `broker_epoch` is -1 until the controller has
-    registered the broker. Only the module `registration` sets it.
+    registered the broker. Only the module `registration` sets this field.
     """
 
     broker_id: BrokerId

@@ -254,6 +254,7 @@ def _check_replicas(
 
 
 def _invalid_assignment(message: str) -> _Refusal:
+    """Return the refusal of replicas that a request names."""
     return _Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 

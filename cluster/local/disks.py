@@ -66,6 +66,7 @@ class MortalFiles(Files):
         super().close(file)
 
     def _check(self) -> None:
+        """Refuse the call if the node has ended. Raises: HostDead."""
         if self._has_ended:
             raise HostDead(f"{self._owner} has ended and must not write")
 

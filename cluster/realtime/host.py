@@ -6,8 +6,8 @@ NodeProcess. This is the process in which the node runs, perhaps with other node
 carries the messages of its nodes to other nodes.
 
 An exception in a node's task or callback is reported as a failure. While a node is paused, its host
-fires no timers and delivers no messages. A process whose only node is paused is
-stopped, too (SIGSTOP).
+fires no timers and delivers no messages. A process whose only node is paused is stopped, too
+(SIGSTOP).
 """
 
 import asyncio

@@ -96,8 +96,8 @@ class FrameDecoder:
     def feed(self, block: bytes) -> Iterator[TraceRow]:
         """Yield the rows that `block` completes.
 
-        The caller must take all rows before the next block. Only then are the bytes of an
-        unfinished frame kept.
+        The caller must take all rows before it feeds the next block. The bytes of an unfinished
+        frame at the end of `block` are kept when the last row was taken.
         Raises: TraceFileCorrupt.
         """
         pending = self._pending + block

@@ -204,7 +204,7 @@ def read_exchange(payload: bytes) -> Exchange:
     elif isinstance(body, MetadataRequest):
         exchange.body = _whole_metadata_request(body, version)
     elif isinstance(body, FetchRequest) and body.replica_id >= 0:
-        # The broker would treat it as the fetch of a follower. Such a fetch moves the high
+        # The broker would treat this request as the Fetch of a follower, which moves the high
         # watermark (the offset below which every in-sync replica has the records).
         raise MalformedRequest(
             f"expected the Fetch of a consumer (replica_id -1), got replica_id {body.replica_id}"
@@ -265,7 +265,7 @@ def _batch_of(data: PartitionProduceData, version: int) -> RecordBatch | ErrorCo
     if version < OLDEST_ANSWERED_PRODUCE:
         return ErrorCode.UNSUPPORTED_VERSION
     payload = data.records
-    # The codec leaves records as bytes; null is None, and counts as no batch.
+    # The codec leaves records as bytes. It decodes null as None, which counts as no batch.
     try:
         batches = decode_batches(payload if isinstance(payload, bytes) else b"")
     except InvalidBatch as error:

@@ -273,6 +273,7 @@ class GroupCoordination:
             self.carry_out(_EMPTY_RESULT)  # handles the queue
 
     def _timer_fired(self, key: str) -> None:
+        """Pass a timer that fired to the coordinator; a timer never fires during `carry_out`."""
         self.carry_out(self.coordinator.timer_fired(key, self._host.wall_us()))
 
 

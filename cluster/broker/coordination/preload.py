@@ -7,7 +7,7 @@ a partition have the same records. The records have leader epoch 0, the epoch of
 An experiment may have a PreloadSpec for each partition of `__consumer_offsets`, with the number of
 records and of groups. It can also ask for special records:
 
-- `unreadable`: a record follows that no coordinator can read.
+- `unreadable`: the last record is one that no coordinator can read.
 - `deleted`: a list of (group, topic, partition). The records commit offsets only for the entries
   of this list, and then tombstones (records that delete a key) delete the offsets.
 """

@@ -71,8 +71,8 @@ def _first_record_since(
 ) -> ListOffsetsPartitionResponse:
     """Return offset and time of the first record that is not older than the requested time.
 
-    Reads batch after batch, up to the high watermark. If there is no such record, the answer has
-    the offset -1, which is the default of the response's field.
+    The log is read batch after batch, up to the high watermark. If there is no such record, the
+    answer has the offset -1, which is the default of the response's field.
     """
     log = partition.log
     offset = log.log_start_offset

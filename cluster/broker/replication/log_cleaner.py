@@ -1,12 +1,13 @@
 """LogCleaner: compacts the logs of Kafka's internal topics on one broker.
 
 To compact or *clean* a log means to remove each record whose key has a newer record. The *dirty*
-part of a log is the part that came since its last cleaning. The cleaner looks every
-log.cleaner.backoff.ms for the log with the largest dirty share, and cleans it if the share is above
+part of a log is the part that came since its last cleaning. Every log.cleaner.backoff.ms, the
+cleaner looks for the log with the largest dirty share. It cleans this log if the share is above
 min.cleanable.dirty.ratio. Each broker cleans its own replicas, whether it leads them or not.
 
-In Kafka a separate thread cleans, so here cleaning takes no virtual time. The cleaner reads a log
-in turns. In real time, the broker's other tasks can run between two turns.
+In Kafka a separate thread cleans, and does not delay the broker's other work. So here cleaning
+takes no virtual time. In real time, the cleaner reads a log in turns, and the broker's other tasks
+can run between two turns.
 
 Source: Kafka `LogCleaner`, `LogCleanerManager` (log.cleaner.threads 1, no throttle).
 DEVIATION: data topics are not compacted, whatever their cleanup.policy is, because the checkers
@@ -185,7 +186,7 @@ class LogCleaner:
             delete_retention_ms=self._config.log_cleaner_delete_retention_ms,
             codecs=CODECS,
         )
-        while not compaction.step(CLEAN_TURN_BYTES):  # True when all has been read
+        while not compaction.step(CLEAN_TURN_BYTES):  # `step` returns True at the end
             await self._host.sleep(0)  # lets other tasks run
         if name not in self._segments:
             return  # `forget` has removed them: the topic was deleted while the cleaning slept
@@ -199,11 +200,13 @@ class LogCleaner:
         self._trace(name, result)
 
     def _write_checkpoint(self) -> None:
+        """Write the end of each log's last cleaning to the disk."""
         self._host.storage.write_checkpoint(
             CLEANER_OFFSET_CHECKPOINT, encode_offset_checkpoint(self._first_dirty.items())
         )
 
     def _trace(self, name: TopicPartition, result: CompactionResult) -> None:
+        """Trace the end of a cleaning; `name` is the partition of the log."""
         self._host.trace(
             TraceEvent(
                 kind=TraceKind.LOG_CLEANED,

@@ -6,7 +6,7 @@ it asks for a verification. If the log of the partition has an open transaction 
 this is enough. Otherwise this broker asks the transaction coordinator.
 
 The transaction may still end while the answer is on its way. Therefore the log gives out a number
-for each verification, the *guard*, and the append carries it. When the marker that ends the
+for each verification, the *guard*, and the append carries the guard. When the marker that ends the
 transaction is appended, the guard becomes invalid, and the log refuses the append.
 
 Source: Kafka `ReplicaManager.maybeStartTransactionVerificationForPartition`,

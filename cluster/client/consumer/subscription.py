@@ -16,7 +16,8 @@ from protocol.ids import TopicPartition
 class Position:
     """The next offset to read.
 
-    `leader_epoch` is the epoch of the leader that wrote the record before it; -1 if not known.
+    `leader_epoch` is the epoch of the leader that wrote the record before `offset`; -1 if not
+    known.
     """
 
     offset: int

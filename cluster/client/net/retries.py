@@ -45,7 +45,7 @@ class ExponentialBackoff:
         """
         if self._initial_us >= self._max_us:
             return self._initial_us
-        # This is `term_us` plus or minus 20 %.
+        # The wait is `term_us` plus or minus 20 %, but at most `max_ms`.
         term_us = min(self._initial_us << min(attempts, _EXPONENT_MAX), self._max_us)
         spread_us = term_us * _JITTER_PERCENT // 100
         return min(term_us - spread_us + self._rng.randrange(2 * spread_us + 1), self._max_us)
