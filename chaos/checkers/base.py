@@ -204,7 +204,7 @@ class Checker(ABC):
           `{"revoked without a commit after a loss of the partition's data": 2}`.
         - `inconclusive`: True if too much evidence is missing to say that the promise was kept.
         """
-        # A finding is proved by its own rows, so it counts also if other evidence is missing.
+        # A finding is proved by its own rows, so it counts even if other evidence is missing.
         if self.findings_total:
             outcome = CheckOutcome.VIOLATED
         elif inconclusive:

@@ -39,7 +39,7 @@ happened since the generation began:
    joined the present generation with another JoinGroup, and became Stable. Then the first JoinGroup
    arrives. When a leader joins again, the coordinator begins a rebalance (`_late_join`).
 
-Two kinds of removals are findings by themselves, also without a fault:
+Two kinds of removals are findings by themselves, even without a fault:
 
 - a session expired, although the broker heard the member, or loaded the group, less than a session
   timeout ago;

@@ -308,7 +308,7 @@ def _near_value(value: object, schema: _Schema) -> str | None:
     """Return the value that the user probably meant; None if there is no guess.
 
     This may be an allowed word that is similar to a wrong word. If a number stands in place of a
-    duration, it is the duration of so many seconds.
+    duration, the number is taken for seconds.
     """
     if "enum" in schema:
         return near_miss(str(value), [str(choice) for choice in schema["enum"]])

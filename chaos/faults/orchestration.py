@@ -476,7 +476,7 @@ class Scaling:
             return now_us + LOOK_AGAIN_US if self._kill_at_us else None
         occupied = [place for place in self.places if self._is_occupied(place, status)]
         if len(occupied) != self.to and now_us >= self._next_step_us:
-            # At least 1, because the next step must be later than now, also if `every` is 0.
+            # At least 1, because the next step must be later than now, even if `every` is 0.
             self._next_step_us = now_us + max(self.every_us, 1)
             if len(occupied) < self.to:
                 count = min(self.step_size, self.to - len(occupied))

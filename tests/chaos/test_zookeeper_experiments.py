@@ -71,7 +71,7 @@ def since_fault(run: VirtualRun, kind: TraceKind, group: str | None = None) -> l
 
 
 def of_whole_run(run: VirtualRun, kind: TraceKind) -> list[TraceRow]:
-    """Return all rows of a kind, also those from before the first fault."""
+    """Return all rows of a kind, including those from before the first fault."""
     return [row for row in run.rows if row.kind == kind]
 
 

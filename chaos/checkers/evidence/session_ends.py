@@ -3,7 +3,7 @@
 A member must send a request within `session.timeout.ms`, or else the coordinator removes it. Its
 session is the timer for this. The coordinator restarts the session
 
-- with each request of the member (SESSION_RESTARTED), also with a commit;
+- with each request of the member (SESSION_RESTARTED), even with a commit;
 - when the coordinator loads the group (GROUP_LOADED);
 - when the group enters its next state, because the coordinator then answers the members whose
   requests were waiting.

@@ -10,7 +10,7 @@ the lineage of the last plan. For example, (7, 31, 95) means that seed 7 drew a 
 mutated this plan, and seed 95 mutated the plan of seed 31. The lineage alone determines the plan.
 
 The lineage of a seed depends only on the results of earlier blocks of seeds. So the same seeds
-give the same plans, on any number of workers and also after a resumption.
+give the same plans, on any number of workers, and even after a resumption.
 
 Reading order: `genome` (a plan and its origin), `mutation` (one step), `lineage` (all steps),
 `coverage` (marks and pairs of marks), `corpus` (kept plans), `guidance` (choice of the seeds to

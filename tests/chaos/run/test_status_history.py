@@ -11,7 +11,7 @@ from protocol.ids import BrokerId, NodeName, TopicPartition
 
 
 def member(*, consumed: int, committed: int) -> MemberStatus:
-    """Return the status of a member that has consumed and committed so many times."""
+    """Return the status of a member with these numbers of consumed records and commits."""
     return MemberStatus(
         group_id="readers",
         member_id="m",

@@ -203,7 +203,8 @@ def test_joiners_on_the_new_side_own_partitions_that_old_members_still_process()
     """Both joiners join on the new side, so nothing happens on the old side.
 
     When the sessions of the old members end on the new side, the joiners get all partitions. But
-    the old members still process them. So until the healing each partition has two owners.
+    the old members still process these partitions. So until the healing each partition has two
+    owners.
     """
     rows, status = play(OTHERS, OTHERS)
     assert times_s(rows, "generation_started", OLD) == []

@@ -2,7 +2,7 @@
 
 An invariant is something that must always be true within a node: a coordinator's timers are those
 that its groups need, for example. In virtual time, the simulated clock of a run, all nodes run in
-one process. So they can be made to check their invariants after every so many events, and once
+one process. So they can be made to check their invariants at a fixed interval of events, and once
 more at the end.
 
 Most tests here plant a bug, which means that they replace a method by a wrong one. Then they play a
@@ -25,7 +25,7 @@ from tests.support.harness.virtual_hosts import HostLab
 from tests.support.worlds.planted import readers, small
 
 AT_END_ONLY = 10**9
-"""No run has so many events. So with this number between two checks, only the last one is made."""
+"""Number of events between two checks. A run has fewer, so only the last check is made."""
 CRASH: dict[str, object] = {
     "at": "2s",
     "fault": "crash",

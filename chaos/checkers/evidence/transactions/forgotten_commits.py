@@ -19,10 +19,10 @@ Case 2, a late end (Kafka `scheduleHandleTxnCompletion`):
    which is busy with a load. The transaction coordinator does not know this, and completes the
    transaction.
 2. The same producer begins its next transaction, and commits offsets in it.
-3. The load is over, and the effects come. They end all pending offsets of the producer, also those
+3. The load is over, and the effects come. They end all pending offsets of the producer, even those
    of the next transaction. An offset whose append is in progress is removed (Kafka
-   `GroupMetadata.completePendingTxnOffsetCommit`). If it had replaced an offset of a committed
-   transaction, that older offset is lost, too.
+   `GroupMetadata.completePendingTxnOffsetCommit`). If this offset had replaced an offset of a
+   committed transaction, that older offset is lost, too.
 
 This module recognizes case 1: an append failed at the coordinator during the transaction, and the
 transaction never ended in the group. `transaction_ends` recognizes case 2.
