@@ -256,6 +256,7 @@ class BrokerNode:
         return self._transactions.coordinator.metadata(transactional_id)
 
     def _give_up_controlled_shutdown(self) -> None:
+        """Stop without the controller's permission, because the time limit has passed."""
         self._host.log("timed out waiting for the controller to approve controlled shutdown")
         self._heartbeats.end()  # else a permission that comes late would call `_stop` again
         self._stop()

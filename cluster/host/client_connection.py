@@ -326,6 +326,7 @@ class ClientConnection(Connection):
             self._setup_timer = None
 
     def _send_request(self, envelope: RequestEnvelope) -> None:
+        """Send the frame of a request."""
         self._send_frame(
             RequestFrame(
                 source=self._host.name,
@@ -336,6 +337,7 @@ class ClientConnection(Connection):
         )
 
     def _send_close(self, reason: str) -> None:
+        """Tell the server that this end has closed the connection."""
         self._send_frame(
             CloseFrame(
                 source=self._host.name,

@@ -6,9 +6,9 @@ directory, from which the client reads
 - the directory: the address of each running node,
 - the token: the run's secret, without which its processes accept no connection, and
 - the run's clock.
-Once it has read the file, it is a node like any client. It writes its own trace file in the run's
-directory, so that the run's trace contains its requests. It reads the listeners file again every
-FOLLOW_S seconds, to find nodes that were restarted.
+Once the client has read the file, it is a node like any client. It writes its own trace file in the
+run's directory, so that the run's trace contains its requests. It reads the listeners file again
+every FOLLOW_S seconds, to find nodes that were restarted.
 """
 
 import asyncio

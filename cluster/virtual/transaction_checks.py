@@ -114,6 +114,7 @@ def _metadata(
 def _violation(
     transactional_id: str, answer: str, metadata: TransactionMetadata
 ) -> InvariantViolation:
+    """Return the violation by an answer that does not fit the coordinator's `metadata`."""
     return InvariantViolation(
         "an answer of a transaction coordinator agrees with its state",
         f"{transactional_id}: {answer}; producer {metadata.producer_id} with epoch "

@@ -100,6 +100,7 @@ def _int_reader(bits: int) -> Reader:
 
 
 def _int_writer(bits: int) -> Writer:
+    """Return a writer of signed integers."""
     pack = _FORMATS[bits].pack
 
     def write(out: bytearray, value: int) -> None:

@@ -424,11 +424,13 @@ class WireListener:
         )
 
     def _new_connection(self) -> WireConnection:
+        """Return the object for a new connection of a client; asyncio calls this method."""
         number = self._next_number
         self._next_number += 1
         return WireConnection(self, number, self._loop)
 
     async def _listen(self) -> None:
+        """Begin to accept connections on the bound socket."""
         server = await self._loop.create_server(
             self._new_connection, sock=self._sock, backlog=BACKLOG
         )

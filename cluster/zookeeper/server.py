@@ -91,6 +91,7 @@ class ServerCore:
         self._election_round = 0
         """Number of the newest election round; 0 if no round has begun."""
         self._votes: dict[ServerId, VoteResponse] = {}
+        """The votes of the present election round, with this server's own vote."""
 
     @property
     def state(self) -> ServerState:

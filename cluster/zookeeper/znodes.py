@@ -53,6 +53,7 @@ class _Znode:
     children: dict[str, None] = field(default_factory=dict)
 
     def stat(self) -> Stat:
+        """Return what ZooKeeper tells clients about a znode besides its content."""
         return Stat(
             czxid=self.czxid,
             mzxid=self.mzxid,

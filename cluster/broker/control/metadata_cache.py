@@ -231,6 +231,7 @@ class MetadataCache:
         )
 
     def _partition_of(self, kind: CoordinatorType, key: str) -> TopicPartition:
+        """Return the partition of an internal topic whose leader coordinates `key`."""
         if kind is CoordinatorType.TRANSACTION:
             return transaction_partition(partition_for(key, self._num_transaction_partitions))
         return offsets_partition(partition_for(key, self._num_offsets_partitions))
@@ -252,6 +253,7 @@ def _address(broker: BrokerRegistration, listener_name: str) -> tuple[str, int] 
 
 
 def _no_coordinator(key: str, error: ErrorCode, api_version: int) -> Coordinator:
+    """Return the answer for a key without a coordinator."""
     return Coordinator(key=key, error_code=error, error_message=_error_message(error, api_version))
 
 

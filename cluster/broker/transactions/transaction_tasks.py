@@ -85,6 +85,7 @@ class TransactionTasks:
             return coordinator.loading_epoch(index) == epoch
 
         def take(batches: tuple[RecordBatch, ...]) -> None:
+            """Pass batches to the coordinator, unless the load is out of date."""
             if is_current():
                 coordinator.load_batches(index, batches)
 

@@ -4,10 +4,10 @@ A typical application consumes records, transforms them and produces results. A 
 contains the results and the offsets of the consumed records. The members in this project produce no
 results, so their transactions contain only offsets.
 
-Two coordinators take part in a transaction. The transaction coordinator begins and ends it; this
-module looks it up. The group's coordinator stores the offsets; the consumer's CoordinatorDiscovery
-finds it. The producer does not know the state of the group: the caller passes the group's id,
-generation and offsets to each commit (KIP-447).
+Two coordinators take part in a transaction. The transaction coordinator begins and ends the
+transaction; this module looks that coordinator up. The group's coordinator stores the offsets, and
+is found by the consumer's CoordinatorDiscovery. The producer does not know the state of the group:
+the caller passes the group's id, generation and offsets to each commit (KIP-447).
 
 Source: Kafka `KafkaProducer.sendOffsetsToTransaction`, `TransactionManager`; KIP-98, KIP-447.
 DEVIATION: a producer is fenced when another producer begins to use its transactional id. Kafka's
@@ -152,7 +152,7 @@ class TransactionalProducer:
         self._is_closed = False
 
     def close(self) -> None:
-        """Stop: a transaction under way fails, and its outcome is unknown."""
+        """Stop: a commit under way fails, and the outcome of its transaction is unknown."""
         self._is_closed = True
         self._wakeup.set()
 
