@@ -34,7 +34,7 @@ NO_OFFSET = KafkaError._NO_OFFSET
 The underscore is part of the documented name. It does not mean that the name is private.
 """
 MAX_POLL_RECORDS = 500
-"""One poll returns at most so many records.
+"""Maximum number of records that one poll returns.
 
 This is Kafka's default of max.poll.records, a setting that librdkafka does not have.
 """

@@ -135,8 +135,8 @@ def statuses(scenarios: ScenarioList) -> dict[str, str]:
             status[scenario] = "not applicable"
         else:
             # A scenario is also covered if other scenarios test the same together, and all of
-            # these are covered. Only scenarios of the last family have such others. These are of
-            # the families before, so their status has been set by now.
+            # these are covered. Only scenarios of the last family have such others. These others
+            # are of earlier families, so their status has been set by now.
             others = scenarios.same_as.get(scenario, ())
             others_cover_it = bool(others) and all(
                 status.get(other) == "covered" for other in others

@@ -33,7 +33,7 @@ TESTS = package_root() / "tests"
 RULES = package_root() / "docs" / "kafka" / "ZOOKEEPER_CONSUMER.md"
 REASONS = TESTS / "conformance" / "zookeeper_rules.toml"
 QUOTED_WORDS = 5
-"""A text quotes a rule if it has so many words of the rule, one after the other."""
+"""A text quotes a rule if it has this number of words of the rule, one after the other."""
 STATUSES = ("covered", "deviates", "no matter for a test", "missing")
 """What a rule can be; "no matter for a test" if there is a reason why it needs none."""
 _ID = re.compile(r"\bZK-\d+\b")
