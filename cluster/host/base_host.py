@@ -456,9 +456,11 @@ class BaseHost(Host):
         self._free_resources()
 
     def _dead(self) -> HostDead:
+        """Return the exception that every call raises once the incarnation is over."""
         return HostDead(f"{self.name} incarnation {self.incarnation} is over")
 
 
 def _wake(future: "asyncio.Future[None]") -> None:
+    """End the wait for `future`; it is done already if its waiter was cancelled."""
     if not future.done():
         future.set_result(None)

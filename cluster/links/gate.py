@@ -258,6 +258,7 @@ class _Direction:
             stream = self._streams.get(end)
 
     def _forward_first(self, end: ConnectionEnd, stream: deque[_Waiting]) -> None:
+        """Forward the frame at the head of a stream; an empty stream is removed first."""
         waiting = stream.popleft()
         if not stream:
             del self._streams[end]
@@ -426,13 +427,16 @@ class LinkGate:
         return self.is_idle
 
     def _release(self) -> None:
+        """Forward the ready frames: first the frames for the node, then those for the network."""
         self._received.release()
         self._sent.release()
 
     def _forward_sent(self, _end: ConnectionEnd, frame: Frame) -> None:
+        """Put a frame of the node on the network."""
         self._transmit(frame)
 
     def _forward_received(self, end: ConnectionEnd, frame: Frame) -> None:
+        """Give a frame that arrived to the endpoint."""
         if isinstance(frame, CloseFrame):
             # The peer's end is closed, so the frames that a cut holds for it are lost.
             self._sent.drop_cut_frames(end)
@@ -447,6 +451,7 @@ def _receiving_end(frame: Frame) -> ConnectionEnd:
 
 
 def _is_from_client(frame: Frame) -> bool:
+    """Return True if the client's end of a connection sent the frame."""
     return isinstance(frame, OpenFrame | RequestFrame) or (
         isinstance(frame, CloseFrame) and frame.by_client
     )

@@ -71,7 +71,8 @@ class NodeProcess:
     """The nodes of this process, and their links to other processes, on one asyncio loop.
 
     If `is_guest` is True, this process does not belong to the run, and its nodes are in no
-    directory. The processes of the run learn its address when it connects.
+    directory. The processes of the run learn the address of this process when it
+    connects to them.
     """
 
     def __init__(self, process_id: str, settings: RunSettings, *, is_guest: bool = False) -> None:
@@ -304,6 +305,7 @@ class NodeProcess:
         await self._transport.close()
 
     def _host(self, name: NodeName) -> RealHost:
+        """Return the host of a live node. Raises: SimulationError if the node does not run here."""
         host = self._hosts.get(name)
         if host is None:
             raise SimulationError(f"{name} is not alive in {self.process_id}")
@@ -359,20 +361,23 @@ class NodeProcess:
             self._reserved[name] = bind(listener.bound_host, listener.port)
 
     def _start_listener(self, host: RealHost) -> None:
+        """Let Kafka clients connect to a node that is ready, if it has a listener."""
         listener = self._listeners.get(host.name)
         if listener is not None:
             listener.start()
 
     def _own_nodes(self) -> tuple[tuple[NodeName, Incarnation], ...]:
+        """Return the live nodes of this process, for the other end of a new link."""
         return tuple((name, host.incarnation) for name, host in self._hosts.items())
 
     def _address_of(self, name: NodeName) -> ProcessAddress | None:
+        """Return the address of a node's process; None if the node is not known to run."""
         return self._directory.get(name) or self._guests.get(name)
 
     def _send_frame(self, frame: Frame) -> None:
         """Send a frame of a node of this process; frames of one pair of nodes stay in order."""
         if frame.destination in self._hosts:
-            # Later, because a host must not be called back while it sends.
+            # Delivered in a later call of the loop: a host must not be called back while it sends.
             self._loop.call_soon(self._deliver, frame)
             return
         if is_kafka_client(frame.destination):

@@ -209,7 +209,7 @@ class WireListener:
 
     def stop(self) -> None:
         """Stop listening and close every connection, as the end of a process does."""
-        # Set first, so that `closed` sends the dead broker no frames.
+        # This comes first, so that `closed` sends the dead broker no frames.
         self._is_stopped = True
         if self._server is not None:
             self._server.close()
@@ -248,7 +248,7 @@ class WireListener:
         peers = reset.peers_of(host.name)
         names = tuple((client, number) for client, number in self._named if client in peers)
         for client, number in names:
-            # Removed before it ends, so that `closed` does not tell the broker.
+            # The connection is removed before it ends, so that `closed` does not tell the broker.
             connection = self._named.pop((client, number))
             if self._links is not None:
                 close_frame = self._close_frame((client, number), by_client=False)
@@ -294,7 +294,7 @@ class WireListener:
     def _to_broker(self, frame: Frame) -> None:
         """Give the broker a frame that has passed the link rules."""
         if isinstance(frame, CloseFrame):
-            # Later, because the broker's host may be sending at this moment:
+            # Given in a later call of the loop, because the broker's host may be sending now:
             # 1. The broker sends an answer, which `take` delivers.
             # 2. The answer makes this listener close the connection (`refuse`).
             # 3. The host must not be told of this before its own `send` has returned.
@@ -303,6 +303,7 @@ class WireListener:
             self._give_to_broker(frame)
 
     def _give_to_broker(self, frame: Frame) -> None:
+        """Give the broker a frame, unless the broker is dead."""
         if self._host is not None and self._host.alive:
             self._host.receive(frame)
 

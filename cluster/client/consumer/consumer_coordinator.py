@@ -191,8 +191,9 @@ class ConsumerCoordinator:
     async def poll(self, deadline_us: int) -> bool:
         """Do what the group needs; return True if this must be called again soon.
 
-        It returns False if an event will wake the poll when there is more to do. It waits only for
-        the coordinator to be found, at most until `deadline_us`. It does not wait for a join.
+        The method returns False if an event will wake the poll when there is more to do. It waits
+        only for the coordinator to be found, at most until `deadline_us`. It does not wait for a
+        join.
         Raises: ClientError for the application.
         Source: Kafka ConsumerCoordinator.poll, which KafkaConsumer calls with `waitForJoinGroup`
         false.
@@ -350,6 +351,7 @@ class ConsumerCoordinator:
 
 
 def _by_topic(partitions: tuple[TopicPartition, ...]) -> tuple[TopicPartitions, ...]:
+    """Return partitions as the consumer protocol lists them: topic by topic."""
     return tuple(
         TopicPartitions(topic=topic, partitions=indexes)
         for topic, indexes in partitions_by_topic(partitions).items()
@@ -357,4 +359,5 @@ def _by_topic(partitions: tuple[TopicPartition, ...]) -> tuple[TopicPartitions, 
 
 
 def _encode_partitions(partitions: tuple[TopicPartition, ...]) -> bytes:
+    """Return the bytes of a member's assignment."""
     return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=_by_topic(partitions)))
