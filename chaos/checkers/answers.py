@@ -7,8 +7,9 @@ ends at 100 s:
 
 1. The fault may have broken connections without the clients' knowledge. The requests on them time
    out, and their connections are closed. At 130 s the last of these connections is gone.
-2. A request that is sent after 130 s goes over an intact connection, and must be answered. If it is
-   not, it times out after 160 s. So every request that times out after 160 s is a violation.
+2. A request that is sent after 130 s goes over an intact connection, and must be answered. If no
+   answer comes, the request times out after 160 s. So every request that times out after 160 s is a
+   violation.
 
 Some answers wait until an append is replicated (APPENDING). After a fault, replicas need
 `isr_recovery_us` to rejoin the ISR, so this time is added for such requests.

@@ -27,7 +27,7 @@ from results_schema.results import CheckOutcome, CheckReport, Finding
 MAX_FINDINGS = 20
 """Findings kept per checker; later ones are only counted.
 
-A single bug can break every commit of a run. The first findings explain it.
+A single bug can break every commit of a run. The first findings explain the bug.
 """
 
 FindingSink = Callable[[Finding], None]

@@ -21,7 +21,7 @@ because it may also be lost. How late it can still be written depends on the end
 * The client stopped waiting (TIMED_OUT, or DISCONNECTED from a living process). The request may
   wait in the socket of a paused or slow broker, which handles it after newer commits. So the commit
   may take effect at any time.
-* The process of the broker was killed (DISCONNECTED). The request ended with it.
+* The process of the broker was killed (DISCONNECTED). The request ended with the process.
 
 **Transactions.** A commit in a transaction is acknowledged when the transaction's outcome is
 decided, and stored when its marker is written to the offsets partition. In between nobody reads the
@@ -272,7 +272,7 @@ class DurableCommits(Checker):
     def _check_replicas(self, row: TraceRow, partition: str) -> None:
         """Report an append that was acknowledged with too few replicas in sync.
 
-        It is reported once for each partition and broker.
+        Such an append is reported once for each partition and broker.
         """
         too_few = self._enough_replicas.observe(row, self.context.min_insync_replicas)
         if too_few is None:

@@ -352,8 +352,8 @@ def settling_us(spec: ClusterSpec) -> int:
          controller may have changed;
        - 1.5 times `replica.lag.time.max.ms`, after which a leader removes a replica from the ISR;
        - the timeout of a request of a follower, a member or a producer.
-    2. The others learn of it. Metadata is published, partitions are loaded, members learn of a
-       rebalance by a heartbeat. SETTLING_US allows for elections, lookups and retries.
+    2. The other nodes learn of this. Metadata is published, partitions are loaded, members learn of
+       a rebalance by a heartbeat. SETTLING_US allows for elections, lookups and retries.
     """
     config, costs = spec.broker_config, spec.costs
     consumer_timeouts = [consumer.config.request_timeout_ms for consumer in spec.consumers]

@@ -22,7 +22,7 @@ def blast_radius_of(
     """
     # The dict serves as an ordered set of nodes.
     hit_nodes = dict.fromkeys(nodes)
-    # `coordinators` has one entry for each broker that believes to be the coordinator of the group.
+    # `coordinators` has one entry for each broker that believes that it is the coordinator.
     # If the network is split, there may be two such brokers.
     groups = {
         group_id

@@ -83,7 +83,7 @@ class Progress:
     - `status`: the last known status of the cluster.
     - `faults`: the entries of the journal.
     - `records_consumed`, `commits_acknowledged`: totals of all members. If a member was killed and
-      started again, they include what it did before.
+      started again, the totals include what it did before.
     - `waiting_for`: the conditions for which the present stage waits, as sentences such as
       "consumer-orders-0 does not answer".
     - `steady_at_us`: the time of the steady state, on the run's clock.
@@ -281,7 +281,7 @@ class ExperimentRun:
         self._note_steady_state()
 
     def _note_steady_state(self) -> None:
-        """Note the present time as the steady state. All times of the plan count from it."""
+        """Note the present time as the steady state. All times of the plan count from then."""
         self._enter_stage("steady")
         self._steady_at_us = self._runtime.now_us()
         for fault in self._plan:

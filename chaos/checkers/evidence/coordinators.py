@@ -259,7 +259,7 @@ class CoordinatorView:
         return self._coordinator_since_us.get(group_id, 0)
 
     def is_zombie(self, group_id: str, node: str) -> bool:
-        """Return True if `node` was replaced as coordinator and does not know it yet.
+        """Return True if `node` was replaced as coordinator and does not know this yet.
 
         A broker may break the rules. For example, it unloads a partition in epoch 4, so it knows
         that it was replaced, and then loads the partition in epoch 3. Such a broker is no zombie,

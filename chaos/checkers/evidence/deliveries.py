@@ -25,7 +25,7 @@ generation only when the client sends it (Kafka `ConsumerCoordinator.commitOffse
 2. A rebalance begins generation 6.
 3. The commit of position 40 is sent with generation 6, in which the member never was at 40.
 
-For rule 4, a row about a commit shows the attempt, also one about a failed commit (COMMIT_FAILED).
+For rule 4, a row about a commit shows the attempt, even if the commit failed (COMMIT_FAILED).
 - An attempt may leave no row, if there is no coordinator or no answer. The member then waits for
   `commit_patience_us` before it gives up, so a revocation after such a wait is not judged.
 - A row about an older commit, which had waited for a lookup of the coordinator, may come after the

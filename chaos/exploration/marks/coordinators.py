@@ -53,8 +53,9 @@ mark = COORDINATORS.add
 
 # -- leadership moves -----------------------------------------------------------------------------
 # In a LEADER_ELECTED row, `peer` is the new leader, or "" if there is none. `seen.election` returns
-# the row of the partition's election before this row. At the first election of a partition it
-# returns None. This election does not move the leadership, because there was no leader before.
+# the row of the partition's election before this row. At the first election of a partition
+# `seen.election` returns None. The first election does not move the leadership, because there was
+# no leader before.
 
 
 @mark(

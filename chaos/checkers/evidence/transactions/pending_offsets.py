@@ -2,8 +2,8 @@
 
 An offset that was committed in a transaction is pending until the transaction's marker ends it. If
 the group moves to another coordinator in the meantime, the new coordinator loads the pending
-offset. Now two coordinators have it: the earlier one forgets it only when it unloads the group,
-and both may wait with the end. For example:
+offset. Now two coordinators have the offset: the earlier coordinator forgets it only at the unload
+of the group, and both may wait with the end. For example:
 
 1. broker-2 has a pending offset of producer 0.
 2. broker-0 becomes the group's coordinator, and loads the offset.
