@@ -92,7 +92,7 @@ def _ratio(text: str, behind: Sequence[str]) -> float:
 
     Source: WCAG 2.2, "contrast ratio".
     """
-    # Behind all of them is the white of the browser.
+    # Behind all these backgrounds is the white of the browser.
     background: Colour = (255, 255, 255, 1)
     for layer in reversed(behind):
         background = _over(_parsed(layer), background)

@@ -198,7 +198,7 @@ def digest_of_faults(seed: int) -> str:
 
 
 def drawn_schedule(name: str) -> Experiment:
-    """Return an experiment from tests/schedules, which the search has once drawn at random."""
+    """Return an experiment that the search once drew at random. Its file is in tests/schedules."""
     return load_experiment(str(SCHEDULES / f"{name}.yaml")).experiment
 
 

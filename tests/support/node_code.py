@@ -23,7 +23,7 @@ NOT_NODES = (
 )
 """Beginnings of paths with code that is not node code, although it is in NODE_PACKAGES.
 
-They have the code of real processes, of the files of traces, and of checks for threads.
+This code is about real processes, about the files of traces, and about checks for threads.
 """
 _SET_TYPES = frozenset({"set", "frozenset", "Set", "AbstractSet", "MutableSet"})
 _ORDERLESS = frozenset({"sorted", "any", "all", "sum", "min", "max", "len", "set", "frozenset"})

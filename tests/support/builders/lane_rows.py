@@ -137,7 +137,7 @@ def rebalance(
 
     At `joined_s` all members have joined, and generation 2 of the group begins. At `stable_s` the
     assignment of this generation is stored. `joined_s` or `stable_s` is None if the rebalance did
-    not get so far.
+    not get that far.
     """
     return {
         "group": GROUP,

@@ -1,8 +1,8 @@
 """Rows of tables, as `docs/TABLES.md` describes them, and summaries of runs, for tests of reports.
 
-By default the rows are about one fault, crash-0. At 10 s broker-2 crashes, the coordinator of the
-group `readers`. broker-0 takes over as coordinator in leader epoch 1. Times are microseconds. With
-`changes` a test replaces columns or adds columns.
+By default the rows are about one fault, crash-0. At 10 s broker-2 crashes, which coordinates the
+group `readers`. Then broker-0 takes over as coordinator, in leader epoch 1. Times are microseconds.
+With `changes` a test replaces columns or adds columns.
 
 The recovery from a fault is divided into phases that follow each other. The brokers have these:
 
@@ -100,8 +100,8 @@ def _phase_cells(
     """Return the cells of phases that follow each other from `fault_us` on.
 
     `columns` has a pair for each phase: the column with the phase's length, and the column with the
-    time of its end. A phase cannot be completed if the phase before was not completed. So all cells
-    are None from the first phase on that has no length.
+    time of its end. A phase cannot be completed if the phase before was not completed. So if a
+    phase has no length, the cells of this phase and of all later phases are None.
     """
     row: Row = {"fault_us": fault_us}
     end_us: int | None = fault_us

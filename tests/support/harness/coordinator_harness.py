@@ -1,9 +1,9 @@
 """A GroupCoordinator for tests, with simple parts in place of its broker.
 
-The coordinator does no I/O. Each of its calls returns a Result, which lists what is to be done:
-appends to the log, timers, replies, trace events, and verifications (to find out whether a
-transaction is still open). The harness carries the Result out, and then checks the coordinator's
-invariants.
+The coordinator does no I/O. A call that gives it an input returns a Result, which lists what is
+to be done: appends to the log, timers, replies, trace events, and verifications (to find out
+whether a transaction is still open). The harness carries the Result out, and then checks the
+coordinator's invariants.
 
 The log is a list of batches for each partition of `__consumer_offsets`. By default an append
 succeeds at once. If a test sets `holds_appends`, each append waits until the test calls `complete`,
@@ -242,7 +242,7 @@ class CoordinatorHarness:
     ) -> LoadIgnored | None:
         """Load a partition from the log, as its leader in this leader epoch.
 
-        Return None, or if the coordinator ignores the load, the reason.
+        Return None, or the reason if the coordinator ignores the load.
         """
         begun = self.coordinator.begin_load(partition, epoch, self.now_us)
         if isinstance(begun, LoadIgnored):
@@ -260,8 +260,8 @@ class CoordinatorHarness:
     def unload(self, partition: int = 0, epoch: int | None = 0) -> LoadIgnored | None:
         """Unload a partition, because another broker leads it in this leader epoch.
 
-        The epoch may be unknown (None). Return None, or if the coordinator ignores the unload, the
-        reason.
+        The epoch may be unknown (None). Return None, or the reason if the coordinator ignores the
+        unload.
         """
         result = self.coordinator.unload(partition, epoch, self.now_us)
         if isinstance(result, LoadIgnored):
@@ -430,8 +430,8 @@ class CoordinatorHarness:
     def execute(self, result: Result) -> None:
         """Carry out a Result, and all Results that follow from it.
 
-        When an append ends, when a verification is answered, or when the coordinator is told about
-        its logs, it returns another Result.
+        The coordinator is told when an append ends, when a verification is answered, and when its
+        logs have changed. In each of these cases it returns another Result.
         """
         self._carry_out(result)
         while self._to_acknowledge:

@@ -1,6 +1,6 @@
 """A TransactionCoordinator for tests, with simple parts in place of its broker.
 
-The coordinator does no I/O. Each of its methods returns a Result, which says what shall be done:
+The coordinator does no I/O. Most of its methods return a Result, which says what shall be done:
 
 - timers to set or to cancel,
 - replies to requests,

@@ -171,7 +171,7 @@ class JobFolder:
     def __init__(self, folder: Path, copied: Sequence[str] = (".",)) -> None:
         """Copy the files below the paths `copied` into `folder`, except those that Git ignores.
 
-        By default that is the whole repository.
+        By default the whole repository is copied.
         """
         self._folder = folder
         listed = subprocess.run(
@@ -194,8 +194,8 @@ class JobFolder:
         """
         # First all tests run once without a change, and must pass. A dict has each test only once.
         all_tests = dict.fromkeys(test for job in jobs for test in job.tests)
-        # `_run` yields a single result, because it gets a single job. `*_` lets this generator run
-        # to its end, where it waits for its process.
+        # `_run` yields a single result, because it gets a single job. `*_` lets the generator
+        # `_run` go on to its end, where it waits for its process.
         unchanged, *_ = self._run([Job(tests=tuple(all_tests))])
         if not unchanged.is_passed:
             raise RuntimeError(f"tests fail without a mutant:\n{unchanged.output}")

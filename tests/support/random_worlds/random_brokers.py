@@ -202,7 +202,7 @@ class Brokers:
     def _follow(self, name: str, partition: str, epoch: int) -> None:
         """Let a broker become follower, and unload the partition's groups.
 
-        If the order is so late that the broker has become leader again, the broker ignores it.
+        If the broker has meanwhile become leader again, it only notes that it ignores the unload.
         """
         world, broker = self._world, self.brokers[name]
         columns: Columns = {"partition": partition, "leader_epoch": epoch}

@@ -202,7 +202,10 @@ class CrashingDisk:
         self._check(end, cuts, crash_point=f"seed {self._seed}, life {self._life}: {end} in {step}")
 
     def _work(self) -> Step:
-        """Open the disk and do random steps; return the step in which or after which it crashes."""
+        """Open the disk and do random steps; return the last step.
+
+        The process crashes in this step or directly after it.
+        """
         files = self._files
         is_killed_in_opening = self._rng.randrange(KILLED_IN_OPENING_ONE_IN) == 0
         if is_killed_in_opening:
@@ -440,8 +443,8 @@ def _check_cut(
 def _check_marked(found: FileLogStorage, expected: ExpectedLog, crash_point: str) -> None:
     """Check the flush mark of a log after its process was killed.
 
-    If the write of the mark itself was interrupted, an older mark may be left, but none that is
-    older than the last one that was synced.
+    If the write of the mark itself was interrupted, an older mark may be left. But this mark must
+    not be older than the last mark that was synced.
     """
     marks = (expected.mark, expected.mark_after)
     if expected.is_cleaning:

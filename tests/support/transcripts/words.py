@@ -110,8 +110,8 @@ def bytes_text(data: bytes) -> str:
         topics = tuple(sorted(decode_subscribed_topics(data)))
     except ConsumerProtocolError:
         topics = ()
-    # A subscription may have more than topics, such as owned partitions. The word `foo+bar` would
-    # lose these. So use it only for bytes that encode the topics and nothing else.
+    # A subscription may have more than topics, such as owned partitions. A word such as `foo+bar`
+    # would lose these. So use such a word only for bytes that encode the topics and nothing else.
     if topics and data == encode_subscription(ConsumerProtocolSubscription(topics=topics)):
         word = "+".join(topics)
         if _PLAIN.fullmatch(word):

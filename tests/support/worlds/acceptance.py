@@ -54,7 +54,7 @@ A client may need 1.2 s of this time to wait for its next try (`retry.backoff.ma
 class MemberFailover:
     """The failover as one member saw it.
 
-    Times are those of the run's clock. A time is None if the member did not get so far.
+    Times are those of the run's clock. A time is None if the member did not get that far.
     """
 
     node: str

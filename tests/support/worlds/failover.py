@@ -28,7 +28,7 @@ It is twice the interval of the commits, which is 200 ms.
 class Failover:
     """The first failover of a group's coordinator after a fault.
 
-    If the run did not get so far, a single time is None, and a tuple of times is empty. The times
+    If the run did not get that far, a single time is None, and a tuple of times is empty. The times
     of a tuple are in ascending order.
     """
 

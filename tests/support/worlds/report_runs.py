@@ -133,7 +133,7 @@ def make_run(root: Path, recipe: Recipe) -> Path:
 
 @contextmanager
 def pause_garbage_collector() -> Iterator[None]:
-    """Switch the garbage collector off, as it would take half of a run with 1,000 members."""
+    """Switch the garbage collector off: it would take half the time of a run with 1,000 members."""
     gc.disable()
     try:
         yield

@@ -20,7 +20,7 @@ CALLBACKS = (TraceKind.PARTITIONS_ASSIGNED, TraceKind.PARTITIONS_REVOKED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What one leave or join of a member cost its group."""
+    """The cost for a group when one of its members left or joined."""
 
     # The time from the close or the creation of the member until the last partition was assigned.
     settled_us: int
@@ -48,8 +48,8 @@ class RollingBounce:
 def rolling_bounce_of(rows: Sequence[TraceRow], group: str) -> RollingBounce:
     """Return what the rollout in a run cost its group.
 
-    A member leaves when its node gets a SIGTERM, at which the application closes its consumer. It
-    joins when its node is started.
+    A member leaves when its node gets a SIGTERM, because the application then closes its consumer.
+    The member joins when its node is started again.
     """
     injected_us = next(row.time_us for row in rows if row.kind == TraceKind.FAULT_INJECTED)
     healed_us = next(row.time_us for row in rows if row.kind == TraceKind.FAULT_HEALED)
