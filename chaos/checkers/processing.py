@@ -89,7 +89,8 @@ class _Partition:
     # After the next commit this is None again.
     deleted_us: int | None = None
     answer: TraceRow | None = None  # OFFSETS_COMMITTED of the commit that was acknowledged last
-    stored: int | None = None  # offset of the commit that a coordinator stored last
+    # Offset of the commit that a coordinator stored last. After a deletion this is None again.
+    stored: int | None = None
     # offset -> a commit of this offset that was made when the group had not processed all records
     # below the offset. Such a commit may explain a gap, because the next member begins at this
     # offset.
@@ -97,6 +98,11 @@ class _Partition:
     positions: dict[Owner, int] = field(default_factory=dict)  # each owner's next offset
     jumps: list[_Jump] = field(default_factory=list)
     last_row: TraceRow | None = None  # the last RECORDS_CONSUMED
+
+    def remove(self, row: TraceRow) -> None:
+        """Note that `row` shows the removal of the committed offset."""
+        self.deleted_us = row.time_us
+        self.stored = None
 
 
 class Processing(Checker):
@@ -179,7 +185,7 @@ class Processing(Checker):
                 if row.cause in ORDERED_DELETIONS:
                     self._offset_removed(row)
                 elif self._expiry.is_due(row):
-                    self._partition(row).deleted_us = row.time_us
+                    self._partition(row).remove(row)
             case TraceKind.POSITION_RESET:
                 self._position_reset(row)
             case TraceKind.NODE_KILLED:
@@ -237,7 +243,7 @@ class Processing(Checker):
         The deletion also removes all offsets of the group that wait for the marker of a
         transaction. No row shows this. Such offsets were acknowledged, but are not stored yet.
         """
-        self._partition(row).deleted_us = row.time_us
+        self._partition(row).remove(row)
         expected = self.context.groups.get(row.group or "")
         if expected is None or not expected.transaction_partitions:
             return

@@ -223,7 +223,10 @@ def transaction_state(rows: Rows, time_s: float, to: str) -> None:
 
 
 @pytest.mark.parametrize("is_behind_load", [True, False])
-def test_reset_to_latest_is_excused_if_kafka_forgot_the_only_commit(is_behind_load: bool) -> None:
+@pytest.mark.parametrize("had_a_commit_before", [True, False])
+def test_reset_to_latest_is_excused_if_kafka_forgot_the_only_commit(
+    *, is_behind_load: bool, had_a_commit_before: bool
+) -> None:
     """The group's only commit, of offset 60 in a transaction of C0, is lost.
 
     The group's coordinator is broker-0.
@@ -237,8 +240,14 @@ def test_reset_to_latest_is_excused_if_kafka_forgot_the_only_commit(is_behind_lo
        are left out.
 
     Without a load nothing can have delayed the removal. Then the loss of the commit is a bug.
+
+    `had_a_commit_before` changes nothing. If it is True, the group had committed the offset 50
+    before, and an administrator deleted it.
     """
     rows = Rows()
+    if had_a_commit_before:
+        rows.commit_stored(0.5, "broker-0", f"{C0}-id", generation=1, append_id=1, offset=50)
+        rows.offset_removed(0.6)
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, offset=50, cause="latest")
     rows.consumed(2, C0, first=50, last=59)
