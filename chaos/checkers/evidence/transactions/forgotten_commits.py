@@ -32,7 +32,8 @@ Schedules of the tests' corpus show the cases:
 `end_of_a_transaction_that_comes_behind_a_load`,
 `late_end_of_a_transaction_while_the_next_offset_is_appended`,
 `late_end_while_a_replacing_offset_is_appended`,
-`late_end_after_that_of_the_former_coordinator` and
+`late_end_after_that_of_the_former_coordinator`,
+`first_commit_after_a_deletion_is_forgotten` and
 `first_commit_forgotten_and_a_reset_to_latest`.
 """
 
