@@ -23,8 +23,8 @@ from tests.support.builders.requests import (
     join_group,
 )
 from tests.support.harness.kafka_bench import (
-    PS,
     SESSION_MS,
+    STATIC_PROTOCOLS,
     KafkaBench,
 )
 
@@ -41,18 +41,20 @@ def test_static_member_that_returns_to_an_empty_group_is_a_server_error() -> Non
 
     GC-054: static member comes back while the group is Empty: a server error that names both
     """
-    h = KafkaBench()
-    h.static_members()  # the group is Stable, and has the static members L and F
+    bench = KafkaBench()
+    bench.static_members()  # the group is Stable, and has the static members L and F
     # In a real coordinator a group with members is never Empty. So the test sets the state by
     # force.
-    h.force(GroupState.PREPARING_REBALANCE, GroupState.EMPTY)
+    bench.force(GroupState.PREPARING_REBALANCE, GroupState.EMPTY)
 
     # Call the handler of the request directly, to see the message of the error.
-    shard = Shard(h.group().partition)
-    shard.groups[GROUP] = h.group()
-    turn = Turn(h.coordinator._shared, h.now_us)
-    body = join_group(instance="F", offers=PS, session_timeout_ms=SESSION_MS)
+    shard = Shard(bench.group().partition)
+    shard.groups[GROUP] = bench.group()
+    turn = Turn(bench.coordinator._shared, bench.now_us)
+    body = join_group(instance="F", offers=STATIC_PROTOCOLS, session_timeout_ms=SESSION_MS)
     with pytest.raises(UnknownServerError, match=rf"{GROUP} .* F$"):
         handle_join_group(turn, shard, RequestId(99), body, envelope(body))
     # The answer to the client has only the error code.
-    assert h.join_response(h.add(instance="F")) == refused(ErrorCode.UNKNOWN_SERVER_ERROR, "")
+    assert bench.join_response(bench.add(instance="F")) == refused(
+        ErrorCode.UNKNOWN_SERVER_ERROR, ""
+    )

@@ -242,11 +242,12 @@ def digest_with_messages(name: str, seed: int) -> str:
 fake = partial(digest, fake_spec(), run_us=FAKE_RUN_US)
 real = partial(digest, real_spec(), run_us=REAL_RUN_US)
 SOURCES = (set_of_strings, set_of_objects, global_random)
-# The endings of the names of two variants. A variant must have the same digest as the scenario
-# without this ending. With CODEC, messages are encoded and decoded. With MESSAGES, there are rows
-# about messages.
+# A scenario whose name ends with CODEC or MESSAGES is a variant. It must have the same digest as
+# the scenario without this ending.
 CODEC = " through the codec"
+"""In this variant, messages are encoded and decoded."""
 MESSAGES = " with messages"
+"""In this variant, the trace has rows about messages, which are left out of the digest."""
 DRAWN = {
     "crashes_pauses_and_slow_links": 0,
     "moves_resets_and_deleted_offsets": 2,

@@ -8,7 +8,8 @@ an address. No lint rule finds such code, so a test uses this module.
 The module knows types only as far as the source shows them. If a module annotates a name as a set
 or assigns a set to it, the name counts as a set in this module. If any module declares an attribute
 as a set in one of these ways, the attribute counts as a set in all modules. A use of a set is
-allowed if the order has no effect, as in len(), sorted() and any(), or for making another set.
+allowed if the order of the set has no effect. So len(), sorted() and any() may take a set, and a
+set may be made from another set.
 """
 
 import ast
@@ -162,7 +163,7 @@ class _Finder:
         }
 
     def find_uses(self) -> Iterator[tuple[int, str]]:
-        """Yield the line and a description of each such use or call."""
+        """Yield the line and a description of each use or call that is not allowed."""
         for node in ast.walk(self._tree):
             match node:
                 case ast.For(iter=iterated) if self._is_set(iterated):

@@ -366,7 +366,7 @@ def test_member_that_never_commits_prevents_the_steady_state() -> None:
     From this first commit on, the run measures the longest time without a commit.
     """
     run = Run()
-    run.runtime.first_commit = 0  # commits that each member had acknowledged at 0 s
+    run.runtime.commits_at_start = 0  # commits that each member had acknowledged at 0 s
     run.runtime.commits_stand_still = True
 
     assert "consumer-readers-0 has no commit acknowledged" in run.execute().reasons[0]

@@ -84,6 +84,7 @@ def load(leader: str, epoch: int, from_s: float, to_s: float, **changes: object)
         "load_started_us": us(from_s),
         "active_us": us(to_s),
         "load_us": us(to_s - from_s),
+        # A report shows this time as a text. It is so short that the times above do not show it.
         "load_wait_us": 1_200,
         "records": 265,
         "bytes": 33_290,

@@ -18,6 +18,7 @@ from protocol.messages.log import FetchPartition
 from protocol.records.batch import Record, RecordBatch, decode_records
 
 PARTITION = offsets_partition(3)
+# A millisecond and a second in microseconds.
 MS = 1_000
 SECOND = 1_000_000
 LAG_MAX_US = 30 * SECOND
@@ -29,6 +30,7 @@ FETCH_MAX_BYTES = 1_048_576
 NO_LIMIT = 2**62
 """A number of bytes that no log of a test reaches."""
 A, B, C = BrokerId(0), BrokerId(1), BrokerId(2)
+"""The ids of three brokers. Each of them has a replica of PARTITION."""
 REPLICAS = (A, B, C)
 EVERYBODY = {A: BrokerEpoch(100), B: BrokerEpoch(101), C: BrokerEpoch(102)}
 """The brokers that are registered and not fenced, with their broker epochs."""

@@ -73,8 +73,8 @@ def run_facts(**changes: Any) -> RunFacts:  # noqa: ANN401 - any field of the st
 def journal_entry(**changes: Any) -> JournalEntry:  # noqa: ANN401 - any field of JournalEntry
     """Return the journal's entry of crash-0: broker-2 is down from 11.25 s to 36.25 s.
 
-    `changes` are fields of JournalEntry. A test may also pass `groups` and `partitions`, the groups
-    and partitions that the fault affects. They are the fields of its blast radius.
+    `changes` are fields of JournalEntry. A test may also pass `groups` and `partitions`: the groups
+    and partitions that the fault affects, which are called the fault's blast radius.
     """
     radius = BlastRadius(
         groups=changes.pop("groups", ("readers",)),

@@ -154,8 +154,8 @@ def fault_row(**changes: Any) -> Row:  # noqa: ANN401
 def rebalance(**changes: Any) -> Row:  # noqa: ANN401
     """Return a row of `rebalances`: the coordinator removed c-0, which sent no heartbeat in time.
 
-    The rebalance began 45 s after the crash, and the other members joined again within a second.
-    They got their partitions 900 us after that.
+    The rebalance began 45 s after the crash. A second later the other members had joined again, and
+    after 900 us more they had their partitions.
     """
     row: Row = {
         "group": GROUP,

@@ -143,6 +143,7 @@ class ControllerLab:
         ]
         if not isinstance(response, BrokerRegistrationResponse):
             raise TypeError(response)
+        # The answer to a refused registration has the broker epoch -1.
         if response.broker_epoch >= 0:
             self.broker_epochs[broker_id] = response.broker_epoch
         return response
@@ -219,7 +220,8 @@ class ControllerLab:
 
         By default the request has the partition's present leader epoch and partition epoch. It also
         names a broker epoch for each replica in the new ISR. A replica that is not in
-        `broker_epochs` gets the epoch -1, which means that the leader does not know its epoch.
+        `broker_epochs` gets the epoch -1, which means that the leader does not know the broker
+        epoch of this replica.
         """
         present = self.image.partition(name)
         if leader_epoch is None:

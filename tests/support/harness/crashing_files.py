@@ -138,7 +138,9 @@ class CrashingFiles(Files):
 
     def write(self, file: int, content: bytes, position: int) -> int:
         """Write `content`, or only a first part of it; return how many bytes were written."""
-        fails, self._write_fails = self._write_fails, False
+        # Only one write fails after `fill_disk`.
+        fails = self._write_fails
+        self._write_fails = False
         try:
             self._enter()
         except Killed:

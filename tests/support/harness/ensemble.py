@@ -5,8 +5,9 @@ or crash. It runs the scenario by `run_ensemble(scenario, servers=3)`.
 
 In a cluster's specification (ClusterSpec) only the members of a group are clients of ZooKeeper. But
 the tests need clients without a group. So the specification has producers named `client-0`,
-`client-1` and so on, and EnsembleRun builds an IdleNode instead of each producer. The client uses
-the host of this IdleNode. (A host gives a node access to the network, the clock and timers.)
+`client-1` and so on, and EnsembleRun builds an IdleNode instead of each producer. A client of a
+test uses the host of such an IdleNode. (A host gives a node access to the network, the clock and
+timers.)
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -80,7 +80,8 @@ class FakeRuntime(Runtime):
         self.stopping_takes_us: int | None = 1_000_000
         # The state of each paused node before its pause: up or stopping.
         self._state_before_pause: dict[NodeName, NodeState] = {}
-        # What `ask_as_admin` returns or raises, unless the question is about committed offsets.
+        # What `ask_as_admin` returns or raises. A question about committed offsets is answered
+        # from `committed` instead.
         self.admin_answer: dict[str, str] | Exception = {}
         # The active controller; None: no controller answers, so the status has no leaders.
         self.controller: NodeName | None = controller_name(FIRST_CONTROLLER_ID)
@@ -92,7 +93,7 @@ class FakeRuntime(Runtime):
         # If True, the numbers of acknowledged commits no longer grow.
         self.commits_stand_still = False
         # How many commits of each member were acknowledged until time 0.
-        self.first_commit = 1
+        self.commits_at_start = 1
         # The requests of every member that have no answer yet.
         self.waiting: tuple[WaitingRequest, ...] = ()
         # Committed offsets by partition; None: offset 7 is committed in every partition.
@@ -218,7 +219,7 @@ class FakeRuntime(Runtime):
                 continue
             # A member consumes a record every 100 ms and commits every 200 ms.
             consumed = (self.time_us - self._started_at_us.get(name, 0)) // 100_000
-            commits = self.first_commit
+            commits = self.commits_at_start
             if not self.commits_stand_still:
                 commits += self.time_us // 200_000
             status.members[name] = MemberStatus(
@@ -242,6 +243,7 @@ class FakeRuntime(Runtime):
         act.check(node, self.nodes[node])
         self.acts.append(f"{words} {node}")
         self.nodes[node] = to
+        # A fake node has no process, so any pid will do.
         return HitNode(node=node, incarnation=self._incarnations.get(node, 0), pid=4711)
 
     async def crash(self, node: NodeName) -> HitNode:

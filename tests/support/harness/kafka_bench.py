@@ -19,16 +19,21 @@ from protocol.messages.group import JoinGroupRequestProtocol
 from tests.support.builders.requests import join_group, protocols, sync_group
 from tests.support.harness.coordinator_harness import CoordinatorHarness
 
+# The values of these constants are those of Kafka's class.
 SESSION_MS = 500
+"""The session timeout of most members."""
+# The coordinator accepts session timeouts from SESSION_MIN_MS to SESSION_MAX_MS.
 SESSION_MIN_MS = 10
 SESSION_MAX_MS = 600_000
 REBALANCE_MS = 500
+"""The rebalance timeout of most members."""
 DELAY_MS = 50
+"""The initial rebalance delay: how long the first rebalance of a group waits for more members."""
 MAX_SIZE = 4
-NEW_MEMBER_MS = 300_000
-P = protocols("range")
+"""The largest number of members of a group."""
+DYNAMIC_PROTOCOLS = protocols("range")
 """The protocols (assignors) of a dynamic member."""
-PS = protocols("range", "roundrobin")
+STATIC_PROTOCOLS = protocols("range", "roundrobin")
 """The protocols of a static member."""
 PARTITION = 1
 """The offsets partition that GROUP belongs to.
@@ -92,12 +97,13 @@ class KafkaBench(CoordinatorHarness):
     ) -> RequestId:
         """Send a JoinGroup with the defaults of Kafka's tests.
 
-        A static member offers the protocols PS, and a dynamic member offers P. A new dynamic client
-        sends the version NO_ID_REQUIRED, because this version makes it a member at once.
+        A static member offers STATIC_PROTOCOLS, and a dynamic member offers DYNAMIC_PROTOCOLS. A
+        new dynamic client sends the version NO_ID_REQUIRED, because with this version the client is
+        a member at once.
         """
         is_new = not member_id and instance is None
         if offers is None:
-            offers = P if instance is None else PS
+            offers = DYNAMIC_PROTOCOLS if instance is None else STATIC_PROTOCOLS
         body = join_group(
             member_id,
             instance=instance,
@@ -201,8 +207,9 @@ class KafkaBench(CoordinatorHarness):
     def awaiting_pending(self) -> Awaited:
         """Make a group whose join phase waits only for a third client. See Awaited."""
         joins = [self.add() for _ in range(2)]
-        # As in `static_members`, the coordinator waits once more.
         self.tick(DELAY_MS + 1)
+        # The second client joined during the initial delay. So the coordinator waits for as long
+        # again.
         self.tick(DELAY_MS + 1)
         ids = [self.join_response(join).member_id for join in joins]
         self.sync_as(ids[0], 1, {ids[0]: b"a", ids[1]: b"b"})
@@ -222,9 +229,10 @@ class KafkaBench(CoordinatorHarness):
 
     def force(self, *states: GroupState) -> None:
         """Put the group into these states, one after the other, without their usual effects."""
-        # A forced state may violate the invariants. They are otherwise checked after every input.
+        # Normally the invariants are checked after every input. A forced state may violate them.
         self.checks_invariants = False
         for state in states:
+            # A change of state must have a cause. Any cause will do.
             self.group().transition_to(
                 state, now_us=self.now_us, cause=GroupStateCause.UNLOADED, trace=[]
             )

@@ -137,7 +137,7 @@ class _Reader(HTMLParser):
             table = self.sections[-1].parts[-1]
             assert isinstance(table, list)
             assert self._cells is not None
-            # `table` is still empty when its first row ends, which has the headings.
+            # The first row has the headings. When this row ends, `table` is still empty.
             is_version_row = bool(table) and table[0] == _VERSION_HEADINGS
             table.append(self._cells[:1] if is_version_row else self._cells)
             self._cells = None
@@ -161,7 +161,7 @@ class _Reader(HTMLParser):
         return text
 
     def _flush(self) -> None:
-        """Add the text that was read to the section. Inside a row of a table, drop the text."""
+        """Make the collected text a part of the section. Inside a row of a table, drop the text."""
         text = self._take_text()
         if text and self._cells is None:
             parts = self.sections[-1].parts

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[3]
 LEAVES_WITHIN_S = 10.0
 """After this time, all processes of a killed run must have ended.
 
-A user may start the next run then.
+A user may start the next run so soon after the kill.
 """
 PATIENCE_S = 60.0
 """The longest wait. It is long, because the machine may be busy."""
@@ -185,6 +185,7 @@ def ray_head(tmp_path: Path, *, auth_mode: str | None) -> Iterator[str]:
 
 def pid_of_ended_process() -> int:
     """Return the id of a process that has ended."""
+    # The program `true` ends at once. After `waitpid` its pid belongs to no process.
     pid = os.spawnlp(os.P_NOWAIT, "true", "true")
     os.waitpid(pid, 0)
     return pid

@@ -8,9 +8,9 @@ The coordinator does no I/O. Most of its methods return a Result, which says wha
 - markers to write, which end a transaction in each of its partitions.
 
 The harness does what a Result says. By default appends and markers succeed at once. After a test
-has set `holds_appends`, an append waits until the test calls `complete`. After it has set
-`holds_markers`, markers wait until the test calls `answer_markers`. Both calls say how the append
-or the markers end.
+has set `holds_appends`, an append waits until the test calls `complete`. After the test has set
+`holds_markers`, markers wait until the test calls `answer_markers`. With an argument of `complete`
+or `answer_markers` the test lets the append or the markers fail.
 """
 
 import heapq
@@ -297,6 +297,7 @@ class TransactionHarness:
 
     def states(self) -> list[str]:
         """Return the names of the states that transactions have entered, in their order."""
+        # Every trace event of the coordinator is a change of state. Its detail has the new state.
         return [str((event.detail or {})["to"]) for event in self.trace]
 
     def deadlines(self) -> list[tuple[str, int]]:

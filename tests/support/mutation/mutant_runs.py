@@ -27,8 +27,9 @@ ARGUMENTS = ("-x", "-q", "--timeout=60", "--timeout-method=signal", "-p", "no:ca
 CPU_SECONDS_MAX = 600
 """Limit of a child's CPU time, after which the system kills the child.
 
-A child that takes longer is in an endless loop because of the mutant. That counts as a failed test.
-Some tests start a process of Spark. It inherits the limit, but needs only 100 s.
+A child that takes longer is in an endless loop because of the mutant. Such a loop counts as a
+failed test. Some tests start a process of Spark. This process inherits the limit, but needs only
+100 s.
 """
 OUTPUT_MAX = 4_000
 """The number of characters that are kept of pytest's output: those at its end."""

@@ -66,7 +66,7 @@ class Faults:
         self._count = 0
 
     def inject(self) -> None:
-        """Inject a fault of a random kind. It may find no node to hit."""
+        """Inject a fault of a random kind. The fault may find no node to hit."""
         world = self._world
         if world.chance(0.15):
             # Inject another fault at the same time.
@@ -83,7 +83,8 @@ class Faults:
         victim = world.rng.choice(candidates)
         others = tuple(node for node in (*BROKERS, CONTROLLER) if node != victim)
         match kind:
-            # These faults hit the links between the victims, one or two nodes, and all other nodes.
+            # These faults have one or two victims. They hit the links from the victims to all other
+            # brokers and to the controller.
             case "cut" | "clog" | "slow" | "reset":
                 victims = (victim, *others[:1]) if world.chance(0.3) else (victim,)
                 rest = tuple(node for node in others if node not in victims)
@@ -174,6 +175,7 @@ class Faults:
 
     def _elect(self, partition: str, victim: str) -> None:
         """Elect a new leader, unless by now a broker other than the victim leads the partition."""
+        # A partition without a leader has "" here.
         if self._brokers.leaders[partition] in (victim, ""):
             self._brokers.elect(partition)
 

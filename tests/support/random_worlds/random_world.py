@@ -163,7 +163,9 @@ class World:
 
         The driver writes the row about the kill, because a killed process can write no row.
         """
-        self.lives[node].alive = self.lives[node].paused = False
+        life = self.lives[node]
+        life.alive = False
+        life.paused = False
         self.add(DRIVER, TraceKind.NODE_KILLED, peer=node)
 
     def stop(self, node: str) -> None:

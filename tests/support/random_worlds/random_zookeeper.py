@@ -42,7 +42,7 @@ _APIS = (
 _PHASES = ("starting", "running", "new session")
 """The situations in which a consumer may give up for good."""
 _GIVES_AWAY_SHARE = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
-"""The two kinds of rows in which a consumer no longer owns its share of the partitions."""
+"""The two kinds of rows by which a consumer says that it no longer owns its partitions."""
 _STEPS_US = (0, 1, 900, 15_000, 60_000, 400_000)
 """The possible times between two random events."""
 _LAG_US = 300_000
@@ -148,6 +148,7 @@ class _Ensemble:
         if not self._world.lives[client].alive:
             return
         self._client_of_session[session] = client
+        # "SyncConnected" is listed twice, so it is drawn twice as often as the other states.
         states = ("SyncConnected", "SyncConnected", "Disconnected", "Expired")
         state = self._rng.choice(states)
         self._world.add(
@@ -174,8 +175,8 @@ class _Ensemble:
                 TraceKind.ZOOKEEPER_SESSION_EXPIRED,
                 detail={"session": session},
             )
-        # In one of ten cases the transaction is missing. This happens in a real trace that ends
-        # before the transaction.
+        # In one of ten cases the transaction is missing, as in a real trace that ends before the
+        # transaction is written.
         if self._rng.random() < 0.9:
             self._apply(session, "closeSession")
             self._znodes = {path: owner for path, owner in self._znodes.items() if owner != session}

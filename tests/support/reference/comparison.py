@@ -26,7 +26,7 @@ def check_table(
     """
     rows_of_random_runs = []
     for run in runs:
-        # Spark's rows have the name of the run, and the rows of an oracle do not. Add it.
+        # Spark's rows have the name of the run. Add this name to the rows of the oracle.
         expected = [row | {"run": run.run} for row in oracle(Trace(run.rows))]
         spark_rows = run.table(name)
         wrong = differences(expected, spark_rows, key)
@@ -46,13 +46,16 @@ def differences(
     lines = []
     # Keys may contain None beside texts and numbers, which cannot be compared. Sort by `repr`.
     for row_key in sorted({*oracle_rows, *spark_rows}, key=repr):
-        oracles, sparks = oracle_rows.get(row_key, []), spark_rows.get(row_key, [])
-        if len(oracles) != len(sparks):
+        # Usually a key identifies a row, and each of these lists has a single row.
+        of_oracle = oracle_rows.get(row_key, [])
+        of_spark = spark_rows.get(row_key, [])
+        if len(of_oracle) != len(of_spark):
             lines.append(
-                f"{row_key}: oracle has {len(oracles)}, Spark has {len(sparks)}: {oracles} {sparks}"
+                f"{row_key}: oracle has {len(of_oracle)}, Spark has {len(of_spark)}: "
+                f"{of_oracle} {of_spark}"
             )
             continue
-        for oracle_row, spark_row in zip(oracles, sparks, strict=True):
+        for oracle_row, spark_row in zip(of_oracle, of_spark, strict=True):
             columns = _differing_columns(oracle_row, spark_row)
             if columns:
                 lines.append(f"{row_key}: (oracle, Spark) {columns}")

@@ -196,14 +196,21 @@ _Processed = list[tuple[int, str, str, int]]
 
 
 def _processed(rows: Sequence[TraceRow]) -> _Processed:
-    """Return an entry for each processed record. A row of the trace is about several records."""
+    """Return an entry for each processed record.
+
+    A row of the trace is about several records: those from its `offset` to `last` in its detail.
+    """
     batches = [row for row in rows if row.kind == TraceKind.RECORDS_CONSUMED]
     batches.sort(key=lambda row: (row.time_us, row.node, row.incarnation, row.seq))
-    return [
-        (row.time_us, row.node, str(row.partition), offset)
-        for row in batches
-        for offset in range(row.offset or 0, json.loads(row.detail or "")["last"] + 1)
-    ]
+    processed: _Processed = []
+    for row in batches:
+        first_offset = row.offset or 0
+        last_offset = json.loads(row.detail or "")["last"]
+        processed += [
+            (row.time_us, row.node, str(row.partition), offset)
+            for offset in range(first_offset, last_offset + 1)
+        ]
+    return processed
 
 
 def _add_overlaps(owned: Owned, processed: _Processed, end_us: int) -> None:
@@ -215,7 +222,9 @@ def _add_overlaps(owned: Owned, processed: _Processed, end_us: int) -> None:
         if first.partition != second.partition or first.consumer == second.consumer:
             continue
         ends = [owner.to_us for owner in (first, second) if owner.to_us is not None]
-        until_us = min([*ends, end_us])
+        # None if both consumers own the partition until the run ends.
+        overlap_end_us = min(ends, default=None)
+        until_us = end_us if overlap_end_us is None else overlap_end_us
         if second.from_us >= until_us:
             # `first` had ended before `second` began.
             continue
@@ -229,8 +238,8 @@ def _add_overlaps(owned: Owned, processed: _Processed, end_us: int) -> None:
             }
             for owner in (first, second)
         )
-        key = (first.partition, first.consumer, second.consumer, second.from_us)
-        owned.overlaps[(*key, min(ends, default=None))] = len(first_offsets & second_offsets)
+        key = (first.partition, first.consumer, second.consumer, second.from_us, overlap_end_us)
+        owned.overlaps[key] = len(first_offsets & second_offsets)
 
 
 def _count_processed(owned: Owned, processed: _Processed) -> None:

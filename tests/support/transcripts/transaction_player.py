@@ -124,7 +124,8 @@ class TransactionPlayer:
     def _init(self, command: Command) -> None:
         """`init tx-2` asks for a producer id and an epoch for the transactional id tx-2.
 
-        `init` does this for the id of most stories, and `init -` for a producer without an id.
+        `init` alone asks for the transactional id `tx`, which most stories use. `init -` is the
+        request of a producer without a transactional id.
         """
         (name,) = command.words or [TX]
         self._submit(

@@ -142,7 +142,7 @@ def pause_garbage_collector() -> Iterator[None]:
 
 
 class CtrlC:
-    """Raises KeyboardInterrupt in a run, `after_us` microseconds after its steady state.
+    """Raises KeyboardInterrupt in a run, `after_us` microseconds after its steady state began.
 
     A run calls this object again and again with its progress. If `after_us` is None, the object
     never raises the exception.

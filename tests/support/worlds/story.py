@@ -226,11 +226,11 @@ class _MilestoneFinder:
             if row.kind == TraceKind.FAULT_INJECTED:
                 found[f"{row.cause} begins"] = self._since(row)
             elif row.kind == TraceKind.FAULT_HEALED:
-                # This row is written when the process has started again. To start it takes seconds
-                # on Ray, and no time at all in virtual time. So the milestone is the time at which
-                # the healing began.
-                ended_us = detail_of(row).get("in_force_until_us")
-                ended_us = ended_us if isinstance(ended_us, int) else row.time_us
+                # This row is written when the process has started again. A real process takes
+                # seconds to start, and a node in virtual time takes no time at all. So the
+                # milestone is the time at which the healing began, if the row has this time.
+                healing_began_us = detail_of(row).get("in_force_until_us")
+                ended_us = healing_began_us if isinstance(healing_began_us, int) else row.time_us
                 found[f"{row.cause} ends"] = ended_us - self._fault_us
         return found
 
