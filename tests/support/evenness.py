@@ -20,7 +20,8 @@ def p_of_uniform(values: Sequence[float], low: float, high: float) -> float:
     count = len(places)
     # Plot the share of the values below x against x. The plot is a staircase, which rises by
     # 1 / count at each value. For perfectly even values, it would be a straight line. Look for the
-    # largest distance between the staircase and this line. It is just before a step or at a step.
+    # largest distance between the staircase and this line. The distance is largest at a step or
+    # just before a step.
     distance = max(
         max((index + 1) / count - place, place - index / count)
         for index, place in enumerate(places)

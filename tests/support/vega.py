@@ -24,8 +24,11 @@ def compiled_without_warnings(chart: Chart) -> dict[str, Any]:
         warnings.simplefilter("error")
         vega = compiled(chart)
     # Vega-Lite itself adds data sets, whose names begin with `data_` or `source_`.
-    names = {data["name"] for data in vega["data"] if not data["name"].startswith("data_")}
-    missing = {name for name in names if name not in chart.data and not name.startswith("source_")}
+    added_by_vega_lite = ("data_", "source_")
+    names = {data["name"] for data in vega["data"]}
+    missing = {
+        name for name in names if name not in chart.data and not name.startswith(added_by_vega_lite)
+    }
     if missing:
         raise AssertionError(f"{chart.id} names data that it does not hold: {sorted(missing)}")
     signals = {signal["name"] for signal in vega["signals"]}

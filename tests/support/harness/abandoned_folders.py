@@ -1,7 +1,7 @@
 """A check of functions that remove the folders of dead processes. Several tests share this check.
 
 Each process has a folder of its own. A file in the folder names the owner of the folder: the host
-and the process id. Such a function must remove only folders whose owner is dead.
+and the process id. The functions under test must remove only folders whose owner is dead.
 """
 
 import os
@@ -13,9 +13,10 @@ from tests.support.harness.programs import pid_of_ended_process
 
 
 def make_folder(parent: Path, name: str, owner: tuple[str, str] | None = None) -> Path:
-    """Make a folder with a log in it. If `owner` is given, it also has a file that names its owner.
+    """Make a folder with a log in it, and return the path of the folder.
 
-    `owner` is the name and the content of this file, such as `("owner", "my-host 4711")`.
+    If `owner` is given, the folder also has a file that names its owner. `owner` is the name and
+    the content of this file, such as `("owner", "my-host 4711")`.
     """
     folder = parent / name
     (folder / "logs").mkdir(parents=True)

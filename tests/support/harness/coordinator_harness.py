@@ -345,8 +345,8 @@ class CoordinatorHarness:
             )
             for member_id in ids
         ]
-        # The first member begins the initial delay. Others join during this delay, so the group
-        # waits for the same delay once more.
+        # The first member begins the initial delay. The other members join during this delay, so
+        # the group waits for the same delay once more.
         self.advance(self.config.group_initial_rebalance_delay_ms * 2)
         leader = self.join_response(joins[0]).leader
         assert leader == ids[0]
@@ -356,8 +356,8 @@ class CoordinatorHarness:
     def sync_all(self, ids: list[str], generation_id: int, *, group_id: str = GROUP) -> None:
         """Let every member send SyncGroup, so that the group becomes Stable.
 
-        The leader, `ids[0]`, sends last. Its request brings the assignments, for which the requests
-        of the others wait.
+        The leader, `ids[0]`, sends last. Its request brings the assignments. The requests of the
+        other members wait for these assignments.
         """
         assignments = {member_id: b"for-" + member_id.encode() for member_id in ids}
         for member_id in ids[1:]:
@@ -419,7 +419,7 @@ class CoordinatorHarness:
     def fetched(
         self, topic: str, partition: int, *, group_id: str = GROUP, require_stable: bool = False
     ) -> OffsetFetchResponsePartition:
-        """Send an OffsetFetch for one partition, and return the answer for it."""
+        """Send an OffsetFetch for one partition, and return the answer for this partition."""
         response = self.fetch(
             offset_fetch((topic, partition), group_id=group_id, require_stable=require_stable)
         )

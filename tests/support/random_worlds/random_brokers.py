@@ -1,7 +1,7 @@
 """The brokers and the controller of a random trace.
 
-No real broker runs. Random decisions say what happens, and a `World` writes the rows that brokers
-would write about it. The controller elects leaders of the partitions of `__consumer_offsets`. A
+No real broker runs. Random decisions say what happens, and a `World` writes the rows that real
+brokers would write. The controller elects leaders of the partitions of `__consumer_offsets`. A
 broker that becomes leader loads the groups of the partition, and coordinates them from then on. A
 broker that is no longer leader unloads them. Members join, leave and expire, and groups rebalance.
 
@@ -59,8 +59,9 @@ class Broker:
     """A broker's process: the offsets partitions that it leads, and their groups."""
 
     name: str
-    # Offsets partition -> leader epoch: partitions that the broker serves, and that it is loading.
+    # The offsets partitions that the broker serves, each with its leader epoch.
     served: dict[str, int] = field(default_factory=dict)
+    # The offsets partitions that the broker is loading, each with its leader epoch.
     loading: dict[str, int] = field(default_factory=dict)
     groups: dict[str, Coordinated] = field(default_factory=dict)
     # How often the broker has appended to a log so far.
@@ -73,8 +74,9 @@ class Brokers:
     def __init__(self, world: World) -> None:
         self._world = world
         self.brokers = {name: Broker(name) for name in BROKERS}
-        # Offsets partition -> the leader epoch of its last election, and its leader (or "").
+        # Offsets partition -> the leader epoch of its last election, or -1 before any election.
         self.epochs = {offsets_partition(index): -1 for index in range(OFFSETS_PARTITIONS)}
+        # Offsets partition -> the name of its leader, or "" if it has no leader.
         self.leaders: dict[str, str] = dict.fromkeys(self.epochs, "")
         # Offsets partition -> the end offset of its log, which all brokers share here.
         self._log_end = dict.fromkeys(self.epochs, 0)
@@ -339,6 +341,7 @@ class Brokers:
             self._add_member_row(broker, group, TraceKind.MEMBER_ADDED, member, None, client_id)
             cause = RebalanceCause.JOIN
         else:
+            # REJOIN is listed twice, so it is drawn twice as often as CHANGED_METADATA.
             cause = self._world.rng.choice(
                 (RebalanceCause.REJOIN, RebalanceCause.CHANGED_METADATA, RebalanceCause.REJOIN)
             )

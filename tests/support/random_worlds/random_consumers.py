@@ -286,8 +286,8 @@ class Consumers:
             member = new_id or consumer.member
             coordinated = broker.groups.get(consumer.group)
             old = consumer.member
-            # If the coordinator still has the consumer's old id, the new id takes its place. After
-            # a restart of a static member, its new id does the same.
+            # If the coordinator still has the consumer's old id, the new id takes its place. A real
+            # coordinator does so if a static member has restarted.
             if new_id and old and coordinated is not None and old in coordinated.members:
                 self._brokers.replace(broker, consumer.group, old, new_id)
             else:

@@ -75,12 +75,16 @@ class ClusterPlayer:
     """Plays one story. It prints only changes of the state, so it keeps what it has printed."""
 
     def __init__(self) -> None:
+        # The command `cluster` replaces this lab by a lab with another cluster.
         self._lab = BrokerLab(broker_cluster())
         self._is_started = False
+        # The time at which the story began.
         self._began_us = 0
+        # How many rows of the lab were printed or dropped so far.
         self._rows_printed = 0
         # The name of a node, partition or group -> its state, as it was printed last.
         self._status: dict[str, str] = {}
+        # The rules of all cuts that are in force.
         self._rules: list[LinkRule] = []
         # Lines that are not printed yet, about answers to requests that `send` has sent.
         self._answers: list[str] = []
@@ -88,6 +92,7 @@ class ClusterPlayer:
         self._sent_count = 0
         # Uuid -> the number that is printed instead of this uuid.
         self._uuid_numbers: dict[str, int] = {}
+        # Transactional id -> the producer with this id.
         self._producers: dict[str, TransactionalClient] = {}
 
     def play(self, commands: tuple[str, ...]) -> list[str]:

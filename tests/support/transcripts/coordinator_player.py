@@ -47,7 +47,8 @@ class CoordinatorPlayer:
 
     def __init__(self) -> None:
         # The harness of the present coordinator, which collects lines about all that happens.
-        self._harness: PrintingCoordinator = PrintingCoordinator()
+        # `_begin` sets it.
+        self._harness: PrintingCoordinator
         # The lines that were printed last about each group, the timers and the partitions.
         self._groups: dict[str, dict[str, str]] = {}
         self._timers: list[str] = []
@@ -120,6 +121,8 @@ class CoordinatorPlayer:
         # By default a new group does not wait for more members. A story can change this.
         values = {"group.initial.rebalance.delay.ms": "0", **command.settings}
         command.settings = values
+        # `take_settings` removes the settings that it reads. `check_all_taken` finds those that no
+        # one has read.
         self._begin(
             PrintingCoordinator(
                 config=take_settings(BrokerConfig, values),

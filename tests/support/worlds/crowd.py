@@ -7,7 +7,8 @@ CLIENTS = 150
 PER_CLIENT = 4
 """The number of requests of each client.
 
-They are a Heartbeat, which fails, a FindCoordinator, a JoinGroup, and another Heartbeat.
+First comes a Heartbeat, which fails. Then come a FindCoordinator, a JoinGroup and another
+Heartbeat.
 """
 
 
