@@ -1,8 +1,9 @@
 """How many runs `coordlab explore` plays a minute on one core, and the gain of a second core.
 
-The runs are those of explorations/reference.yaml, a space: each seed draws a cluster and its faults
-from it. All checkers are on, and messages are not in the trace. Each run must do at least the work
-that the file requires (`minimum`), because runs in which nothing happens would look fast.
+explorations/reference.yaml describes a space of possible runs: clusters of several sizes, with
+several kinds of faults. Each seed draws one run from this space. All checkers are on, and messages
+are not in the trace. Each run must do at least the work that the file requires (`minimum`), because
+runs in which nothing happens would look fast.
 
 Events a second are compared with those of a bare heapq loop, the smallest program that can run
 events at all.
@@ -87,7 +88,9 @@ def one_core(space: Space) -> tuple[Measurement, ...]:
         Measurement(
             name="explored runs, trace off, one core",
             value=value,
-            # The baseline is the number of runs a minute if virtual time were as slow as real time.
+            # The baseline is the number of runs a minute in real time, in which a virtual second
+            # would take a second. Here a second is enough for `virtual_s_per_s` virtual seconds, so
+            # in real time there would be so many times fewer runs.
             baseline=value / statistics.median(virtual_s_per_s),
             unit="runs/min",
             baseline_name="in real time",
@@ -124,7 +127,8 @@ def _fan_out_s(workers: RayWorkers, names: tuple[WorkerName, ...]) -> float:
         # Wait for answers, but at most one second.
         for event in workers.wait(1.0):
             if isinstance(event, Died):
-                # TRY004 asks for a TypeError, but the event has no wrong type.
+                # Ruff's rule TRY004 asks for a TypeError after `isinstance`. But here the type is
+                # no mistake: Died is the event that reports the death of a worker.
                 raise RuntimeError(f"a worker died: {event.why}")  # noqa: TRY004
             done += len(decode_runs(event.answer))
     return time.perf_counter() - began

@@ -22,17 +22,20 @@ from chaos.exploration.signature import Signature
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEDULE = ROOT / "tests" / "schedules" / "seventy_four_faults.yaml"
+BUG = "unfence_elects_nobody"
+"""The planted bug: a partition without a leader gets none when one of its brokers comes back."""
 SEED = 614
 """With this seed and BUG, the groups never recover from the plan."""
-BUG = "unfence_elects_nobody"
 FAULTS_GOAL = 5
 """Number of faults that may be left after CPU_GOAL_S CPU seconds."""
 CPU_GOAL_S = 60.0
 NEVER_FOUND = Signature(check="liveness", claim="")
-"""A signature that no finding has, because every finding has a claim. So a run that stops at this
-signature never stops early. Its check is `liveness` so that the comparison is fair: a run that
-looks for such findings does not read the committed offsets at its end, and neither do the runs of
-the shrinker.
+"""The signature that the run of the whole plan looks for. No finding has this signature, because
+every finding has a claim. So this run is never ended early by a finding.
+
+The check is `liveness` so that the comparison is fair. At its end, a run normally reads the
+committed offsets, which takes a minute if a group does not recover. A run that looks for a finding
+of `liveness` leaves this reading out. The runs of the shrinker leave it out for the same reason.
 """
 
 
@@ -60,7 +63,8 @@ def run() -> tuple[Measurement, ...]:
         if not reached_goal and now.after.faults <= FAULTS_GOAL:
             reached_goal.append((time.process_time() - began_s, now.runs))
 
-    # `last_s` is the limit of `Shrinker.robustness`, which is not called here.
+    # `last_s` is a required argument without an effect here. It limits only `Shrinker.robustness`,
+    # which is not called.
     shrinker = Shrinker(
         play_with_bug,
         now_s=time.process_time,

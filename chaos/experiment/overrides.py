@@ -1,8 +1,10 @@
 """`--var key=value`: changes to an experiment file before it is checked.
 
-The value is read as YAML, so `--var cluster.brokers=5` sets a number. The document of the file
-consists of Items: an Item is a value together with its line in the file. The Item of an override
-has no line. So a problem about this value names `--var` instead of a file and a line.
+The value is read as YAML, so `--var cluster.brokers=5` sets a number.
+
+An experiment file is read into Items. An Item is a value together with its line in the file, so
+that a problem about the value can name this line. The Item of an override has no line. A problem
+about such a value names `--var` instead of a file and a line.
 """
 
 from collections.abc import Sequence
@@ -42,6 +44,7 @@ def apply_overrides(root: Item, overrides: Sequence[str]) -> list[Problem]:
                     line=None,
                     path=dotted,
                     message="has no value",
+                    # The problem is printed as "has no value; expected one", that is, a value.
                     expected="one, or `null` for nothing",
                 )
             )
@@ -70,8 +73,8 @@ def _put(item: Item, steps: list[str | int], value: Item) -> None:
         if isinstance(item.value, list) and isinstance(step, int):
             item = item.value[step]
             continue
-        # If the file has a key without a value, such as `config:`, the value is None here. Then it
-        # becomes a mapping.
+        # A value on the way must be a mapping. Any other value is replaced by one. In most cases
+        # this is the None of a key without a value, such as `config:`.
         if not isinstance(item.value, dict):
             item.value = {}
         if str(step) not in item.value:

@@ -25,7 +25,8 @@ could fill the memory."""
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 """zlib's `wbits` value for its largest window (15), plus 16 for gzip's header and trailer.
 
-zlib writes no time into the header, so equal payloads have equal compressed bytes.
+A gzip header has a field for the time of the compression. zlib leaves this field empty. Therefore
+the same payload always gives the same compressed bytes, as a replay of a run requires.
 """
 _GZIP_LEVEL = 6
 """The default level of zlib and of Kafka."""
@@ -106,9 +107,10 @@ def is_supported(compression: int) -> bool:
 
 
 def require_codec(compression: int) -> None:
-    """Check that a codec is supported, and import its library.
+    """Check that the codec of `__consumer_offsets` is supported, and import its library.
 
-    Raises: SimulationError. Its message lists the supported codecs.
+    Raises: SimulationError if it is not. The message names the setting that chooses this codec,
+    `offsets.topic.compression.codec`, and lists the supported codecs.
     """
     if not is_supported(compression):
         names = ", ".join(f"{codec.value} ({codec.name.lower()})" for codec in supported_codecs())
@@ -149,8 +151,8 @@ def _decompress_gzip(payload: bytes) -> bytes:
         unpacker = zlib.decompressobj(_GZIP_WINDOW)
         plain.append(unpacker.decompress(rest, bytes_left))
         bytes_left -= len(plain[-1])
-        # `decompress` stopped before the end of the member. If it had not reached the size limit,
-        # then the compressed data was too short.
+        # `eof` is True if the member was decompressed to its end. If not, there are two possible
+        # reasons: the size limit was reached, or the compressed data is too short.
         if not unpacker.eof and bytes_left > 0:
             raise ValueError(f"{len(payload)} bytes end in the middle")
         rest = unpacker.unused_data  # the bytes after this member

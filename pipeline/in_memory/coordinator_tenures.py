@@ -1,10 +1,16 @@
-"""The table `coordinator_tenures` in plain Python: when was which broker a coordinator?
+"""The table `coordinator_tenures` in plain Python: which broker was a coordinator, and when.
 
 A tenure is the time in which a broker is the active coordinator of the groups in one partition of
 `__consumer_offsets` (an offsets partition). A tenure begins when the broker has loaded the
-partition (has read its groups into memory). It ends when the broker has unloaded the partition or
-loads it again, when the broker's process ends, or with the run. A broker may learn late that
-another broker leads the partition now. So two tenures of a partition can overlap.
+partition (has read its groups into memory). It ends with the first of these events:
+
+- The broker has unloaded the partition.
+- It has loaded the partition again.
+- Its process ends.
+- The run ends.
+
+A broker may learn late that another broker leads the partition now. So two tenures of a partition
+can overlap.
 
 The table has a row for each tenure. A row also tells how long the broker was paused or cut off
 during the tenure. `pipeline.tables.coordinator_tenures` computes the same with Spark.
@@ -40,7 +46,8 @@ def coordinator_tenures_of(trace: Trace) -> list[TableRow]:
             for other in tenures
             if other is not tenure and other["partition"] == tenure["partition"]
         ]
-        # A moment that this tenure shares with two other tenures counts twice (docs/TABLES.md).
+        # The lengths of the overlaps are added. So a second in which two other tenures overlap with
+        # this tenure counts as two seconds, as docs/TABLES.md defines the column.
         tenure["overlap_us"] = length_us(within(spans_of_others, whole))
         tenure.update(_span_columns("paused", within(trace.pauses(tenure["broker"]), whole)))
         tenure.update(_span_columns("cut", within(trace.cuts(tenure["broker"], faults), whole)))
@@ -69,6 +76,7 @@ def _find_tenures(trace: Trace) -> list[TableRow]:
     """Return all tenures, but only with their beginning and their end."""
     tenures = []
     kinds = (TraceKind.LOAD_COMPLETED, TraceKind.UNLOAD_COMPLETED)
+    # A life is the time of one process of a broker, from its start to its end.
     for (broker, incarnation), rows in trace.lives(*kinds):
         for index, row in enumerate(rows):
             if row.kind != TraceKind.LOAD_COMPLETED or not is_offsets_partition(row):
@@ -127,8 +135,8 @@ def _acknowledged_commits(trace: Trace) -> dict[tuple[object, ...], list[int]]:
     }
     times_by_tenure: dict[tuple[object, ...], list[int]] = {}
     for row in trace.of(TraceKind.APPEND_COMPLETED):
-        append = (row.node, row.incarnation, row.correlation_id)
-        if row.error == "NONE" and append in commits:
+        is_commit = (row.node, row.incarnation, row.correlation_id) in commits
+        if row.error == "NONE" and is_commit:
             key = (row.node, row.incarnation, row.partition, row.leader_epoch)
             times_by_tenure.setdefault(key, []).append(row.time_us)
     return times_by_tenure

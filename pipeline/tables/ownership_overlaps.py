@@ -10,13 +10,17 @@ from pyspark.sql import functions as F
 from pipeline.tables.faults import with_latest_fault
 
 
-def ownership_overlaps(both: DataFrame, faults: DataFrame) -> DataFrame:
+def ownership_overlaps(processed_by_both: DataFrame, faults: DataFrame) -> DataFrame:
     """Pair the intervals in which two members owned one partition at the same time.
 
-    `both` (`repeats.processed_by_both`) has a row for each pair of overlapping intervals and each
-    offset that both members processed. A pair that processed no record in common has one row, with
-    a null offset. `faults` is the table. Output grain: one row per run, group, data partition and
-    pair of overlapping intervals of two different members.
+    `processed_by_both` is the result of the function of this name in `intermediate.repeats`.
+    Suppose that two intervals overlap, and that both members processed the offsets 7 and 8 in the
+    overlap. Then this pair of intervals has two rows, with the offsets 7 and 8. If the members
+    processed no record in common, their pair has one row, and its offset is null.
+
+    `faults` is the table `faults`. Output grain: one row per run, group, data partition and pair of
+    overlapping intervals of two different members.
+
     Columns:
     - `run`, `group`, `partition`;
     - `from_us`, `to_us` in microseconds on the run's clock;
@@ -28,19 +32,19 @@ def ownership_overlaps(both: DataFrame, faults: DataFrame) -> DataFrame:
       the same about the other member;
     - `records_both`: number of records that both processed during the overlap;
     - `fault`: the latest fault before the overlap began;
-    - `healed_us`: the last moment before the overlap's end at which a fault was healed. If no fault
-      was healed before, it is the first such moment after the overlap's end. In microseconds on the
-      run's clock.
+    - `healed_us`: a time at which a fault was healed, in microseconds on the run's clock. It is the
+      latest such time before the overlap ended. If no fault was healed before the end, it is the
+      earliest such time after the end.
 
     Nulls: `to_us` if the overlap still lasted when the run ended; coordinators and epochs as in
     `ownership`; `fault` if none came before; `healed_us` if no fault was healed.
     """
-    # `first` and `second` are structs about the two intervals. `ends_us` and `to_us` are both the
-    # overlap's end. If the overlap lasted until the run's end, `to_us` is null, and `ends_us` is
-    # the run's end. `count` leaves out the null offset of a pair that processed no record in
-    # common.
+    # `first` and `second` are structs about the two intervals. `to_us` is the overlap's end, and
+    # null if the overlap lasted until the run ended. `ends_us` is then the time of the run's end,
+    # and otherwise the same as `to_us`.
     pair = ("run", "group", "partition", "from_us", "ends_us", "to_us", "first", "second")
-    overlaps = both.groupBy(*pair).agg(F.count("offset").alias("records_both"))
+    # `count` leaves out the null offset of a pair that processed no record in common.
+    overlaps = processed_by_both.groupBy(*pair).agg(F.count("offset").alias("records_both"))
     # `healed_us` is null for a fault that was not healed. `collect_list` leaves out nulls.
     healings = faults.groupBy("run").agg(
         F.sort_array(F.collect_list("healed_us")).alias("healings")

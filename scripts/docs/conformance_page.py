@@ -5,9 +5,9 @@ GroupCoordinatorTest. The file tests/conformance/scenarios.toml lists all of the
 places can cover a scenario:
 
 - A test, if its docstring names the scenario (`GC-010`, or in a range `GC-010..012`).
-- A story, if the comments at its beginning name the scenario. Stories are parts of the files in
-  `scenarios`, with the events that a scripted cluster must produce. Each has a heading
-  `== title ==`.
+- A story, if the comments at its beginning name the scenario. A story lists the events that a
+  scripted cluster must produce. The stories are in text files, in folders of the name `scenarios`;
+  each story has a heading `== title ==`.
 - A recording of a real Kafka, if its key `covers` has the scenario, and the cluster of this project
   gives the same answers.
 
@@ -55,7 +55,8 @@ class ScenarioList:
     """What is in scenarios.toml. Each id is a key of `meaning` or of `same_as`.
 
     - `meaning`: id -> what happens in the scenario.
-    - `same_as`: id -> other scenarios, which test the same together.
+    - `same_as`: id -> other scenarios that together test the same as this scenario. For example,
+      JC-001 may be the same as GC-010 and GC-011 together.
     - `deviates`: id -> why this project differs from Kafka in this case.
     - `not_applicable`: id -> why this case cannot occur here.
     """
@@ -115,7 +116,8 @@ def ids_in(text: str) -> Iterator[str]:
 def places_by_scenario() -> Mapping[str, tuple[Place, ...]]:
     """Return for each id the tests, stories and recordings that name it.
 
-    There may be ids that are not in the list of scenarios. A test looks for these.
+    The result may have ids that are not in the list of scenarios, because a text names them by
+    mistake. tests/architecture/test_conformance_page.py finds such ids.
     """
     # An inner dict is an ordered set of places: a place that names an id twice counts once.
     places: dict[str, dict[Place, None]] = {}
@@ -134,9 +136,9 @@ def statuses(scenarios: ScenarioList) -> dict[str, str]:
         elif scenario in scenarios.not_applicable:
             status[scenario] = "not applicable"
         else:
-            # A scenario is also covered if other scenarios test the same together, and all of
-            # these are covered. Only scenarios of the last family have such others. These others
-            # are of earlier families, so their status has been set by now.
+            # A scenario is also covered if `same_as` names other scenarios for it, and all of them
+            # are covered. Their status has been set by now: only scenarios of the last family, JC,
+            # are keys of `same_as`, and they name only scenarios of earlier families.
             others = scenarios.same_as.get(scenario, ())
             others_cover_it = bool(others) and all(
                 status.get(other) == "covered" for other in others

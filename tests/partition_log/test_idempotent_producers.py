@@ -27,7 +27,6 @@ from protocol.records.control import EndTransactionMarker
 from tests.support.builders.client_batches import client_batch
 from tests.support.builders.partition_logs import (
     PARTITION,
-    B,
     follower,
     leader,
     records,
@@ -76,14 +75,18 @@ def test_batches_in_sequence_are_appended() -> None:
     assert outcome(leading, "d", sequence=3) == 3
 
 
-def test_duplicate_is_answered_with_the_offsets_of_the_first_batch() -> None:
-    """If the first answer is lost, the client learns the offset from the second answer."""
+def test_duplicate_is_answered_with_the_offsets_of_the_original_batch() -> None:
+    """If the answer to the original batch is lost, the client sends the batch again.
+
+    From the answer to this duplicate, the client learns the offset of the original batch.
+    """
     leading = with_batches(leader(), 0, 2, 4)
     leading.append_records(records("another"), required_acks=1, now_us=0)
     info = append(leading, numbered_batch("a", "b", sequence=2))
     assert (info.error, info.is_duplicate) == (ErrorCode.NONE, True)
     assert (info.base_offset, info.next_offset) == (2, 4)
-    # The answer has the timestamp of the first batch: 7, the default of `client_batch`.
+    # As in Kafka, `log_append_time_ms` of a duplicate is the timestamp of the original batch: 7,
+    # the default of `client_batch`.
     assert (info.log_append_time_ms, info.log_start_offset) == (7, 0)
     assert leading.log_end_offset == 7  # three batches of two records, and the other record
 
@@ -101,9 +104,19 @@ def test_only_the_last_five_batches_are_recognised_as_duplicates() -> None:
     assert BATCHES_TO_RETAIN == 5
 
 
-@pytest.mark.parametrize(("values", "sequence"), [(("a",), 2), (("a", "b", "c"), 2), (("b",), 3)])
+@pytest.mark.parametrize(
+    ("values", "sequence"),
+    [
+        pytest.param(("a",), 2, id="first record of the last batch"),
+        pytest.param(("b",), 3, id="second record of the last batch"),
+        pytest.param(("a", "b", "c"), 2, id="last batch and one more record"),
+    ],
+)
 def test_batch_that_overlaps_others_is_no_duplicate(values: tuple[str, ...], sequence: int) -> None:
-    """A batch is a duplicate only if it has exactly the sequence numbers of one earlier batch."""
+    """A batch is a duplicate only if it has exactly the sequence numbers of one earlier batch.
+
+    The leader has two batches: one with the numbers 0 and 1, and one with the numbers 2 and 3.
+    """
     leading = with_batches(leader(), 0, 2)
     assert outcome(leading, *values, sequence=sequence) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
@@ -164,8 +177,10 @@ def test_transactional_batch_of_a_client_needs_an_open_transaction() -> None:
 def test_batch_outside_the_producers_open_transaction_is_refused() -> None:
     """While a transaction is open, its producer may write no batch outside of it.
 
-    The marker that ends the transaction has producer epoch 1. So the next batch must have this
-    epoch, and begin with sequence number 0 again.
+    The transaction began in producer epoch 0, and its coordinator aborts it. A coordinator that
+    aborts a transaction raises the epoch, so that late batches of the producer are fenced.
+    Therefore the marker, which ends the transaction, has epoch 1. The next batch must have epoch 1,
+    too, and begin with sequence number 0 again.
     """
     leading = leader()
     # The verification of a transaction returns a guard. The first batch must have this guard.
@@ -222,12 +237,12 @@ def test_producer_state_is_rebuilt_from_the_log_after_a_restart(tmp_path: Path) 
     """The state is not kept in a separate file, because such a file could be outdated."""
     storage = FileStorage(tmp_path)
     partition_log = PartitionLog(PARTITION, storage.log(PARTITION))
-    with_batches(leader(B, partition_log), 0, 2, 4)
+    with_batches(leader(partition_log=partition_log), 0, 2, 4)
     storage.close()
 
     reopened_storage = FileStorage(tmp_path)
     reopened_log = PartitionLog(PARTITION, reopened_storage.log(PARTITION))
-    restarted = leader(B, reopened_log, leader_epoch=2)
+    restarted = leader(partition_log=reopened_log, leader_epoch=2)
     assert outcome(restarted, "a", "b", sequence=0) == 0
     assert outcome(restarted, "x", sequence=5) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert outcome(restarted, "x", sequence=6) == 6

@@ -1,15 +1,21 @@
 """Check that appends with acks=all were acknowledged with enough replicas in sync.
 
-If fewer than `min.insync.replicas` are in sync, Kafka refuses an append with NOT_ENOUGH_REPLICAS.
-It counts the replicas again when it has replicated the append, and answers
-NOT_ENOUGH_REPLICAS_AFTER_APPEND if there are now too few (docs/kafka/BEHAVIOUR.md 6.1; Kafka
-Partition.checkEnoughReplicasReachOffset). So an append that was acknowledged must have had enough
-replicas at that second moment.
+A leader counts the replicas in sync twice (docs/kafka/BEHAVIOUR.md 6.1; Kafka
+Partition.checkEnoughReplicasReachOffset):
 
-The replicas are counted in the ISR that the leader names in its row of the append. This ISR may
-have more brokers than the controller's ISR. One of them may be a broker that the leader is about to
-add: the leader already waits for such a broker when it replicates an append. Another may be a
-broker that the controller has removed, if the leader does not know this yet.
+1. Before the append. If fewer than `min.insync.replicas` are in sync, the leader refuses the append
+   with NOT_ENOUGH_REPLICAS.
+2. When the append is replicated. If too few are in sync now, the leader answers
+   NOT_ENOUGH_REPLICAS_AFTER_APPEND.
+
+So when an append is acknowledged, enough replicas must have been in sync at the second count.
+
+When a leader acknowledges an append, it writes a trace row with its ISR. This module counts the
+replicas in this ISR, which may have more brokers than the controller's ISR for two reasons:
+
+- The leader is about to add a broker to the ISR. It already waits for this broker when it
+  replicates an append.
+- The controller has removed a broker from the ISR, and the leader does not know this yet.
 
 Only appends of coordinators are judged, such as commits and assignments. Records of producers are
 not judged, because the row of a producer does not name the leader that acknowledged its records.
@@ -38,7 +44,8 @@ class EnoughReplicas:
     """Checks every acknowledged append, and keeps the controller's decisions as evidence."""
 
     def __init__(self) -> None:
-        # partition -> the controller's last row with its ISR; it makes a finding easier to follow
+        # Partition -> the controller's last row with the ISR of this partition. The row is shown in
+        # a finding as evidence, because it tells how the ISR became so small.
         self._decided: dict[str, TraceRow] = {}
 
     def observe(self, row: TraceRow, needed: int) -> TooFew | None:
@@ -50,6 +57,7 @@ class EnoughReplicas:
         if row.kind != TraceKind.APPEND_COMPLETED:
             self._decided[partition] = row
             return None
+        # An append that failed has an error and no ISR. It is no violation.
         in_sync = detail_of(row).get("isr")
         if row.error != "NONE" or not isinstance(in_sync, list) or len(in_sync) >= needed:
             return None

@@ -8,8 +8,8 @@ first of these events:
 - It gets another assignment.
 - Its process ends.
 
-The coordinator may give the partition to another member before that. Then the partition has two
-owners for a while.
+The coordinator may give the partition to another member before the first member has noticed any of
+these events. Then the partition has two owners for a while.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ class Owners:
         self._of: dict[tuple[str, str], dict[Owner, TraceRow]] = {}
         self._owned: dict[Owner, tuple[str, tuple[str, ...]]] = {}  # owner -> group, partitions
         self.ended: list[Ended] = []
-        """Ownerships that ended with the last row of OWNER_KINDS."""
+        """The ownerships that were ended by the row which `observe` took last."""
 
     def of(self, group: str, partition: str) -> Mapping[Owner, TraceRow]:
         """Return the owners of a partition, each with its PARTITIONS_ASSIGNED, oldest first."""
@@ -73,8 +73,11 @@ class Owners:
                 for partition in partitions:
                     self._of.setdefault((group, partition), {})[owner] = row
             case TraceKind.PARTITIONS_REVOKED | TraceKind.PARTITIONS_LOST:
+                # In this rebalance protocol a member always gives up all of its partitions at once.
                 self.ended = self._end(owner)
             case _:  # a start, a kill or a stop: earlier processes of the node have ended
+                # The driver of the run may have written the row. Then `peer` is the node that was
+                # started or has ended. A node that writes the row itself names no peer.
                 node = row.peer or row.node
                 ended_processes = [owner for owner in self._owned if owner[0] == node]
                 self.ended = [ended for owner in ended_processes for ended in self._end(owner)]

@@ -62,10 +62,12 @@ class Generation(NamedTuple):
 class StateReason:
     """Reason of a change of state, as a MEMBER_STATE row shows it.
 
-    `text` is for people, and may be empty. After a reset, the next JoinGroup has the text as its
-    reason.
-    If the answer to a request made the generation invalid, `api` is the request and `error` is the
-    error in the answer. `error` may also be the error that ended the application.
+    - `text`: the reason for people; it may be empty. After a reset the member joins the group
+      again. Its JoinGroup has a field for a reason, with which Kafka's log explains rebalances, and
+      this text is sent in it.
+    - `api`, `error`: if an error in an answer made the generation invalid, the request and the
+      error. If the member left because an error ended its application, `error` is this error, and
+      `api` is None.
     """
 
     cause: MemberStateCause
@@ -107,7 +109,11 @@ class ConsumerMember:
 
     @property
     def has_generation(self) -> bool:
-        """True if the member has a generation and an id. If not, its partitions are lost."""
+        """True if the member has a generation and an id.
+
+        A member without them is no longer in the group, so it gives up its partitions as lost: the
+        group may have given them to other members.
+        """
         return self.generation.generation_id != NO_GENERATION and bool(self.generation.member_id)
 
     @property
@@ -138,7 +144,11 @@ class ConsumerMember:
         self._transition_to(MemberState.STABLE, _ASSIGNED)
 
     def take_member_id(self, member_id: MemberId) -> None:
-        """Store the id that the coordinator has assigned; the next JoinGroup has this id."""
+        """Store the id that the coordinator has assigned; the next JoinGroup has this id.
+
+        The other values of the generation are set to their defaults: a member that gets a new id
+        has no generation yet.
+        """
         self.generation = Generation(member_id=member_id)
 
     def reset(self, reason: StateReason, *, reset_member_id: bool) -> None:

@@ -23,10 +23,10 @@ EMPTY = "Empty"
 STABLE = "Stable"
 """The state of a group whose members all have their assignment."""
 WHOLE_TOPIC = -1
-"""The number that stands for the partition in a row about a whole topic.
+"""The value of `partition` in a row that is about a whole topic.
 
-If the user names a topic that does not exist, the number of its partitions is not known. Then there
-is a single row for the whole topic, with the error.
+Normally each partition of a topic has its own row. If the user names a topic that does not exist,
+it is not known which partitions it has. Then a single row has the error for the whole topic.
 """
 
 
@@ -140,8 +140,9 @@ class ResetOffset(msgspec.Struct, frozen=True, kw_only=True):
 
     - `current_offset`: the offset before the reset; None if none was committed.
     - `new_offset`: None if the partition gets no new offset. Then `error` has the reason.
-    - `asked_for`: the offset that the user asked for, if it is outside of the log. Then
-      `new_offset` is the nearer end of the log. None if the user gets the offset asked for.
+    - `asked_for`: None if `new_offset` is the offset that the user asked for. An offset outside of
+      the log cannot be set. If the user asks for such an offset, it is in `asked_for`, and
+      `new_offset` is the nearer end of the log.
     """
 
     topic: str

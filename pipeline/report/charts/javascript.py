@@ -1,9 +1,10 @@
 """Vega's JavaScript, which every report contains.
 
-Vega is the library that draws the charts. It takes seconds to bundle its modules into one text, and
-the text depends only on the versions of the packages. So it is kept in the user's cache folder, in
-a file whose name has these versions, such as `vega-5.30-1.7.0-1f2e3d4c.js`. If the file cannot be
-used, for example because it is damaged or belongs to another user, the text is bundled again.
+Vega is the library that draws the charts. To bundle its modules into one text takes seconds. So the
+text is kept in a file of the user's cache folder, such as `vega-5.30-1.7.0-1f2e3d4c.js`. The name
+of the file has all that the text depends on: the version of Vega (5.30), the version of the package
+that bundles the modules (1.7.0), and a digest of the snippet below (1f2e3d4c). If the file cannot
+be used, for example because it is damaged or belongs to another user, the text is bundled again.
 """
 
 import hashlib
@@ -15,9 +16,11 @@ from pathlib import Path
 import vl_convert as vlc
 
 _SNIPPET = "window.vegaEmbed=vegaEmbed;"
-"""The code that is bundled with Vega's modules. The bundle is a JavaScript module, whose names are
-private, and `vegaEmbed` is one of them. This code makes the name visible to the page's script,
-which needs no other name.
+"""The code that is bundled with Vega's modules.
+
+The bundle is a JavaScript module, so no other script sees the names that are defined in it. The
+page's script needs just one of these names, `vegaEmbed`: the function that draws a chart. As a
+property of `window`, this function is visible to all scripts of the page.
 """
 
 
@@ -27,7 +30,8 @@ def vega_javascript() -> str:
     path = _cache_file()
     text = _read(path)
     if text is None:
-        # The text contains `</script` in strings. There it would end the page's script element.
+        # Some strings of the text contain `</script`. In the page, a browser would take these
+        # characters for the end of the script element.
         text = vlc.javascript_bundle(_SNIPPET).replace("</script", "<\\/script")
         _write(path, text)
     return text
@@ -39,7 +43,6 @@ def _cache_file() -> Path | None:
         cache_folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError:
         return None
-    # The text also depends on the snippet, so the name has a digest of it.
     snippet_digest = hashlib.sha256(_SNIPPET.encode()).hexdigest()[:8]
     vega_version = vlc.get_vega_version()
     bundler_version = version("vl-convert-python")

@@ -1,9 +1,9 @@
 """The answers checker finds requests without an answer in a healthy cluster.
 
-A request may time out because of a fault. But suppose that a request with a timeout of 5 s times
-out when the last fault has been over for 11 s. Then it was sent while nothing was broken, so a
-server has forgotten the request. This is a finding. To be on the safe side, the checker waits for
-twice the timeout after a fault, here 10 s.
+A request may time out because of a fault. But suppose that the last fault ends at 30 s, and that a
+request with a timeout of 5 s times out at 41 s. The request was sent at 36 s, when nothing was
+broken, so the server has forgotten it. This is a finding. To be on the safe side, the checker
+ignores all timeouts until the last fault has been over for twice the timeout, here until 40 s.
 
 The tests write the rows of a trace by hand. "Planted bug" in a docstring names a bug of a server
 that would lead to such rows.
@@ -24,8 +24,9 @@ def check(rows: Rows, *, in_virtual_time: bool = True) -> CheckReport:
     """Return the report of a run in which the member C0 and the brokers have these timeouts.
 
     Brokers send requests, too. A broker opens a connection for each purpose, such as "metadata",
-    and each purpose has its own timeout (`broker_timeouts_us`). If the server has no news for the
-    broker, it waits for news for up to `broker_waits_us` before it answers.
+    and each purpose has its own timeout (`broker_timeouts_us`). For example, a broker fetches new
+    metadata from the controller. If there are none, the controller waits for some before it
+    answers, for up to the time in `broker_waits_us`.
     """
     checker = Answers(
         CheckContext(
@@ -90,12 +91,14 @@ def timed_out(
 def test_request_that_times_out_in_a_healthy_cluster_is_found(api: str, bound_s: float) -> None:
     """Planted bug: a request that is parked and never answered.
 
-    `bound_s` is the time after the last fault from which on a timeout is a finding. It is twice the
-    request's timeout of 5 s, with two additions:
+    A timeout is a finding if the last fault has been over for more than `bound_s` seconds. This
+    bound has two terms:
 
-    - A JoinGroup also waits for the other members, for up to the rebalance timeout of 20 s.
-    - OffsetCommit and JoinGroup append to the log. For this the ISR must be large enough, and the
-      ISR may need 30 s to recover after the last fault.
+    - Twice the time for which the client waits for the answer. This time is 5 s. For a JoinGroup it
+      is 5 + 20 s, because the coordinator waits for the other members before it answers, for up to
+      the rebalance timeout of 20 s.
+    - 30 s for OffsetCommit and JoinGroup, which append to the log. An append needs enough replicas
+      in the ISR, and the ISR may need 30 s to recover after the last fault.
     """
     late, in_time = after_a_fault(), after_a_fault()
     timed_out(late, 30 + bound_s + 0.1, api)
@@ -141,9 +144,9 @@ def test_request_of_a_broker_is_judged_by_its_purpose(
     - metadata: the timeout is 2 s, so the request is a finding after 4 s.
     - heartbeat: `check` sets no timeout for this purpose, so the default of 30 s applies. The
       request is a finding after 60 s.
-    - replica-fetcher: the leader may wait for news for 0.5 s before it answers a Fetch. The timeout
-      of 0.9 s is less than twice this wait. Such a request may time out without a bug, so it is
-      never a finding.
+    - replica-fetcher: the leader may wait for new records for 0.5 s before it answers a Fetch. So
+      little is left of the timeout of 0.9 s that the Fetch may time out without a bug. The rule of
+      the checker: a request whose timeout is less than twice the wait is never a finding.
     """
     rows = after_a_fault()
     timed_out(rows, 30 + after_s, "Fetch", node="broker-1", purpose=purpose)

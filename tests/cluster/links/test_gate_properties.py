@@ -1,10 +1,14 @@
 """Two link gates under random rules keep the order of frames, and lose frames only after a close.
 
-Every frame (message of a connection) that a node sends or gets passes the node's link gate. Link
-rules make the gate hold frames back until the link is healed (Cut, Clog), or delay them (Slow). The
-link is healed when all rules are withdrawn. After a cut, a connection that was closed during the
-cut delivers only its close, and the frames that the cut held back are lost. After a clog all
-frames arrive.
+Every frame (message of a connection) that a node sends or gets passes the node's link gate. A gate
+has link rules, and each rule has one of these effects on frames:
+
+- Cut holds frames back until the link is healed. If a connection is closed during the cut, the
+  frames that were held back on this connection are lost, and only the close arrives after the cut.
+- Clog also holds frames back until the link is healed, but then all of them arrive.
+- Slow delays frames.
+
+The link is healed when all rules are withdrawn.
 
 Hypothesis draws a list of steps, for example: A sends a request, a cut begins, B sends a response,
 A closes the connection. `play` carries the steps out with a `Pair` of gates, heals the link, and
@@ -40,7 +44,7 @@ class Send:
 
     sender: NodeName
     connection: int
-    find: bool
+    is_find_coordinator: bool
     """True for FindCoordinator, False for Heartbeat."""
 
 
@@ -77,7 +81,8 @@ def other_node(node: NodeName) -> NodeName:
 class Pair:
     """The gates of A and B, and a network between them with a constant latency.
 
-    The Pair also plays the endpoints of the two nodes, which a gate asks about connections.
+    A gate asks an endpoint of its node about connections, such as about their purposes. The Pair
+    stands for these endpoints: it has the two methods that a gate calls.
     """
 
     def __init__(self) -> None:
@@ -112,7 +117,9 @@ class Pair:
         """Return no frames. A gate calls this when a peer dies, but no node dies in these tests."""
         return ()
 
-    def send(self, sender: NodeName, connection: int, number: int, find: bool) -> None:
+    def send(
+        self, sender: NodeName, connection: int, number: int, is_find_coordinator: bool
+    ) -> None:
         """Send a request if the sender is A, or else a response, unless this end is closed.
 
         The number distinguishes the frame from all others.
@@ -121,9 +128,9 @@ class Pair:
             return
         frame: Frame
         if sender == A:
-            frame = request(number, connection=connection, find=find)
+            frame = request(number, connection=connection, find=is_find_coordinator)
         else:
-            frame = response(number, connection=connection, find=find)
+            frame = response(number, connection=connection, find=is_find_coordinator)
         self._send(sender, connection, frame)
 
     def close(self, sender: NodeName, connection: int) -> None:
@@ -160,13 +167,14 @@ class Pair:
 SENDERS = st.sampled_from((A, B))
 CONNECTIONS = st.integers(0, 3)
 EFFECTS = st.sampled_from((Cut(), Clog(), Slow(delay_us=7, jitter_us=20)))
+FROM_A_TO_B, FROM_B_TO_A, BOTH_WAYS = ((A,), (B,)), ((B,), (A,)), ((A, B), (A, B))
+"""Directions of frames to which a rule can apply. Each is a pair of sources and destinations."""
 RULES = st.builds(
-    lambda effect, nodes, purposes, apis: rule(
-        effect, sources=nodes[0], destinations=nodes[1], purposes=purposes, apis=apis
+    lambda effect, direction, purposes, apis: rule(
+        effect, sources=direction[0], destinations=direction[1], purposes=purposes, apis=apis
     ),
     EFFECTS,
-    # Sources and destinations: from A to B, from B to A, and both directions.
-    st.sampled_from((((A,), (B,)), ((B,), (A,)), ((A, B), (A, B)))),
+    st.sampled_from((FROM_A_TO_B, FROM_B_TO_A, BOTH_WAYS)),
     # Without purposes, a rule is for connections of all purposes. Without APIs, it is for all APIs.
     st.sampled_from(((), ("coordinator",))),
     st.sampled_from(((), ("Heartbeat",))),
@@ -189,7 +197,7 @@ def play(pair: Pair, steps: list[Step]) -> None:
     for number, step in enumerate(steps):
         match step:
             case Send():
-                pair.send(step.sender, step.connection, number, step.find)
+                pair.send(step.sender, step.connection, number, step.is_find_coordinator)
             case Close():
                 pair.close(step.sender, step.connection)
             case SetRules():
@@ -213,10 +221,10 @@ def test_under_any_rules_order_is_kept_and_all_frames_of_open_connections_arrive
 ) -> None:
     """Each direction of each connection keeps its order, and loses frames only after a close.
 
-    1. If neither end has closed the connection, all frames arrive.
-    2. If only the sender has closed the connection, the close arrives last. Frames that were sent
-       before the close may be lost.
-    3. If the receiver has closed the connection, any frames of the sender may be lost.
+    1. An open connection, which neither end has closed: all frames arrive.
+    2. A connection that only the sender has closed: the close is the last frame that was sent, and
+       it arrives. Other frames of the sender may be lost.
+    3. A connection that the receiver has closed: any frames of the sender may be lost.
     """
     pair = Pair()
     play(pair, steps)
@@ -229,7 +237,7 @@ def test_under_any_rules_order_is_kept_and_all_frames_of_open_connections_arrive
         if not sender_has_closed and not receiver_has_closed:
             assert delivered == sent
         elif sender_has_closed and not receiver_has_closed:
-            assert delivered[-1] == sent[-1]  # the close is the last frame that was sent
+            assert delivered[-1] == sent[-1]
 
 
 @given(STEPS)

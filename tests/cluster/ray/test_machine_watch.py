@@ -39,7 +39,7 @@ def test_beginning_and_end_of_a_silence_are_reported_once() -> None:
     assert machines.find_changes(11.0) == []  # the silence of a was reported already
     end_of_silence = machines.record_answer("a", 12.0)
     assert end_of_silence == MachineChange(machine="a", state=Contact.HEARD, since_s=0.0)
-    # Machine b has not answered since 10 s. The new answer of a is no reason for a report.
+    # Machine b has not answered since 10 s. The end of the silence of a is not reported again.
     assert machines.find_changes(13.0) == [
         MachineChange(machine="b", state=Contact.SILENT, since_s=10.0)
     ]
@@ -67,7 +67,8 @@ def test_machine_that_is_silent_for_too_long_is_lost_for_good() -> None:
 def test_driver_that_was_stopped_reports_no_machine() -> None:
     """A driver that is stopped, for instance by SIGSTOP, gets no answers meanwhile.
 
-    It must not count this time as silence of the machines.
+    It must not count this time as silence of the machines. So it calls `excuse_driver` when it runs
+    again: all machines then count as if they had just answered.
     """
     machines = watch()
 

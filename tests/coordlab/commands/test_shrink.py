@@ -1,13 +1,17 @@
 """`coordlab shrink` from outside: the files that it writes, what it prints, and how it ends.
 
 A schedule is an experiment file with faults. When a schedule breaks one of Kafka's promises,
-`shrink` looks for a smaller one that breaks the same promise: it leaves a part of the schedule out,
-plays the rest, and goes on with the rest if the promise is still broken. At last it plays the
-smallest schedule with several network seeds, each of which gives the messages other latencies, and
-reports with how many of them it fails (its robustness).
+`shrink` looks for a smaller schedule that breaks the same promise. In each step it leaves a part of
+the schedule out and plays the rest. If the rest still breaks the promise, the next step begins with
+the rest.
 
-The schedule of these tests fails because a guard is switched off: a check by which a real Kafka
-broker would refuse the harmful request.
+Finally `shrink` measures the robustness of the smallest schedule. It plays the schedule with
+several network seeds, because with each seed the messages have other latencies. The robustness is
+the number of seeds with which the schedule fails.
+
+The schedule of these tests fails because a guard of the brokers is switched off: they acknowledge a
+commit before the replicas have it (`high_watermark_gate`). So a coordinator that was replaced while
+it was paused still acknowledges commits. This breaks the promise `fencing`.
 """
 
 import io
@@ -33,7 +37,7 @@ from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED, EXIT_PA
 from tests.support.worlds.planted import readers, small
 
 ROOT = Path(__file__).resolve().parents[3]
-# Only the second fault, the pause, is needed to break a promise.
+# Only the second fault, the pause of the coordinator, is needed to break a promise.
 FAULTS: tuple[dict[str, object], ...] = (
     {"at": "1234ms", "fault": "reset", "from": "broker(1)", "to": "clients"},
     {"at": "2037ms", "fault": "pause", "target": "coordinator-of(readers)", "duration": "14321ms"},
@@ -121,16 +125,17 @@ def test_shrink_refuses_an_invalid_schedule(
 ) -> None:
     """A missing file or an unknown check is refused before a search starts."""
     assert run_cli(["shrink", str(tmp_path / "none.yaml")]) == EXIT_BAD_ARGUMENTS
+    # Instead of a file, a seed may be given, here 7. A schedule is then drawn from the seed.
     assert run_cli(["shrink", "7", "--check", "fenncing"]) == EXIT_BAD_ARGUMENTS
     assert "did you mean `fencing`?" in capsys.readouterr().err
 
 
 @pytest.mark.slow
 def test_ctrl_c_writes_the_smallest_schedule_so_far(tmp_path: Path) -> None:
-    """Ctrl-C comes after `shrink` has printed that it found a smaller schedule.
+    """Ctrl-C comes after `shrink` has printed the size of a schedule that fails.
 
-    So there is a schedule to write. How small it is by then depends on the time: it may still have
-    three faults.
+    So there is a schedule to write. It depends on the machine how small the schedule is by then. It
+    may still have all three faults, with fewer members or rounder times.
     """
     path = schedule(tmp_path)
     # With -u Python writes each line to the pipe at once.
@@ -170,7 +175,7 @@ LOST_TOO = PlayedFinding(
     [
         (None, None, FENCING),
         (None, "durable_commits: offset 9 is lost", LOST_TOO),
-        (None, "durable_commits: as other code put it", LOST),
+        (None, "durable_commits: in words of an older version", LOST),
         (None, "liveness: not seen by this code", FENCING),
         ("fencing", "durable_commits: offset 9 is lost", FENCING),
         ("liveness", None, None),
@@ -192,7 +197,8 @@ def test_finding_of_the_file_is_preferred_to_an_earlier_one(
     The stamp of the file names this finding, which need not be the first finding of the run.
 
     1. A finding with the same check and summary is preferred.
-    2. Otherwise it is the first finding of the same check, because other code may use other words.
+    2. Otherwise it is the first finding of the same check: the file may be from an older version of
+       coordlab, whose summaries had other words.
     3. Otherwise it is the run's first finding.
 
     The option `--check` has precedence over these three rules. The first finding is the finding
@@ -211,8 +217,11 @@ SIZES = Sizes(
 SMALLER = msgspec.structs.replace(SIZES, faults=1, horizon_us=12_300_000)
 
 
-def test_without_a_terminal_each_success_is_a_line() -> None:
-    """A line is printed only when the schedule has become smaller: after the runs 2 and 4."""
+def test_without_a_terminal_each_new_size_is_a_line() -> None:
+    """The first line has the original size, and each later line a smaller size.
+
+    Here the size is told four times, and is a new one after the runs 2 and 4.
+    """
     console = Console(width=60, record=True, force_terminal=False, file=io.StringIO())
     view = shrink_view(console, "seed 7")
     with view:
@@ -228,6 +237,8 @@ def test_without_a_terminal_each_success_is_a_line() -> None:
 def test_panel_on_a_terminal_shows_the_sizes_and_the_present_attempt(width: int) -> None:
     """The panel shows the sizes of the original schedule and of the smallest schedule so far."""
     console = Console(width=width, force_terminal=True, file=io.StringIO())
+    # Rich would read `[bold]` as markup. The name of a file may have brackets, so the view must
+    # show them as they are.
     view = shrink_view(console, "seed [bold]7[/]")
     progress = ShrinkProgress(does="leaving out faults", runs=41, before=SIZES, after=SMALLER)
 

@@ -1,8 +1,8 @@
 """Print messages, records, trace events and groups as the lines of a transcript.
 
 A transcript is a text file with stories, which are tests. A story has commands and the results of
-these commands. People review the results, so their lines are short. For example, this is the answer
-to the third request:
+these commands. The lines of a result are short, because people review them. For example, this is
+the answer to the third request:
 
     #3 JoinGroup generation_id=1 leader=m-1 member_id=m-1
 
@@ -97,7 +97,8 @@ def record_lines(record: Record) -> list[str]:
             name += "" if group == GROUP else f" of {group!r}"
         case _:
             name = repr(key)
-    # If the record is older than the story, its time is printed, too.
+    # Only a record that is older than the story has its time in the line, with one exception: the
+    # line of a tombstone always ends with its time.
     if record.timestamp_ms < EPOCH_MS:
         name += f" {time_text(record.timestamp_ms)}"
     if record.value is None:
@@ -106,6 +107,7 @@ def record_lines(record: Record) -> list[str]:
     if isinstance(key, OffsetCommitKey):
         value = decode_offset_commit_value(record.value)
     else:
+        # No story has a record with a value under an unknown key. So this is a group's record.
         value = decode_group_metadata_value(record.value)
     return message_lines(f"{name} v{record_version(record.value)}", value)
 
@@ -143,8 +145,9 @@ def trace_text(event: TraceEvent) -> str:
 def group_lines(group: Group) -> dict[str, str]:
     """Return the lines of a group: one for the group itself, and one for each member and offset.
 
-    Each line has a name, such as `member m-1`. The name of the line of the group itself is "". By
-    the names, the player of a story finds the lines that have changed since a step before.
+    The keys of the dict are names of the lines, such as `member m-1`. The line of the group itself
+    has the name "". CoordinatorPlayer, which plays a story step by step, compares the lines of the
+    same name before and after a step, and prints the lines that have changed.
     """
     words = [f"{group_name(group.group_id)} {group.state.value} generation={group.generation_id}"]
     topics = None
@@ -209,7 +212,8 @@ def value_text(value: object, name: str = "") -> str:
         case str() if re.fullmatch(r"[^\s'=,]+", value):
             return value
         case _ if hasattr(value, "name"):
-            # The value is a member of an Enum. Its `str` says more than its `repr`.
+            # Only a member of an Enum has a name here. Its `str`, such as `GroupState.STABLE`, is
+            # shorter than its `repr`, `<GroupState.STABLE: 'Stable'>`.
             return str(value)
         case _:
             return repr(value)
@@ -246,9 +250,9 @@ def _fields(
 def _delayed_join(group: Group) -> str | None:
     """Return how a group waits for members in its join phase; None if it does not wait.
 
-    A new group waits for an initial delay, and then perhaps for more delays. For such a group, the
-    text has the length of the present delay and the time that is left for more delays:
-    `initial(3000,57000)`.
+    A new group waits for an initial delay. If a member joins during the delay, another delay
+    follows, and so on, for at most 60 s in all. `initial(3000,57000)` means: the running delay
+    takes 3,000 ms, and all delays that follow may take 57,000 ms together.
     """
     match group.delayed_join:
         case None:
@@ -306,8 +310,8 @@ def _offsets(offsets: GroupOffsets) -> Iterator[tuple[str, str]]:
         name = f"transaction of producer {producer_id}"
         yield name, f"{name} is open"
     for partition in offsets.latest_partitions():
-        # The latest offset may be written to the log and not be committed yet. Then it differs from
-        # the committed offset, and has a line of its own.
+        # The latest offset is either the committed offset (`get`), or a newer one: an offset that
+        # is in the log, but whose append is not acknowledged yet. A newer offset has its own line.
         latest = offsets.latest(partition)
         if latest is not None and latest != offsets.get(partition):
             yield f"written {partition}", f"written {partition} {value_text(latest)}"

@@ -8,10 +8,11 @@ The page gets the data of a chart as JSON. To save room, each key has only one l
 constants below name these keys. `rows` returns each bar as a dict, and `cells` returns some values
 of each bar. A bar is the time in which a member owned a partition:
 
-    cells(chart, "owners", ROW, MEMBER, BEGIN_S, END_S) -> [("orders-0", "consumer-0", 6.0, 93.2)]
+    cells(chart, "owners", ROW, MEMBER, BEGIN_S, END_S) -> [("orders-0", "consumer-0", 6.0, 53.2)]
 
-`owned` makes a row of the table `ownership`, with times in seconds. If the end is None, the run
-ended first, at 60 s. By default broker-2 assigned the partition in generation 1 and leader epoch 0.
+`owned` makes a row of the table `ownership`, with times in seconds. The run ends at 60 s. If `to_s`
+is None, the member still owned the partition then. By default broker-2 assigned the partition in
+generation 1 and leader epoch 0.
 """
 
 from pipeline.report.charts.chart import Chart
@@ -32,9 +33,15 @@ LABEL = "l"
 RANGE = "h"  # number of the range of partitions that a reader can pick
 ROW_OF_MEMBER = "q"  # number of the row among the rows of its member
 SHOWN_FIRST = "t"  # 1 for the rows that the page shows before a reader picks any
-KIND, NUMBER = "k", "n"  # how many partitions have one owner, none or two from BEGIN_S on
-# The bar of a partition with two owners has other contents behind two of the keys.
-OWNERS, ASSIGNED_BY = "w", "e"
+
+# Two keys of the chart that counts partitions.
+KIND = "k"  # which partitions are counted: those with one owner, with none, or with two
+NUMBER = "n"  # number of partitions of this kind from BEGIN_S on
+
+# In the data `twice`, a bar is the time in which a partition has two owners. There the letters of
+# COORDINATOR and LEADER_EPOCH stand for texts about both owners.
+OWNERS = "w"
+ASSIGNED_BY = "e"
 
 
 def _owned_lost_and_owned_again(partitions: int) -> list[Datum]:
@@ -73,12 +80,12 @@ def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
     run = report_input(
         tables={
             "ownership": [
-                owned("orders-0", "consumer-6", from_s=64.08, to_s=94, **by_new_coordinator),
-                owned("orders-0", "consumer-0", from_s=6, to_s=93.2),
+                owned("orders-0", "consumer-6", from_s=34.08, to_s=54, **by_new_coordinator),
+                owned("orders-0", "consumer-0", from_s=6, to_s=53.2),
                 owned("orders-1", "consumer-1", from_s=6, to_s=None),
             ],
             "ownership_overlaps": [
-                ownership_overlap("orders-0", "consumer-0", "consumer-6", from_s=64.08, to_s=93.2)
+                ownership_overlap("orders-0", "consumer-0", "consumer-6", from_s=34.08, to_s=53.2)
             ],
         }
     )
@@ -87,11 +94,11 @@ def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
     vega = compiled_without_warnings(chart)
 
     bar_0, bar_1, bar_6 = sorted(rows(chart, "owners"), key=lambda bar: str(bar[MEMBER]))
-    assert (bar_0[ROW], bar_0[BEGIN_S], bar_0[END_S]) == ("orders-0", 6.0, 93.2)
+    assert (bar_0[ROW], bar_0[BEGIN_S], bar_0[END_S]) == ("orders-0", 6.0, 53.2)
     assert bar_6[ROW] != bar_0[ROW], "the second owner has a row of its own"
     assert (bar_6[BEGIN_S], bar_6[END_S], bar_6[COORDINATOR], bar_6[LEADER_EPOCH]) == (
-        64.08,
-        94.0,
+        34.08,
+        54.0,
         "broker-0",
         1,
     )
@@ -103,12 +110,12 @@ def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
     # A bar of its own shows that there are two owners.
     (overlap,) = cells(chart, "twice", ROW, BEGIN_S, END_S, OWNERS, ASSIGNED_BY, LABEL)
     row, begin, end, owners, assigned_by, label = overlap
-    assert (row, begin, end) == (bar_6[ROW], 64.08, 93.2)
+    assert (row, begin, end) == (bar_6[ROW], 34.08, 53.2)
     assert owners == "consumer-0 and consumer-6"
     assert assigned_by == (
         "generation 1 by broker-2 in leader epoch 0; generation 2 by broker-0 in leader epoch 1"
     )
-    assert label == "two owners 29.12 s"
+    assert label == "two owners 19.12 s"
 
     # The rows from top to bottom, and the table below the chart.
     y_axis = next(scale for scale in vega["scales"] if scale["name"] == "y")
@@ -123,9 +130,9 @@ def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
 
 def test_ownership_table_is_in_the_order_of_partition_numbers() -> None:
     """Overlaps of a rebalance begin at nearly the same time, so an order by time means nothing."""
-    begins_s = {"orders-10": 64.000, "orders-2": 64.001, "orders-1": 64.002}
+    begins_s = {"orders-10": 34.000, "orders-2": 34.001, "orders-1": 34.002}
     overlaps = [
-        ownership_overlap(name, "consumer-0", "consumer-6", from_s=begin_s, to_s=93)
+        ownership_overlap(name, "consumer-0", "consumer-6", from_s=begin_s, to_s=53)
         for name, begin_s in begins_s.items()
     ]
     intervals = [owned(name, "consumer-0", from_s=6, to_s=None) for name in begins_s]
@@ -136,9 +143,9 @@ def test_ownership_table_is_in_the_order_of_partition_numbers() -> None:
     assert chart.table is not None
     begins = [(partition, begin) for partition, _, _, begin, *_ in chart.table.rows]
     assert begins == [
-        ("orders-1", "64.002"),
-        ("orders-2", "64.001"),
-        ("orders-10", "64.000"),
+        ("orders-1", "34.002"),
+        ("orders-2", "34.001"),
+        ("orders-10", "34.000"),
     ]
 
 
@@ -167,6 +174,7 @@ def test_ownership_lane_of_many_partitions_counts_those_with_one_owner_none_and_
 
 def test_ownership_rows_of_many_partitions_show_the_remarkable_first() -> None:
     """The first rows show the partition with two owners, not the first fifty partitions by name."""
+    # Of the twenty members, consumer-19 owns orders-999 from 6 to 20 s.
     overlap = ownership_overlap("orders-999", "consumer-19", "consumer-99", from_s=10, to_s=15)
     intervals = [
         *_owned_lost_and_owned_again(1_000),
@@ -189,12 +197,13 @@ def test_ownership_rows_of_every_selection_are_few() -> None:
     ]
     _, detail = _lane_and_detail({"ownership": intervals})
     partitions, members = detail.picks
-    # No partition had two owners or none, so the first choice is the first range.
+    # No partition had two owners, so the page first shows the first range. The last choice is for
+    # the partitions that moved most, although here none has moved.
     assert partitions.options[0] == "1: orders-0 to 49"
     assert members.options == ("all members", "consumer-0")
     bars = rows(detail, "owners")
     ranges = {bar[RANGE] for bar in bars}
-    # One option more is for partitions with two owners or none.
+    assert partitions.options[-1] == "0: two owners, or moved most"
     assert len(partitions.options) == len(ranges) + 1
     for number in ranges:
         rows_of_range = {bar[ROW] for bar in bars if bar[RANGE] == number}
