@@ -33,6 +33,8 @@ NOW_MS = 1_700_000_000_000
 PRODUCER = 7
 OTHER_PRODUCER = 8
 """The ids of two producers that write in transactions."""
+WHOLE_LOG_BYTES = 2**40
+"""A step of a cleaning that may read this number of bytes reads the whole log."""
 
 
 class CleanedLog:
@@ -82,7 +84,9 @@ class CleanedLog:
         """Advance the high watermark to the log end."""
         self.log.update_high_watermark(self.log.log_end_offset)
 
-    def clean(self, end: int | None = None, *, step_bytes: int = 2**40) -> CompactionResult:
+    def clean(
+        self, end: int | None = None, *, step_bytes: int = WHOLE_LOG_BYTES
+    ) -> CompactionResult:
         """Clean up to the last stable offset, or to `end`, and check the result.
 
         The last stable offset is the offset at which the oldest open transaction begins. A cleaning
@@ -432,7 +436,7 @@ def test_cleaning_of_a_log_that_was_truncated_during_it_changes_nothing() -> Non
         now_ms=NOW_MS,
         delete_retention_ms=DAY_MS,
     )
-    assert compaction.step(2**40)  # one step reads the whole log
+    assert compaction.step(WHOLE_LOG_BYTES)
 
     cleaned.log.truncate_to(1)
     assert compaction.apply() is None
@@ -466,6 +470,7 @@ def test_replicas_that_were_cleaned_at_different_times_agree() -> None:
     cleaned_to_the_end.clean()
     cleaned_to_1.clean(end=1)
     check_agreement((cleaned_to_the_end.log, cleaned_to_1.log))
+    # The second log still has older records of some keys, which do not count.
     assert cleaned_to_the_end.remaining() != cleaned_to_1.remaining()
 
 

@@ -158,7 +158,7 @@ def test_logs_with_another_batch_at_an_offset_are_found() -> None:
 
 
 def test_logs_with_other_records_in_the_same_epoch_are_found() -> None:
-    """Equal leader epochs of batches are not enough: here both batches have epoch 0."""
+    """Batches with equal leader epochs must also be equal. Here both batches have epoch 0."""
     leaders_log, followers_log = log_of_epochs(0), log()
     followers_log.append_as_leader(records("different"), leader_epoch=0)
     with pytest.raises(InvariantViolation, match="have the same batches"):

@@ -75,7 +75,7 @@ def test_truncate_limits_the_recovery_point_to_the_log_end(
 ) -> None:
     """A truncation below the recovery point lowers the recovery point to the new log end.
 
-    A truncation above the recovery point does not change it.
+    A truncation above the recovery point leaves the recovery point unchanged.
 
     Source: UnifiedLog.truncateTo.
     """

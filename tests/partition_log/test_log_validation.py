@@ -127,7 +127,8 @@ COMPRESSED = client_batch("a", "b", "c", compression=GZIP)
             resealed(
                 replace(
                     UNCOMPRESSED,
-                    records=encode_kafka_records([(n * 2, 0, b"", b"") for n in range(3)]),
+                    # The first number of each record is its offset delta: here 0, 2 and 4.
+                    records=encode_kafka_records([(2 * index, 0, b"", b"") for index in range(3)]),
                 )
             ),
             "record 1 has the offset delta 2, expected 1",
@@ -139,9 +140,9 @@ def test_batch_that_no_client_may_send_is_refused_and_changes_nothing(
 ) -> None:
     """In each case a field or record contradicts another field or record.
 
-    Source: Kafka LogValidator.
-
     The error INVALID_RECORD makes the client give up.
+
+    Source: Kafka LogValidator.
     """
     leading = partition()
     info = append(leading, produced)

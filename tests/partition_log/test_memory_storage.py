@@ -26,12 +26,10 @@ def test_copy_is_unaffected_by_later_writes() -> None:
 
 
 def test_observer_gets_the_batches_before_and_after_a_replacement() -> None:
-    """The observer `on_replace` is set on the storage.
+    """A test can set an observer of a storage: `on_replace`.
 
-    Each log that is opened later calls the observer.
-
-    A cleaning of a log replaces its first batches. Here the first two batches are replaced by one
-    batch, the second.
+    Each log that is opened later calls the observer when a cleaning replaces the first batches of
+    the log. Here the first two batches are replaced by one batch, the second.
     """
     storage = MemoryStorage()
     batches = [batch("a"), batch("b", base_offset=1), batch("c", base_offset=2)]

@@ -242,8 +242,9 @@ def test_repeated_fetch_from_the_log_end_keeps_the_follower_caught_up() -> None:
     repeated = fetch_as(leading, B, offset=1, last_fetched_epoch=0, now_us=LAG_MAX_US)
     assert repeated.data.records == ()
     assert (repeated.new_high_watermark, repeated.proposal) == (None, None)
-    # Now B lacks a record, so the time of B's last Fetch decides. At the check below, this Fetch
-    # was LAG_MAX_US (replica.lag.time.max.ms) ago, which is just allowed. C has never fetched.
+    # Now B lacks a record, so the time of B's last Fetch decides. At the check below, the last
+    # Fetch of B was LAG_MAX_US (replica.lag.time.max.ms) ago, which is just allowed. C has never
+    # fetched.
     leading.append_records(records("a"), required_acks=1, now_us=LAG_MAX_US)
     proposal = leading.maybe_shrink_isr(2 * LAG_MAX_US)
     assert proposal is not None

@@ -217,9 +217,8 @@ def test_truncation_offset_is_the_last_one_at_which_the_logs_may_agree(
 def test_diverging_follower_truncates_and_traces_it() -> None:
     """The follower truncates the records that the new leader does not have.
 
-    These records were never committed.
-
-    Both logs have the offsets 0 and 1 of epoch 0. The follower also has 2 and 3 of epoch 0.
+    Such records were never committed. Here both logs have the offsets 0 and 1 of epoch 0. The
+    follower also has 2 and 3 of epoch 0, and truncates them.
     """
     leading = leader(B, log_of_epochs(0, 0, 2), leader_epoch=3)
     following = follower(A, log_of_epochs(0, 0, 0, 0), leader_id=B, leader_epoch=3)

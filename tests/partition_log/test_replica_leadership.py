@@ -189,7 +189,8 @@ def test_make_follower_traces_its_leader() -> None:
 def test_restarted_leader_resumes_its_epoch_at_its_log_end() -> None:
     """A broker that restarts before it is fenced goes on leading in the same epoch.
 
-    The log still knows that epoch 1 began at offset 0. It must not note that the epoch begins at 2.
+    The log still knows that epoch 1 began at offset 0. The log must not note that the epoch begins
+    at 2.
     """
     log = log_of_epochs(1, 1)
     leading = leader(partition_log=log, leader_epoch=1)
