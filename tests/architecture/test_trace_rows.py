@@ -83,7 +83,7 @@ def test_rows_of_runs_with_every_fault_conform_to_the_table() -> None:
 async def expiry_of_a_session(lab: EnsembleRun) -> None:
     """Cut a client off until its session ends.
 
-    Then the znode of this client vanishes, which another client watches.
+    With the session its znode vanishes. Another client watches the parent of this znode.
     """
     owner, watcher = lab.zk_client(0), lab.zk_client(1)
     await owner.create("/consumers/mine", "", ephemeral=True)

@@ -206,7 +206,9 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
         # As in Kafka, a handler that fails half way keeps its changes in memory, and stores
         # none of them.
-        self.log_diverged |= response is not None and error_of(response) == "UNKNOWN_SERVER_ERROR"
+        has_failed_half_way = response is not None and error_of(response) == "UNKNOWN_SERVER_ERROR"
+        if has_failed_half_way:
+            self.log_diverged = True
         for group_id, ids in self.ids.items():
             group = self.h.coordinator.group(group_id)
             if group is not None:
@@ -450,7 +452,8 @@ class CoordinatorMachine(RuleBasedStateMachine):
         # both have the change. Kafka's Java coordinator sends such appends.
         append = self.h.held[0]
         is_in_both = error is ErrorCode.REQUEST_TIMED_OUT and append.required_acks == ACKS_LEADER
-        self.log_diverged |= error is not ErrorCode.NONE and not is_in_both
+        if error is not ErrorCode.NONE and not is_in_both:
+            self.log_diverged = True
         self.h.complete(error)
 
     @rule(
@@ -471,7 +474,8 @@ class CoordinatorMachine(RuleBasedStateMachine):
             self.h.unload(epoch=self.epoch_at(unload))
         # Appends that are still in flight reach the log after the next load has begun, so the load
         # does not read them.
-        self.log_diverged |= bool(self.h.held)
+        if self.h.held:
+            self.log_diverged = True
         self.h.load(epoch=self.epoch_at(load), batches_per_chunk=batches_per_chunk)
 
     def epoch_at(self, distance: int) -> int:

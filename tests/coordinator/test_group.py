@@ -326,7 +326,9 @@ def test_removing_the_leader_elects_a_remaining_member() -> None:
     check_group(group)
 
 
-@pytest.mark.parametrize("leaves", [True, False], ids=["the leader leaves", "it does not rejoin"])
+@pytest.mark.parametrize(
+    "leaves", [True, False], ids=["the leader leaves", "the leader does not rejoin"]
+)
 def test_successor_of_a_leader_follows_the_hash_order_of_ids(leaves: bool) -> None:
     """The hashes of the member ids decide who becomes leader, not the order of their arrival.
 
@@ -578,6 +580,7 @@ def test_offsets_of_a_rebalancing_or_just_emptied_group_do_not_expire() -> None:
     def expired_count(now_ms: int) -> int:
         return len(expired_offsets(group, now_ms=now_ms, retention_ms=day_ms))
 
+    # The only member leaves, and the join phase ends without members. So the group becomes Empty.
     group.remove("a")
     group.init_next_generation(
         now_us=5 * day_ms * 1_000, cause=GroupStateCause.ALL_JOINED, trace=[]

@@ -16,6 +16,7 @@ from protocol.causes import GroupStateCause, RebalanceCause
 from protocol.errors import IllegalTransition
 from protocol.trace import TraceEvent, TraceKind
 
+# One letter for each state, so that the table LEGAL is short.
 E, P, C, S, D = (
     GroupState.EMPTY,
     GroupState.PREPARING_REBALANCE,

@@ -3,7 +3,7 @@
 A static member has a `group.instance.id`, and keeps its place in the group when it restarts. The
 situations that can arise are in scenarios/static.txt.
 
-`h` is a KafkaBench: a coordinator in the situations from which the tests of Kafka's
+`bench` is a KafkaBench: a coordinator in the situations from which the tests of Kafka's
 GroupCoordinatorTest begin. GC-054 is one of these tests (docs/kafka/BEHAVIOUR.md 10.1).
 """
 

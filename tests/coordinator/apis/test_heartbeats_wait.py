@@ -20,8 +20,7 @@ JAVA = JavaSwitches(heartbeats_wait_for_writes=True)
 def test_held_heartbeat_answers_do_not_count_as_delayed_heartbeats() -> None:
     """Kafka has a metric of delayed heartbeats, which counts the timers of sessions.
 
-    The name suggests that the metric counts heartbeats whose answers wait, but it does not count
-    these.
+    In spite of its name, the metric does not count heartbeats whose answers wait.
     """
     h = CoordinatorHarness(java=JAVA)
     leader, follower = h.stable_group(size=2)

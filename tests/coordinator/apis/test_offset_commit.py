@@ -200,11 +200,10 @@ def test_commit_with_a_partition_twice_stores_the_last_and_answers_once() -> Non
 def test_commit_with_retention_expires_where_the_version_has_the_field(
     version: int, retention_ms: int, is_stored: bool
 ) -> None:
-    """A commit can say for how long its offset is kept.
+    """A commit can say for how long its offset is kept, in the field `retention_time_ms`.
 
-    Only versions 2 to 4 of OffsetCommit have the field for this, `retention_time_ms`. In this
-    field, -1 means that the commit does not say this. The stored record has the time at which the
-    offset expires, or -1.
+    Only versions 2 to 4 of OffsetCommit have this field. The value -1 means that the commit sets no
+    time. The stored record has the time at which the offset expires, or -1.
 
     MM-55: commit with retention, current version: expiry is loaded
     """

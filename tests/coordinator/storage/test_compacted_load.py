@@ -79,8 +79,7 @@ class Logs:
         self.cleaned.is_compacted = True
         self._draw = data.draw
         self._first_dirty = 0
-        """Up to this offset the cleaner has read the log already. Kafka calls it the first dirty
-        offset."""
+        """The first dirty offset, as Kafka calls it: the cleaner has read the log up to here."""
         self._now_ms = NOW_MS
         self._open_transactions: dict[int, set[Key]] = {}
         """Producer -> the keys that its open transaction has written."""

@@ -7,9 +7,9 @@ When it is no longer leader, it unloads the partition: it forgets the groups.
 
 A test writes a log by hand, and looks at the groups that a coordinator loads from this log.
 `offset(1, 455)` is the record of a committed offset: 455, for partition 1 of the topic foo.
-`group(...)` is the record of
-a group. Either can be a tombstone, which is a record without a value. `loaded(batch, batch)`
-returns a coordinator that has loaded a log with these batches.
+`group(...)` is the record of a group. Both functions can also make a tombstone, which is a record
+without a value. `loaded(batch, batch)` returns a coordinator that has loaded a log with these
+batches.
 
 The coordinator comes in a CoordinatorHarness, called `h`, which has its log and its timers:
 

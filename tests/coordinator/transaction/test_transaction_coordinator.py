@@ -104,7 +104,8 @@ def test_producer_whose_epochs_are_exhausted_gets_another_id() -> None:
     """An epoch has 16 bits. A producer with the largest epoch gets a new id, with epoch 0."""
     h = TransactionHarness()
     h.init()
-    h.metadata().producer_epoch = EPOCH_MAX  # this would take 32,766 requests
+    # A producer reaches the largest epoch after 32,766 requests. The test sets it instead.
+    h.metadata().producer_epoch = EPOCH_MAX
     rotated = h.init(producer_id=0, epoch=EPOCH_MAX)
     assert rotated.producer_id == 1
     assert rotated.producer_epoch == 0

@@ -359,9 +359,9 @@ def test_offset_value_of_an_unknown_version_is_an_error_that_names_it() -> None:
 
 
 def test_values_with_fields_of_wrong_types_are_corrupt() -> None:
-    """The version is known.
+    """The first field of an offset must be a number, and the first field of a group must be a text.
 
-    But the first field of an offset must be a number, and of a group a text.
+    Here it is the other way round. The version is known.
     """
     with pytest.raises(CorruptRecord, match="version 3"):
         decode_offset_commit_value(versioned(3, "no offset"))
