@@ -1,16 +1,16 @@
-"""The table `availability`: for how long was nobody served after each fault?
+"""The table `availability`: for how long members, partitions and groups were not served.
 
 The table has a row for each fault and each member, data partition or group, with the gap that the
 fault caused:
 
-- a member had no acknowledged commit (commit gap);
-- nobody worked on the records of a partition (processing gap);
-- a group had no active coordinator.
+- a time in which a member had no acknowledged commit (commit gap);
+- a time in which nobody worked on the records of a partition (processing gap);
+- a time in which a group had no active coordinator.
 
-`intermediate.gaps` lists all gaps of a run. This module picks the gap of each fault from them. If
-the run ended in the middle of a gap, the gap is open: its end (`after_us`) is null, and
-`pending_us` is the first moment at which something was missing. For example, a commit failed at
-that moment.
+`intermediate.gaps` lists all gaps of a run. This module picks the gap of each fault from the list.
+If the run ended in the middle of a gap, the gap is open: its end (`after_us`) is null. For an open
+gap, `pending_us` is the first moment at which service was missed, such as the moment at which the
+member sent a commit that was never acknowledged.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -34,10 +34,10 @@ def availability(
 
     The three kinds of subjects, and their gaps:
     - `member`: a time without an acknowledged commit. If the fault moved the coordinator, the gap
-      ends with the member's first commit at a later coordinator (the leader in the new leader epoch
-      or in a newer epoch). It begins with the previous commit of the member. If the coordinator did
-      not move, the gap is the member's longest time without an acknowledged commit around or after
-      the fault.
+      ends with the member's first commit at a later coordinator, and begins with the commit before
+      it. A later coordinator is the leader in the new leader epoch, or in a newer epoch. If the
+      coordinator did not move, the gap is the member's longest time without an acknowledged commit
+      around or after the fault.
     - `partition` (of a data topic, per group): the longest time around or after the fault in which
       no member of the group worked on a record of the partition.
     - `group`: the longest time after the fault in which no broker was the group's active
@@ -50,9 +50,9 @@ def availability(
        next fault.
     2. Each interval between two commits or batches counts as a gap. So even a fault without an
        effect has a gap, which is as long as the usual interval.
-    3. An open gap counts only if something was missing: the consumer sent a commit or gave the
-       coordinator up, or a record was produced. Its length counts from that moment to the run's
-       end.
+    3. An open gap counts only if service was missed in it (`pending_us`): the consumer sent a
+       commit or gave the coordinator up, or a record was produced. The length of the gap counts
+       from this moment to the run's end.
     4. If several gaps have the same length, the earliest counts.
     `events` has one row per event; `runs` is the table, `tenures` the table `coordinator_tenures`;
     `failovers` has one row per fault and group.
@@ -91,9 +91,9 @@ def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFram
     gaps_per_fault = _gaps_per_fault(gaps, failovers, runs)
     # The old coordinator can still acknowledge commits that were on their way when it lost the
     # partition. This does not mean that the member is served again, so only a commit at a later
-    # coordinator ends the gap. `later` lists these coordinators, each with the moment at which it
-    # became active. If the old coordinator is elected again, it is a later coordinator from then
-    # on.
+    # coordinator ends the gap. The column `later` lists all later coordinators, each with the
+    # moment at which it became active. If the old coordinator is elected again, `later` has it,
+    # too.
     at_later = F.exists(
         "later",
         lambda tenure: (
@@ -101,12 +101,13 @@ def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFram
         ),
     )
     is_open = F.col("after_us").isNull() & F.col("pending_us").isNotNull()
-    # If the coordinator moved, the first gap that ends at a later coordinator counts. If there is
-    # none, the open gap counts. A member has only one open gap, which `max` picks. `min_by` and
-    # `max_by` leave out gaps whose sort key is null.
+    # If the coordinator moved, the first gap that ends at a later coordinator counts. If no gap
+    # ends there, the open gap counts. A member has only one open gap, so `max` has nothing to
+    # choose from. `min_by` and `max_by` leave out gaps whose sort key is null.
     first_at_later = F.min_by(_ends_of_gap(), F.when(F.col("moved") & at_later, F.col("after_us")))
     open_after_move = F.max(F.when(F.col("moved") & is_open, _ends_of_gap()))
-    # If the coordinator did not move, these two are null, and the longest gap counts.
+    # If the coordinator did not move, `first_at_later` and `open_after_move` are null, and the
+    # longest gap counts.
     longest = F.max_by(_ends_of_gap(), _length(~F.col("moved") & _around_the_fault()))
     picked = F.coalesce(first_at_later, open_after_move, longest)
     return _picked(gaps_per_fault, picked, "member")
@@ -179,9 +180,9 @@ def _length(condition: Column) -> Column:
 
 
 def _earliest(length: Column) -> Column:
-    """Return a sort key that compares lengths.
+    """Return a sort key with which `max_by` picks the longest gap.
 
-    If several gaps have the same length, the key of the earliest gap is the greatest.
+    If several gaps have the same length, it picks the earliest of them.
     """
     return F.struct(length.alias("length_us"), (-F.col("before_us")).alias("earlier"))
 

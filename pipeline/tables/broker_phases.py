@@ -23,10 +23,11 @@ from protocol.trace_schema import LoadCompletedDetail
 def broker_phases(events: DataFrame, faults: DataFrame, groups: DataFrame) -> DataFrame:
     """Follow the move of each offsets partition, from the fault to the new active coordinator.
 
-    An election belongs to the latest fault before it that hit the partition's leader, or that lists
-    the partition as affected. If a fault caused several elections, the first one that found a
-    leader counts. This leader can be the old leader again, which then loads the partition once more
-    in the new epoch.
+    An election belongs to the latest fault before the election that hit the partition's leader, or
+    that lists the partition as affected. If a fault caused several elections, the first election
+    that found a leader counts. The leader that was found can be the old leader again. Then it loads
+    the partition once more, in the new epoch.
+
     `events` has one row per event; `faults` and `groups` are the tables. Output grain: one row per
     run, fault and offsets partition that got a leader in a new epoch because of the fault.
     Columns:
@@ -76,8 +77,9 @@ def broker_phases(events: DataFrame, faults: DataFrame, groups: DataFrame) -> Da
 
 def _elections(events: DataFrame) -> DataFrame:
     """One row per election of an offsets partition, with the last leader before it."""
-    # An election that found no leader has an empty `peer`. The next election still belongs to the
-    # fault that hit the last leader, so `ignorenulls` looks further back for the old leader.
+    # `peer` is the leader that was elected. It is empty if the election found no leader.
+    # `old_leader` is the last leader before the election: `ignorenulls` skips the elections without
+    # a leader.
     leader = F.nullif("peer", F.lit(""))
     before = (
         Window.partitionBy("run", "partition")
@@ -109,9 +111,8 @@ def _decided(elections: DataFrame, faults: DataFrame) -> DataFrame:
             F.col("partitions").alias("hit_partitions"),
         )
     )
-    # A fault can have caused a later election if it hit the partition, or the broker that led the
-    # partition before the election. If several faults can have caused the election, the latest
-    # fault counts.
+    # A fault is a possible cause of a later election if the fault hit the partition, or the broker
+    # that led the partition before the election. Of several possible causes, the latest counts.
     hit_partition = F.array_contains("hit_partitions", F.col("partition"))
     hit_leader = F.coalesce(F.array_contains("nodes", F.col("old_leader")), F.lit(False))
     possible_cause = (F.col("fault_us") <= F.col("decided_us")) & (hit_partition | hit_leader)

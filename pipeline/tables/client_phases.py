@@ -3,13 +3,13 @@
 When a fault moves a group's coordinator, each member has to find the new coordinator. Until the
 member is served again, three phases follow one another (the client chain):
 
-1. notice: from the fault until the member gives its coordinator up (marks it unknown);
-2. rediscover: until an answer to FindCoordinator names the newest coordinator. This is the leader
-   with the highest leader epoch before the next fault;
-3. accept: until the member's first success at the newest coordinator, perhaps after a JoinGroup and
-   a SyncGroup.
+1. notice: from the fault until the member gives its coordinator up (marks it unknown).
+2. rediscover: until an answer to FindCoordinator names the newest coordinator. The newest
+   coordinator is the leader with the highest leader epoch before the next fault.
+3. accept: until the member's first success at the newest coordinator. The member may have to send a
+   JoinGroup and a SyncGroup first.
 
-A cited section such as BEHAVIOUR 2.0 is one of docs/kafka/BEHAVIOUR.md.
+BEHAVIOUR 2.0 is a section of docs/kafka/BEHAVIOUR.md.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -22,8 +22,8 @@ from protocol.api import Api
 from protocol.trace import TraceKind
 
 _KEY = ("run", "fault", "group", "node")
-"""The columns that name a fault and a member. All windows and aggregations of this module are by
-these columns, so that Spark has to shuffle (redistribute) the rows only once.
+"""The columns that name a fault and a member. All windows and aggregations of this module group the
+rows by these columns. So Spark has to shuffle (redistribute) the rows only once.
 """
 _MEMBERSHIP = tuple(kind for kind in MEMBER_KINDS if kind is not TraceKind.RECORDS_CONSUMED)
 """Kinds of rows that only a member of a group writes. RECORDS_CONSUMED is left out, because there
@@ -35,8 +35,9 @@ _SIGNAL_KINDS = (
     TraceKind.COORDINATOR_LOOKUP_FAILED,
     *_MEMBERSHIP,
 )
-"""Kinds of rows from which the phases are computed; requests and answers are read in addition. In a
-row COORDINATOR_FOUND, `cause` is the broker that was asked, and `peer` is the broker that the
+"""Kinds of rows from which the phases are computed, beside the rows about requests and answers.
+
+In a row COORDINATOR_FOUND, `cause` is the broker that was asked, and `peer` is the broker that the
 answer named.
 """
 _MOMENTS = ("unknown", "named", "accepted")
@@ -49,18 +50,22 @@ coordinator is silent. Answers to JoinGroup and SyncGroup are different: they ca
 the coordinator waits for other members.
 """
 _ANSWER = "answer"
-"""The `kind` of rows about an answer (`exchanges`). Other rows have the kind of their event."""
+"""The value of `kind` in rows about a request and its answer (`exchanges`). All other rows have the
+kind of their event.
+"""
 _TIMED_APIS = [Api.JOIN_GROUP.label, Api.SYNC_GROUP.label]
-"""APIs for which a column tells how long they took (`join_us`, `sync_us`). The time counts from the
-first request, even if the request was never answered.
+"""APIs whose duration is a column (`join_us`, `sync_us`). The time counts from the first request,
+even if this request was never answered.
 """
 
 
 def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     """Follow each member from the fault to its first success at the new coordinator.
 
-    A member is named by its node, because its member id can change on the way. The rows of a member
-    count in the order in which the member wrote them, even if they have the same time.
+    The column `consumer` names a member by its node, because the member id can change on the way.
+    The rows of a member count in the order in which the member wrote them, even if they have the
+    same time.
+
     `events` has one row per event, `failovers` one row per fault and group. Output grain: one row
     per run, fault, affected group and consumer that was a member of the group before the fault.
     Columns:
@@ -75,15 +80,15 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     - `notice_us`, `rediscover_us`, `accept_us`: the lengths of the phases, each from one of these
       four moments to the next;
     - `join_us`: microseconds from the first JoinGroup that the member sent after the fault to the
-      first successful answer to a JoinGroup; `sync_us`: the same of SyncGroup;
+      first successful answer to a JoinGroup; `sync_us`: the same for SyncGroup;
     - `longest_wait_us`: the longest time that a heartbeat or commit to the old coordinator waited
-      for its answer or failure. A request counts if the member sent it before `unknown_us`, and if
-      its wait ended after the fault;
+      for its answer or failure. Only requests count that the member sent before `unknown_us`, and
+      whose wait ended after the fault;
     - `noticed_by`: the reason for marking the coordinator unknown (an error's name, or a sentence);
     - `attempts`: FindCoordinator answers and failures in the phase rediscover;
-    - `stale_answers`: how many of these answers named another broker than the newest coordinator,
-      or named this broker before its election;
-    - `self_answers`: in how many stale answers the answering broker named itself;
+    - `stale_answers`: number of these answers that named another broker than the newest
+      coordinator, or that named the right broker before it was elected;
+    - `self_answers`: number of stale answers in which the answering broker named itself;
     - `commit_timeouts`: commits that the old coordinator answered with REQUEST_TIMED_OUT after the
       fault;
     - `late_heartbeats`: heartbeats that the old coordinator answered with success when the new
@@ -103,8 +108,8 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     signals = _signals(events).join(affected, ["run", "group"])
     # A step is the place of a row in the order of a member's rows. The columns `unknown`, `named`
     # and `accepted` get the steps of the three rows that end the member's phases. A phase begins
-    # where the phase before it ends. So the order of these lines matters: `_names_newest` reads the
-    # column `unknown`, and `_is_accepted` reads `named`.
+    # where the phase before it ends. So the order of the three `withColumn` matters:
+    # `_names_newest` reads the column `unknown`, and `_is_accepted` reads the column `named`.
     steps = (
         signals.where(F.col("at_us") < F.col("until_us"))
         .withColumn("unknown", F.min(_step(_is_unknown())).over(member))
@@ -113,7 +118,8 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
         .withColumns({f"{name}_us": F.col(f"{name}.at_us") for name in _MOMENTS})
     )
     members = steps.groupBy(*_KEY).agg(
-        # These columns have the same value in all rows of a member.
+        # The columns `fault_us`, `unknown_us`, `named_us` and `accepted_us` have the same value in
+        # all rows of a member, so `first` may take it from any row.
         *(F.first(f"{name}_us").alias(f"{name}_us") for name in ("fault", *_MOMENTS)),
         F.min(_when(_is_membership())).alias("member_since_us"),
         F.count(_when(_is_lookup())).alias("lookups"),
@@ -246,10 +252,13 @@ def _names_another() -> Column:
 def _names_coordinator() -> Column:
     """Return whether a COORDINATOR_FOUND names the newest coordinator.
 
-    If the old leader was elected again, only answers after this election count. Earlier answers
-    named the same broker, but meant its old epoch. If another broker was elected, every answer that
-    names this broker counts, because nobody could name it before the election. Here the times are
-    not compared. The comparison could be wrong, because the clocks of two machines differ.
+    There are two cases:
+
+    - The old leader was elected again. Only answers after this election count. Earlier answers
+      named the same broker, but meant its old epoch.
+    - Another broker was elected. Every answer that names this broker counts, because nobody could
+      name it before the election. The times are not compared in this case: the clocks of two
+      machines differ, so the comparison could be wrong.
     """
     elected_again = F.col("coordinator").eqNullSafe(F.col("old_leader"))
     before_election = elected_again & (F.col("at_us") < F.col("decided_us"))

@@ -1,12 +1,12 @@
-"""The table `coordinator_tenures`: when was which broker a coordinator?
+"""The table `coordinator_tenures`: which broker was a coordinator, and when.
 
 A row is about one tenure: the time in which one broker serves the groups of one partition of
 `__consumer_offsets` as the leader of one epoch. The tenure begins when the broker has loaded the
 partition (has read its groups into memory). It ends when the broker unloads the partition, or dies.
 
-An old coordinator that is paused or cut off by the network does not know that it was replaced, and
-goes on. So two tenures of a partition can overlap. To explain an overlap, a row also tells how long
-the broker was paused or cut off.
+An old coordinator that is paused, or cut off by the network, does not know that it was replaced,
+and still serves its groups. So two tenures of a partition can overlap. To explain an overlap, a row
+also tells how long the broker was paused or cut off.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -26,9 +26,15 @@ incarnation is the time from a start of the process to its end, counted from 0.
 def coordinator_tenures(events: DataFrame, spans: DataFrame, impairments: DataFrame) -> DataFrame:
     """Follow each coordinator from the end of its load to the end of its tenure.
 
-    A tenure ends when its broker unloads the partition, loads it again in a newer epoch, or dies,
-    or when the run ends. If several ends have the same time, the run's end counts first, then the
-    broker's own unload or load. A load that ends after the run's end begins no tenure.
+    A tenure ends with the first of these events:
+
+    - The run ends.
+    - The broker unloads the partition, or loads it again in a newer epoch.
+    - The broker dies.
+
+    If several of these events have the same time, the event that comes first in the list counts. A
+    load that ends after the run's end begins no tenure.
+
     `events` has one row per event, `spans` one row per tenure (`tenure_spans`), and `impairments`
     one row per time in which a node was paused or cut off.
     Output grain: one row per run, offsets partition, leader epoch and broker incarnation that
@@ -38,8 +44,8 @@ def coordinator_tenures(events: DataFrame, spans: DataFrame, impairments: DataFr
     - `run`, `partition`, `leader_epoch`, `broker`, `incarnation`;
     - `start_us` (the broker became active), `end_us`: microseconds on the run's clock;
     - `end_reason`: unloaded, reloaded, killed, stopped, or run end;
-    - `overlap_us`: microseconds shared with other tenures of the partition; a moment that is shared
-      with two tenures counts twice;
+    - `overlap_us`: microseconds in which another tenure of the partition overlaps with this tenure.
+      If two other tenures overlap with it at the same time, this time counts twice;
     - `paused_us`, `cut_us`: microseconds of the tenure in which the broker was paused, or cut off
       from others;
     - `paused_from_us`, `paused_to_us`: the beginning of the first pause and the end of the last
@@ -130,9 +136,10 @@ def _loads(events: DataFrame) -> DataFrame:
 def _with_end(tenures: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame:
     """Give each tenure the earliest of its possible ends."""
     is_after_start = F.col("died_us") >= F.col("start_us")
-    # A row of `died` is about the end of a process, or about a start of the node. A start proves
-    # that all older processes of the node have ended. `successor` is the incarnation that started;
-    # it is null in a row about an end.
+    # A row of `died` is about one of two events:
+    # - The end of a process. Then `successor` is null.
+    # - A start of the node, which proves that all older processes of the node have ended. Then
+    #   `successor` is the incarnation that started.
     is_of_this_life = F.col("successor").isNull() | (F.col("successor") > F.col("incarnation"))
     is_its_death = is_after_start & is_of_this_life
     with_death = (
@@ -145,8 +152,8 @@ def _with_end(tenures: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame
     unloaded = F.when(
         F.col("next_kind") == TraceKind.UNLOAD_COMPLETED.value, F.lit("unloaded")
     ).otherwise(F.lit("reloaded"))
-    # `least` ignores nulls, and compares structs field by field: first by time, then by rank
-    # (0, 1, 2), which decides if two ends have the same time.
+    # `least` ignores nulls, and compares structs field by field. So the earliest end counts. If two
+    # ends have the same time, the end with the lower rank (0, 1, 2) counts.
     end = F.least(
         _possible_end(F.col("run_end_us"), 0, F.lit("run end")),
         _possible_end(F.col("next_us"), 1, unloaded),
@@ -171,9 +178,9 @@ def _acknowledged(events: DataFrame) -> DataFrame:
 
     A commit is acknowledged when its append to the log is complete.
     """
-    # A broker does not only append commits. An append was a commit if there is a row COMMIT_STORED
-    # with the same values in the columns `append`. The epoch is read from APPEND_COMPLETED, because
-    # COMMIT_STORED has none.
+    # A broker appends commits, but also assignments, for example. An append was a commit if there
+    # is a row COMMIT_STORED with the same values in the columns `append`. The leader epoch is taken
+    # from the row APPEND_COMPLETED, because a COMMIT_STORED has no epoch.
     append = ("run", "node", "incarnation", "correlation_id")
     stored = of_kind(events, TraceKind.COMMIT_STORED).select(*append).distinct()
     completed = (

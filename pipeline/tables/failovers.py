@@ -1,7 +1,8 @@
-"""What each fault means for each group: did it move the group's coordinator, and to which broker?
+"""Whether each fault moved the coordinator of each group, and to which broker.
 
-Several tables start from the rows that are computed here. A row also tells which coordinators
-followed later, and the moment up to which changes of the group count as effects of the fault.
+This module makes one row for each fault and each group. Several tables are computed from these
+rows. A row also tells which coordinators followed later, and when the next fault affected the
+group: changes of the group up to this moment count as effects of the fault.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -22,14 +23,15 @@ def group_failovers(
     - `old_leader`: the coordinator before the fault; `coordinator`: the leader of the new epoch,
       or `old_leader` if the fault did not move the partition;
     - `later`: the brokers that coordinated the group in the new epoch or in a later epoch, as a
-      list of structs. The field `broker` names the broker. The field `start_us` is the moment at
-      which its load was complete, or the moment of its election if the trace lacks the load;
+      list of structs. The field `broker` names a broker. The field `start_us` is the moment at
+      which this broker had loaded the partition, or the moment of its election if the trace lacks
+      the load;
     - `fault_us`, `decided_us` (the election), `active_us` in microseconds on the run's clock;
     - `until_us`: the moment of the first later fault that affects the same group, or the run's
       end.
 
     Nulls: `decided_us`, `later` if the fault did not move the partition; `active_us` if no new
-    coordinator loaded it; `coordinator` if the group's partition never had a coordinator.
+    coordinator loaded the partition; `coordinator` if the partition never had a coordinator.
     """
     pairs = faults.join(groups.select("run", "group", "partition"), "run").select(
         "run",

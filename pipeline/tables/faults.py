@@ -24,8 +24,8 @@ _FIELDS = ("fault", "target", "groups", "partitions", "nodes", "from", "to")
 and `to` are the nodes on the two sides of a cut.
 """
 _UNKNOWN_FAULT = "fault"
-"""The id of a fault whose rows have no `cause`. The rows of a fault are joined by its id. The id
-must not be null, because a null is equal to nothing in a join.
+"""The id of a fault whose rows have no `cause`. The rows of a fault are joined by its id, so the id
+must not be null: in a join, a null is equal to nothing, not even to another null.
 """
 
 
@@ -43,9 +43,9 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
     - `groups`, `partitions`: the blast radius, which is what the fault affects: the groups that
       lose their coordinator or a member, and the partitions that lose their leader or a reader;
     - moments in microseconds on the run's clock: `injected_us`, `in_force_us` (every affected node
-      has the fault), `in_force_until_us` (its healing began), `healed_us` (its healing was
-      complete), `until_us` (the next fault was injected, or the run ended). Faults of the same
-      moment follow one another in the order of their ids.
+      has the fault), `in_force_until_us` (the healing of the fault began), `healed_us` (the healing
+      was complete), `until_us` (the next fault was injected, or the run ended). If two faults were
+      injected at the same moment, the fault with the greater id is the next fault.
 
     Nulls: `in_force_us`, `in_force_until_us`, `healed_us` if the run broke off before that moment,
     or did not record it; `node`, `target` if the trace names none. If the trace lacks a list,

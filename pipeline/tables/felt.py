@@ -1,8 +1,8 @@
 """The tables `felt_partitions` and `felt_groups`: what the users of a group notice of faults.
 
 Users do not notice a rebalance as such. They notice that nobody processes a partition for a while,
-that its lag grows, that records are processed twice, or that members are removed. The lag is the
-number of acknowledged records that the group has not processed yet.
+that the lag of the partition grows, that records are processed twice, or that members are removed.
+The lag is the number of acknowledged records that the group has not processed yet.
 
 Only a part of the run is measured: from the moment at which all groups have all their members and
 partitions (the steady state) to the run's end. A run that never reached the steady state is
@@ -29,8 +29,8 @@ _SENT_AWAY = (
     RemovalCause.DID_NOT_REJOIN,
     RemovalCause.SYNC_DEADLINE,
 )
-"""Causes of a removal that mean: the coordinator heard nothing from the member in time. The column
-`sent_away` counts such removals of members that were not gone at all.
+"""Causes of removals of members from which the coordinator heard nothing in time. The coordinator
+takes such a member to be gone. The column `sent_away` counts the members that were not gone at all.
 """
 _PARTITION = ("run", "group", "partition")
 """The columns that name a data partition of a group."""
@@ -52,10 +52,10 @@ def felt_partitions(
     - `run`, `group`, `partition`;
     - `from_us`, `to_us`: the measured time, on the run's clock;
     - `unowned_us`: microseconds without an owner, after the partition got its first owner;
-    - `waited_us`: microseconds in which acknowledged records waited and no member worked on any of
-      them; only waits of a second or longer count;
-    - `repeated`: how often a member processed a record that its group had processed before. This
-      number is about the whole run, the other numbers are about the measured time;
+    - `waited_us`: microseconds in which acknowledged records waited and no member worked on any
+      record of the partition; only waits of a second or longer count;
+    - `repeated`: how often a member processed a record that its group had processed before. Only
+      this number is about the whole run; all others are about the measured time;
     - `lag_usual`: the greatest lag before the first fault;
     - `lag_peak`: the greatest lag after the first fault; `lag_peak_us`: the moment of this lag;
     - `lag_over_us`: microseconds from `lag_peak_us` until the lag was at most `lag_usual` again; 0
@@ -125,7 +125,7 @@ def felt_groups(
         F.col("started_us").between(F.col("start_us"), F.col("end_us"))
     )
     by_group = ["run", "group"]
-    # Each of these columns is the number of a group's rows in one of these DataFrames.
+    # Each of these three columns is the number of rows that the DataFrame has about a group.
     rows_by_column = {
         "partitions": felt_partitions,
         "rebalances": measured_rebalances,
@@ -151,10 +151,13 @@ def felt_groups(
 
 
 def _measured(runs: DataFrame, faults: DataFrame) -> DataFrame:
-    """One row per run: beginning and end of the measured time, and the moment of its first fault.
+    """One row per run: the measured time, and the first fault in it.
 
-    Columns: `run`, `start_us`, `end_us`, `since_us`. Without a fault, `since_us` is the beginning
-    of the measured time.
+    Columns:
+    - `run`;
+    - `start_us`, `end_us`: beginning and end of the measured time;
+    - `since_us`: the moment of the first fault in the measured time. Without a fault, it is the
+      same as `start_us`.
     """
     # A run that never became steady is measured from its beginning (0).
     start_us = F.least("end_us", F.coalesce("steady_us", F.lit(0)))
@@ -173,8 +176,8 @@ def _measured(runs: DataFrame, faults: DataFrame) -> DataFrame:
 def _unowned(ownership: DataFrame, measured: DataFrame) -> DataFrame:
     """One row per partition that had an owner: for how long it was without an owner afterwards.
 
-    This is all the time between one owner and the next, and the time after the last owner. It
-    counts only from the beginning of the measured time.
+    The time between one owner and the next is added up, and the time after the last owner. Only the
+    part of these times that is in the measured time counts.
     """
     in_order = Window.partitionBy(*_PARTITION).orderBy("from_us")
     rows_before = in_order.rowsBetween(Window.unboundedPreceding, -1)
@@ -183,11 +186,11 @@ def _unowned(ownership: DataFrame, measured: DataFrame) -> DataFrame:
     first_us = F.min("from_us").over(Window.partitionBy(*_PARTITION))
     # `hole_us` is the time without an owner before the interval of a row. The intervals of two
     # owners can overlap. So the time without an owner begins when all earlier intervals have ended.
-    # The first interval has no earlier ones, and `greatest` ignores this null.
+    # For the first interval, `max` over the earlier intervals is null, which `greatest` ignores.
     owned_until_us = F.greatest("start_us", first_us, F.max("ends_us").over(rows_before))
     hole_us = F.greatest(F.col("from_us") - owned_until_us, F.lit(0))
-    # `tail_us` is the time after the last owner. `start_us` and `end_us` are the same in all rows
-    # of a partition, and `max` picks this value.
+    # `tail_us` is the time after the last owner. All rows of a partition have the same `start_us`,
+    # and the same `end_us`. `max` takes this value out of the rows.
     last_us = F.greatest(F.max("start_us"), F.min("from_us"), F.max("ends_us"))
     tail_us = F.greatest(F.max("end_us") - last_us, F.lit(0))
     return (
@@ -198,15 +201,16 @@ def _unowned(ownership: DataFrame, measured: DataFrame) -> DataFrame:
 
 
 def _levels(events: DataFrame, partitions: DataFrame) -> DataFrame:
-    """One row per group, partition and produced or processed batch: the lag after the batch.
+    """One row per batch that was produced or processed, with the lag after the batch.
 
-    Columns:
+    A produced batch has a row for each group that reads the partition, because each group has its
+    own lag. Columns:
     - the columns of `partitions`;
     - `at_us`: when the batch was produced or processed;
     - `processed`: true for a processed batch, false for a produced batch;
     - `begun_us`: when work on a processed batch began; null for a produced batch;
     - `lag`: the number of acknowledged records above the last record that the group processed;
-    - `nth`: the number of batches that were processed up to this row.
+    - `nth`: the number of batches that were processed up to this row, including it.
     """
     count = detail("count", of=CountDetail).getField("count")
     produced = of_kind(events, TraceKind.RECORDS_PRODUCED).select(
@@ -215,8 +219,8 @@ def _levels(events: DataFrame, partitions: DataFrame) -> DataFrame:
         F.col("time_us").alias("at_us"),
         F.lit(None).cast("long").alias("begun_us"),
         F.lit(False).alias("processed"),
-        # The offset behind the batch's last record. If the trace does not tell the batch's first
-        # offset or its number of records, the smallest possible values (0 and 1) are assumed.
+        # The offset behind the batch's last record is the first offset plus the number of records.
+        # If the trace lacks one of the two, its smallest possible value is assumed (0 or 1).
         (F.coalesce("offset", F.lit(0)) + F.coalesce(count, F.lit(1))).alias("next_offset"),
     )
     consumed = batches(events).select(
@@ -226,7 +230,8 @@ def _levels(events: DataFrame, partitions: DataFrame) -> DataFrame:
         F.lit(True).alias("processed"),
         (F.col("last") + 1).alias("next_offset"),
     )
-    # A produced batch belongs to no group. It gets a row for each group that reads the partition.
+    # `partitions` has a row for each group. So the first join gives a produced batch, which belongs
+    # to no group, a row for each group that reads its partition.
     steps = (
         produced.join(partitions.select(*_PARTITION), ["run", "partition"])
         .unionByName(consumed)
@@ -241,12 +246,12 @@ def _levels(events: DataFrame, partitions: DataFrame) -> DataFrame:
     )
 
     def reached(condition: Column) -> Column:
-        """Return the highest `next_offset` up to a row, of rows that meet the condition."""
+        """Return the highest `next_offset` of all rows up to a row that meet the condition."""
         return F.coalesce(F.max(F.when(condition, F.col("next_offset"))).over(so_far), F.lit(0))
 
     is_processed = F.col("processed")
-    # A member can process a record before the record's producer gets its acknowledgement. Then the
-    # difference is negative, and the lag 0.
+    # A member can process a record before the producer gets the acknowledgement of this record.
+    # Then the difference is negative, and the lag is 0.
     lag = F.greatest(reached(~is_processed) - reached(is_processed), F.lit(0))
     return steps.withColumns({"lag": lag, "nth": F.count_if(is_processed).over(so_far)})
 
@@ -256,18 +261,18 @@ def _waited(levels: DataFrame) -> DataFrame:
 
     Only waits of WAIT_US or longer count.
     """
-    # `nth` counts the processed batches. So the rows with the same `nth` are one processed batch,
-    # and the batches that were produced between it and the next processed batch. In this time there
-    # is at most one wait: it begins with the first of these rows that has a lag above 0. `begun_us`
-    # is when the work on the processed batch began.
+    # `nth` counts the processed batches. So the rows with the same `nth` are the row of one
+    # processed batch, and the rows of the batches that were produced before the next batch was
+    # processed. There is at most one wait in this time: it begins with the first row that has a lag
+    # above 0. `begun_us` is when the work on the processed batch began.
     between_batches = [*_PARTITION, "nth"]
     waits = levels.groupBy(*between_batches, "start_us", "end_us").agg(
         F.min(F.when(F.col("lag") > 0, F.col("at_us"))).alias("from_us"),
         F.min("begun_us").alias("begun_us"),
     )
-    # A wait ends when the work on any later batch first begins. The rows are in the order in which
-    # batches were finished. If two members own the partition at the same time, the batch that was
-    # finished later can have been begun earlier. So it is not enough to look at the next batch.
+    # A wait ends when a member begins to work on any later batch. The rows are in the order in
+    # which the work on batches was finished. This need not be the order in which it was begun, if
+    # two members own the partition at the same time. So it is not enough to look at the next batch.
     later = Window.partitionBy(*_PARTITION).orderBy("nth").rowsBetween(1, Window.unboundedFollowing)
     to_us = F.coalesce(F.min("begun_us").over(later), F.col("end_us"))
     # Only the part of a wait in the measured time counts.
@@ -294,9 +299,8 @@ def _peaks(levels: DataFrame) -> DataFrame:
     # `since_us` is when the first fault came.
     before_fault = (at_us >= F.col("start_us")) & (at_us < F.col("since_us"))
     after_fault = (at_us >= F.col("since_us")) & (at_us <= F.col("end_us"))
-    # The greatest lag after the fault, and its moment. `max` compares the lags first. If several
-    # moments have the greatest lag, `max` picks the earliest moment: it compares the negated
-    # moments.
+    # The greatest lag after the fault, and its moment. `max` compares structs field by field. If
+    # several rows have the greatest lag, it takes the greatest `negated_us`: the earliest moment.
     peak = F.max(F.when(after_fault, F.struct("lag", (-at_us).alias("negated_us"))))
     peaks = (
         levels.groupBy(*_PARTITION)
@@ -349,9 +353,9 @@ def _owner_changes(ownership: DataFrame, measured: DataFrame) -> DataFrame:
 
 def _sent_away(events: DataFrame, impairments: DataFrame, measured: DataFrame) -> DataFrame:
     """One row per removal of a member whose process ran and could be reached."""
-    # One row per member id: the process (node and incarnation) that wrote rows with this id. If
-    # several incarnations of the node wrote such rows, the last incarnation counts. `first_us` is
-    # when this incarnation wrote its first such row.
+    # One row per member id: the process (node and incarnation) that wrote rows with this id, and in
+    # `first_us` when it wrote the first of these rows. If several incarnations of the node wrote
+    # rows with the id, the last incarnation counts.
     lives = (
         of_kind(events, *MEMBER_KINDS)
         .where(F.col("group").isNotNull() & F.col("member").isNotNull())
@@ -376,9 +380,10 @@ def _sent_away(events: DataFrame, impairments: DataFrame, measured: DataFrame) -
         # Members that wrote no row drop out here, because nobody knows whether their process ran.
         .join(lives, ["run", "group", "member"])
     )
-    # A row of `deaths` is about the end of a process, or about a start of the node. A start proves
-    # that all older processes of the node have ended. `successor` is the incarnation that started;
-    # it is null in a row about an end.
+    # A row of `deaths` is about one of two events:
+    # - The end of a process. Then `successor` is null.
+    # - A start of the node, which proves that all older processes of the node have ended. Then
+    #   `successor` is the incarnation that started.
     dead = removed.join(deaths(events), ["run", "node"]).where(
         F.col("died_us").between(F.col("first_us"), F.col("at_us"))
         & (F.col("successor").isNull() | (F.col("successor") > F.col("incarnation")))

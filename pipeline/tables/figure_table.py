@@ -3,8 +3,9 @@
 After a crash, for example, the table `broker_phases` has the phase `detect` of each offsets
 partition that moved. The table `figures` has one row about this measure, with its median, p90, p99
 and maximum over the partitions. These partitions are the subjects of the measure. A measure belongs
-to one of three chains: `broker` (phases of offsets partitions), `client` (phases of members), and
-`gap` (times in which a member, data partition or group was not served).
+to one of three groups of measures, which are called chains: `broker` (phases of offsets
+partitions), `client` (phases of members), and `gap` (times in which a member, data partition or
+group was not served).
 """
 
 from pyspark.sql import Column, DataFrame
@@ -28,11 +29,13 @@ def figures(
       value;
     - `p50`, `p90`, `p99`, `max`: microseconds or counts, as `is_time` says;
     - `from_us`, `to_us`: the time in which the values were measured, in microseconds on the run's
-      clock. It lasts from the earliest beginning to the latest end over all subjects. In the broker
-      chain, the time of a subject lasts from the fault until the coordinator is active. In the
-      client chain, it lasts from the fault until the coordinator accepts the member. In the gap
-      chain, it is the gap itself. If such an end did not come, or if a member had to join again,
-      the time ends with the next fault or the run's end.
+      clock, from the earliest beginning to the latest end over all subjects. The time of one
+      subject depends on the chain:
+      - `broker`: from the fault until the coordinator was active;
+      - `client`: from the fault until the coordinator accepted the member;
+      - `gap`: the gap itself.
+      If this end did not come, or if a member had to join again, the time of the subject ends with
+      the next fault or the run's end.
 
     Nulls: `kind` if the run did not record it; `p50` to `max` if there are no samples; `p90` of
     fewer than 10 samples and `p99` of fewer than 100, because so few samples say nothing about the
@@ -44,9 +47,10 @@ def figures(
         "availability": availability,
     }
     fractions = F.array(*(F.lit(percent / 100) for percent in PERCENTS))
+    # `next_us` is when the next fault was injected, or when the run ended.
     ends = F.broadcast(faults.select("run", "fault", "kind", F.col("until_us").alias("next_us")))
-    # If the end did not come, the next fault is the end. A gap that began after the next fault ends
-    # at its own beginning.
+    # If the end did not come (null), `next_us` is the end. A gap may even have begun after the next
+    # fault. Then its end is its own beginning, so that the end is never before the beginning.
     to_us = F.coalesce("to_us", F.greatest("from_us", "next_us"))
     summed = (
         _one_row_per_value(inputs)
@@ -87,7 +91,7 @@ def _percentile(index: int) -> Column:
 
 
 def _one_row_per_value(inputs: dict[str, DataFrame]) -> DataFrame:
-    """Turn columns into rows: one row per run, fault, subject and measure, with its value.
+    """Turn columns into rows: one row per run, fault, subject and measure, with the measured value.
 
     A row of `broker_phases`, for example, has the columns `detect_us`, `publish_us`, `load_wait_us`
     and `load_us`. It becomes four rows, one for each of these measures.
@@ -132,7 +136,8 @@ def _span(measure: Measure) -> tuple[Column, Column]:
             from_us, to_us = F.col("fault_us"), F.col("active_us")
         case "client":
             from_us = F.col("fault_us")
-            # A member that had to join is served again only after its join, whose end is not known.
+            # A member that had to join is not served again before the join is complete. The moment
+            # at which it was complete is not in the table, so this end is unknown (null).
             to_us = F.when(F.col("join_us").isNull(), F.col("accepted_us"))
         case "gap":
             from_us, to_us = F.col("before_us"), F.col("after_us")

@@ -1,4 +1,4 @@
-"""The table `group_states`: in which state was each group, from when to when?
+"""The table `group_states`: in which state each group was, and from when to when.
 
 A row is one stay in a state, such as "readers was PreparingRebalance on broker-1 from 20.1 s to
 23.4 s". A state ends when one of these happens:
@@ -8,7 +8,7 @@ A row is one stay in a state, such as "readers was PreparingRebalance on broker-
 - the broker's process ends.
 
 If an old coordinator does not know yet that it was replaced, two brokers have the group at the same
-time, and the table has the states on both.
+time. Then the table has the states of the group on each of the two brokers.
 """
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
@@ -47,7 +47,9 @@ def group_states(events: DataFrame, groups: DataFrame, runs: DataFrame) -> DataF
     An interval begins when a coordinator loads the group or moves it to another state. It ends with
     the first of these: the next load or change of state, the unload of the group's offsets
     partition, the end of the broker's process, the run's end. If two coordinators have the group at
-    the same time, their intervals overlap. `events` has one row per event; `groups` and `runs` are
+    the same time, their intervals overlap.
+
+    `events` has one row per event; `groups` and `runs` are
     the tables. Output grain: one row per run, group, broker, incarnation and interval in which that
     coordinator had the group in one state.
     Columns:
@@ -63,7 +65,7 @@ def group_states(events: DataFrame, groups: DataFrame, runs: DataFrame) -> DataF
       Dead has length 0, because the coordinator forgets the group in the same moment.
 
     Nulls:
-    - `partition` if the run names no offsets partition;
+    - `partition` if the trace does not name the group's offsets partition;
     - `leader_epoch` if the trace lacks the coordinator's load;
     - `members` if the trace lacks the members that were loaded;
     - `cause` of a loaded state;
@@ -93,8 +95,8 @@ def _steps(events: DataFrame, groups: DataFrame) -> DataFrame:
 
     - `group`: null in a step of a partition.
     - `state`: the state that the group enters; null in a step that changes no state.
-    - `counted`: how many members a GROUP_LOADED or GENERATION_STARTED lists; null in other steps,
-      and null if the list is missing.
+    - `counted`: number of members that a GROUP_LOADED or GENERATION_STARTED lists; null in all
+      other steps, and null if the list is missing.
     """
     details = detail("state", "to", "members", of=(GroupLoadedDetail, TransitionDetail))
     partitions_of_groups = F.broadcast(
@@ -173,17 +175,19 @@ def _with_members(steps: DataFrame) -> DataFrame:
     Some steps list all members. From such a step on, each member that is added or removed changes
     the number. A new group begins with 0 members, and a group that becomes Dead has 0 members.
     """
-    # Some steps set the number of members: those with a list set its length, and a change to Dead
-    # sets 0. `number_set` is this number in a struct, and null for all other steps. The struct
-    # shows the difference between another step, which has no struct, and a step whose list is
-    # missing. The latter has a struct, in which `n` is null.
+    # `number_set` tells the number of members that a step sets:
+    # - A step with a list of members: a struct in which `n` is the length of the list. If the list
+    #   is missing, there is a struct, too, and its `n` is null.
+    # - A change to Dead: a struct in which `n` is 0.
+    # - Any other step: null.
     is_death = _is(TraceKind.GROUP_STATE) & (F.col("state") == DEAD)
     number = F.when(is_death, 0).otherwise(F.col("counted"))
     number_set = F.when(is_death | _lists_members(), F.struct(number.alias("n")))
     change = F.when(_is(TraceKind.MEMBER_ADDED), 1).when(_is(TraceKind.MEMBER_REMOVED), -1)
-    # The column `lists` counts how many steps have set the number so far. A step that sets it has a
-    # new count, and all steps up to the next such step have the same count. So the window
-    # `since_set` begins at the last step that set the number.
+    # The column `lists` counts the steps that have set the number so far. For example, it is 0 in
+    # the first steps, 1 from the first step that sets the number, and 2 from the second step that
+    # sets it. So the window `since_set`, which has the steps of one value of `lists`, begins at the
+    # last step that set the number.
     so_far = _so_far(Window.partitionBy(*_GROUP))
     since_set = _so_far(Window.partitionBy(*_GROUP, "lists"))
     # As long as no step has set the number, the group is new, and began with 0 members.
@@ -212,9 +216,10 @@ def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFra
                 "deaths",
                 lambda death: (
                     (death["died_us"] >= F.col("from_us"))
-                    # `successor` is null if the trace has the death itself. It was the death of the
-                    # process that lived at that moment. Otherwise the trace has only the start of
-                    # the incarnation `successor`. It proves that all older incarnations are dead.
+                    # If the trace has the death itself, `successor` is null. The process that lived
+                    # at that moment has died. If the trace has only a later start of the node,
+                    # `successor` is the incarnation that started. Its start proves that all older
+                    # incarnations are dead.
                     & (death["successor"].isNull() | (death["successor"] > F.col("incarnation")))
                 ),
             ),

@@ -20,21 +20,19 @@ from protocol.trace import TraceKind
 MESSAGES_PER_FAULT = 400
 """Maximum number of rows of a fault. This is enough for a failover of some 30 members."""
 BEFORE_US = 1_000_000
+"""The window of a fault, in which messages are listed, begins this long before the fault."""
 AFTER_US = 1_000_000
-"""Messages are listed from BEFORE_US before the fault until AFTER_US after the fault's last effect.
-The next two numbers limit this time.
-"""
+"""The window ends this long after the last effect of the fault, within the next two limits."""
 AT_LEAST_US = 5_000_000
+"""The window ends at least this long after the fault."""
 AT_MOST_US = 120_000_000
-"""Messages are listed for at least AT_LEAST_US and at most AT_MOST_US after the fault, even if an
-effect of the fault comes later.
-"""
+"""The window ends at most this long after the fault, even if an effect of the fault comes later."""
 
 NO_ANSWER = "no answer"
 """The `outcome` of an exchange without an answer or a failure in the trace."""
 _TURNING_POINTS = [api.label for api in (Api.JOIN_GROUP, Api.SYNC_GROUP, Api.LEAVE_GROUP)]
-"""APIs that change the group. Each successful request of these APIs has a row of its own, because a
-reader wants to see each change.
+"""APIs whose requests change the group. Each successful request of these APIs has a row of its own,
+because a reader wants to see each change.
 """
 _REQUEST = ("run", "from_node", "to_node", "api", "correlation_id")
 """The columns that name a request. Correlation ids repeat, so several requests can have the same
@@ -56,18 +54,22 @@ def messages(
 ) -> DataFrame:
     """List the requests of coordination and control around each fault.
 
-    1. The window of a fault begins one second before the fault. It ends one second after the
-       fault's last effect: a new coordinator became active, it accepted a member, or a rebalance
-       was complete. But it lasts at least 5 s and at most 120 s after the fault, and not beyond the
-       next fault or the run's end. An exchange is listed if it overlaps the window.
+    Three rules:
+
+    1. An exchange is listed if it overlaps the window of the fault. This window begins one second
+       before the fault. It ends one second after the fault's last effect, which is one of these: a
+       new coordinator became active, the new coordinator accepted a member, or a rebalance was
+       complete. The end is at least 5 s and at most 120 s after the fault, and never after the next
+       fault or the run's end.
     2. Exchanges that follow one another on one route (api, from, to, group) become one row if they
        have the same outcome, member and named coordinator. They must all have begun before the
        fault, or all after it. Successes of JoinGroup, SyncGroup and LeaveGroup stay single rows.
-    3. If there are more than 400 rows, each fault keeps the most telling rows. Of many members that
-       do the same, one member tells the story. So the earliest row of each kind is kept before all
-       other rows. Rows are of the same kind if they have the same API, server, group and outcome.
-       Then the rows of one client are kept together. The client with the most earliest rows comes
-       first; clients with equally many come in the order of their names.
+    3. Each fault keeps at most 400 rows, the most telling ones:
+       - First, the earliest row of each kind. Rows are of the same kind if they have the same API,
+         server, group and outcome. If many members do the same, the earliest row tells the story.
+       - Then all other rows, client by client. The client with the greatest number of earliest rows
+         comes first. Clients with the same number come in the order of their names.
+
     `events` has one row per event; the other inputs are the tables of these names.
     Output grain: one row per run, fault and sequence of equal exchanges.
     Columns:
@@ -85,7 +87,7 @@ def messages(
     - a moment that the trace does not hold, or that did not come;
     - `group`, `member` if the request names none;
     - `purpose`, `group`, `member` if the trace has only the server's rows;
-    - `named` of every other API, and of a FindCoordinator that got no answer.
+    - `named`, unless the exchange is a FindCoordinator that was answered.
 
     A trace without messages gives no rows.
     """
@@ -143,13 +145,16 @@ def _exchanges(events: DataFrame) -> DataFrame:
 
     A trace has up to four rows about a request: the client sends it, the server receives it, the
     server answers it, and the client gets the answer or gives up. All four have the correlation id
-    of the request. But correlation ids repeat. These rules decide which request a row is about:
-    1. A client's row about an answer belongs to the last request before it with the same
+    of the request. But different requests can have the same correlation id, for example on
+    different connections. These rules decide which request a row is about:
+
+    1. A client's row about an answer belongs to the last request that was sent with this
        correlation id on the same connection.
-    2. A server's row does not name the connection. It belongs to the last request with the same
-       correlation id that the client had sent to the server before. If there is no such request,
-       the row belongs to the first such request after it: the clocks of the two nodes can differ.
-    3. If a request has several rows of one kind, the first one counts.
+    2. A server's row does not name the connection. The row belongs to the last request with this
+       correlation id that the client had sent to the server. If the client had sent none, the row
+       belongs to the first request with this id afterwards: the clocks of the two nodes can differ,
+       so that a request seems to arrive before it was sent.
+    3. If a request has several rows of one kind, the first row counts.
 
     The result has the columns of the table, and `begin_us` and `last_us`: the first and the last
     known moment of the exchange.
@@ -161,7 +166,8 @@ def _exchanges(events: DataFrame) -> DataFrame:
     #   `sent_on_connection`, or 0 if there is none. For a server's row it is `sent_so_far`, or 1 if
     #   there is none.
     connection = Window.partitionBy(*_REQUEST, "node", "incarnation", "purpose").orderBy("seq")
-    # Of rows at the same time, the client's come first, because it sent before the server received.
+    # Of several rows at the same time, the client's rows come first: a client sends a request
+    # before the server receives it.
     request = Window.partitionBy(*_REQUEST).orderBy(
         "time_us", "is_server", "node", "incarnation", "seq"
     )
@@ -266,11 +272,13 @@ def _collapse_equal(exchanges: DataFrame) -> DataFrame:
     """Make one row of equal exchanges that follow one another (rule 2 of `messages`)."""
     in_order = Window.partitionBy(*_ROUTE).orderBy("begin_us", "correlation_id", "exchange")
     # `in_common` is what all exchanges of one row have in common. `new` is 1 for an exchange that
-    # begins a row, and 0 for other exchanges. So the sum of `new` is the number of the row.
+    # begins a row, and 0 for all other exchanges. So the sum of `new` up to an exchange is the
+    # number of its row.
     began_before_fault = F.col("begin_us") < F.col("injected_us")
     in_common = F.struct("outcome", "member", "named", began_before_fault)
     has_own_row = F.col("api").isin(_TURNING_POINTS) & (F.col("outcome") == "NONE")
-    # For the first exchange of a route, `lag` is null, which is not equal, and a row begins.
+    # For the first exchange of a route, `lag` is null. This null is not equal to any struct, so the
+    # exchange begins a row.
     differs_from_last = ~in_common.eqNullSafe(F.lag(in_common).over(in_order))
     new = (has_own_row | differs_from_last).cast("int")
     # The earliest exchange of a row: `min` compares `begin_us` first.
@@ -305,7 +313,8 @@ def _keep_most_telling(rows: DataFrame) -> DataFrame:
     The column `is_first` is true for the earliest row of a kind. The column `firsts` is the number
     of such rows that a client has.
     """
-    # The columns after `begin_us` decide between rows that begin at the same moment.
+    # `begin_us` decides. If rows begin at the same moment, the other columns decide, so that the
+    # choice is the same in every computation.
     by_time = ("begin_us", "from_node", "to_node", "api", "correlation_id", "exchange")
     of_same_kind = Window.partitionBy(*_FAULT, "api", "to_node", "group", "outcome").orderBy(
         *by_time

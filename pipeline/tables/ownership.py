@@ -1,15 +1,15 @@
-"""The table `ownership`: which member owned which data partition, from when to when?
+"""The table `ownership`: which member owned which data partition, and from when to when.
 
 A row is about one interval in which one member believed that it owned one partition. A member
-writes a row into the trace when it gets partitions, and another row when it loses them. But a
-member that dies writes nothing. A member that is cut off believes that it owns its partitions until
-it hears otherwise. So the table is computed in three steps:
+writes a row into the trace when it gets partitions, and another row when it gives them up. But a
+member that dies writes nothing. So the table is computed in three steps:
 
-1. `ownership_intervals` makes an interval of each assignment. The interval ends with the row in
-   which the member itself told that it had lost the partition, if there is such a row.
-2. `ownership_spans` ends all other intervals with the death of the member, or with the run.
-3. `ownership` adds the leader epoch of the coordinator that gave the assignment, and how long the
-   member was paused during the interval.
+1. `ownership_intervals` makes an interval of each assignment of a partition. If the member itself
+   wrote that it had given the partition up, the interval ends with this row.
+2. `ownership_spans` gives all other intervals their end: the death of the member, or the end of the
+   run.
+3. `ownership` adds the leader epoch of the coordinator that gave the assignment. It also adds for
+   how long the member was paused during the interval.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -32,8 +32,8 @@ _ENDINGS = {
 the column `ended_by`.
 """
 _INTERVAL = (*_MEMBER, "partition", "nth")
-"""The columns that name an interval. `nth` numbers the assignments of the partition to the member,
-because each assignment begins an interval.
+"""The columns that name an interval. `nth` is the number of the assignment with which the interval
+began: the first assignment of the partition to the member has the number 1.
 """
 
 
@@ -81,7 +81,8 @@ def ownership(
         "start_offset",
         "from_us",
         F.col("ends_us").alias("to_us"),
-        # The `to_us` of the spans is never null: it can be the run's end.
+        # This is the column `to_us` of the spans. It is never null, because it has the run's end
+        # for an interval that lasted so long.
         (F.col("to_us") - F.col("from_us")).alias("length_us"),
         "ended_by",
         "paused_us",
@@ -103,10 +104,11 @@ def ownership_spans(events: DataFrame, intervals: DataFrame, runs: DataFrame) ->
 
     Both moments are in microseconds on the run's clock. Other nulls: as in `ownership`.
     """
+    # The `to_us` of `_with_end` is null if the interval lasted until the run's end.
     spans = _with_end(intervals, deaths(events), runs)
     end_us = F.coalesce("to_us", "run_end_us")
-    # `_with_end` gives `to_us` null if the interval lasted until the run's end. `withColumns`
-    # computes both new columns from this old `to_us`.
+    # `withColumns` computes both new columns from the old columns. So `ends_us` gets the `to_us` of
+    # `_with_end`, and not the new `to_us` beside it.
     return spans.withColumns(
         {"ends_us": F.col("to_us"), "to_us": F.greatest("from_us", end_us)}
     ).withColumnRenamed("node", "consumer")
@@ -126,7 +128,7 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
     in_order = Window.partitionBy(*_MEMBER, "partition").orderBy("seq")
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     is_assignment = _is(TraceKind.PARTITIONS_ASSIGNED)
-    # How a row ends an interval, in the words of _ENDINGS; null if it ends none.
+    # How a row ends an interval, in the words of _ENDINGS; null if the row ends no interval.
     ending = F.coalesce(
         *(F.when(_is(kind), F.lit(word)) for kind, word in _ENDINGS.items()),
     )
@@ -138,8 +140,8 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
     )
     # - `nth` is the number of the interval. It is 0 in rows before the first assignment.
     # - `given_up` becomes true in the row with which the member revokes or loses the partition, and
-    #   stays true after it. If the member still processes a batch then, the batch does not count in
-    #   the interval.
+    #   stays true in later rows of the interval. The member may still finish a batch after this
+    #   row. Such a batch does not count in the interval.
     steps = (
         _assignments(events)
         .unionByName(_processing(events))
@@ -151,7 +153,8 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
         F.when(gives_up, F.struct("seq", F.col("time_us").alias("at_us"), ending.alias("why")))
     )
     intervals = steps.groupBy(*_INTERVAL).agg(
-        # An interval has one assignment. `min` and `max` pick the values of its row.
+        # An interval has one row of the kind PARTITIONS_ASSIGNED. The next four columns have the
+        # values of this row: `min` and `max` ignore the nulls of all other rows.
         F.min(F.when(is_assignment, F.col("time_us"))).alias("from_us"),
         F.max(F.when(is_assignment, F.col("member"))).alias("member"),
         F.max(F.when(is_assignment, F.col("generation"))).alias("generation"),
@@ -165,8 +168,8 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
         ).alias("began"),
         F.coalesce(F.sum(F.when(~F.col("given_up"), F.col("count"))), F.lit(0)).alias("records"),
     )
-    # If the member did not give the partition up, it may have got the partition assigned again.
-    # This ended the interval, too.
+    # A member may get the partition assigned again without having given it up. Then the interval
+    # ends where the next interval begins.
     by_number = Window.partitionBy(*_MEMBER, "partition").orderBy("nth")
     next_from_us = F.lead("from_us").over(by_number)
     return intervals.withColumn("next_from_us", next_from_us).select(
@@ -186,8 +189,8 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
 
 def _assignments(events: DataFrame) -> DataFrame:
     """One row per partition that a member got, revoked or lost, with the member's coordinator."""
-    # The answer to a successful SyncGroup. The broker that answered is the coordinator that gave
-    # the member its partitions.
+    # True for the answer to a successful SyncGroup. Its `peer`, the broker that answered, is the
+    # coordinator that gave the member its partitions.
     is_sync = (
         _is(TraceKind.RESPONSE_RECEIVED)
         & (F.col("api") == Api.SYNC_GROUP.label)
@@ -260,9 +263,10 @@ def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFra
     "run end". Intervals that begin after the run's end are dropped.
     """
     is_after_start = F.col("died_us") >= F.col("from_us")
-    # A row of `died` is about the end of a process, or about a start of the node. A start proves
-    # that all older processes of the node have ended. `successor` is the incarnation that started;
-    # it is null in a row about an end.
+    # A row of `died` is about one of two events:
+    # - The end of a process. Then `successor` is null.
+    # - A start of the node, which proves that all older processes of the node have ended. Then
+    #   `successor` is the incarnation that started.
     is_of_this_life = F.col("successor").isNull() | (F.col("successor") > F.col("incarnation"))
     interval = [*_MEMBER, "partition", "from_us"]
     deaths_of = (
@@ -296,7 +300,8 @@ def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFra
 def _with_epoch(intervals: DataFrame, groups: DataFrame, tenures: DataFrame) -> DataFrame:
     """Add `leader_epoch`: in which epoch the coordinator gave the assignment.
 
-    This is the epoch in which the coordinator last began to serve the group before the assignment.
+    The coordinator may have served the group several times, each time in another epoch. The last
+    time that began before the assignment counts.
     """
     served = groups.select("run", "group", F.col("partition").alias("offsets_partition")).join(
         tenures.select(

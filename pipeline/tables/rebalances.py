@@ -1,9 +1,8 @@
 """The table `rebalances`: why each rebalance began, whom it removed or added, and how long it took.
 
 A rebalance begins when the coordinator wants all members of a group to join again. When they have
-joined, a new generation begins. The rebalance ends when the coordinator has stored the new
-assignment. If the broker stops to be the coordinator before the assignment is stored, the rebalance
-has no end.
+joined, a new generation begins. The rebalance ends when the coordinator has stored the assignment
+of the new generation. If the broker is no longer the coordinator by then, the rebalance has no end.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -32,8 +31,9 @@ def rebalances(
 ) -> DataFrame:
     """List the rebalances that coordinators began.
 
-    A member that is removed or added after a generation has begun belongs to the rebalance that
+    If a member is removed or added after a generation has begun, this belongs to the rebalance that
     leads to the next generation.
+
     `events` has one row per event; `faults` and `groups` are the tables; `tenures` is the table
     `coordinator_tenures`; `names` has one row per member id (`members.member_names`). Output grain:
     one row per run, group, broker and rebalance that the broker began.
@@ -45,7 +45,7 @@ def rebalances(
     - `member`, `consumer`: the member that caused the rebalance: its member id, and its node;
     - `client_reason`: the reason that this member gave in its request;
     - `removed`: consumers whose member id was removed before the new generation;
-      `removed_because`: the distinct RemovalCauses of these removals;
+      `removed_because`: the causes of these removals (RemovalCause), each of them once;
     - `added`: consumers that got a new member id before the new generation. A consumer that came
       back with another id is in `removed` and in `added`;
     - `store_error`: the error with which the coordinator failed to store the new assignment;
@@ -108,13 +108,15 @@ def _steps(events: DataFrame) -> DataFrame:
     """One row per step (event about a rebalance), with the columns that name the rebalance.
 
     A group's steps on one coordinator are divided into parts. A part ends when a generation starts,
-    when the group is loaded, or when the group becomes Empty or Dead. For example, these five steps
-    are one part: a member is removed, a rebalance starts, a member is added, another rebalance
-    starts, a generation starts.
+    when the group is loaded, or when the group becomes Empty or Dead. `part` is the number of the
+    part, from 0. `nth` is the number of the rebalance in the part, from 1. For example, these five
+    steps are one part with two rebalances:
 
-    `part` is the number of the part, from 0. `nth` is the number of the rebalance in the part, from
-    1. A step belongs to the last rebalance that has started in the part. A step before the first
-    rebalance of the part, such as the removal in the example, belongs to the first rebalance.
+    - A member is removed (`nth` 1). It belongs to the first rebalance, which starts only now.
+    - A rebalance starts (`nth` 1).
+    - A member is added (`nth` 1).
+    - Another rebalance starts (`nth` 2).
+    - A generation starts (`nth` 2).
     """
     kinds = (
         TraceKind.REBALANCE_STARTED,
@@ -142,7 +144,7 @@ def _steps(events: DataFrame) -> DataFrame:
         # Changes to other states than Empty and Dead are no steps.
         .where(~_is(TraceKind.GROUP_STATE) | F.col("ends_part"))
         .withColumn("part", F.coalesce(F.count_if("ends_part").over(before), F.lit(0)))
-        # Before the first rebalance of a part, `starts` is 0.
+        # Before the first rebalance of a part, `starts` is 0, and `nth` is 1 nevertheless.
         .withColumn("nth", F.greatest(starts, F.lit(1)))
     )
 
@@ -154,9 +156,9 @@ def _started(steps: DataFrame) -> DataFrame:
     - `stable`: its assignment was stored.
     - `restarted`: the coordinator began the next rebalance.
     """
-    # The window is sorted backwards in time, and ends before the current row. So the next step of a
-    # kind after the row is the last step of the kind in the window. A window that looks forward
-    # would take quadratic time.
+    # The window is sorted backwards in time: it has all later steps of the group, and the step
+    # directly after the current row comes last in it. So `last` finds the next step of a kind. A
+    # window that is sorted forwards would give the same result, but would take quadratic time.
     backwards = (
         Window.partitionBy(*_GROUP)
         .orderBy(F.desc("seq"))
@@ -174,7 +176,8 @@ def _started(steps: DataFrame) -> DataFrame:
         .withColumn("stable", next_of(TraceKind.ASSIGNMENT_STORED))
         .where(_is(TraceKind.REBALANCE_STARTED))
     )
-    # A generation or an assignment after the start of the next rebalance belongs to the next one.
+    # If a generation or an assignment comes after the start of the next rebalance, it belongs to
+    # the next rebalance.
     return started.withColumns({step: _unless_restarted(step) for step in ("joined", "stable")})
 
 

@@ -1,10 +1,12 @@
 """The table `tenure_overlaps`: times in which groups had two coordinators (split brain).
 
-This happens if a broker has not learnt yet that another broker was elected as the leader of a
-partition of `__consumer_offsets`. Then it still serves the groups of the partition. The table
-`coordinator_tenures` has the times (tenures) in which brokers served the groups of a partition. In
-the table `tenure_overlaps`, a row is a pair of two tenures that overlap. The older tenure is the
-one with the lower leader epoch.
+Suppose that another broker is elected as the leader of a partition of `__consumer_offsets`, and
+that the old leader has not learnt this yet. Then the old leader still serves the groups of the
+partition, beside the new leader.
+
+A tenure is a time in which one broker serves the groups of a partition (table
+`coordinator_tenures`). In the table `tenure_overlaps`, a row is a pair of two tenures that overlap.
+The older tenure is the tenure with the lower leader epoch.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -39,8 +41,8 @@ def tenure_overlaps(
 
     `events` has one row per event; `tenures` is the table `coordinator_tenures`; `impairments` has
     one row per time in which a node was paused or cut off. Output grain: one row per run, offsets
-    partition and pair of overlapping tenures. If both have the same epoch, the older one is the one
-    that began first.
+    partition and pair of overlapping tenures. If two tenures have the same epoch, the tenure that
+    began first is called the older tenure.
     Columns:
     - `run`, `partition`, `groups` (the consumer groups in the partition);
     - `older_broker`, `older_epoch`, `older_incarnation`, `newer_broker`, `newer_epoch`,
@@ -51,10 +53,10 @@ def tenure_overlaps(
     - `older_end`: how the older tenure ended;
     - `older_paused_us`, `older_cut_us`: microseconds of the overlap in which the older broker was
       paused, or cut off from others;
-    - `older_heartbeats`, `newer_heartbeats`: heartbeats that the broker answered with success. Only
-      answers count that reached the client during the overlap;
-    - `older_commits`, `newer_commits`: commits that the broker acknowledged, counted in the same
-      way;
+    - `older_heartbeats`, `newer_heartbeats`: heartbeats that the broker answered with success, if
+      the answer reached the client during the overlap;
+    - `older_commits`, `newer_commits`: commits that the broker acknowledged, if the answer reached
+      the client during the overlap;
     - `older_commits_in_all`, `newer_commits_in_all`: commits in the whole tenure that the log
       acknowledged, whether or not the answer reached the client;
     - `older_last_commit_us`, `newer_first_commit_us`: when the log acknowledged the last commit of
@@ -70,9 +72,9 @@ def tenure_overlaps(
         older.join(newer, ["run", "partition"])
         .withColumn("from_us", F.greatest("older_start_us", "newer_start_us"))
         .withColumn("to_us", F.least("older_end_us", "newer_end_us"))
-        # Each pair is joined in both orders, and each tenure with itself. Keep the pairs in which
-        # the older tenure comes first. Structs are compared field by field: first by epoch, then by
-        # the beginning.
+        # The join gives each pair of tenures in both orders, and each tenure with itself. Keep the
+        # pairs in which the older tenure comes first. The comparison of the structs compares the
+        # epochs first, and then the beginnings.
         .where((older_key < newer_key) & (F.col("from_us") < F.col("to_us")))
     )
     # This adds for how long the older broker was paused or cut off (`paused_us`, `cut_us`).
@@ -180,9 +182,9 @@ def _answered_in_overlap(overlaps: DataFrame, answers: DataFrame) -> DataFrame:
 
 
 def _count_of(what: str, side: str) -> Column:
-    """Return how many answers of a kind one of the two brokers gave.
+    """Return the number of answers of one kind that the broker of one side gave.
 
-    Example: `_count_of("heartbeat", "older")` is the column `older_heartbeats`.
+    For example, `_count_of("heartbeat", "older")` is the column `older_heartbeats`.
     """
     by_this_side = F.col("peer") == F.col(f"{side}_broker")
     return F.count_if((F.col("what") == what) & by_this_side).alias(f"{side}_{what}s")

@@ -1,8 +1,8 @@
 """The facts about a run that its report needs, read from the run's directory.
 
-The directory has three files for this: the manifest with the experiment's settings, the journal of
-the faults, and the results, once the run has ended. A report is also made if some of them are
-missing, damaged, or written by an older version.
+The directory has three files with such facts: the manifest with the experiment's settings, the
+journal of the faults, and, once the run has ended, the results. A report is also made if some of
+these files are missing, damaged, or written by an older version.
 
 The runs here play `experiment()`, with three brokers, a group `readers` and one crash. Four of its
 settings have other values than Kafka's defaults.
@@ -109,21 +109,23 @@ def test_facts_of_a_violated_run_have_its_finding_with_the_broken_promise(tmp_pa
     assert describe_event(found) == "commit stored: group readers"
 
 
+# A fault of this experiment file: for 5 s, broker 0 and the controller cannot reach each other.
 CUT = {"at": "5s", "fault": "cut", "from": "broker(0)", "to": "controller", "duration": "5s"}
 
 
 def test_facts_of_a_fault_of_links_name_both_ends_and_their_nodes(tmp_path: Path) -> None:
     """The report draws both ends of a link that was cut.
 
-    The second cut is tried at 6 s, but it misses, because there are no nodes to cut off. So it has
-    no time of injection.
+    The second cut is tried at 6 s, but misses. So it has an error (`nobody is there`), and no time
+    of injection.
     """
     plan = plan_of(experiment(faults=[CUT, CUT]))
     run = create(tmp_path, experiment(faults=[CUT, CUT]))
     journal = Journal(plan, run.write_journal)
     hit, missed = (journal.entry(fault.fault_id) for fault in plan)
     hit.outcome, missed.outcome = FaultOutcome.HIT, FaultOutcome.MISSED
-    hit.fired_at_us, missed.fired_at_us = 5_000_000, 6_000_000  # when each was tried
+    # The times at which the two faults were tried.
+    hit.fired_at_us, missed.fired_at_us = 5_000_000, 6_000_000
     hit.node, hit.nodes = "broker-0", ("broker-0",)
     hit.links = LinkEnds(from_=("broker-0",), to=("controller-100",))
     missed.error = "nobody is there"
@@ -145,7 +147,11 @@ def test_facts_of_a_fault_of_links_name_both_ends_and_their_nodes(tmp_path: Path
 
 
 def test_facts_of_a_killed_run_come_from_manifest_and_journal(tmp_path: Path) -> None:
-    """A killed run has no results, so its plan is known, but its verdict is unknown."""
+    """A killed run has written no results, so it has no verdict. Its planned faults are known.
+
+    The manifest still has the status `running`. But the process that played the run has ended, so
+    the run was killed.
+    """
     run = create(tmp_path)
     run.manifest.pid = pid_of_ended_process()
     run.write_manifest()
@@ -220,7 +226,10 @@ def test_facts_of_a_manifest_of_an_older_version_are_those_it_has(tmp_path: Path
 
 
 def test_settings_that_differ_from_kafkas_are_those_of_the_file() -> None:
-    """The report begins with exactly those settings that differ from Kafka's defaults."""
+    """The report first lists the settings that differ from Kafka's defaults.
+
+    These must be exactly the four settings that `experiment()` sets to other values.
+    """
     differing = {
         (setting.section, setting.name, setting.value, setting.default)
         for setting in settings_of(config_of(experiment()))
@@ -294,6 +303,7 @@ def test_settings_of_late_members_are_those_that_differ_from_their_group() -> No
     ]
 
 
+# The structs with settings that Kafka has, too. All other settings are coordlab's own.
 STRUCTS_OF_KAFKAS_SETTINGS = (BrokerConfig, TopicConfig, ConsumerConfig, ProducerConfig)
 
 
@@ -375,7 +385,8 @@ def test_coordinator_is_named_with_the_version_of_kafka_that_it_imitates(tmp_pat
 
 
 LATE = {"at": "3s", "members": 1, "config": {"session.timeout.ms": 45_000}}
-# The late member has Kafka's default, a session timeout of 45 s, but its group has another one.
+# The group has a session timeout of 9 s. The late member sets it back to 45 s, which is Kafka's
+# default.
 LATE_WITH_DEFAULTS_OF_KAFKA: dict[str, Any] = {
     "readers": {
         "members": 2,
@@ -398,8 +409,8 @@ def test_experiment_copied_from_a_report_runs_the_same(played: Experiment, tmp_p
     """A reader can copy the experiment's text from the report into a file, and run it.
 
     The text includes the overrides that the run was started with, and omits settings with default
-    values. In the last case it must not omit one, because the late member would then inherit its
-    group's value.
+    values. The last experiment has an exception: it must keep the late member's session timeout,
+    although it is a default. Without it, the late member would inherit the 9 s of its group.
     """
     copied = tmp_path / "copied.yaml"
     copied.write_text(experiment_yaml(config_of(played)))

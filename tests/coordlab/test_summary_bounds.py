@@ -1,8 +1,8 @@
 """The summary that a run prints at its end fits the terminal, however long the run was.
 
 A run may have hundreds of faults and of findings (broken promises that its checks report). The
-summary must still fit one or two screens, and must not hide what matters. So the tests limit the
-number of lines, for example to 70.
+summary must still fit one or two screens, and must not hide what matters. The tests allow 70 lines
+for the faults, and 90 lines for the figures: two screens with some room to spare.
 
 Times are microseconds, and S is one second.
 """
@@ -59,6 +59,7 @@ def crash(number: int, **changes: object) -> FaultSummary:
         "members": 12,
         "members_kept": 12,
         "partitions_moved": 1,
+        # The values of each figure, in microseconds. Each of the twelve members has a commit gap.
         "values": {
             "detect": [8 * S],
             "notice": [200],
@@ -130,8 +131,8 @@ def test_narrow_terminal_keeps_median_and_longest() -> None:
 def test_first_finding_of_a_check_has_its_evidence_and_the_others_a_line() -> None:
     """The evidence of thirty findings would scroll the verdict off the screen.
 
-    So the terminal shows 12 of the 20 lines of the first finding's story, and one line for each of
-    the first five findings. It says that there are 25 other findings.
+    So the terminal shows one line for each of the first five findings, and says that there are 25
+    more. Only the first finding has its story below it: 12 of the 20 lines of the story.
     """
     shown = console(80)
     print_checks(shown, (violated(30),))

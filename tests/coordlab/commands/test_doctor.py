@@ -1,4 +1,4 @@
-"""`coordlab doctor`: what is missing, how to install it on this system, what works without it.
+"""`coordlab doctor` tells what coordlab needs and this machine lacks, and how to install it.
 
 The doctor has a number of checks, each for one part of the machine, such as Java or the memory. The
 result of a check has these fields:
@@ -6,8 +6,8 @@ result of a check has these fields:
 - `ok`: whether the part is good enough
 - `found`: what was found, such as `16.0 GiB available`
 - `advice`: what the user can do about it
-- `without`: the commands that work nevertheless. For example, a run on Ray needs sockets, but a run
-  in virtual time (with a simulated clock) needs none.
+- `without`: what works although the part is missing. For example, a run on Ray needs sockets, but a
+  run in virtual time (with a simulated clock) needs none.
 
 The tests run the checks on a made-up machine (`FakeMachine`).
 """
@@ -31,6 +31,7 @@ from coordlab.commands.doctor.machine import ThisMachine
 ROOT = Path(__file__).resolve().parents[3]
 GIB = 1024**3
 """Bytes in a GiB."""
+# Contents of /etc/os-release, the file in which a Linux system names itself.
 DEBIAN = {"ID": "debian", "VERSION_ID": "12"}
 POP_OS = {"ID": "pop", "ID_LIKE": "ubuntu debian"}
 """A system that says that it is like Debian."""
@@ -45,7 +46,9 @@ class FakeMachine:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.proc, self.cgroup, self.home = folder / "proc", folder / "cgroup", folder / "home"
+        self.proc = folder / "proc"
+        self.cgroup = folder / "cgroup"
+        self.home = folder / "home"
         for path in (self.proc, self.cgroup, self.home):
             path.mkdir()
         self.write(self.proc / "meminfo", f"MemAvailable: {16 * GIB // 1024} kB\n")
@@ -99,7 +102,7 @@ def test_every_check_of_this_machine_answers() -> None:
 def test_required_distributions_are_those_of_the_project() -> None:
     """The doctor's list has all dependencies in pyproject.toml."""
     text = (ROOT / "pyproject.toml").read_text()
-    # The list goes from `dependencies = ` to a bracket that begins a line.
+    # The list begins after `dependencies = `, and ends with a bracket at the beginning of a line.
     toml_list = text.split("dependencies = ")[1].split("\n]")[0] + "\n]"
     requirements = yaml.safe_load(toml_list)  # a TOML list of strings is also a YAML list
     # A requirement is a name and a version, such as `ray>=2`.
@@ -126,8 +129,13 @@ def test_doctor_without_java_names_the_package_to_install_and_what_works_without
     assert "`run` works" in check.without
 
 
-def test_doctor_without_java_on_an_unknown_system_lists_the_others(fake: FakeMachine) -> None:
-    """On an unknown system, the doctor lists the advice for every known system."""
+def test_doctor_without_java_on_an_unknown_system_advises_for_all_systems(
+    fake: FakeMachine,
+) -> None:
+    """On an unknown system, the doctor lists the advice for every known system.
+
+    This list ends with a web page. A line `Here:`, for this system only, is missing.
+    """
 
     def no_release() -> dict[str, str]:
         raise OSError
@@ -218,14 +226,16 @@ def test_doctor_counts_the_cores_that_a_container_is_granted(
     """cpu.max has two numbers in us: the granted processor time in each period, and the period.
 
     150000 us of processor time in a period of 100000 us are 1.5 cores. `max` means that there is no
-    limit. With fewer than two cores, the times of a run on Ray include waiting for a core.
+    limit, so all 8 cores of the machine count.
+
+    With fewer than two cores, the processes of a run on Ray wait for each other, and the times that
+    the run measures include these waits. So the doctor advises to measure in virtual time.
     """
     fake.write(fake.proc / "self" / "cgroup", "0::/\n")
     fake.write(fake.cgroup / "cpu.max", text)
     check = run_check("cores", fake.machine())
     assert check.found == f"{cores} for this process"
     assert check.ok
-    # The advice is given exactly if there are fewer than two cores.
     assert ("measure in virtual time" in check.advice) is (float(cores) < 2)
 
 
@@ -245,7 +255,7 @@ def test_doctor_names_another_ray_with_its_address(fake: FakeMachine) -> None:
     check = run_check("other-ray", fake.machine())
 
     assert check.found == ("Ray at 192.0.2.7:6379 (pid 41); Ray at ::1 (pid 42); Ray (pid 43)")
-    assert check.ok
+    assert check.ok  # another Ray is no fault; the advice is only a note
     assert "--ray-address" in check.advice
 
 
@@ -277,14 +287,16 @@ def test_doctor_tells_of_a_token_that_a_ray_head_will_demand(
 
     assert check.ok
     assert ("RAY_AUTH_MODE=disabled" in check.advice) is has_advice
-    assert "secret" not in f"{check}"
-    # As the home folder, any folder without `.ray` will do.
-    home_without_token = fake.proc
+    assert "secret" not in f"{check}"  # the doctor must not print the token itself
+    home_without_token = fake.proc  # any folder without `.ray`
     assert run_check("ray-token", fake.machine(home=home_without_token)).found == "none"
 
 
 def test_doctor_in_a_read_only_folder_reports_it(fake: FakeMachine, tmp_path: Path) -> None:
-    """A run writes its results into the current folder, unless --runs names another folder."""
+    """A run writes its results into the current folder, unless --runs names another folder.
+
+    The folder of this test does not exist, so nothing can be written into it either.
+    """
     check = run_check("disk", fake.machine(folder=tmp_path / "gone"))
     assert not check.ok
     assert "cannot be written" in check.found

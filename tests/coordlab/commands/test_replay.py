@@ -1,8 +1,9 @@
 """`replay` plays a run again, compares the traces of the two runs, and can stop in between.
 
-A run in virtual time (a simulated clock) can be repeated exactly. With a replay file, `replay` can
-check this. The file has a stamp: the digest of the run's trace (a hash of all its events), the
-seed, and the versions of coordlab's code and of Python that played the run.
+A run in virtual time (a simulated clock) can be repeated exactly. A replay file describes such a
+run: it has the experiment and a stamp. The stamp has the seed of the run, the versions of
+coordlab's code and of Python that played it, and the digest of its trace (a hash of all events).
+With this digest, `replay` checks that the new run has the same trace.
 
 The experiment of these tests, `QUICK`, has one fault, the crash of a group's coordinator. `PLAYED`
 is a run of this experiment.
@@ -98,10 +99,13 @@ def test_run_of_a_replay_file_uses_its_seed_unless_one_is_given(
     ("changed", "reason"),
     [({"code": "0f"}, "the code is another"), ({"python": "3.99"}, "Python is another")],
 )
-def test_replay_by_another_code_or_python_is_refused_unless_forced(
+def test_replay_by_another_version_of_code_or_python_is_refused_unless_forced(
     write: WriteFile, capsys: Captured, changed: dict[str, str], reason: str
 ) -> None:
-    """With other code, a different trace would prove nothing. So the file is not played."""
+    """Another version may rightly give another trace, so a comparison would prove nothing.
+
+    In this test only the stamp is changed. So the trace is the same if `--force` plays the file.
+    """
     file = write(**changed)
 
     assert run_cli(["replay", file]) == EXIT_BAD_ARGUMENTS

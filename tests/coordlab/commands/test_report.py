@@ -1,15 +1,16 @@
 """The commands `report` and `list`, which show the user past runs.
 
-A report is made from tables, and Spark, which needs Java, computes these tables from the events of
-a run. A run that already has its tables needs no Java for its report. Most tests hide Java to show
-this.
+A report is made from tables. Spark computes these tables from the events of a run, and Spark needs
+Java. If a run already has its tables, its report can be made without Java. To show this, most tests
+hide Java.
 
-`analysed_run(root)` writes the folder of a run with tables, `past_run(root)` that of a run without
-tables. By default it is a run of the experiment `small`, and the folder is root/small/RUN.
+`analysed_run(root)` writes the folder of a run with tables, and `past_run(root)` writes the folder
+of a run without tables. By default it is a run of the experiment `small`, and the folder is
+root/small/RUN.
 
 The figure that the tests look for in the output is the commit gap of a fault: the time from a
-member's last acknowledged commit before the fault to the first one after it. S is a second in
-microseconds.
+member's last acknowledged commit before the fault to its first acknowledged commit after the fault.
+S is a second in microseconds.
 """
 
 import json
@@ -41,7 +42,7 @@ def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("no_java")
 def test_report_of_an_analysed_run_needs_no_java(tmp_path: Path, capsys: Captured) -> None:
-    """A run may come from another machine with its tables, and a report of them needs no Java."""
+    """A run may have been copied from another machine, where its tables were computed."""
     run = analysed_run(tmp_path / "runs")
 
     assert run_cli(["report", str(run.path)]) == EXIT_PASS
@@ -49,7 +50,7 @@ def test_report_of_an_analysed_run_needs_no_java(tmp_path: Path, capsys: Capture
     page = run.path / "report.html"
     assert capsys.readouterr().out == f"report: {page}\n"
     text = page.read_text()
-    assert text.startswith("<!doctype html>") or text.startswith("<!DOCTYPE html>")
+    assert text.lower().startswith("<!doctype html>")
     assert run.manifest.run in text
 
 
@@ -72,7 +73,7 @@ def test_report_without_a_run_is_of_the_latest_run_and_goes_to_the_output_file(
 def test_report_of_several_runs_compares_them_on_a_page_and_on_the_terminal(
     tmp_path: Path, capsys: Captured
 ) -> None:
-    """Each run also has its own page; a run that is named twice counts once."""
+    """Each run also gets its own page. A run that is named twice counts once."""
     root = tmp_path / "runs"
     slow = experiment(name="slow")
     # Each run has two members, of which only one has a commit gap.
@@ -87,7 +88,8 @@ def test_report_of_several_runs_compares_them_on_a_page_and_on_the_terminal(
     )
     paths = [str(run.path) for run in runs]
 
-    # The folder of an experiment stands for its newest run. So the second run is named twice.
+    # root/slow, the folder of the experiment `slow`, stands for the newest run of this experiment:
+    # the second run. So the command names the second run twice.
     newest_slow_run = str(root / "slow")
     assert run_cli(["report", *paths, newest_slow_run, "--runs", str(root)]) == EXIT_PASS
 
@@ -125,9 +127,10 @@ def test_report_as_json_has_every_page_and_the_comparison(tmp_path: Path, capsys
 def test_report_of_a_run_without_tables_and_java_names_the_next_step(
     tmp_path: Path, capsys: Captured
 ) -> None:
-    """The exit code says that the arguments cannot be used.
+    """The run has no tables, and without Java they cannot be computed. So no page is written.
 
-    No page was written, but neither a verdict nor an error of the program is the reason.
+    The exit code is that of arguments that cannot be used. Exit codes for verdicts about Kafka, or
+    for errors of coordlab, would be wrong.
     """
     run = past_run(tmp_path / "runs")
 
@@ -228,9 +231,11 @@ def test_list_shows_the_newest_runs_last_with_their_commit_gap(
 
 
 def test_list_shows_a_broken_directory_as_such(tmp_path: Path, capsys: Captured) -> None:
-    """Runs with a torn or missing manifest, or torn results, do not hide the other runs."""
+    """Runs with a torn or missing manifest, or torn results, do not hide the other runs.
+
+    A torn file lacks its end, as if the program had been killed while it wrote the file.
+    """
     good, without_end = past_run(tmp_path), past_run(tmp_path)
-    # A torn file lacks its end, as if the program had been killed while it wrote the file.
     (without_end.path / "results.json").write_text("{")
     (tmp_path / "small" / "half").mkdir()
     (tmp_path / "small" / "half" / "manifest.json").write_text('{"format": 1')

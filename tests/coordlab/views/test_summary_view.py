@@ -4,9 +4,13 @@ The terminal here is 80 columns wide. Each function `page_*` returns what the te
 made-up run. A person has reviewed the file pages/summary.txt, which has all these texts, each below
 the name and docstring of its function.
 
-The summary has figures of each fault, such as `detect`, the time until the controller noticed the
-dead broker, `notice`, the time until the members noticed it, and `commit gap`, the time between two
-commits of a member. Names of times end in `_us`, because they are in microseconds.
+The summary has figures of each fault, such as these:
+
+- `detect`: the time until the controller noticed that a broker was dead;
+- `notice`: the time until the members noticed that the broker was dead;
+- `commit gap`: the time between a member's last commit before the fault and its first commit after.
+
+Names that end in `_us` are times in microseconds.
 """
 
 import io
@@ -106,9 +110,10 @@ def fault_summary(
     moved: number of offsets partitions that got another leader.
     kept_id: number of members that kept their member id.
     kept: number of members that kept both their member id and their generation.
-    left_after: pairs (timeouts, members): the number of members that left the coordinator after
-        this number of timeouts of their commits.
-    told_by_old: members to which the old coordinator named itself again.
+    left_after: pairs (timeouts, members). The pair (2, 5) says: five members left the coordinator
+        when two of their commits had timed out.
+    told_by_old: number of members that asked the old coordinator who their coordinator is, and were
+        told that it still is this broker.
     values: figures by name, such as {"detect": 7_790_000}; other figures are left out.
     """
     given = values or {}
@@ -163,7 +168,10 @@ def rebalances(**changes: object) -> Rebalances:
 
 
 def coordinators() -> Coordinators:
-    """Return two coordinators from 19.08 to 91.635 s; the older coordinator was cut off."""
+    """Return two coordinators of the same group from 19.08 to 91.635 s.
+
+    The older coordinator was cut off, so it did not notice that it had been replaced.
+    """
     return Coordinators(
         groups=("orders-readers",),
         partition="__consumer_offsets-2",
@@ -184,7 +192,10 @@ def coordinators() -> Coordinators:
 
 
 def owners(*, to_us: int | None = 93_214_000, longest_us: int = 29_133_000) -> Owners:
-    """Return two owners of twelve partitions, until `to_us` or (None) until the run's end."""
+    """Return an overlap in which twelve partitions had two owners each.
+
+    `to_us` is its end. None means that it lasted until the run's end.
+    """
     return Owners(
         group="orders-readers",
         partitions=12,
@@ -366,6 +377,7 @@ def test_names_are_sorted_by_their_numbers() -> None:
     """consumer-10 comes after consumer-9; names without a number are sorted as text."""
     names = ("c-10", "c-2", "c-9", "admin", "c-1", "b-007")
     assert listed(names) == "admin, b-007, c-1 and 2, c-9 and 10"
+    # Numbers that do not follow each other are not joined, and of many names only four are listed.
     even_names = ("c-0", "c-2", "c-4", "c-6", "c-8", "c-10")
     assert listed(even_names) == "c-0, c-2, c-4, c-6 and 2 more"
     assert listed(()) == ""

@@ -4,9 +4,9 @@ Each function `page_*` makes up a moment of a run, and returns what a user sees 
 compares all these texts, each below the docstring of its function, with pages/views.txt, which a
 person has reviewed.
 
-In most of them a cluster has three brokers. Broker 0 is up. Broker 1 is fenced by the controller
-and sends no report, so the views call it down. Broker 2 is dead; it was the coordinator of the
-group, which has two members.
+In most of these moments a cluster has three brokers. Broker 0 is up. Broker 1 is fenced by the
+controller and sends no report, so the views call it down. Broker 2 is dead. It was the coordinator
+of the cluster's only group, which has two members.
 """
 
 import io
@@ -48,7 +48,11 @@ def text_of(shown: Console) -> str:
 
 
 def status(coordinator: int | None = 2) -> ClusterStatus:
-    """Return the cluster's status; both members take `coordinator` for their coordinator."""
+    """Return the cluster's status.
+
+    `coordinator` is the broker that both members take for their coordinator; None if they know no
+    coordinator.
+    """
     return ClusterStatus(
         # What the brokers report themselves. Broker 1 sends no report.
         brokers_alive={BrokerId(0): True, BrokerId(2): False},
@@ -105,8 +109,9 @@ def page_live_view_without_a_terminal_prints_a_line_for_each_change() -> str:
     """A log file of a CI run must not be full of redrawn panels."""
     shown = console()
     with run_view(shown, "coordinator_crash", "virtual") as view:
-        # The view is called several times a second. A call without a change must print no line:
-        # here the second call of the stage "steady", and the second one with the same fault.
+        # The view is called several times a second. A call must print no line if nothing has
+        # changed since the call before. Here these are the second call with the stage "steady", and
+        # the second call with the fault that is not healed yet.
         for time_us in (0, 250_000):
             view(Progress(stage="steady", time_us=time_us, status=None, faults=()))
         for entry in (fault(), fault(), fault(healed_at_us=36_250_000)):

@@ -1,4 +1,4 @@
-"""The questions that the command `groups` asks a cluster, and the facts that it makes of answers.
+"""The questions that the command `groups` asks a cluster, and the facts that the answers give.
 
 Each test starts a cluster of one controller and three brokers, which runs in this process on a
 simulated clock. The test has a function `ask` with its requests and checks, and passes this
@@ -42,9 +42,10 @@ PARTITION_0 = (ChosenTopic(topic=ORDERS, partitions=(0,)),)
 
 
 class PlannedReset(NamedTuple):
-    """The committed offset of a partition, and the offset that a reset would give it.
+    """The change that a reset would make to one partition.
 
-    An offset is None if there is no such offset.
+    - `committed`: the offset that is committed before the reset; None if none is committed.
+    - `new`: the offset that the reset would commit; None if the partition gets no new offset.
     """
 
     partition: int
@@ -53,9 +54,10 @@ class PlannedReset(NamedTuple):
 
 
 def with_tool(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
-    """Run `ask` on a cluster where `tool` has committed offset 5 of nine records in partition 0.
+    """Run `ask` on a cluster with the group `tool`.
 
-    The topic has three partitions; the other two are empty.
+    The topic has three partitions. Partition 0 has nine records, and the group has committed offset
+    5 there. The other two partitions are empty.
     """
 
     async def scenario(lab: BrokerLab) -> T:
@@ -115,7 +117,10 @@ def test_described_group_has_its_committed_offset_and_its_lag() -> None:
 
 
 def test_described_partition_that_is_assigned_and_not_committed_has_its_owner() -> None:
-    """Nothing is committed, so the offset and the lag are None: Kafka's own tool prints a dash."""
+    """Nothing is committed, so the offset and the lag are None (Kafka's own tool prints a dash).
+
+    The two members own the twelve partitions, and each partition names its owner.
+    """
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         (group,) = await describe_groups(admin, (GROUP,), with_offsets=True)
@@ -124,7 +129,7 @@ def test_described_partition_that_is_assigned_and_not_committed_has_its_owner() 
         assert {offset.client_id for offset in offsets} == {
             f"consumer-{GROUP}-{index}" for index in range(2)
         }
-        assert {offset.current_offset for offset in offsets} == {None}, "nothing was produced"
+        assert {offset.current_offset for offset in offsets} == {None}, "nothing was committed"
         assert {offset.lag for offset in offsets} == {None}
         assert group.assignment_strategy == "range"
 
@@ -146,6 +151,7 @@ def test_offset_of_a_log_without_an_answering_leader_has_no_lag() -> None:
         (offset,) = group.offsets or ()
         assert (offset.current_offset, offset.log_end_offset, offset.lag) == (0, None, None)
         assert offset.error is not None
+        # The request was repeated until the timeout of 1,500 ms was over, that is, for 1.x seconds.
         assert offset.error.startswith("TIMED_OUT, still after 1.")
         await lab.runtime.resume(broker_name(silent))
 
@@ -197,6 +203,7 @@ def test_offsets_of_a_whole_topic_are_deleted_and_an_unknown_topic_is_reported()
             ("no", WHOLE_TOPIC, "UNKNOWN_TOPIC_OR_PARTITION"),
         ]
         assert (await list_groups(admin)).groups == (), "a group without members or offsets is gone"
+        # The group is gone. So a second deletion reports it as missing.
         again = await delete_group_offsets(admin, TOOL, ALL_PARTITIONS)
         assert (again.error, again.offsets) == ("GROUP_ID_NOT_FOUND", ())
 
@@ -245,8 +252,10 @@ def test_reset_of_a_whole_topic_sets_an_offset_for_every_partition() -> None:
 def test_partly_impossible_reset_changes_nothing() -> None:
     """One impossible partition prevents the whole reset: nothing is executed.
 
-    A shift needs a committed offset, which partitions 1 and 2 lack; partition 9 does not exist. A
-    reset of partition 0 alone is executed.
+    1. A shift by -2 of all partitions is impossible: partitions 1 and 2 have no committed offset
+       that could be shifted.
+    2. A reset of partitions 0 and 9 is impossible: partition 9 does not exist.
+    3. A shift of partition 0 alone is possible, and is executed.
     """
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
@@ -291,7 +300,10 @@ def test_reset_of_a_group_with_members_is_refused_and_names_them() -> None:
 
 
 def test_timed_out_reset_is_reported_for_each_partition() -> None:
-    """If no follower acknowledges the commit, its outcome is not known: REQUEST_TIMED_OUT."""
+    """A reset is a commit of other offsets. If no follower acknowledges it, it times out.
+
+    The error is REQUEST_TIMED_OUT, and it is not known whether the offset was reset.
+    """
 
     async def ask(admin: AdminClient, lab: BrokerLab) -> None:
         others = [broker_name(broker) for broker in range(3) if broker != COORDINATOR_OF_TOOL]

@@ -2,8 +2,8 @@
 
 The command prints the seeds that passed, and the median of each figure over all seeds. The figures
 of these tests are `detect` (how long the controller needed to notice a crash) and `commit gap` (how
-long a member could not commit). One run is chosen as the representative run, whose report stands
-for all runs. The command also writes a JSON document, and a JUnit file for CI systems.
+long a member could not commit). One run is chosen as the representative run: its report stands for
+the reports of all runs. The command also writes a JSON document, and a JUnit file for CI systems.
 
 Times are microseconds, and S is one second.
 """
@@ -109,10 +109,15 @@ NOT_PLAYED = SeedRun(seed=5, replay="coordlab run x --seed 5")
     ],
 )
 def test_exit_code_is_that_of_the_worst_seed(seeds: SeedRuns, code: int) -> None:
-    """An interruption gives 130. Otherwise 255 (coordlab failed) is worse than 1, 2 and 0.
+    """The exit codes of single runs, the worst first.
 
-    1 means that a promise was violated, 2 that the run proves nothing, and 0 that it passed. A
-    failure of coordlab, or an interruption, is never a verdict about Kafka.
+    - 130: the run was interrupted.
+    - 255: coordlab itself failed.
+    - 1: a promise of Kafka was violated.
+    - 2: the run proves nothing.
+    - 0: the run passed.
+
+    With 130 and 255 there is no verdict about Kafka.
     """
     assert seeds.exit_code == code
 
@@ -191,7 +196,7 @@ def test_figure_that_is_zero_in_all_seeds_is_shown() -> None:
 
 
 def test_interrupted_seed_is_reported_once() -> None:
-    """The state of the seed is `interrupted`. So the reason with the same word is left out."""
+    """The state of the seed is `interrupted`. So its reason, the same word, is left out."""
     run = seed_run(6, outcome=RunOutcome.INTERRUPTED, reasons=("interrupted",))
     assert run.why == ""
 
