@@ -1,12 +1,13 @@
 """LocalRuntime with fake nodes: lives of nodes in one process, their disks, and failures.
 
-LocalRuntime runs all nodes of a cluster in one process, here that of the test, in real time. The
-cluster of these tests has two brokers and two consumers, all of them fake. A fake consumer sends
-heartbeats to one broker after the other. For each heartbeat a fake broker appends a batch to its
-disk, which it never flushes. The number of its batches is in the status of the cluster, as the
-generation of a group `g`.
+LocalRuntime runs all nodes of a cluster in one process (here the process of the test) and in real
+time. The cluster of these tests has two brokers and two consumers, all of them fake. A fake
+consumer sends heartbeats to one broker after the other. For each heartbeat a fake broker appends a
+batch to its disk, and never flushes it. Each broker reports its number of batches in the status of
+the cluster, as the generation of a group `g`.
 
-The tests kill, pause or stop one of the brokers, the VICTIM.
+The tests kill, pause or stop one of the brokers, the VICTIM. A node that is started again begins a
+new life. Its lives have the numbers 0, 1, 2 and so on (the node's incarnations).
 """
 
 import asyncio
@@ -60,14 +61,14 @@ class UnstartableBroker(FakeBroker):
 
 
 def build_broken(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
-    """Build fake nodes, in which each broker is a BrokenBroker."""
+    """Build a node: a BrokenBroker for a broker, and the usual fake node for every other one."""
     if isinstance(spec, BrokerSpec):
         return BrokenBroker(host, spec)
     return fake_builder()(spec, cluster, host)
 
 
 def build_unstartable(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
-    """Build fake nodes, in which each broker is an UnstartableBroker."""
+    """Build a node: an UnstartableBroker for a broker, and else the usual fake node."""
     if isinstance(spec, BrokerSpec):
         return UnstartableBroker(host, spec)
     return fake_builder()(spec, cluster, host)
@@ -140,7 +141,10 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def test_a_crash_ends_one_node_and_its_disk_outlives_it(lab: Lab) -> None:
-    """A crash ends only one node of the process. It has no process of its own, so no pid either."""
+    """A crash ends only one node, and the process goes on.
+
+    A node of a LocalRuntime has no process of its own, so the outcome of the crash has no pid.
+    """
 
     async def story(lab: Lab) -> None:
         runtime = lab.runtime
@@ -149,6 +153,7 @@ def test_a_crash_ends_one_node_and_its_disk_outlives_it(lab: Lab) -> None:
 
         status = await runtime.status()
         assert status.brokers_alive == {BrokerId(0): True, BrokerId(1): False}
+        # Only broker 0 still reports its batches.
         assert [group.coordinator for group in status.groups["g"]] == [0]
         with pytest.raises(UnknownNode, match="broker-1 is down already"):
             await runtime.crash(VICTIM)
@@ -235,9 +240,9 @@ def test_a_node_can_be_started_on_an_empty_disk(lab: Lab) -> None:
 
 
 def test_a_node_that_is_asked_to_stop_is_down_when_it_has_finished(lab: Lab) -> None:
-    """`shut_down` returns when the shutdown has begun, and the node ends the shutdown by itself.
+    """`shut_down` returns when the shutdown has begun. The node is down some time later.
 
-    The node is then started again, with incarnation 1.
+    Then the test starts the node again, with incarnation 1.
     """
 
     async def story(lab: Lab) -> None:
@@ -250,13 +255,16 @@ def test_a_node_that_is_asked_to_stop_is_down_when_it_has_finished(lab: Lab) -> 
 
     lab.play(story)
     stopped = [row.incarnation for row in lab.rows if row.kind == TraceKind.NODE_STOPPED]
-    # The broker by its shutdown, and at the end of the run the controller, the other broker and the
-    # two consumers.
+    # Five nodes have stopped in their first life: VICTIM by its shutdown, and the other four at the
+    # end of the run. They are the controller, the other broker and the two consumers.
     assert stopped.count(0) == 5
 
 
 def test_link_rules_and_resets_reach_nodes_of_one_process(lab: Lab) -> None:
-    """Nodes of one process talk without sockets. Faults of the network must work there, too."""
+    """Nodes of one process talk without sockets, but a test can disturb their network all the same.
+
+    A reset ends their connections, and a cut holds their messages back.
+    """
     clients, brokers = (CONSUMER, NodeName("consumer-1")), (SURVIVOR, VICTIM)
 
     async def story(lab: Lab) -> None:
@@ -296,7 +304,9 @@ def test_clients_from_outside_learn_which_nodes_are_up(lab: Lab) -> None:
 
 
 def test_stop_returns_the_whole_trace_once_and_leaves_no_process(lab: Lab) -> None:
-    """The trace has every row once, ordered by time, even if a node is killed or paused last.
+    """The trace has every row once, in the order of time.
+
+    That is so even if a node is dead or paused at the stop.
 
     `Lab.play` stops the cluster twice. The second stop must not repeat anything.
     """
@@ -315,10 +325,11 @@ def test_stop_returns_the_whole_trace_once_and_leaves_no_process(lab: Lab) -> No
         lab.rows, key=lambda row: (row.time_us, row.node, row.incarnation, row.seq)
     )
     stopped = [row.node for row in lab.rows if row.kind == TraceKind.NODE_STOPPED]
-    # Only the killed node, consumer-0, is missing.
+    # Every node has stopped, except consumer-0, which was killed.
     assert sorted(stopped) == ["broker-0", "broker-1", "consumer-1", "controller-100"]
     assert not (lab.run_dir / "disks").exists()
-    assert gc.get_freeze_count() == 0  # the runtime has undone its gc.freeze()
+    # The runtime calls gc.freeze() at the start, and has undone this.
+    assert gc.get_freeze_count() == 0
 
 
 def test_exception_in_a_node_ends_the_run_and_is_reported(tmp_path: Path) -> None:
@@ -338,7 +349,7 @@ def test_exception_in_a_node_ends_the_run_and_is_reported(tmp_path: Path) -> Non
     async def experiment() -> None:
         try:
             await runtime.start()
-            await runtime.sleep(100 * SECOND_US)
+            await runtime.sleep(100 * SECOND_US)  # the failure of the broker cancels this sleep
         finally:
             await asyncio.sleep(0)  # shows that a cleanup can still await
             cleaned_up.append("experiment")
@@ -353,7 +364,10 @@ def test_exception_in_a_node_ends_the_run_and_is_reported(tmp_path: Path) -> Non
 
 
 def test_node_that_cannot_start_is_named_and_all_others_are_stopped(tmp_path: Path) -> None:
-    """A run must not continue with only a part of its cluster."""
+    """A run must not continue with only a part of its cluster, so its start raises.
+
+    By then the runtime has stopped the nodes that had started, and has removed their files.
+    """
     runtime = LocalRuntime(
         fake_spec(brokers=1, consumers=1),
         seed=1,

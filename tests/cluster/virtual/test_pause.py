@@ -6,8 +6,10 @@ timers do not fire, and the frames (messages) that arrive for it wait. At the re
 up for what was held back: first the timers that are due, then the tasks, then the frames.
 
 `lab` has hosts on one network, in which a frame takes LATENCY_US. `lab.run_for(n)` advances the
-clock by n microseconds; `run_for(0)` runs what is due now. An EchoServer answers each heartbeat at
-once. Only the heartbeats of its `parked_groups` wait until the test calls `release`.
+clock by n microseconds; `run_for(0)` runs what is due now. A connection is open after two
+latencies: the request to open it arrives at the server, and the server's answer comes back. An
+EchoServer answers each heartbeat at once. Only the heartbeats of its `parked_groups` wait until the
+test calls `release`.
 """
 
 import asyncio
@@ -38,13 +40,13 @@ class Calls:
         self.lab = lab
         self.connection: Connection = client.connect(SERVER, purpose, setup_timeout_us=SETUP_US)
         self.outcomes: list[tuple[str, int, str]] = []
-        """The request's group, the time, and the class of the outcome.
+        """For each request that has ended: its group, the time, and the class of its outcome.
 
         Example: `("a", 50_200, "RequestTimedOut")`.
         """
 
     def send(self, group: str) -> None:
-        """Send a heartbeat of `group`."""
+        """Send a heartbeat of `group`. In most tests the group is only a name of the request."""
 
         def on_response(outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
             self.outcomes.append((group, self.lab.loop.now_us(), type(outcome).__name__))
@@ -59,8 +61,9 @@ def test_a_paused_host_is_silent_and_its_connections_stay_open() -> None:
     """
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
-    # There are two connections, because the timeout of request "a" also ends its connection.
-    for_a, for_b = Calls(lab, client), Calls(lab, client)
+    # Request "b" has a connection of its own, because the timeout of "a" also ends the connection.
+    for_a = Calls(lab, client)
+    for_b = Calls(lab, client)
     lab.run_for(2 * LATENCY_US)  # both connections are open
 
     server.host.pause()
@@ -70,7 +73,7 @@ def test_a_paused_host_is_silent_and_its_connections_stay_open() -> None:
     assert for_a.outcomes == []
     assert for_a.connection.is_open
 
-    # "b" is sent just before "a" times out, so its own timeout comes long after the resume.
+    # "b" is sent just before "a" times out, so the timeout of "b" comes long after the resume.
     for_b.send("b")
     lab.run_for(1)
     assert [(group, what) for group, _, what in for_a.outcomes] == [("a", "RequestTimedOut")]
@@ -89,9 +92,9 @@ def test_a_paused_host_is_silent_and_its_connections_stay_open() -> None:
 def test_an_open_to_a_paused_host_hangs_until_a_timeout_or_the_resume() -> None:
     """A stopped process does not answer the open of a connection.
 
-    The client opens two connections. The first connection is closed by its timeout. The client
-    begins to open the second connection just before that. So the host resumes before the second
-    timeout, and the second connection opens.
+    The client opens two connections. Its first try ends with a timeout. The second try begins just
+    before this timeout, so its own timeout is far away when the host resumes. Then the second
+    connection opens.
     """
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
@@ -111,9 +114,9 @@ def test_an_open_to_a_paused_host_hangs_until_a_timeout_or_the_resume() -> None:
 
 
 def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_order() -> None:
-    """A resumed node first acts on its old state, and then learns of later events, as in Kafka.
+    """A resumed node first acts on its old state. Then it learns of later events, as in Kafka.
 
-    So a resumed coordinator may act once more before it learns that it was replaced.
+    For example, a resumed coordinator may act once more before it learns that it was replaced.
 
     During the pause the timers with the delays 100, 250 and 300 become due, and the sleep of a task
     ends. Two requests arrive. The timer 100 itself cancels the timer 250 and sets two new timers.
@@ -277,7 +280,8 @@ def test_a_paused_host_has_the_link_rules_when_it_resumes() -> None:
     server, client = EchoServer(lab.host(SERVER), parked_groups=("p",)), lab.host(CLIENT)
     calls = Calls(lab, client)
     calls.send("p")
-    # The connection opens within two latencies, and the request arrives one latency later.
+    # The connection opens within two latencies, and the request arrives one latency later. So the
+    # server has parked the request after four latencies.
     lab.run_for(4 * LATENCY_US)
     server.host.after(10, server.release)
     server.host.pause()
@@ -299,10 +303,10 @@ def test_a_paused_host_has_the_link_rules_when_it_resumes() -> None:
 
 
 def test_frames_held_by_a_cut_follow_the_due_timers_of_a_resumed_host() -> None:
-    """A cut is healed during a pause. The held frames then wait as if they had just arrived.
+    """A cut holds frames back. If the cut is healed while their receiver is paused, they arrive.
 
-    So at the resume the timers that are due come before these frames. In this test the server
-    answers no request.
+    Like all frames that arrive during a pause, these frames come after the due timers at the
+    resume. In this test the server answers no request.
     """
     lab = HostLab()
     host, client = lab.host(SERVER), lab.host(CLIENT)
@@ -354,8 +358,8 @@ def test_a_reset_of_links_reaches_a_paused_end_when_it_resumes(paused: NodeName)
     assert len(client.reset_links((SERVER,), ())) == 1
     assert len(server.host.reset_links((CLIENT,), ())) == 1
     lab.run_for(LATENCY_US)
-    client_is_paused = paused == CLIENT
-    assert calls.connection.is_closed is not client_is_paused
+    # A paused client does not know of the reset yet.
+    assert calls.connection.is_closed == (paused == SERVER)
     hosts[paused].resume()
     lab.run_for(LATENCY_US)
     assert calls.connection.is_closed

@@ -37,9 +37,10 @@ SESSION_US = 2_000_000
 SEEDS = range(400)
 BROKER = NodeName("broker-1")
 LIKELY = 0.01
-"""Drawn values count as uniform if `p_of_uniform` returns more than this.
+"""Drawn values count as uniform if `p_of_uniform` returns more than 0.01.
 
-It returns the probability that values from a uniform distribution are as uneven as the given ones.
+`p_of_uniform` returns the probability that values from a uniform distribution are as uneven as the
+drawn values.
 """
 CRASH_US = 5 * SECOND_US
 """Time at which `time_to_fencing_us` kills the broker."""
@@ -56,8 +57,10 @@ def starts(seed: int, cluster: ClusterSpec | None = None) -> dict[str, int]:
 def test_brokers_start_evenly_within_a_heartbeat_and_clients_after_them() -> None:
     """The timers of a node begin with the node, so their phases are as uniform as its start.
 
-    First the controller starts. The brokers start within one interval of their heartbeats. When
-    the last one has had READY_US to get ready, the clients start, within CLIENTS_SPAN_US.
+    1. The controller starts at 0.
+    2. The brokers start within one interval of their heartbeats.
+    3. READY_US later the last broker is ready, too. Within the next CLIENTS_SPAN_US the clients
+       start: twelve consumers (the test looks at the first and the last) and a producer.
     """
     starts_by_seed = [starts(seed) for seed in SEEDS]
 
@@ -79,15 +82,17 @@ def test_start_of_a_node_is_independent_of_other_nodes() -> None:
     If an experiment is made smaller, the remaining nodes keep their starts, and their timers keep
     their phases.
     """
-    alone, among_others = starts(3, real_spec(consumers=1)), starts(3)
-    assert {name: among_others[name] for name in alone} == alone
+    small_cluster = starts(3, real_spec(consumers=1))
+    full_cluster = starts(3)
+    assert {name: full_cluster[name] for name in small_cluster} == small_cluster
 
 
 def test_late_node_is_not_drawn_and_long_intervals_do_not_lengthen_the_start() -> None:
-    """A late member starts at the time that the experiment gives, so its start is not drawn.
+    """Two exceptions: a member that starts later, and brokers with a very long interval.
 
-    Brokers start within one interval of their heartbeats, but within SPAN_MAX_US at most. Here the
-    interval is an hour.
+    A late member starts at the time that the experiment gives, so its start is not drawn. Brokers
+    start within one interval of their heartbeats, but never later than SPAN_MAX_US. Here the
+    interval is an hour, so they start within SPAN_MAX_US.
     """
     cluster = real_spec(consumers=2)
     late, punctual = cluster.consumers
@@ -103,8 +108,16 @@ def test_late_node_is_not_drawn_and_long_intervals_do_not_lengthen_the_start() -
 @pytest.mark.parametrize(
     ("config", "longest_period_us"),
     [
-        (ConsumerConfig(heartbeat_interval_ms=3_000, enable_auto_commit=False), 3 * SECOND_US),
-        (ConsumerConfig(enable_auto_commit=True, auto_commit_interval_ms=5_000), 5 * SECOND_US),
+        pytest.param(
+            ConsumerConfig(heartbeat_interval_ms=3_000, enable_auto_commit=False),
+            3 * SECOND_US,
+            id="heartbeats",
+        ),
+        pytest.param(
+            ConsumerConfig(enable_auto_commit=True, auto_commit_interval_ms=5_000),
+            5 * SECOND_US,
+            id="auto-commits",
+        ),
     ],
 )
 def test_wait_after_the_steady_state_covers_the_longest_period_of_a_member(
@@ -138,7 +151,7 @@ def test_first_ticks_of_timers_are_independent_and_anywhere_in_their_period() ->
     assert all(1 <= tick_us <= SECOND_US for tick_us in checkpoint_us + cleaner_us)
     assert p_of_uniform(checkpoint_us, 0, SECOND_US) > LIKELY
     # If two phases are uniform and independent, their difference is uniform, too. If both timers
-    # had the same phase, it would always be 0.
+    # had the same phase, the difference would always be 0.
     differences = [
         (tick_us - other_tick_us) % SECOND_US
         for tick_us, other_tick_us in zip(checkpoint_us, cleaner_us, strict=True)
@@ -198,13 +211,14 @@ def test_time_to_fence_a_dead_broker_follows_from_its_drawn_start() -> None:
     A broker registers shortly after its start, and then sends heartbeats at a fixed interval. So
     the time from the crash to the fencing is as uniform as the broker's start.
     """
-    seeds = range(8)
+    seeds = range(8)  # few, because each seed runs a cluster for some seconds
     times_us = [time_to_fencing_us(seed) for seed in seeds]
 
     for seed, time_us in zip(seeds, times_us, strict=True):
         last_heartbeat_us = CRASH_US + time_us - SESSION_US
         since_start_us = last_heartbeat_us - starts(seed)[BROKER]
-        # This is the short time until the first heartbeat, and then a whole number of intervals.
+        # The first heartbeat comes less than REGISTERED_US after the start. From the first to the
+        # last heartbeat there is a whole number of intervals.
         assert 0 < since_start_us % HEARTBEAT_US < REGISTERED_US
     # The times of the eight seeds are spread over more than half of an interval.
     assert max(times_us) - min(times_us) > HEARTBEAT_US // 2

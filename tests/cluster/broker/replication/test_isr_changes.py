@@ -37,7 +37,7 @@ from tests.support.harness.brokers import ORDERS, broker_cluster
 from tests.support.harness.virtual_hosts import HostLab
 
 Outcome = AnyResponse | Disconnected | RequestTimedOut
-"""What a client may get for a request."""
+"""The answer to a client's request, or the reason why no answer came."""
 P0 = TopicPartition(ORDERS, 0)
 CONFIG = BrokerConfig(
     auto_leader_rebalance_enable=False,  # leaders stay where they are
@@ -50,8 +50,8 @@ class LossyCluster:
     """A controller and three brokers on a network that drops the frames that a test selects.
 
     A frame is one message of a connection. A test sets `lab.lose` to a function that returns True
-    for each frame to drop, for instance to `is_fetch_of_broker_2`. With a metrics interval of 0 the
-    nodes write no metrics.
+    for each frame to drop, for instance to `is_fetch_of_broker_2`. The nodes write their metrics to
+    the trace every `metrics_interval_us`, or never if this is 0.
     """
 
     def __init__(self, *, metrics_interval_us: int = 0) -> None:
@@ -129,10 +129,10 @@ class LossyCluster:
         connection.send(
             ProduceRequest(
                 acks=-1,  # all: the answer waits for every replica in the ISR
-                timeout_ms=60_000,  # like the timeout of the request below, longer than every test
+                timeout_ms=60_000,  # longer than any test waits
                 topic_data=(TopicProduceData(name=topic, partition_data=(data,)),),
             ),
-            timeout_us=90_000_000,
+            timeout_us=90_000_000,  # longer than any test waits
             on_response=answers.append,
         )
         self.lab.run_for(seconds * 1_000_000)
@@ -147,13 +147,13 @@ def test_lagging_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> 
     - At the earliest: the limit of 4 s counts from the follower's last Fetch. This Fetch was up to
       0.5 s before the record. 4 s - 0.5 s = 3.5 s.
     - At the latest: the leader looks for lagging followers every 2 s, so it proposes the removal
-      after up to 4 s + 2 s = 6 s. The confirmation is a few messages later.
+      after up to 4 s + 2 s = 6 s. The confirmation is a few messages later, well within a second.
     """
     cluster = LossyCluster()
     cluster.lab.lose = cluster.is_fetch_of_broker_2
     begun_us = cluster.lab.loop.now_us()
     assert cluster.produce(seconds=1) is None  # broker 2 is still in the ISR, so no answer
-    cluster.lab.run_for(8_000_000)
+    cluster.lab.run_for(8_000_000)  # 1 s + 8 s is longer than the 7 s until the removal
     assert cluster.isr() == (0, 1)
 
     (change,) = [
@@ -162,7 +162,7 @@ def test_lagging_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> 
         if row.kind == TraceKind.ISR_CHANGED and row.partition == str(P0)
     ]
     assert 3_500_000 <= change.time_us - begun_us <= 7_000_000
-    # The ISR of two acknowledges a record without broker 2.
+    # The next record is acknowledged without broker 2, because two replicas are in the ISR.
     assert isinstance(cluster.produce(seconds=1), ProduceResponse)
 
     cluster.lab.lose = lambda _frame: False
@@ -199,7 +199,7 @@ def test_leader_counts_isr_changes_once_they_are_confirmed() -> None:
     expanded = cluster.metrics("broker-0")
     assert expanded["UnderReplicatedPartitions"] == 0
     assert (expanded["IsrShrinksPerSec.Count"], expanded["IsrExpandsPerSec.Count"]) == (1, 1)
-    # Broker 1 does not lead orders-0, so it has counted nothing.
+    # Only the leader of orders-0 counts these changes, so broker 1 has counted nothing.
     assert cluster.metrics("broker-1")["IsrShrinksPerSec.Count"] == 0
 
 
@@ -212,16 +212,16 @@ def test_record_is_acknowledged_when_the_shrink_is_confirmed() -> None:
 
 
 def test_leader_that_cannot_reach_the_controller_never_shrinks_its_isr() -> None:
-    """If a leader shrank its ISR alone, it could acknowledge records that no follower has.
+    """A leader must not shrink its ISR alone: it could acknowledge records that no follower has.
 
-    Meanwhile the controller may elect another leader, which would lack these records.
+    At the same time the controller may elect a follower, and these records would be lost.
     """
     cluster = LossyCluster()
     cluster.lab.lose = cluster.is_alter_partition_or_fetch_of_broker_2
     assert cluster.produce(seconds=40) is None
 
     assert cluster.isr() == (0, 1, 2)
-    # The first request was dropped, and timed out after 30 s. The leader has repeated it.
+    # The first AlterPartition was dropped, and timed out after 30 s. Then the leader repeated it.
     assert len(cluster.alter_partition_requests()) >= 2
     assert cluster.lab.failures == []
 
@@ -233,8 +233,9 @@ def test_one_alter_partition_request_is_in_flight_at_a_time() -> None:
     """
     cluster = LossyCluster()
     cluster.lab.lose = cluster.is_fetch_of_broker_2
-    # Both partitions get a record at the same time, because `seconds=0` does not wait for the first
-    # answer. So broker 2 begins to lag in both.
+    # Broker 0 leads orders-0 and __consumer_offsets-0. Both partitions get a record at the same
+    # time, because `seconds=0` does not wait for the first answer. So broker 2 begins to lag in
+    # both partitions.
     cluster.produce(seconds=0)
     cluster.produce(seconds=9, topic=CONSUMER_OFFSETS)
     messages = [
@@ -255,7 +256,7 @@ def test_one_alter_partition_request_is_in_flight_at_a_time() -> None:
 
 @pytest.mark.parametrize("kept_in", ["_pending", "_sent"])
 def test_invariant_finds_a_proposal_that_the_leader_has_lost(kept_in: str) -> None:
-    """Planted bug: the leader loses a proposal. Its partition would wait for the answer for ever.
+    """Planted bug: the leader loses a proposal. The partition would wait for ever for the answer.
 
     IsrChanges keeps a proposal in `_pending` until it is sent, and then in `_sent` until its
     answer. The bug empties one of the two.

@@ -43,7 +43,10 @@ from tests.support.harness.controllers import NO_BALANCING
 
 GROUP = "group"
 COORDINATOR = partition_for(GROUP, 3)
-"""The group's offsets partition, and also the broker that leads it: partition n is on broker n."""
+"""The broker that coordinates the group, because it leads the group's offsets partition.
+
+Broker n leads partition n of the offsets topic, so this is also the number of the partition.
+"""
 PARTITION = offsets_partition(COORDINATOR)
 FOLLOWER_1 = BrokerId((COORDINATOR + 1) % 3)
 FOLLOWER_2 = BrokerId((COORDINATOR + 2) % 3)
@@ -84,14 +87,14 @@ async def committed_offset(lab: BrokerLab, coordinator: int) -> int:
     return answer.groups[0].topics[0].partitions[0].committed_offset
 
 
-def detail(row: TraceRow) -> dict[str, int]:
+def numbers_of(row: TraceRow) -> dict[str, int]:
     """Return the numbers in a row's detail, which is JSON."""
     numbers: dict[str, int] = json.loads(row.detail or "{}")
     return numbers
 
 
 def last_load(lab: BrokerLab, broker_id: int) -> dict[str, int]:
-    """Return what a broker's last load of the group's partition has read.
+    """Return the numbers of a broker's last load of PARTITION.
 
     Example: `{"records": 45, "groups": 1, "bytes": 4_500, ...}`.
     """
@@ -100,24 +103,34 @@ def last_load(lab: BrokerLab, broker_id: int) -> dict[str, int]:
         for row in lab.events(TraceKind.LOAD_COMPLETED, broker_name(broker_id))
         if row.partition == str(PARTITION)
     ]
-    return detail(rows[-1])
+    return numbers_of(rows[-1])
+
+
+def cleaner_checkpoint(lab: BrokerLab, broker_id: int) -> dict[TopicPartition, int]:
+    """Return a broker's checkpoint file: the first dirty offset of each log.
+
+    The result is empty if the broker has no such file.
+    """
+    content = lab.storages[broker_name(broker_id)].read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
+    return decode_offset_checkpoint(content or b"")
 
 
 def first_dirty_offset(lab: BrokerLab, broker_id: int) -> int:
-    """Return the first dirty offset of the group's partition, from a broker's checkpoint."""
-    content = lab.storages[broker_name(broker_id)].read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
-    return decode_offset_checkpoint(content or b"")[PARTITION]
+    """Return the first dirty offset that a broker's checkpoint has for PARTITION."""
+    return cleaner_checkpoint(lab, broker_id)[PARTITION]
 
 
 def end_of_log(lab: BrokerLab, broker_id: int) -> int:
-    """Return the end of a broker's log of the group's partition."""
+    """Return the end of a broker's log of PARTITION: the offset of its next record."""
     log = lab.storages[broker_name(broker_id)].log(PARTITION)
     return log.batch(len(log) - 1).next_offset
 
 
-async def kill_and_cut_log(lab: BrokerLab, broker_id: int) -> int:
-    """Kill a broker whose disk keeps only the first batch of PARTITION; return the new log end."""
-    # The log is cut while the broker still runs. The kill does not change the disk any more.
+async def cut_log_and_kill(lab: BrokerLab, broker_id: int) -> int:
+    """Cut a broker's log of PARTITION after the first batch, kill the broker, return the log end.
+
+    The broker does not notice the cut, because it dies at once.
+    """
     lab.storages[broker_name(broker_id)].log(PARTITION).truncate(1)
     await lab.kill(broker_id)
     return end_of_log(lab, broker_id)
@@ -136,13 +149,13 @@ def test_every_replica_is_cleaned_and_a_load_reads_the_remaining_records() -> No
         assert sorted({row.node for row in cleaned}) == [broker_name(i) for i in range(3)]
         assert {row.partition for row in cleaned} == {str(PARTITION)}
 
-        first_cleaning = detail(cleaned[0])
+        first_cleaning = numbers_of(cleaned[0])
         assert first_cleaning["records"] == 1
         # The cleaning has read at least one full segment: 2,000 bytes, which are over 15 commits.
         assert first_cleaning["removed_records"] >= 15
         # The offset of the row is the end of the cleaned part, which begins at 0.
         read_records = first_cleaning["records"] + first_cleaning["removed_records"]
-        assert (cleaned[0].offset or 0) == read_records
+        assert cleaned[0].offset == read_records
 
         await lab.runtime.ask_as_admin(move_leader, PARTITION, FOLLOWER_1)
         await lab.seconds(1)
@@ -168,7 +181,11 @@ def test_log_within_one_segment_is_not_cleaned() -> None:
 
 @pytest.mark.parametrize("is_enabled", [False, True])
 def test_cleaner_that_is_disabled_or_has_no_compacted_topic_does_nothing(is_enabled: bool) -> None:
-    """log.cleaner.enable is off, or it is on, but no topic has cleanup.policy=compact."""
+    """The cleaner does nothing in two cases.
+
+    Without `is_enabled`, log.cleaner.enable is off, and the offsets topic is compacted. With
+    `is_enabled`, the setting is on, but no topic has cleanup.policy=compact.
+    """
     config = msgspec.structs.replace(
         NO_BALANCING,
         offsets_topic_segment_bytes=2_000,
@@ -204,8 +221,8 @@ def test_restarted_follower_copies_the_holes_and_can_lead() -> None:
         await lab.restart(FOLLOWER_1)
         await lab.until(lambda status: len(status.partitions[PARTITION].isr) == 3)
         copy = lab.storages[broker_name(FOLLOWER_1)].log(PARTITION)
-        # The leader wrote 5 + 80 = 85 batches, one for each commit. A copy with fewer than 60 has
-        # holes.
+        # The leader wrote 5 + 80 = 85 batches, one for each commit. The copy has far fewer, because
+        # the batches in the holes are missing.
         assert len(copy) < 60
         assert copy.batch(len(copy) - 1).next_offset == 85
 
@@ -213,8 +230,8 @@ def test_restarted_follower_copies_the_holes_and_can_lead() -> None:
         await lab.seconds(1)
         assert await committed_offset(lab, FOLLOWER_1) == 80
 
-        # The new leader can also append to its log with holes. Another broker copies these commits
-        # and loads them.
+        # The new leader can also append to its log with holes. It gets three commits, which begin
+        # with offset 1 again. Another broker copies these commits and loads them.
         await commit(lab, 3, coordinator=FOLLOWER_1)
         await lab.runtime.ask_as_admin(move_leader, PARTITION, FOLLOWER_2)
         await lab.seconds(1)
@@ -226,7 +243,7 @@ def test_restarted_follower_copies_the_holes_and_can_lead() -> None:
 def test_restarted_broker_reads_the_cleaned_offset_from_its_checkpoint() -> None:
     """A restarted broker knows from its checkpoint which part of the log is clean already.
 
-    So it finds too few dirty records, and does not clean the log again.
+    So the broker finds too few dirty records, and does not clean the log again.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -250,16 +267,17 @@ def test_restarted_broker_reads_the_cleaned_offset_from_its_checkpoint() -> None
 
 
 def test_first_dirty_offset_goes_back_if_a_disk_has_lost_cleaned_records() -> None:
-    """The broker must lower the offset to its new log end, because later records there are dirty.
+    """A broker has lost the end of its log, and fetches records for the lost offsets again.
 
-    The broker lowers the offset when it starts. The first run of the cleaner would be too late,
-    because the log may be longer again by then.
+    These records are dirty. So the broker must lower the first dirty offset to its new log end, and
+    does this when it starts. The first run of the cleaner would be too late, because the log may be
+    longer again by then.
     """
 
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 60)
         await lab.seconds(3)  # the cleaner runs three times
-        log_end = await kill_and_cut_log(lab, FOLLOWER_2)
+        log_end = await cut_log_and_kill(lab, FOLLOWER_2)
         assert log_end < first_dirty_offset(lab, FOLLOWER_2)
 
         await lab.restart(FOLLOWER_2)
@@ -285,7 +303,7 @@ def test_first_dirty_offset_goes_back_if_a_follower_truncates_cleaned_records() 
         for follower in (FOLLOWER_1, FOLLOWER_2):
             await lab.kill(follower)
         await lab.until(lambda status: status.partitions[PARTITION].isr == (COORDINATOR,))
-        log_end = await kill_and_cut_log(lab, COORDINATOR)
+        log_end = await cut_log_and_kill(lab, COORDINATOR)
         assert log_end < first_dirty_offset(lab, FOLLOWER_1)
 
         await lab.restart(COORDINATOR)
@@ -302,8 +320,9 @@ def test_first_dirty_offset_goes_back_if_a_follower_truncates_cleaned_records() 
 def test_preloaded_log_is_cleaned_like_any_other() -> None:
     """The offsets partition can have commits before the cluster starts, here 20,000.
 
-    They are commits of 20 groups for 50 partitions each, so there are 20 * 50 = 1,000 keys. After a
-    cleaning, fewer than a quarter of the commits remain to be loaded.
+    They are commits of 20 groups for 50 partitions each, so there are 20 * 50 = 1,000 keys. A
+    cleaning leaves one record of each key, and the records of the active segment remain, too. All
+    these are fewer than a quarter of the commits.
     """
     preload = PreloadSpec(partition=COORDINATOR, commit_records=20_000)
     config = msgspec.structs.replace(
@@ -325,7 +344,9 @@ def test_preloaded_log_is_cleaned_like_any_other() -> None:
 
 
 def test_deleted_topic_is_forgotten_by_the_cleaner() -> None:
-    """The cleaner must not write a deleted topic's log again, even if it was cleaning this log.
+    """A topic is deleted while the cleaner may be busy with its log.
+
+    The cleaner must not write this log to the disk again.
 
     The commits fill several segments, so the cleaner has something to clean.
     """
@@ -354,8 +375,7 @@ def test_deleted_topic_is_no_longer_in_the_checkpoint() -> None:
         assert first_dirty_offset(lab, FOLLOWER_2) > 0
         await lab.runtime.ask_as_admin(delete_topics, [CONSUMER_OFFSETS])
         await lab.seconds(1)
-        content = lab.storages[broker_name(FOLLOWER_2)].read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
-        assert decode_offset_checkpoint(content or b"") == {}
+        assert cleaner_checkpoint(lab, FOLLOWER_2) == {}
 
     BrokerLab(compacting_cluster()).run(story)
 

@@ -31,6 +31,8 @@ SIMPLE = "tool"
 COORDINATOR = partition_for(SIMPLE, 3)
 """The coordinator of `tool`: broker i leads partition i of the three offsets partitions."""
 P0, P1, P2 = (TopicPartition(ORDERS, index) for index in range(3))
+FIRST_BACKOFF_US = 100_000
+"""How long an administrator waits before its first retry (retry.backoff.ms, without jitter)."""
 
 
 def admin_of(
@@ -102,7 +104,7 @@ def test_groups_of_every_broker_are_listed_with_their_state_and_broker() -> None
 
 
 def test_broker_that_does_not_answer_is_named_beside_the_groups_of_the_others() -> None:
-    """Only the paused broker's own list is missing from the answer.
+    """One broker is paused. The administrator returns the groups of the others, and an error.
 
     The controller fences a broker that is silent for 9 s: it counts the broker as dead. An
     administrator does not ask a dead broker. So the timeout in this test is much shorter: 0.9 s.
@@ -132,7 +134,7 @@ def test_described_group_has_coordinator_protocol_and_assignments() -> None:
     """
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
-        group, gone = (await admin.describe_groups((GROUP, "missing"))).values()
+        group, missing = (await admin.describe_groups((GROUP, "missing"))).values()
         assert isinstance(group, GroupDescription)
         assert group.coordinator == partition_for(GROUP, 3)
         assert group.state == "Stable"
@@ -144,9 +146,9 @@ def test_described_group_has_coordinator_protocol_and_assignments() -> None:
         owned = sorted(partition for member in group.members for partition in member.assigned)
         assert owned == [TopicPartition(TOPIC, index) for index in range(12)]  # all partitions
         # Kafka describes a group that does not exist as Dead, without an error.
-        assert isinstance(gone, GroupDescription)
-        assert gone.state == "Dead"
-        assert gone.members == ()
+        assert isinstance(missing, GroupDescription)
+        assert missing.state == "Dead"
+        assert missing.members == ()
 
     with_members(ask)
 
@@ -183,7 +185,7 @@ def test_missing_topic_or_group_is_answered_at_once() -> None:
             assert isinstance(error, ClientError)
             assert error.name == "UNKNOWN_TOPIC_OR_PARTITION"
         # All answers took less time than the first backoff, so there was no retry.
-        assert lab.runtime.now_us() - began_us < 100_000
+        assert lab.runtime.now_us() - began_us < FIRST_BACKOFF_US
 
     with_simple_group(ask)
 
@@ -238,7 +240,7 @@ def test_offset_of_a_group_without_members_is_deleted() -> None:
 def test_offsets_of_a_group_without_members_are_set_and_survive_a_load() -> None:
     """An administrator commits without being a member. A commit for a new group creates the group.
 
-    Then the coordinator shuts down, and another broker answers from the log that it has loaded.
+    Then the coordinator shuts down. Another broker loads the groups from its log, and answers.
     """
 
     async def ask(admin: AdminClient, lab: BrokerLab) -> None:
@@ -329,6 +331,6 @@ def test_request_to_a_given_broker_is_not_redirected() -> None:
             assert await admin.list_consumer_group_offsets((SIMPLE,)) == {SIMPLE: {P0: 5}}
 
         # All answers took less time than the first backoff, so there was no retry.
-        assert lab.runtime.now_us() - began_us < 100_000
+        assert lab.runtime.now_us() - began_us < FIRST_BACKOFF_US
 
     BrokerLab(broker_cluster()).run(story)
