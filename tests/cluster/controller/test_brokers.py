@@ -1,8 +1,8 @@
 """Registration, heartbeats and fencing of brokers.
 
 A broker registers, and gets a broker epoch. It is fenced at first: it counts as dead, and leads no
-partition. It is unfenced by a heartbeat which shows that the broker has read the metadata log. 9 s
-after its last heartbeat its session ends, and it is fenced again.
+partition. A heartbeat unfences the broker if it shows that the broker has read the metadata log. A
+broker has a session, which ends 9 s after its last heartbeat. Then the broker is fenced again.
 
 `lab` passes requests to a controller, without brokers and network. `lab.heartbeat(0)` says that
 broker 0 has read the whole metadata log, unless a test gives an offset. `lab.register(0,
@@ -52,7 +52,7 @@ def test_register_gives_the_offset_of_the_record_as_broker_epoch() -> None:
 
 
 def test_second_registration_by_the_same_process_gets_the_same_epoch() -> None:
-    """A broker repeats its request if the first answer was lost."""
+    """The answer to a registration may be lost, so a broker may repeat the same registration."""
     lab = ControllerLab(cluster_of())
     lab.register(0)
     assert lab.register(0).broker_epoch == 0
@@ -72,7 +72,10 @@ def test_registration_by_another_process_is_refused_while_the_session_runs() -> 
 
 
 def test_registration_by_another_process_succeeds_once_the_old_one_is_fenced() -> None:
-    """A restarted broker can register when its former process is fenced. It is fenced at first."""
+    """A restarted broker can register when its former process is fenced.
+
+    Like every new process, the restarted one is fenced at first.
+    """
     lab = running_lab()
     old_epoch = lab.broker_epochs[0]
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
@@ -115,8 +118,8 @@ def test_heartbeat_of_a_broker_that_has_not_read_its_registration_leaves_it_fenc
 def test_heartbeat_with_want_fence_leaves_the_broker_fenced() -> None:
     """A starting broker sends heartbeats with `want_fence` until it is ready to serve.
 
-    These heartbeats only ask whether the broker has read the metadata log. So the log gets no other
-    record than the registration.
+    With these heartbeats the broker only asks whether it has read the metadata log up to its
+    registration. They change nothing, so the log has no other record than the registration.
     """
     lab = ControllerLab(cluster_of())
     lab.register(0)
@@ -141,7 +144,7 @@ def test_heartbeat_with_another_broker_epoch_is_stale_and_changes_nothing() -> N
 
 
 def test_silent_broker_is_fenced_exactly_when_its_session_ends() -> None:
-    """The session counts from the last heartbeat, exactly to the millisecond."""
+    """The session ends 9 s after the last heartbeat, not a millisecond earlier or later."""
     lab = running_lab()
     keep_alive(lab, 0, 1, 2, duration_ms=4_000)
     last_heartbeat_us = lab.now_us
@@ -156,9 +159,10 @@ def test_silent_broker_is_fenced_exactly_when_its_session_ends() -> None:
 
 
 def test_brokers_that_send_heartbeats_are_never_fenced() -> None:
-    """The controller has one timer for all sessions, and a heartbeat does not set it anew.
+    """The controller has one timer for all sessions, and a heartbeat does not set the timer anew.
 
-    So the timer fires several times here, and must then find that no session has ended.
+    So the timer fires several times in this minute. Each time the controller must find that no
+    session has ended.
     """
     lab = running_lab()
     keep_alive(lab, 0, 1, 2, duration_ms=60_000)
@@ -168,8 +172,9 @@ def test_brokers_that_send_heartbeats_are_never_fenced() -> None:
 def test_fencing_takes_the_broker_out_of_every_isr_and_moves_its_leaders() -> None:
     """The new leader is the first of the replicas that is alive and in the ISR (BEHAVIOUR 6.2).
 
-    Broker 0 led orders-0, and followed in orders-1. The partition epoch of both grows by 1. The
-    leader epoch grows only where the leader changes.
+    Broker 0 led orders-0, and followed in orders-1. So both partitions lose it from their ISR, and
+    both partition epochs grow by 1. Only orders-0 gets a new leader, so only this leader epoch
+    grows.
     """
     lab = running_lab()
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
@@ -191,7 +196,10 @@ def test_fencing_takes_the_broker_out_of_every_isr_and_moves_its_leaders() -> No
 
 
 def test_fencing_is_one_batch_of_the_log() -> None:
-    """A reader of the log gets a batch as a whole, so it never sees a fenced broker that leads."""
+    """Fencing writes several records: the fenced broker, and its partitions' new leaders.
+
+    A reader of the log gets a batch as a whole. So it never sees a fenced broker that still leads.
+    """
     lab = running_lab()
     batches_before = len(lab.storage)
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
@@ -201,7 +209,8 @@ def test_fencing_is_one_batch_of_the_log() -> None:
 def test_last_member_of_an_isr_remains_in_it_without_a_leader() -> None:
     """When the last member of an ISR is fenced, it stays in the ISR, and there is no leader.
 
-    The partition waits for this member, because any other leader might lack acknowledged records.
+    The partition waits for this member to return. Any other broker might lack acknowledged records,
+    so none is elected.
     """
     lab = running_lab()
     # All sessions end at the same time. The controller fences broker 0 first and broker 2 last.
@@ -230,8 +239,10 @@ def test_unclean_election_takes_an_alive_replica_from_outside_the_isr() -> None:
 
     The elected replica becomes the only member of the ISR.
     """
-    # Like in all tests of this file, leaders do not move back to their preferred brokers.
-    config = BrokerConfig(auto_leader_rebalance_enable=False, unclean_leader_election_enable=True)
+    config = BrokerConfig(
+        auto_leader_rebalance_enable=False,  # as in the other tests of this file
+        unclean_leader_election_enable=True,
+    )
     lab = running_lab(config=config)
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)  # broker 1 leads now
     lab.alter_partition(P0, (1,), by=1)  # broker 1 removes broker 2 from the ISR

@@ -1,13 +1,15 @@
 """The controller's log and its readers, the creation of topics, restarts, and preferred leaders.
 
-A test builds a `ControllerLab` for the plan of a cluster, that is, the brokers and topics that the
-cluster shall have. `cluster_of(topic())` is a plan with three brokers and the topic `orders` of
-three partitions; `cluster_of()` has no topic. The lab passes requests to the controller, without
-brokers and network, and keeps the time and the replies. `lab.start_brokers` registers brokers and
-sends their first heartbeats. 9 s after its last heartbeat a broker is fenced: it counts as dead.
+The plan of a cluster says which brokers and topics the cluster shall have. `cluster_of(topic())` is
+a plan with three brokers and the topic `orders` of three partitions; `cluster_of()` has no topic.
 
-The controller writes every decision into the metadata log, which has the records `lab.records()`.
-`lab.image` is the state after all these records.
+A test builds a `ControllerLab` for a plan. The lab passes requests to the controller, without
+brokers and network. It has a clock of its own, and keeps the replies. `lab.start_brokers` registers
+brokers and sends their first heartbeats. 9 s after its last heartbeat a broker is fenced: it counts
+as dead.
+
+The controller writes every decision into the metadata log. `lab.records()` returns the records of
+this log, and `lab.image` is the state after all its records.
 
 BEHAVIOUR 6.2 is a section of docs/kafka/BEHAVIOUR.md.
 """
@@ -44,14 +46,15 @@ def answer_of(lab: ControllerLab, request_id: RequestId) -> PartitionData | None
 
 
 def test_topics_are_created_when_the_last_broker_of_the_plan_is_unfenced() -> None:
-    """A new partition begins with all its replicas in the ISR, so all brokers must be there."""
+    """A new partition begins with all its replicas in the ISR, so all brokers must be alive."""
     lab = ControllerLab(cluster_of(topic(partitions=4)))
     lab.start_brokers(0, 1)
     assert lab.image.topics == {}
     lab.start_brokers(2)
     partitions = lab.image.topics["orders"]
     assert [p.replicas for p in partitions] == [(0, 1, 2), (1, 2, 0), (2, 0, 1), (0, 1, 2)]
-    assert all(p.isr == p.replicas and p.leader == p.replicas[0] for p in partitions)
+    assert all(p.isr == p.replicas for p in partitions)
+    assert all(p.leader == p.replicas[0] for p in partitions)
     assert all((p.leader_epoch, p.partition_epoch) == (0, 0) for p in partitions)
     assert len(lab.events(TraceKind.LEADER_ELECTED)) == 4
 
@@ -99,12 +102,12 @@ def test_fetch_at_the_log_end_waits_for_the_next_record() -> None:
     data = answer_of(lab, request_id)
     assert data is not None
     assert len(data.records) == 1
-    # The timer for the end of the wait is cancelled.
+    # The controller has also cancelled the timer that would have ended the wait.
     assert not any(key.startswith("fetch-") for key in lab.timers)
 
 
 def test_fetch_at_the_log_end_is_answered_without_records_after_max_wait() -> None:
-    """If no record comes, the controller answers after the max_wait_ms of the request, 500 ms."""
+    """The request has a max_wait_ms of 500. If no record comes, the answer comes after 500 ms."""
     lab = ControllerLab(cluster_of())
     request_id = lab.fetch(0, max_wait_ms=500)
     lab.advance_ms(499)
@@ -193,7 +196,7 @@ def test_preferred_leaders_are_elected_at_the_next_check_if_enabled() -> None:
     lab.heartbeat(0)
     lab.alter_partition(P0, (1, 2, 0), by=1)  # broker 0 may lead again, because it is in the ISR
 
-    # After another 10 s, so 20 s after the start, the check is due.
+    # After another 10 s the check is due, because the cluster started 20 s ago.
     for _ in range(5):
         lab.advance_ms(2_000)
         for broker_id in range(3):
@@ -212,7 +215,7 @@ def test_metadata_record_without_a_value_is_no_record() -> None:
 
 
 def test_replay_of_a_change_to_an_unknown_partition_raises_an_exception() -> None:
-    """The record with the new ISR is replayed into an image that has no partition yet."""
+    """The test replays a record that changes an ISR. The image has no partition yet."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     lab.alter_partition(P0, (0, 1), by=0)
@@ -227,8 +230,9 @@ def test_replay_of_producer_ids_that_were_assigned_before_raises_an_exception(
 ) -> None:
     """A broker gets producer ids in blocks. The record of a block has the first id after the block.
 
-    Here the first block ends below 1000. The next record must have a higher id. Otherwise the same
-    ids would be assigned twice.
+    Here the first record has 1000, so the ids below 1000 are taken. The record of the next block
+    must have a number above 1000. With a lower number, ids would be assigned twice. With the same
+    number, the block would be empty.
     """
     image = MetadataImage()
     image.replay(ProducerIdsRecord(broker_id=0, broker_epoch=1, next_producer_id=1000))

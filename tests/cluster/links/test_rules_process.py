@@ -2,7 +2,8 @@
 
 In real time the nodes of a cluster are spread over processes, each of which is a NodeProcess. A
 link rule disturbs the frames (messages) from some nodes to others, no matter in which processes
-they run. A cut or a clog holds them back until the healing, which is `lab.set_rules(())`.
+these nodes run. A cut or a clog holds the frames back until the healing, which is
+`lab.set_rules(())`. A cut also keeps new connections from opening.
 
 In these tests the NodeProcesses `p0`, `p1`, ... are objects in the one Python process of the test.
 The nodes are echo nodes, which answer heartbeats:
@@ -10,8 +11,8 @@ The nodes are echo nodes, which answer heartbeats:
 - `lab.node("p0", SERVER)` starts a node in the process p0.
 - `beat(connection, 7)` sends the heartbeat number 7 and waits for its answer. Without a number it
   is heartbeat 0. `node.served` lists the numbers of the heartbeats that a node has got.
-- `lab.directory` says in which process each node is. `lab.push()` sends it to all processes, as the
-  control plane of a run does whenever nodes start or end.
+- `lab.directory` says in which process each node is. `lab.push()` sends the directory to all
+  processes. In a run, the control plane does this whenever nodes start or end.
 - `settle` waits 50 ms, which is long enough for all frames to arrive.
 """
 
@@ -45,7 +46,7 @@ FROM_SERVER = Selector(sources=(SERVER,), destinations=(CLIENT,))
 CUT_TO_SERVER = LinkRule(rule_id="cut/there", selector=TO_SERVER, effect=Cut())
 CUT_FROM_SERVER = LinkRule(rule_id="cut/back", selector=FROM_SERVER, effect=Cut())
 CUT = (CUT_TO_SERVER, CUT_FROM_SERVER)
-# The server is in process p0. The client is in the same process or in another one, p1.
+# The server is in process p0. The client is in p0, too, or in the process p1.
 both_placements = pytest.mark.parametrize(
     "client_process", ["p0", "p1"], ids=["same-process", "over-tcp"]
 )
@@ -90,7 +91,7 @@ def test_cut_holds_requests_and_opens_until_it_is_healed(
 
 
 def test_cut_one_way_lets_requests_through_and_holds_the_answers(tmp_path: Path) -> None:
-    """The server serves the requests, but its answers are held back."""
+    """A cut from the server to the client: the server serves requests, but its answers wait."""
 
     async def body(lab: Lab) -> None:
         server, client = await server_and_client(lab, "p1")
@@ -126,12 +127,17 @@ def test_cut_spares_links_that_it_does_not_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("client_process", "death"),
-    [("p0", "crash of the node"), ("p1", "crash of the node"), ("p1", "end of its process")],
+    [
+        ("p0", "crash of the node"),
+        ("p1", "crash of the node"),
+        # With the client in p0, the end of this process would end the client, too.
+        ("p1", "end of its process"),
+    ],
 )
 def test_death_behind_a_cut_is_reported_at_healing(
     tmp_path: Path, client_process: str, death: str
 ) -> None:
-    """A cut network does not carry the report of a death, so the client must not learn of it.
+    """A server dies behind a cut. Until the healing the client must not learn of the death.
 
     The client opens three connections: before the cut, during the cut, and after the death. All of
     them end at the healing.
@@ -160,15 +166,16 @@ def test_death_behind_a_cut_is_reported_at_healing(
         lab.set_rules(())
         for connection in connections:
             await closed(connection)
-        assert client.host.now_us() < 5 * SECOND_US  # so it was not the timeout of 10 s
+        # The connections would also end by their timeout, but only after 10 s.
+        assert client.host.now_us() < 5 * SECOND_US
 
     in_lab(tmp_path, body)
 
 
 def test_server_that_moved_behind_a_cut_is_not_reached_before_healing(tmp_path: Path) -> None:
-    """The server is started again in another process, and the cut still keeps the client from it.
+    """During a cut the server dies, and is started again in another process.
 
-    So the client learns neither of the death nor of the new start.
+    Until the healing the client learns neither of the death nor of the new start.
     """
 
     async def body(lab: Lab) -> None:
@@ -227,7 +234,7 @@ def test_clog_delivers_everything_in_order_and_slow_delays(
         await settle()
         assert server.served == [0]
 
-        # The slow link replaces the clog. From then on the held frames need 20 ms.
+        # The slow link replaces the clog. The frames that the clog held need 20 ms from now on.
         slow = Slow(delay_us=20_000)
         started_us = client.host.now_us()
         lab.set_rules([LinkRule(rule_id="slow", selector=TO_SERVER, effect=slow)])
@@ -239,26 +246,30 @@ def test_clog_delivers_everything_in_order_and_slow_delays(
 
 
 NO_SILENT_CLIENTS: tuple[NodeName, ...] = ()
-"""For `reset_server_ends`: each client is able to close its own end of a connection."""
+"""Argument of `reset_server_ends`: no client is silent, so each has closed its own ends.
+
+`test_reset_of_a_silent_client_is_counted_at_its_server` says what a silent client is.
+"""
 
 
 def reset_client_ends(lab: Lab, reset: LinkReset) -> list[tuple[NodeName, int]]:
     """Let the clients of all processes close their ends. Return the names of the connections.
 
-    A name is the client and a number that the client gives the connection.
+    The name of a connection has two parts, for example `("client", 0)`: the client, and the number
+    that the client has given the connection.
     """
     return [name for process in lab.processes.values() for name in process.reset_client_ends(reset)]
 
 
 def reset_everywhere(lab: Lab, reset: LinkReset) -> int:
-    """Reset connections in all processes, as a run does. Return their number.
+    """Reset connections in all processes, as a run does. Return the number of these connections.
 
-    First the clients close their ends. Then the servers close their ends of the same connections,
-    which they know by the names.
+    First the clients close their ends, and return the names of the connections. Then the servers
+    close their ends of the connections with these names.
     """
     names = reset_client_ends(lab, reset)
     for process in lab.processes.values():
-        # This is the number of connections with silent clients.
+        # The result counts only connections with silent clients.
         assert process.reset_server_ends(reset, names, NO_SILENT_CLIENTS) == 0
     return len(names)
 
@@ -268,9 +279,10 @@ def reset_everywhere(lab: Lab, reset: LinkReset) -> int:
 def test_reset_ends_both_ends_and_spares_later_connections(
     tmp_path: Path, client_process: str, paused: bool
 ) -> None:
-    """The client may connect again before the server has closed its ends.
+    """A reset closes the first two connections at both ends.
 
-    The new connection must live. So the server closes only the connections whose names it gets.
+    The client opens a third connection before the server has closed its ends of the first two. The
+    third connection must live. So the server closes only the connections whose names it gets.
     """
 
     async def body(lab: Lab) -> None:
@@ -304,7 +316,10 @@ def test_reset_ends_both_ends_and_spares_later_connections(
 
 
 def test_reset_of_one_purpose_spares_other_connections(tmp_path: Path) -> None:
-    """The reset is for the purposes "coordinator" and "heartbeat". The other connection lives."""
+    """The reset is for the purposes "coordinator" and "heartbeat".
+
+    A connection with the purpose "test" stays open.
+    """
 
     async def body(lab: Lab) -> None:
         _, client = await server_and_client(lab, "p1")
@@ -348,9 +363,10 @@ def test_reset_of_a_silent_client_is_counted_at_its_server(tmp_path: Path) -> No
 def test_death_of_a_client_whose_close_is_held_is_reported_at_healing(
     tmp_path: Path,
 ) -> None:
-    """A client closes its connection, and dies. A cut holds back the close and hides the death.
+    """During a cut, a client closes its connection, and then dies.
 
-    So the server keeps the connection until the healing.
+    The server gets neither the close nor the report of the death, so it keeps the connection until
+    the healing.
     """
 
     async def body(lab: Lab) -> None:
@@ -377,9 +393,10 @@ def test_death_of_a_client_whose_close_is_held_is_reported_at_healing(
 def test_request_is_served_and_its_response_lost_with_the_connection(
     tmp_path: Path, client_process: str
 ) -> None:
-    """The client sees only the end of its connection. By default only one response is lost.
+    """LoseResponses lets a request through. In place of the response, the connection ends.
 
-    So the client's next request, on another connection, is answered.
+    By default only one response is lost. So the client's next request, on another connection, is
+    answered.
     """
 
     async def body(lab: Lab) -> None:

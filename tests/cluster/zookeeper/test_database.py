@@ -1,9 +1,9 @@
 """The tree and the sessions of a ZooKeeper server: the effects of writes, and refused writes.
 
-Each write has a number, its zxid. The leader first prepares the write, that is, decides whether it
-is refused, and then every server applies it to its tree of znodes. To open or to end a session is
-also a write. In these tests the id of a session is the zxid of the write that opened it. The end of
-a session removes its ephemeral znodes.
+Each write has a number, its zxid. First the leader prepares the write: it decides whether the write
+is refused. Then every server applies the write to its tree of znodes. To open or to end a session
+is also a write. In these tests the id of a session is the zxid of the write that opened the
+session. The end of a session removes its ephemeral znodes.
 
 Ids such as ZK-01 name rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which the docstrings quote.
 """
@@ -37,7 +37,10 @@ INITIAL = (("/owners", ""),)
 
 
 class Writer:
-    """A server that prepares and applies writes one after the other, like a single leader."""
+    """A leader without other servers: it prepares each write, and applies it at once.
+
+    After each write it also checks the invariants of the tree.
+    """
 
     def __init__(self) -> None:
         self.database = ZooKeeperDatabase(INITIAL)
@@ -46,11 +49,11 @@ class Writer:
     def write(
         self, request: ZooKeeperWrite, session: int = NO_SESSION
     ) -> tuple[KeeperError, tuple[Change, ...]]:
-        """Carry out a write. Return its error, and the changes on which watches would fire."""
+        """Carry out a write. Return its error, and the changes of which watches would be told."""
         self.zxid += 1
         body = self.database.prepare(SessionId(session), request)
-        if isinstance(request, ConnectRequest):  # opens a session
-            session = self.zxid
+        if isinstance(request, ConnectRequest):
+            session = self.zxid  # the write opens this session
         changes = self.database.apply(
             Txn(
                 zxid=Zxid(self.zxid),
@@ -108,7 +111,10 @@ def test_znode_keeps_versions_owner_and_the_zxids_of_its_changes() -> None:
 def test_refused_write_has_a_zxid_and_changes_nothing(
     request_: ZooKeeperWrite, error: KeeperError
 ) -> None:
-    """A write that fails, such as `create` of an existing path, still takes a zxid (ZK-08)."""
+    """A write that fails, such as `create` of an existing path, still takes a zxid (ZK-08).
+
+    /owners/mine is an ephemeral znode of version 0, and the only child of /owners.
+    """
     writer = Writer()
     session = writer.open_session()
     writer.write(CreateRequest(path="/owners/mine", ephemeral=True), session)
@@ -199,7 +205,7 @@ def test_tree_equals_a_plain_model_of_paths_and_owners(
     writer = Writer()
     model: dict[str, tuple[str, int]] = {"/": ("", 0), "/owners": ("", 0)}
     open_sessions: list[int] = []
-    never_opened = 99
+    never_opened = 99  # the id of no session, because there are at most 40 writes
     for request, number in writes:
         # The drawn number chooses one of the open sessions.
         session = open_sessions[number % len(open_sessions)] if open_sessions else never_opened
@@ -211,6 +217,7 @@ def test_tree_equals_a_plain_model_of_paths_and_owners(
             is_written = error is KeeperError.NONE
             assert is_written == is_permitted
 
+        # Read the whole tree in the form of the model.
         tree = writer.database.tree
         data_and_owners = {
             path: (tree.data(path), stat.ephemeral_owner)

@@ -1,8 +1,11 @@
-"""Brokers store the batches of Produce requests as they were sent, and once each.
+"""Brokers store each batch of a Produce request once, and byte for byte.
 
-This also holds for batches that a producer sends twice, and after crashes of brokers. `lab` is a
-cluster of three brokers in virtual time. All tests write to orders-0, which broker 0 leads. The
-first argument of `lab.client`'s methods is the broker that gets the request.
+A batch is stored once even if the producer sends it twice, or if a broker crashes meanwhile. A
+producer that wants this protection is called idempotent: it has an id, and numbers its records.
+The numbers are its sequence.
+
+`lab` is a cluster of three brokers in virtual time. Nearly all tests write to orders-0, which
+broker 0 leads. The first argument of `lab.client`'s methods is the broker that gets the request.
 """
 
 from collections.abc import Awaitable
@@ -39,11 +42,11 @@ from tests.support.recorded_batches import recorded_batches
 
 P0 = TopicPartition(ORDERS, 0)
 PRODUCER = 7
-"""The id of an idempotent producer, which numbers its records."""
+"""The id of an idempotent producer."""
 CHANGED_BY_BROKER_BYTES = 16
-"""Number of bytes at the beginning of a batch that the broker itself writes.
+"""The broker may change the first 16 bytes of a batch.
 
-They are the base offset, the length and the leader epoch.
+These bytes have the base offset (8 bytes), the length (4) and the leader epoch (4).
 """
 
 
@@ -69,7 +72,7 @@ def single_replica_cluster(
 
 
 def test_only_the_last_batch_is_stored_if_a_request_names_a_partition_twice() -> None:
-    """As in Kafka, the request leads to one append for the partition, and to one answer."""
+    """As in Kafka, such a request leads to one append to the partition, and to one answer."""
 
     async def story(lab: BrokerLab) -> None:
         named_twice = TopicProduceData(
@@ -100,7 +103,7 @@ def test_batches_of_a_real_client_are_fetched_byte_for_byte() -> None:
     """
 
     async def story(lab: BrokerLab) -> None:
-        # Transactional batches are left out: a broker refuses them without an open transaction.
+        # Without an open transaction a broker refuses transactional batches, so they are left out.
         sent = [recorded for recorded in recorded_batches() if not recorded.is_transactional]
         for recorded in sent:
             (batch,) = decode_batches(recorded.data)
@@ -130,7 +133,7 @@ def test_batches_of_a_real_client_are_fetched_byte_for_byte() -> None:
 
 
 def test_answer_has_the_offset_of_the_batch_or_the_errors_of_its_records() -> None:
-    """A compacted topic refuses a batch with records without keys. The answer lists the records."""
+    """A compacted topic refuses a batch if a record has no key. The answer lists these records."""
 
     async def story(lab: BrokerLab) -> None:
         accepted = await lab.client.produce_batch(0, client_batch("a", "b"))
@@ -143,13 +146,14 @@ def test_answer_has_the_offset_of_the_batch_or_the_errors_of_its_records() -> No
     BrokerLab(single_replica_cluster(topic_config=TopicConfig(cleanup_policy="compact"))).run(story)
 
 
-@pytest.mark.parametrize("is_set_by_topic", [True, False])
+@pytest.mark.parametrize("is_set_by_topic", [True, False], ids=["by-topic", "by-broker"])
 def test_message_size_and_timestamp_type_are_set_by_the_topic_or_the_broker(
     is_set_by_topic: bool,
 ) -> None:
-    """The topic's settings are max.message.bytes and message.timestamp.type.
+    """A topic can have the settings max.message.bytes and message.timestamp.type.
 
-    Without them the broker's message.max.bytes and log.message.timestamp.type count.
+    If a topic does not have them, the broker's settings apply, which are called message.max.bytes
+    and log.message.timestamp.type.
     """
     if is_set_by_topic:
         cluster = single_replica_cluster(
@@ -197,9 +201,11 @@ def test_only_coordinators_write_to_internal_topics(topic: str) -> None:
 def test_duplicate_is_not_acknowledged_before_the_first_append() -> None:
     """A batch that is sent again waits until the followers have it, like the original batch.
 
-    1. The followers are paused. The batch "a", "b" is sent, another batch, and "a", "b" again.
+    1. The followers are paused. The producer sends the batch "a", "b", then another batch, and then
+       the batch "a", "b" again.
     2. Nothing is acknowledged until the followers resume.
-    3. A third "a", "b" comes after that, and is answered at once.
+    3. The followers have resumed. The producer sends "a", "b" for the third time, and gets an
+       answer at once.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -239,12 +245,13 @@ def test_duplicate_is_not_acknowledged_before_the_first_append() -> None:
     BrokerLab(broker_cluster()).run(story)
 
 
-@pytest.mark.parametrize("has_power_loss", [False, True])
+@pytest.mark.parametrize("has_power_loss", [False, True], ids=["crash", "power-loss"])
 def test_next_leader_recognises_batches_sent_to_the_former_one(has_power_loss: bool) -> None:
     """A batch that is sent again after a failover or a restart is not written twice.
 
     1. Broker 0 writes the batch "a", "b", and dies by a crash or a power loss.
-    2. The next leader recognises "a", "b", and refuses a gap in the sequence. It writes "c".
+    2. The next leader recognises "a", "b". It refuses "x", whose number leaves a gap in the
+       sequence, and writes "c".
     3. Broker 0 restarts, and copies "c".
     4. The other brokers die. Broker 0 leads again, and recognises "c".
     """
@@ -282,9 +289,9 @@ def test_next_leader_recognises_batches_sent_to_the_former_one(has_power_loss: b
 
 
 def test_expired_producer_may_continue_with_any_sequence() -> None:
-    """After producer.id.expiration.ms, here 2 s, a broker forgets a producer's sequence numbers.
+    """A broker forgets the sequence of a producer that is silent for producer.id.expiration.ms.
 
-    The broker looks for such producers every second.
+    Here this is 2 s. Every second the broker looks for producers to forget.
     """
     config = BrokerConfig(
         auto_leader_rebalance_enable=False,
@@ -324,7 +331,8 @@ def test_every_broker_assigns_producer_ids_and_none_twice() -> None:
                     assert answer.producer_epoch == 0
                     ids.append(answer.producer_id)
                     return
-                # The broker waits for a block of ids from the controller. Kafka answers like this.
+                # The broker still waits for a block of ids from the controller. As in Kafka, it
+                # answers with this error in the meantime.
                 assert answer.error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
                 assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
                 await lab.seconds(0.1)
@@ -350,8 +358,9 @@ def test_every_broker_assigns_producer_ids_and_none_twice() -> None:
 def test_repeated_append_completes_with_the_first_one() -> None:
     """A duplicate waits for the first append of its batch, and not for later appends.
 
-    Here the follower fetches from offset 1, so it has the first record and not the second. The
-    second append still waits, but a repetition of the first append does not.
+    Two records are appended, "first" and "second". Then the producer repeats the first. The
+    follower fetches from offset 1, so it has the first record and not the second. So "first" and
+    "first again" complete, and "second" still waits.
     """
     log = PartitionLog(P0, MemoryLogStorage())
     partition = Partition(P0, BrokerId(0), log, ReplicaConfig())
@@ -375,7 +384,7 @@ def test_repeated_append_completes_with_the_first_one() -> None:
     partition.fetch(
         FetchPartition(partition=0, current_leader_epoch=0, fetch_offset=1),
         replica_id=1,
-        replica_epoch=-1,  # unknown, so it is not checked
+        replica_epoch=-1,  # unknown: the leader does not check the epoch
         max_bytes=1_000,
         now_us=0,
     )

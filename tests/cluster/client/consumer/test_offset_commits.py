@@ -24,9 +24,9 @@ The tests use these calls:
 - `lab.run_for(SECOND)` lets a second of virtual time pass. In this second a consumer can join its
   group.
 
-Before a member joins again, it commits its offsets and gives up its partitions. Then the trace has
-a row `partitions_revoked`. If the group no longer knows the member, the member can commit nothing,
-and the row is `partitions_lost`.
+Before a member joins again, it commits its offsets and gives up its partitions. The trace gets a
+row `partitions_revoked`. A member that the group has fenced (its id or its generation is no longer
+valid) can commit nothing. Then the row is `partitions_lost`.
 """
 
 import pytest
@@ -75,15 +75,16 @@ def test_commit_carries_generation_and_every_position(make_lab: LabMaker) -> Non
         ("t-0", 4, "broker-0", "m-1", 1),
         ("t-1", 4, "broker-0", "m-1", 1),
     ]
-    # The status counts requests, each of which has two rows in the trace.
+    # The status counts requests. The trace has two rows for each request: one for each partition.
     assert member_status(node).commits_acknowledged == len(lab.of_kind("offsets_committed")) // 2
 
 
 def test_commits_carry_the_texts_of_the_application_in_turn(make_lab: LabMaker) -> None:
-    """A commit can have a text, the metadata of its offsets. The application takes texts in turn.
+    """A commit can have a text: the metadata of its offsets. The application takes texts in turn.
 
-    It goes on with the next text even if the broker refuses a commit because of its text. Here the
-    application has two texts: an empty one, and an owl, which is one character of four bytes.
+    Here the application has two texts: an empty one, and an owl, which is one character of four
+    bytes. The broker refuses one commit because of its text. All the same, the next commit has the
+    next text.
     """
     lab = make_lab(1)
     lab.consumer(commit_metadata=("", "\U0001f989"))
@@ -97,7 +98,11 @@ def test_commits_carry_the_texts_of_the_application_in_turn(make_lab: LabMaker) 
     ]
     assert texts[:4] == [{""}, {"\U0001f989"}] * 2
     assert {row.error for row in lab.of_kind("commit_failed")} == {"OFFSET_METADATA_TOO_LARGE"}
-    assert lab.of_kind("offsets_committed")[-1].time_us > lab.of_kind("commit_failed")[-1].time_us
+    last_success, last_failure = (
+        lab.of_kind("offsets_committed")[-1],
+        lab.of_kind("commit_failed")[-1],
+    )
+    assert last_success.time_us > last_failure.time_us
 
 
 def test_application_has_one_commit_in_flight(make_lab: LabMaker) -> None:
@@ -166,7 +171,7 @@ def test_commit_with_a_retriable_error_fails_once_and_the_next_one_succeeds(
 def test_commit_that_is_fenced_makes_the_member_rejoin(
     make_lab: LabMaker, code: ErrorCode, next_member_id: str, end_of_ownership: str
 ) -> None:
-    """The member joins again, after UNKNOWN_MEMBER_ID without its id (CL-19)."""
+    """The member joins again with its id m-1. After UNKNOWN_MEMBER_ID it has no id (CL-19)."""
     lab = make_lab(1)
     lab.brokers[0].answer(OffsetCommitRequest, commit_error(code))
     lab.consumer()
@@ -211,9 +216,9 @@ def test_sync_commit_before_revocation_is_retried_until_it_is_acknowledged(
 ) -> None:
     """Before a member joins again, it commits its offsets, and waits for the answer (CL-18).
 
-    After a retriable error the member repeats this synchronous commit. It gives up its partitions
-    only when the commit is acknowledged. The commit interval is longer than the test, so there is
-    no other commit.
+    After a retriable error the member repeats this synchronous commit. Here there are four such
+    errors. The member gives up its partitions only when the commit is acknowledged. The commit
+    interval is longer than the test, so there is no other commit.
     """
     lab = make_lab(1)
     broker = lab.brokers[0]
@@ -286,10 +291,11 @@ def test_auto_commit_after_a_retriable_failure_is_repeated_soon(make_lab: LabMak
 
 
 def test_position_is_the_committed_offset(make_lab: LabMaker) -> None:
-    """A member begins to read at the committed offset, and its row POSITION_RESET says so.
+    """A member begins to read at the committed offset. The trace has this as a row POSITION_RESET.
 
-    Its OffsetFetch has requireStable. So the coordinator gives it no offset of a partition as long
-    as an open transaction has a newer offset of this partition.
+    The member asks for the offset with an OffsetFetch that has requireStable. If an open
+    transaction has a newer offset of a partition, the coordinator does not answer with the old
+    offset, but with an error.
     """
     lab = make_lab(1)
     lab.committed = {0: 7, 1: 9}
@@ -307,7 +313,7 @@ def test_position_is_the_committed_offset(make_lab: LabMaker) -> None:
 
 
 def group_error(code: ErrorCode) -> OffsetFetchResponse:
-    """Return an answer to an OffsetFetch with an error for the group as a whole."""
+    """Return an answer to an OffsetFetch. It has an error for the group, and no partitions."""
     return OffsetFetchResponse(groups=(OffsetFetchResponseGroup(group_id=GROUP, error_code=code),))
 
 
@@ -335,6 +341,7 @@ def test_offset_fetch_with_a_retriable_error_is_repeated(
     # Two requests fail and the third succeeds. Then each of the two partitions has a position.
     assert len(lab.brokers[0].of_type(OffsetFetchRequest)) == 3
     assert len(lab.of_kind("position_reset")) == 2
+    # The first lookup was at the start.
     lookups = len(lab.brokers[0].of_type(FindCoordinatorRequest))
     if looks_for_coordinator:
         assert lookups > 1
@@ -370,5 +377,6 @@ def test_offset_fetch_of_an_unknown_topic_ends_the_application(make_lab: LabMake
     lab.brokers[0].answer(OffsetFetchRequest, unknown)
     node = lab.consumer()
     lab.run_for(2 * SECOND)
-    assert member_status(node).state == "UNJOINED"
-    assert last_join(lab).member_id == "m-1"  # this is still the second JoinGroup of the start
+    assert member_status(node).state == "UNJOINED"  # the closed consumer has left its group
+    # The consumer has not joined again: this is still the second JoinGroup of the start.
+    assert last_join(lab).member_id == "m-1"

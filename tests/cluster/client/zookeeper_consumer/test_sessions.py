@@ -3,14 +3,14 @@
 Before Kafka had coordinators, the consumers of a group coordinated themselves through ZooKeeper,
 where each fact is a small file, a znode. A member owns a partition by creating a znode for it, its
 claim. The znode is ephemeral: ZooKeeper removes it when the member's session ends. If ZooKeeper
-does not hear from a member for 6 s, it ends the session, and the other members take the partitions
-over. But a member that is only cut off does not notice this. It works on as a zombie, on partitions
-that others own now.
+does not hear from a member for 6 s, ZooKeeper ends the session, and the other members take the
+partitions over. But a member that is only cut off does not notice the end of its session. It goes
+on working as a zombie, on partitions that others own now.
 
-If the members change, each member rebalances, in steps which the rules call R0 to R11: R3 stops the
-fetchers and commits, R5 releases the member's claims. A member makes four attempts, and waits 2 s
-(the back-off) after each failure. Its registry is the set of partitions that it fetches and
-commits.
+When a member joins or leaves, each member rebalances, in steps which the rules call R0 to R11. R3
+stops the fetchers and commits. R5 releases the member's claims. A member makes four attempts, and
+waits 2 s (the back-off) after each failed attempt. A member's registry is the set of partitions
+that the member fetches and commits.
 
 Docstrings quote rules of docs/kafka/ZOOKEEPER_CONSUMER.md; ids such as ZK-58 name the rules.
 
@@ -24,7 +24,8 @@ Each test runs a scenario in a GroupLab, a cluster with a group of such members 
 - `lab.of(kind)` returns rows of the trace, and `detail_of` the detail of a row. `lab.processed`
   returns the rows of processed records. `lab.writes_of("owners")` returns the writes to ZooKeeper
   below /consumers/g/owners, with their details.
-- `lab.settled(names)` waits until each of these members owns its share.
+- `lab.settled(names)` waits until each of these members owns its share. `lab.names` has the names
+  of all members, and `lab.servers` those of the ZooKeeper servers.
 - `lab.rule(effect, sources, destinations)` disturbs the network: Slow delays messages, while Cut
   and Clog hold them back until `lab.heal()`.
 """
@@ -46,7 +47,7 @@ CUT_US = 20 * SECOND
 LAG_US = 2 * SECOND // 5  # 0.4 s
 """The time by which the followers of the ensemble (the ZooKeeper servers) lag behind its leader."""
 SLOW_WORK_US = 30_000
-"""Processing time of a record. It is long, so that a member whose session ends has work left."""
+"""Processing time of a record. At this rate a member still has work when its session ends."""
 
 
 async def cut_off(lab: GroupLab) -> None:
@@ -93,7 +94,7 @@ def test_member_without_zookeeper_goes_on_processing_what_another_owns() -> None
     ]
     takeover_us = processed_by_others[0].time_us
     assert takeover_us - expired.time_us < SECOND // 2
-    # Member 0 goes on with all of them to the end of the cut.
+    # Member 0 goes on with all its partitions to the end of the cut.
     still_processed_by_0 = processed_between(lab, member_name(0), takeover_us, lab.change_ended_us)
     assert {str(row.partition) for row in still_processed_by_0} == owned_by_0
     assert still_processed_by_0[-1].time_us > lab.change_ended_us - SECOND
@@ -120,7 +121,7 @@ def test_returning_member_drops_its_offsets_and_registers_again() -> None:
         if row.time_us <= lost.time_us
     ]
     assert commits_before_loss == []
-    # Attempt 0 is the first one of a rebalance, so these are as many rows as rebalances.
+    # Each rebalance has one row with attempt 0, so these rows count the rebalances.
     first_attempts = [
         row
         for row in lab.of(
@@ -158,7 +159,8 @@ def test_commit_of_the_old_session_sets_the_position_back_in_the_new_one() -> No
             if not detail.get("data", "").isdecimal():
                 continue  # this znode has no offset, it is a parent of others
             offset = int(detail["data"])
-            if row.time_us >= lab.change_ended_us and offset < stored_offsets.get(path, 0):
+            is_lower = offset < stored_offsets.get(path, 0)
+            if is_lower and row.time_us >= lab.change_ended_us:
                 fallen_offsets += 1
             stored_offsets[path] = offset
     assert fallen_offsets > 0
@@ -184,7 +186,8 @@ def test_release_that_goes_on_in_the_next_session_deletes_owners_of_the_living()
         while not lab.requests(lab.change_began_us, slow)["Delete"]:
             await lab.runtime.sleep(SECOND // 10)
         await lab.rule(Cut(), [slow], lab.servers, both_ways=True)
-        await lab.runtime.sleep(14 * SECOND)  # the session ends within 8 s; the others claim
+        # Within 8 s the session ends. Then the others claim the partitions of member 0.
+        await lab.runtime.sleep(14 * SECOND)
         await lab.heal()
         lab.change_ended_us = lab.runtime.now_us()
         await lab.runtime.sleep(20 * SECOND)
@@ -194,12 +197,12 @@ def test_release_that_goes_on_in_the_next_session_deletes_owners_of_the_living()
     creators: dict[str, str] = {}  # path of a claim -> session that created it
     deleted_by_another_session = 0
     for row, detail in lab.writes_of("owners"):
-        path = detail["path"]
+        path, session = detail["path"], detail["session"]
         if detail["op"] == "create":
-            creators[path] = detail["session"]
-        elif path in creators:
+            creators[path] = session
+        elif path in creators:  # the write deletes the claim
             creator = creators.pop(path)
-            if row.time_us > lab.change_ended_us and creator != detail["session"]:
+            if creator != session and row.time_us > lab.change_ended_us:
                 deleted_by_another_session += 1
     assert deleted_by_another_session > 0
 
@@ -225,8 +228,9 @@ def test_kafka_storage_accepts_the_commits_of_a_zombie_during_the_whole_cut() ->
         )
         if row.time_us < lab.change_ended_us
     ]
-    # Member 0 commits each second. From 9 s after the beginning of the cut at the latest (8 s until
-    # the session ends, and 1 s more) until its end at 20 s there are about eleven commits.
+    # The session ends up to 8 s after the beginning of the cut, and the rows count from 1 s later
+    # on. From then to the end of the cut there are at least 20 s - (8 s + 1 s) = 11 s. Member 0
+    # commits each second, so there are about eleven commits or more.
     assert len(commits_of_zombie) > 8
     assert {detail_of(row)["store"] for row in commits_of_zombie} == {"kafka"}
     assert lab.writes_of("offsets") == []
@@ -235,8 +239,8 @@ def test_kafka_storage_accepts_the_commits_of_a_zombie_during_the_whole_cut() ->
 def test_dual_commit_stores_in_both_and_fetches_the_maximum() -> None:
     """A commit goes to Kafka first, then the znode; fetching takes the maximum of both (ZK-64).
 
-    In this test both stores have the same offsets. So it only shows that member 1, which joins
-    later, begins at a stored offset.
+    In this test both stores have the same offsets, so the maximum is not tested. Member 1 joins
+    later, and begins at a stored offset.
     """
 
     async def scenario(lab: GroupLab) -> None:
@@ -301,9 +305,11 @@ def test_lagging_follower_gives_different_views_while_it_lags(lag_us: int) -> No
     """A computes with C members, B with C + 1: overlapping and missing claims (ZK-71).
 
     In this rule C is the number of members before a join, here 5. A and B are members that are
-    connected to different ZooKeeper servers: one follower lags behind the leader more than another
-    server. So a join gives two different member lists among consumers at the same moment. After the
-    lag all agree again without any outside help (ZK-95).
+    connected to different ZooKeeper servers. The server of A lags behind the server of B, so A does
+    not see the new member yet. After the lag all agree again without any outside help (ZK-95).
+
+    Here both followers get each message of the leader LAG_US later, or without a delay if `lag_us`
+    is 0.
     """
 
     async def scenario(lab: GroupLab) -> None:
@@ -316,8 +322,8 @@ def test_lagging_follower_gives_different_views_while_it_lags(lag_us: int) -> No
         await lab.runtime.start_node(member_name(5))
         await lab.runtime.sleep(20 * SECOND)
 
-    # The disagreement lasts from the time at which the first old member has the newcomer, member 5,
-    # in its list, to the time at which the last old member has.
+    # Member 5 joins. The disagreement begins when the first old member has read a list with member
+    # 5, and ends when the last old member has read such a list.
     disagreements_us = []
     for seed in range(2):
         lab = GroupLab(members=6, partitions=16, late_from=5, servers=3, seed=seed).run(scenario)
@@ -339,11 +345,14 @@ def test_lagging_follower_gives_different_views_while_it_lags(lag_us: int) -> No
 
 @pytest.mark.slow
 def test_member_that_gave_up_owns_nothing_until_an_unrelated_event() -> None:
-    """When its release takes longer than 4 back-offs, others give up (ZK-94).
+    """Member 0 releases its claims slowly, and member 1 gives up.
 
-    All whose new share overlaps its old share fail, and after 4 tries give up (ZK-76). Such a
-    consumer stays registered, owns nothing, and waits for the next unrelated notification (ZK-38).
-    Here member 0 releases slowly, and member 1 gives up.
+    The rules say about this:
+
+    - When its release takes longer than 4 back-offs, others give up (ZK-94).
+    - All whose new share overlaps its old share fail, and after 4 tries give up (ZK-76).
+    - Such a consumer stays registered, owns nothing, and waits for the next unrelated notification
+      (ZK-38).
     """
     not_settled: list[str] = []
 
@@ -363,7 +372,8 @@ def test_member_that_gave_up_owns_nothing_until_an_unrelated_event() -> None:
 
         status = await lab.status()
         not_settled.extend(name for name, member in status.items() if member.state != "STABLE")
-        # This is the unrelated event. At its notification member 1 rebalances, and gets partitions.
+        # The unrelated event is the end of member 2. When member 1 is notified of it, member 1
+        # rebalances, and gets partitions.
         await lab.runtime.shut_down(member_name(2))
         await lab.runtime.sleep(10 * SECOND)
         await lab.settled(lab.names[:2])
