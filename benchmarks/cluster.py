@@ -79,7 +79,7 @@ class Case:
     name: str
     expects: str
     play: Callable[[], str]
-    """Returns the actual result as a text. Raises: CaseFailed if it is not the expected one."""
+    """Returns the actual result as a text. Raises: CaseFailed if it is not as expected."""
     kills_a_machine: bool = False
 
 
@@ -142,8 +142,8 @@ def address_of(number: int) -> str:
 def shared_folder() -> str:
     """Return the folder that the machines must share so that all of them see the checkout.
 
-    If the checkout is /tmp/a/b, this is /tmp/a, because each machine has a /tmp of its own. It is
-    "" if the checkout is not in /tmp.
+    If the checkout is /tmp/a/b, the folder is /tmp/a, because each machine has a /tmp of its own.
+    If the checkout is not in /tmp, return "".
     """
     # The parts of /tmp/a/b are "/", "tmp", "a" and "b".
     parts = ROOT.parts
@@ -383,7 +383,7 @@ def analyze_on_spark() -> str:
         for daemon in daemons:
             daemon.terminate()
             daemon.wait()
-    tables = sorted(path.name for path in (SHARED_RUNS).glob("*/latest/tables/*"))
+    tables = sorted(path.name for path in SHARED_RUNS.glob("*/latest/tables/*"))
     if code != 0 or not tables:
         raise CaseFailed(f"exit code {code}: {' '.join(command.lines[-4:])}")
     if not used:
@@ -394,14 +394,14 @@ def analyze_on_spark() -> str:
 def _start_spark(number: int, name: str, *words: str) -> subprocess.Popen[bytes]:
     """Start a master or a worker of Spark from pyspark's own jars.
 
-    The name is that of its class, such as `worker.Worker`. `words` are its arguments.
+    `name` is the name of its class, such as `worker.Worker`. `words` are its arguments.
     """
     home = Path(pyspark.__file__).parent
     address = address_of(number)
     environment = ("env", f"SPARK_LOCAL_IP={address}", f"SPARK_WORKER_DIR={SPARK_WORK}")
     program = (str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}")
     # The last argument of a worker must be the master's address, so `--host` stands before `words`.
-    # The master has it in `words` already.
+    # The `words` of the master have `--host` already.
     host = () if "--host" in words else ("--host", address)
     return subprocess.Popen(
         on_machine(number, *environment, *program, *host, *words),
@@ -460,8 +460,9 @@ class PlayedCase:
 
 
 def play_case(case: Case) -> PlayedCase:
-    """Play a case. If it fails, this is its result, so that the next case is played."""
-    began_s, stamp = time.monotonic(), f"{commit()}, {machine()}"
+    """Play a case, and return its result. A failure is a result, too: it does not raise."""
+    began_s = time.monotonic()
+    stamp = f"{commit()}, {machine()}"
     try:
         actual, passed = case.play(), True
     except CaseFailed as error:

@@ -1,8 +1,8 @@
 """The speed and the memory of the group coordinator alone.
 
 The coordinator runs here without a broker, a network, an event loop or a log. For each request it
-returns a Result, which says what its host must do. This benchmark does that with as little code as
-possible: timers are entries in a dict, and appends are acknowledged immediately.
+returns a Result, which says what its host must do. Here the benchmark is the host, with as little
+code as possible: timers are entries in a dict, and appends are acknowledged immediately.
 
 It measures three things, the first two in CPU time:
 
@@ -184,7 +184,10 @@ def do_nothing(request_id: RequestId, request: RequestEnvelope, now_us: int) -> 
 
 @contextmanager
 def cpu_time(times: list[float]) -> Iterator[None]:
-    """Append the CPU seconds of a block to `times`. In it, Python's garbage collector is off."""
+    """Append the CPU seconds of a block to `times`.
+
+    During the block, Python's garbage collector is off.
+    """
     gc.collect()
     gc.disable()
     began = time.process_time()

@@ -22,8 +22,9 @@ class Measurement:
 
     name: str
     value: float
-    """The median of several rounds; so is the baseline."""
+    """The median of several rounds."""
     baseline: float
+    """Also the median of several rounds."""
     unit: str
     baseline_name: str
     ratio: float
@@ -78,7 +79,7 @@ def machine() -> str:
 def commit(root: Path = ROOT) -> str:
     """Return the commit of a checkout: `0123456789ab`, or `0123456789ab+changes`.
 
-    The latter means that files other than PAGES differ from the commit.
+    `+changes` means that files other than PAGES differ from the commit.
     """
     try:
         head = subprocess.run(

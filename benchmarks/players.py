@@ -1,8 +1,8 @@
 """Processes that play explored seeds with the code of a checkout, and report their CPU time.
 
-With them, a benchmark compares this checkout of the repository with an older one. It starts a
-process in the folder of each, and lets both play the same seeds. The environment variable
-`COORDLAB_BASE` has the folder of the older checkout.
+With these processes, a benchmark compares this checkout of the repository with an older one. It
+starts a process in the folder of each checkout, and lets both processes play the same seeds. The
+environment variable `COORDLAB_BASE` has the folder of the older checkout.
 """
 
 import json
@@ -86,7 +86,7 @@ def player(checkout: Path, space: str, *, compiled: bool) -> Player:
         stdout=subprocess.PIPE,
         text=True,
     )
-    # With PIPE above, both exist; only the type checker does not know it.
+    # Never true, because of PIPE above. The check is for the type checker.
     if process.stdin is None or process.stdout is None:
         raise RuntimeError("a player has no pipes")
     return Player(process=process, requests=process.stdin, answers=process.stdout)

@@ -38,7 +38,8 @@ ROOT = Path(__file__).resolve().parent.parent
 ROUNDS = 7
 """Number of measurements of each figure, except for the commands."""
 PROCESS_ROUNDS = 3
-"""Number of measurements of the commands: fewer, because each of them starts three processes."""
+"""Number of measurements of the commands: fewer, because each measurement starts three processes.
+"""
 INTERACTIVE_S = 2.0
 """Goal: the longest time until a report is interactive."""
 MADE_S = 30.0

@@ -1,6 +1,6 @@
 """Duration of `analyze` for 100 and 1,000 runs, as in `many_runs`.
 
-This takes long, so it runs only if it is named on the command line.
+This measurement takes long, so it runs only if the command line names it.
 """
 
 from benchmarks.many_runs import measure

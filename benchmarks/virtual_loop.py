@@ -10,8 +10,8 @@ clients send heartbeats to a server:
 No timeout ever expires. An event is a message that arrives, or a request that is sent.
 
 This work is written three times: with plain callbacks on VirtualLoop, with coroutines on
-VirtualLoop, and with the least code that can do it at all. The latter is the baseline: a heap of
-tuples, without classes, methods or limits.
+VirtualLoop, and with the least code that can do it at all. The third version is the baseline: a
+heap of tuples, without classes, methods or limits.
 """
 
 import random
@@ -28,8 +28,9 @@ from cluster.virtual.loop_timer import LoopTimer
 CLIENTS = 100
 EVENTS = 60_000
 ROUNDS = 9
+# This time and the two timeouts are the defaults of Kafka's consumer.
 HEARTBEAT_US = 3_000_000
-"""The time between two heartbeats. It is the default of Kafka's consumer, as are both timeouts."""
+"""The time between two heartbeats."""
 REQUEST_TIMEOUT_US = 30_000_000
 SESSION_TIMEOUT_US = 45_000_000
 CALLBACKS_GOAL = 0.6

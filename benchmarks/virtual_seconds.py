@@ -4,7 +4,7 @@ This is the speed of a run in virtual time, compared with real time. The cluster
 three brokers, and twelve consumers in a stable group. It is measured under three loads:
 
 1. 10 records a second, one commit a second of each member, without a trace.
-2. 120 records a second (10 for each member), otherwise as the first one.
+2. 120 records a second (10 for each member), otherwise as load 1.
 3. The load of the experiment `coordinator_crash`: 100 records a second, a commit of each member
    every 200 ms, and every message traced. The rows go to a digest and a list, as in a recorded run.
 

@@ -12,8 +12,8 @@ confluent_kafka. Five things are measured:
 4. Records a second (of 100 bytes) of a producer and of a consumer, with three brokers. The baseline
    of both is the producer with librdkafka's own mock cluster. There is no such baseline for the
    consumer, because the mock cluster stores nothing that another process could read.
-5. CPU of `up` while a group of 200 consumers waits. With one partition, 199 of them own nothing.
-   With 200 empty partitions, each polls one. The baseline is one core.
+5. CPU of `up` while a group of 200 consumers waits. With one partition, 199 of the consumers own
+   nothing. With 200 empty partitions, each consumer polls one. The baseline is one core.
 """
 
 import asyncio
@@ -63,9 +63,9 @@ SETTLED_S = 20.0
 """Time after which the group of a new cluster is surely stable."""
 WATCHED_S = 10.0
 """Time over which the CPU of waiting members is measured."""
+# Kafka's numbers (API keys) of the two requests.
 HEARTBEAT = 12
 PRODUCE = 0
-"""Kafka's numbers (API keys) of these two requests."""
 NO_DELAY = ("--var", "cluster.config.group.initial.rebalance.delay.ms=0")
 """Options by which a new group does not wait for more members."""
 
@@ -410,8 +410,8 @@ def _requests() -> Iterator[Measurement]:
     with _running_cluster("--brokers", "1", "--topic", "orders:1:1") as (_, bootstrap, _):
         port = int(bootstrap.rpartition(":")[2])
         for name, requests in (
-            ("Heartbeat", [_heartbeat(n) for n in range(REQUESTS)]),
-            ("Produce of 1 KB", [_produce(batch, 0, n) for n in range(REQUESTS)]),
+            ("Heartbeat", [_heartbeat(number) for number in range(REQUESTS)]),
+            ("Produce of 1 KB", [_produce(batch, 0, number) for number in range(REQUESTS)]),
         ):
             # The bare server's answers must have the size of the cluster's answers.
             _, answer_bytes = asyncio.run(_SequentialClient(port).rate(requests[:100]))

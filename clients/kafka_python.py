@@ -1,7 +1,7 @@
 """The program with the library kafka-python: `python clients/kafka_python.py consume|produce ...`.
 
 `--set` takes kafka-python's settings, such as `session_timeout_ms=10000`, and also their names in
-Kafka, such as `session.timeout.ms=10000`. They replace the settings that are made here.
+Kafka, such as `session.timeout.ms=10000`. They replace the settings that this program makes.
 """
 
 import sys
@@ -98,7 +98,7 @@ class _Member(Consumer):
             ReadRecord(
                 partition=record.partition,
                 offset=record.offset,
-                # A record may have no value. One of `produce --value-bytes` is padded with blanks.
+                # A record may have no value. `produce --value-bytes` pads values with blanks.
                 value=(record.value or b"").decode().rstrip(),
             )
             for records in records_by_partition.values()

@@ -1,9 +1,9 @@
 """The program with the library librdkafka: `python clients/librdkafka.py consume|produce ...`.
 
 librdkafka is written in C; confluent-kafka is its package for Python. `--set` takes its settings,
-such as `session.timeout.ms=10000`, which replace those that are made here. The library calls the
-callbacks of a program, such as `on_assign`, only while the program calls the library, for example
-in `poll`.
+such as `session.timeout.ms=10000`. They replace the settings that this program makes. The library
+calls the callbacks of a program, such as `on_assign`, only while the program calls the library, for
+example in `poll`.
 """
 
 import sys
@@ -90,8 +90,7 @@ class _Member(Consumer):
                 ReadRecord(
                     partition=message.partition(),
                     offset=message.offset(),
-                    # A record may have no value. One of `produce --value-bytes` is padded with
-                    # blanks.
+                    # A record may have no value. `produce --value-bytes` pads values with blanks.
                     value=(message.value() or b"").decode().rstrip(),
                 )
             )
@@ -146,8 +145,8 @@ class _Writer(Producer):
                 self._producer.produce(self._topic, value, key, on_delivery=on_delivery)
                 is_queued = True
             except BufferError:
-                # The queue of the library is full. Wait a moment for answers of brokers: each of
-                # them makes room for a record.
+                # The queue of the library is full. Wait a moment for answers of brokers: each
+                # answer makes room for a record.
                 self._producer.poll(0.05)
         # Handle the answers that have come meanwhile, without waiting for more.
         self._producer.poll(0)

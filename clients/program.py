@@ -66,13 +66,13 @@ class Reporter:
         self._fields_of_every_event = {"client": client, "name": name}
 
     def write(self, event: str, **more: object) -> None:
-        """Write an event. `more`: what it has besides time, name and client."""
+        """Write an event. `more`: the fields of the event besides time, name and client."""
         line = {"t": round(time.time(), 3), "event": event, **self._fields_of_every_event, **more}
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
 
     def failed(self, action: str, error: BaseException | object) -> None:
-        """Write that the library has raised an error. `action`: what it was called for."""
+        """Write that the library has raised an error. `action`: what the library was called for."""
         self.write("error", during=action, error=type(error).__name__, message=str(error))
 
 
@@ -92,7 +92,8 @@ class Ownership:
     def revoked(self, partitions: Iterable[int], *, lost: bool = False) -> None:
         """Remove partitions, and write a `revoked` or a `lost` event.
 
-        `lost`: True if the group has removed the member, so that others may own them already.
+        `lost`: True if the group has removed the member. Other members may own the partitions
+        already.
         """
         removed = sorted(partitions)
         self.owned.difference_update(removed)
@@ -142,7 +143,7 @@ class Producer(ABC):
 
 
 class DeliveryReports:
-    """Collects what the brokers have answered to the records of a producer, and writes it.
+    """Collects the brokers' answers to the records of a producer, and writes events about them.
 
     An `acknowledged` event has several records, `[number, partition, offset]` each. A `refused`
     event has the number of one record whose delivery has failed for good. Such a record may be
@@ -300,7 +301,8 @@ def _consume(client: Client, options: Options, reporter: Reporter) -> int:
         now_s = time.monotonic()
         if unreported and now_s - last_report_s >= REPORT_S:
             reporter.write("records", records=unreported, total=total)
-            unreported, last_report_s = [], now_s
+            unreported = []
+            last_report_s = now_s
         if commits and has_uncommitted and now_s - last_commit_s >= options.commit_interval_s:
             has_uncommitted = not _commit(consumer, reporter)
             last_commit_s = time.monotonic()

@@ -29,9 +29,9 @@ from cluster.compiled import BUILD, GROUP, RECORD, fingerprint, library_path, py
 HOT_MODULES_LIST = Path(__file__).with_name("hot_modules.txt")
 """The paths of the hot modules, one a line."""
 _C_COMPILER_OPTIONS = ("-O1", "-g0", "-fPIC", "-DNDEBUG", "-fno-strict-overflow", "-w")
-"""What the C compiler is told:
+"""Options for the C compiler:
 
-- `-O1`: few optimisations, which compile faster than more of them;
+- `-O1`: few optimisations, because more of them would take longer to compile;
 - `-g0`: no debug information;
 - `-fPIC`: code for a shared library;
 - `-DNDEBUG`: no assertions;

@@ -37,8 +37,8 @@ SHORT_MODULE_LINES = 60
 CRASH_PATH = Path(__file__).with_name("crash_path.txt")
 """A file with a chain of functions, one a line, each of which calls the next.
 
-The first carries out the plan of a run, and the last one crashes a broker on Ray. How many calls
-lie between them is one of the figures.
+The first function carries out the plan of a run, and the last function crashes a broker on Ray.
+The number of calls from the first to the last is one of the figures.
 """
 _METHODS_ON_TEXT = frozenset(
     {
@@ -68,9 +68,11 @@ class House(msgspec.Struct, frozen=True, kw_only=True):
 
     - `largest_folder`: the folder with most modules, and how many it has.
     - `modules`: the number of modules, without `__init__`.
-    - `short_modules`: how many of them have fewer than SHORT_MODULE_LINES lines.
+    - `short_modules`: the number of modules that have fewer than SHORT_MODULE_LINES lines.
     - `repeated_names`: name of a public function or class -> the modules that define it, if there
       are several.
+    - `product_lines`: the number of lines of all modules that are not tests.
+    - `test_lines`: the number of lines of the tests.
     - `parsed_causes`: the places that parse the text of a cause, as `file:line`.
     - `crash_path`: the lines of CRASH_PATH; () if there is no such file.
     - `make_test_cpu_minutes`: the processor time of `make test`; None if it was not run.
@@ -212,7 +214,7 @@ def _lines_that_parse_a_cause(tree: ast.Module) -> Iterator[int]:
     """Yield the numbers of the lines that parse a cause as text.
 
     Such a line calls a method like `startswith` or `search` on a cause, or compares a cause with a
-    phrase, a text of several words. To compare it with a member of an enum is what code should do.
+    phrase, a text of several words. Code should compare a cause with a member of an enum instead.
     """
     # Constants of the module whose values are phrases.
     phrase_constants = {

@@ -167,7 +167,7 @@ class _Report(NamedTuple):
 
 
 def _make_reports(root: Path, names: set[str]) -> dict[str, _Report]:
-    """Play the runs with these names, write their reports, and return these by name."""
+    """Play the runs with these names, write their reports, and return the reports by name."""
     runs = {name: make_run(root, recipe) for name, recipe in RUNS.items() if name in names}
     analyze_runs(Console(stderr=True), list(runs.values()), master=None)
     reports = {}

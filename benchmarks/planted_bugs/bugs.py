@@ -61,9 +61,9 @@ def _unload_without_epoch(stack: ExitStack) -> None:
     def unload_always(
         self: GroupCoordinator, partition: int, leader_epoch: int | None, now_us: int
     ) -> Result | LoadIgnored:
-        # `_accepts_epoch` returns whether the unload may happen, which the bug ignores. But it also
-        # remembers a newer epoch, which later loads need. In the call of `unload`, None means any
-        # epoch.
+        # `_accepts_epoch` returns whether the unload may happen. The bug ignores this result, but
+        # makes the call: it remembers a newer epoch, and later loads need the newer epoch. In the
+        # call of `unload`, None means any epoch.
         if leader_epoch is not None:
             self._accepts_epoch(partition, leader_epoch)
         return unload(self, partition, None, now_us)
@@ -281,7 +281,7 @@ def _commits_what_was_fetched(stack: ExitStack) -> None:
     ) -> None:
         keep(self, state, position, batches)
         # `_completed` holds fetched records that poll has not returned. A commit takes its offset
-        # from `state.position`, so the bug moves the position behind them.
+        # from `state.position`, so the bug moves this position behind the fetched records.
         fetched = self._completed.get(state.partition)
         if fetched is not None:
             state.position = fetched.next_position

@@ -34,7 +34,7 @@ from chaos.exploration.signature import Signature
 from chaos.exploration.space import Space, base_experiment
 
 SEEDS = 500
-"""The bug must be found within this number of seeds, which are 0 to 499."""
+"""The bug must be found within this number of seeds: the seeds 0 to 499."""
 SCHEDULES = 6
 """Largest number of failing schedules that are collected, to find one with few faults."""
 FEW_FAULTS = 10
@@ -73,8 +73,9 @@ class ShrunkBug(msgspec.Struct, frozen=True, kw_only=True):
     end: str
     """Why the shrinking ended."""
     robust_fails: int
-    """With how many of the `robust_tried` other network seeds the schedule shows the bug, too."""
+    """The number of other network seeds with which the schedule shows the bug, too."""
     robust_tried: int
+    """The number of other network seeds with which the schedule was played."""
     passes_without_bug: bool
     """True if the schedule has no finding without the bug."""
 
@@ -175,7 +176,8 @@ def _promising(failing: Iterator[_FailingSchedule]) -> Iterator[_FailingSchedule
     """Yield failing schedules, those with few faults before their finding first.
 
     A schedule must be searched for, which takes time. So as soon as a schedule has at most
-    FEW_FAULTS faults, it is yielded. If none has, the best of SCHEDULES schedules is yielded.
+    FEW_FAULTS faults, it is yielded. If all schedules have more, the best of SCHEDULES schedules is
+    yielded.
     """
     failing = islice(failing, SCHEDULES)
     # Schedules that were found and not yielded yet.

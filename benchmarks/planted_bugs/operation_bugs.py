@@ -49,8 +49,8 @@ def _closing_commit_covers_what_was_fetched(stack: ExitStack) -> None:
 def _closing_commit_counts_although_it_failed(stack: ExitStack) -> None:
     """Count the last commit of a closing consumer as acknowledged when it failed."""
     close, failed = GroupConsumer.close, OffsetCommits._fail
-    # The OffsetCommits of closing consumers, by identity. As values they stay alive, so that no
-    # other object gets the same identity.
+    # The OffsetCommits of closing consumers, by identity. The dict also keeps these objects alive,
+    # so that no other object gets the same identity.
     closing: dict[int, object] = {}
 
     async def close_noted(self: GroupConsumer, ended_by: ClientError | None = None) -> None:

@@ -20,7 +20,8 @@ class PlantedBug:
     plant: Callable[[ExitStack], None]
     """Patches the code, and enters the patches on a given stack, which later undoes them."""
     space: str = "standard"
-    """The space from which seeds draw clusters and faults. Some of them must show the bug."""
+    """The space from which seeds draw clusters and faults. Some of these seeds must show the bug.
+    """
 
     @contextmanager
     def planted(self) -> Iterator[None]:

@@ -128,7 +128,7 @@ def write_absence(absence: Absence) -> None:
 def absence_lines(absence: Absence) -> list[str]:
     """Return the lines of the section about seeds that must not show OPERATION_BUGS.
 
-    They name the commit with which the seeds were played, not the present one.
+    The lines name the commit with which the seeds were played, not the present commit.
     """
     verdict = "**No seed shows one of them.**"
     if absence.shown:

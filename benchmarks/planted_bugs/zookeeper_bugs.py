@@ -142,7 +142,7 @@ def _retry_without_reading(stack: ExitStack) -> None:
     attempt_once, read_view = Rebalancer._attempt, Rebalancer._read_view
     views: dict[Rebalancer, GroupView] = {}
 
-    # `number` counts the attempts of one rebalance from 0; only the first one reads a new view.
+    # `number` counts the attempts of one rebalance from 0. Only attempt 0 reads a new view.
     async def attempt(self: Rebalancer, number: int) -> bool:
         if number == 0:
             views.pop(self, None)

@@ -43,11 +43,11 @@ class Fate(msgspec.Struct, frozen=True, kw_only=True):
     reached: int = 0
     """How many seeds had a run that evaluated the mutant's place."""
     first_reached: int | None = None
-    """The first such seed."""
+    """The first seed with a run that evaluated the mutant's place."""
     differs: int = 0
     """How many seeds had another trace with the mutant than without it."""
     first_differs: int | None = None
-    """The first such seed."""
+    """The first seed that had another trace with the mutant than without it."""
     unknown: int = 0
     """How many seeds had a run with the result UNKNOWN."""
     at_import: bool = False

@@ -4,9 +4,9 @@ A mutant is a change of one small expression or statement, such as `<` in place 
 drawn once and used for months. Meanwhile the code changes: a function moves to another file, for
 example. So a mutant is found again in one of two ways:
 
-1. By the name of its function, and the text of its line without and with the change. If several
-   mutants have all of these in common, the mutant is the one with the same number among them, in
-   the order of the code.
+1. By the name of its function, and the text of its line without and with the change. Several
+   mutants can have the same name and texts. They are numbered in the order of the code, and the
+   mutant is found by its number.
 2. If the code has no such line any more, by the function and the smallest expression that differs.
 """
 
@@ -122,7 +122,7 @@ def draw_sample(
     mutants: list[SampledMutant] = []
     for package_name in packages:
         package = _package(root, package_name)
-        # `package.mutants` has all mutants of the package, also those that are drawn here.
+        # `package.mutants` has all mutants of the package, including the drawn ones.
         for drawn in sample(root / package.name, count, seed):
             index = package.mutants.index(drawn)
             same_lines = _with_lines(package, _scope_and_lines(drawn))

@@ -94,8 +94,8 @@ class Score:
     found: int
     equivalent: int
     killed_reached: int | None
-    """How many mutants unit tests kill and seeds reach. None until the unit tests have been run
-    with each mutant."""
+    """The number of mutants that unit tests kill and that seeds reach. None until the unit tests
+    have been run with each mutant."""
     killed_found: int | None
     """How many of the mutants in `killed_reached` the search finds."""
     cpu_s: float | None
@@ -206,7 +206,10 @@ def _scores(
 
 
 def _killed_text(score: Score) -> str:
-    """Return a cell about the mutants that unit tests kill and seeds reach: `31 of 40, 78 %`."""
+    """Return a cell about the mutants that unit tests kill and that seeds reach.
+
+    An example is `31 of 40, 78 %`.
+    """
     if score.killed_reached is None or score.killed_found is None:
         return "not run"
     percent = _percent_cell(score.killed_found, score.killed_reached)

@@ -36,8 +36,8 @@ JOURNALS = ROOT / ".soak" / "sight"
 SEEDS = 500
 """Number of seeds of a complete record."""
 SPACES = ("standard", "zookeeper")
-"""The spaces from which seeds draw. Every tenth seed draws from the second one, in which consumers
-use ZooKeeper (`player.space_of`).
+"""The spaces from which seeds draw. Every tenth seed draws from `zookeeper`, in which consumers use
+ZooKeeper (`player.space_of`).
 """
 _MACHINERY = ("rewriting.py", "probes.py", "player.py")
 """Files that rewrite the sources and play the seeds. If one of them changes, results can change."""
@@ -56,8 +56,9 @@ class JournalHead(msgspec.Struct, frozen=True, kw_only=True):
     space: str
     """The digest of the files of the spaces."""
     commit: str
-    """Information for people, as is `machine`. A journal continues even if these have changed."""
+    """Information for people. A journal continues even if the commit has changed."""
     machine: str
+    """Information for people. A journal continues even on another machine."""
     gone: tuple[str, ...] = ()
     """The mutants whose places the code no longer has."""
     not_switchable: dict[str, str] = {}
@@ -179,8 +180,8 @@ def sit(
         if not left:
             return True
 
-        # The mutants to play are those that are in the tree, without those that are settled by the
-        # journal, or by the record that it continues.
+        # Play the mutants that are in the tree, except for settled ones. A mutant is settled by the
+        # journal, or by the record that the journal continues.
         absent = {mutant.id for mutant in tree.gone} | tree.not_switchable.keys()
         to_play = {number for number, mutant in enumerate(mutants) if mutant.id not in absent}
         to_play -= settled(done)
@@ -228,7 +229,7 @@ def sample_digest(mutants: Sequence[SampledMutant]) -> str:
 
 def _play(player: subprocess.Popen[bytes], order: Order) -> PlayedOrder:
     """Send an order to the player, and return its answer. Raises: RuntimeError."""
-    # `start_player` makes both pipes; only the type checker does not know it.
+    # Never true, because `start_player` makes both pipes. The check is for the type checker.
     if player.stdin is None or player.stdout is None:
         raise RuntimeError("the player has no pipes")
     player.stdin.write(msgspec.json.encode(order) + b"\n")

@@ -59,8 +59,8 @@ def build_tree(folder: Path, mutants: Sequence[SampledMutant]) -> SwitchedTree:
         placed = []
         for found_mutant in in_file:
             change = (numbers[found_mutant.mutant.id], found_mutant.source)
-            # Each mutant is tried alone, because one that cannot become a switch would make the
-            # whole file fail.
+            # Try each mutant alone. Otherwise a single mutant that cannot become a switch would
+            # make the whole file fail.
             try:
                 compile(switched_source(source, [change]), path, "exec", dont_inherit=True)
             except (NotSwitchable, SyntaxError) as error:

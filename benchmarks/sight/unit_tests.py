@@ -65,7 +65,7 @@ def _place_of(found: FoundMutant) -> Place:
     drawn = CodeMutant(
         file=found.path.removeprefix(f"{mutant.package}/"),
         source=found.source,
-        line=0,  # `run_mutants` does not use it
+        line=0,  # `run_mutants` does not use the line
         scope=mutant.scope,
         before=mutant.before,
         after=mutant.after,

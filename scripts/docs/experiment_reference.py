@@ -19,7 +19,8 @@ _HEADINGS = ("key", "values", "default", "meaning")
 _WHOLE_FILE = "The file"
 """The heading of the chapter on the keys that are in no section."""
 _NAME_PLACEHOLDERS = {"topics": "<topic>", "groups": "<group>"}
-"""Key of a section -> what stands in its path for a name that the author of the file chooses."""
+"""In these sections, the author of the file chooses the names of the subsections. Key of such a
+section -> the placeholder for a name in a path."""
 
 
 def experiment_file_page() -> str:

@@ -43,7 +43,7 @@ def values_text(entry: Schema) -> str:
         # The choices are fixed values, or they are schemas.
         if all("const" in choice for choice in choices):
             return ", ".join(f"`{as_in_file(choice['const'])}`" for choice in choices)
-        # That a value may be null need not be said.
+        # The text does not say that a value may be null.
         texts = [values_text(choice) for choice in choices if choice != {"type": "null"}]
         return " or ".join(texts)
     if "enum" in entry:

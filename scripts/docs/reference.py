@@ -160,7 +160,7 @@ def faults_page() -> str:
     """Return the page of what a plan may contain: faults, their arguments, and their targets.
 
     Some faults hit only connections with a certain purpose, such as fetching records, so the page
-    has a table of the purposes, too. It ends with the checks.
+    has a table of the purposes, too. The page ends with the checks.
     """
     faults = [
         (f"`{kind.name}`", kind.doc, "moment" if kind.momentary else "lasts")

@@ -52,7 +52,7 @@ def trace_page() -> str:
         + "".join(f"- `{cause.value}`\n" for cause in causes)
         for causes in _causes()
     ]
-    # An empty line between two parts, whether the first one ends with a line break or not.
+    # Put an empty line between two parts. A part may end with a line break or without one.
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 

@@ -6,7 +6,7 @@ ZK-12.
 
 A test covers a rule if its docstring or comments name the id and quote the text of the rule. A
 story can do the same in the comments at its beginning. Stories are parts of the files in
-`scenarios`, with the events that a scripted cluster must produce. Each has a heading,
+`scenarios`, with the events that a scripted cluster must produce. Each story has a heading,
 `== title ==`.
 
 Some rules have a reason instead of a test, in tests/conformance/zookeeper_rules.toml: the project
@@ -35,7 +35,8 @@ REASONS = TESTS / "conformance" / "zookeeper_rules.toml"
 QUOTED_WORDS = 5
 """A text quotes a rule if it has this number of words of the rule, one after the other."""
 STATUSES = ("covered", "deviates", "no matter for a test", "missing")
-"""What a rule can be; "no matter for a test" if there is a reason why it needs none."""
+"""The possible statuses of a rule. "no matter for a test": there is a reason why it needs no test.
+"""
 _ID = re.compile(r"\bZK-\d+\b")
 # `* **ZK-12** Each member ...`, or the same in the row of a table. The groups are id and text.
 _RULE = re.compile(r"^(?:\* |\| )\*\*(ZK-\d+)\*\* ?(.*)$", re.MULTILINE)
@@ -106,7 +107,7 @@ def read_rules() -> Mapping[str, Rule]:
 def places_by_rule() -> Mapping[str, tuple[Place, ...]]:
     """Return for each id the tests and stories that name it.
 
-    There may be ids that no rule has. A test looks for these.
+    There may be ids that no rule has. A test fails if there is such an id.
     """
     places: dict[str, list[Place]] = {}
     for place in (*_tests_with_rules(), *_stories()):
