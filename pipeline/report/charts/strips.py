@@ -7,9 +7,9 @@ measures have partitions or groups as subjects. If there are many subjects, the 
 but bars, each of which stands for several subjects.
 
 If the nodes of a run were on several machines, a length can be wrong by the difference between the
-clocks of the machines. The largest such difference is called the clocks' error (`bound_us` in the
-code). A grey band at the beginning of a strip reaches from 0 to this error: a length in the band is
-not certain.
+clocks of two machines. The largest such difference is called the clocks' error (`bound_us` in the
+code). A length below this error is not certain. A grey band from 0 to the error, at the beginning
+of a strip, shows this.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,13 +26,12 @@ from pipeline.summary.story import counted
 ROW_HEIGHT = 64
 """Height of a strip in pixels. The name and the figures are above the dots or bars."""
 MAX_DOTS = 60
-"""Maximum number of subjects for which each subject has a dot. If there are more, there are bars.
-"""
+"""Maximum number of dots in a strip. If there are more subjects, the strip has bars."""
 _DOT_BINS = 48
 """Number of parts into which the axis is divided for dots. The dots of one part are stacked."""
 _BAR_BINS = 100
 """Number of parts into which the axis is divided for bars. A bar counts the subjects of a part."""
-# These are distances in pixels from the top of a strip.
+# The next three numbers are distances in pixels from the top of a strip.
 _HEADER_Y = 12
 """Distance to the middle of the text, which has the name and the figures."""
 _HEADER_HEIGHT = 22
@@ -40,11 +39,11 @@ _HEADER_HEIGHT = 22
 _CENTRE_Y = 42
 """Distance to the horizontal line on which the dots or bars are."""
 _SPREAD = 13
-"""The dots or bars of a strip reach at most this number of pixels above and below its line."""
+"""Maximum distance of the dots or bars from the strip's line, in pixels, above and below."""
 _DOT_STEP = 7
 """Distance in pixels between two stacked dots, if there is room."""
 _WIDE = 440
-"""A chart of at least this width in pixels has room for the full text of `figures_text`."""
+"""Least width in pixels of a chart that has room for the full text of `figures_text`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +88,7 @@ def _percentile(sorted_lengths: Sequence[int], percent: int) -> int:
 
 
 def axis_over(strips: Iterable[Strip]) -> LogAxis:
-    """Return an axis on which all values of the strips are, and the clocks' error."""
+    """Return an axis that is long enough for all values of the strips and the clocks' error."""
     all_strips = list(strips)
     values = [value for strip in all_strips for _, value in strip.values]
     bound_us = max((strip.figures.bound_us for strip in all_strips), default=0)
@@ -191,7 +190,8 @@ def _rows_of(strip: Strip, axis: LogAxis, top: int) -> Iterator[dict[str, Any]]:
     else:
         yield from _bars(values, axis, centre, strip.subject, figures.bound_us)
     for name, value in _named_figures(figures).items():
-        # The median is the most important figure. So its line is longer than a stack of dots.
+        # The median is the most important figure. So its line is 5 pixels longer than a stack of
+        # dots at both ends, and the lines of the other figures are 4 pixels shorter.
         half_length = _SPREAD + 5 if name == "p50" else _SPREAD - 4
         text = duration_text(value, bound_us=figures.bound_us)
         yield {
@@ -238,7 +238,7 @@ def _off_centre(index: int) -> int:
 def _bars(
     values: Sequence[tuple[str, int]], axis: LogAxis, centre: int, subject: str, bound_us: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield a bar for each part of the axis that has values. Its height shows how many it has."""
+    """Yield a bar for each part of the axis that has values. Its height shows their number."""
     bins = _divide_into_bins(values, axis, bound_us, _BAR_BINS)
     most_in_one_part = max(len(in_part) for in_part in bins.values())
     for index, in_part in bins.items():

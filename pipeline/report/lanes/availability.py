@@ -3,8 +3,9 @@
 Such a time is called a gap, and the group, member or partition is its subject:
 
 - A group has a gap while it has no active coordinator.
-- The gap of a member reaches from one acknowledged commit to the member's next acknowledged commit.
-- The gap of a partition reaches from one batch that a member consumed to the next such batch.
+- The gap of a member lasts from one acknowledged commit to the member's next acknowledged commit.
+- The gap of a partition lasts from one batch that a member consumed to the next batch that a member
+  consumed.
 
 The table `availability` has the longest gap of each subject around each fault. Each of its rows
 becomes an object in the data of the chart. The object has the keys of LANE's columns, and these:
@@ -30,8 +31,8 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order, listed
 
 MAX_ROWS = 40
-"""Maximum number of subjects for which each subject has a row of its own. If there are more, the
-lane shows how many subjects have a gap at each moment.
+"""Maximum number of subjects that have rows of their own. If there are more subjects, the lane
+shows how many of them have a gap at each moment.
 """
 MAX_GAPS = 400
 """Maximum number of bars in the lane. If there are more, the longest bars are shown."""
@@ -59,17 +60,16 @@ _LEADER_WAS = {
     "machine_pause": "was paused with its machine",
     "machine_cut": "was cut off with its machine",
 }
-"""What a fault of each kind does to a broker, in words. If the broker led a partition, the words
-are in the label of the partition's gap: `its leader broker-1 was killed`. Faults of other kinds
-stop no leader.
+"""What a fault of each kind does to a broker, in words. They stand in the label of a partition's
+gap: `its leader broker-1 was killed`. Kinds of faults that stop no leader are not listed.
 """
 _GAP_TIPS = (
     moment_tip("a", "the last before"),
     moment_tip("b", "the first after"),
     Tip("d", "between them"),
 )
-"""The last lines of the tooltip of a gap. The gap of a member, for example, is between the last
-acknowledged commit before it and the first one after it.
+"""The last lines of the tooltip of a gap. For a member, for example, "the last before" is the time
+of the last acknowledged commit, and "the first after" is the time of the next acknowledged commit.
 """
 
 
@@ -249,8 +249,8 @@ def _gap_datum(run: ReportInput, row: Row, name: str) -> Datum:
 def _counts(run: ReportInput, rows: Sequence[Row]) -> Chart:
     """Return the lane as areas: how many subjects of a kind have a gap at each moment.
 
-    A gap counts only from the injection of its fault on. Before the injection, the member or
-    partition only waited for its next commit or batch, as usual.
+    A gap counts only after its fault was injected. Before the injection, the member or partition
+    only waited for its next commit or batch, as usual.
     """
     areas: list[Datum] = []
     # The page shows the first kind until the reader picks another kind. Members come first, because
@@ -290,9 +290,9 @@ def _merged(gaps: Sequence[tuple[tuple[str, str], int, int]]) -> list[tuple[int,
     """Return gaps as spans of time, in which overlapping gaps of one subject are one span.
 
     The same gap can be in the table for two faults, and must not count twice. `gaps` are tuples of
-    subject, start and end. A subject is a pair of group and name; here it is shortened to a letter.
-    For example, for the gaps `("a", 0, 5), ("a", 3, 9), ("b", 2, 4)`, the result is
-    `(0, 9), (2, 4)`.
+    subject, start and end, and a subject is a pair of group and name. For example, with the
+    subjects shortened to letters, the gaps `("a", 0, 5), ("a", 3, 9), ("b", 2, 4)` give `(0, 9),
+    (2, 4)`.
     """
     spans: list[tuple[int, int]] = []
     last_subject: tuple[str, str] | None = None

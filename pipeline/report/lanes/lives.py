@@ -26,9 +26,10 @@ MAX_MEMBERS = 100
 """Maximum number of members that have a row."""
 OPERATIONS = ("rollout", "scale")
 """Kinds of faults in the journal that stop and start members."""
-# The parts of a life, in the order in which they follow one another in a rollout. AWAY is no part
-# of a life: the place is empty between two lives. If the rollout failed and was rolled back, the
-# last part is BACK instead of AFTER.
+# The parts of a life, in the order in which they follow one another in a rollout. Two of the words
+# are exceptions:
+# - AWAY is no part of a life: the place is empty between two lives.
+# - BACK stands in place of AFTER if the rollout failed and was rolled back.
 BEFORE = "former version"
 STOPPING = "stopping: its grace period"
 AWAY = "away: the successor starts"
@@ -67,7 +68,7 @@ LANE = IntervalLane(
 
 
 _STARTS = (STARTING, AFTER, BACK)
-"""The parts that tell that a rollout or a scaling has started the process."""
+"""The parts of a process that a rollout or a scaling has started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,8 @@ def lives_of(entries: Sequence[JournalEntry], end_us: int) -> list[dict[str, Any
         for event in at_place:
             if present_part is not None and event.at_us > from_us:
                 rows.append(_row(place, present_part, life, from_us, event.at_us))
-            # AFTER and BACK begin a new life only if the process was not STARTING before.
+            # AFTER or BACK after STARTING is the same process, which is ready now. After any other
+            # part, it is a new process: a scaling tells no STARTING.
             if event.part in _STARTS and present_part != STARTING:
                 life += 1
             present_part, from_us = event.part, event.at_us

@@ -1,8 +1,8 @@
 """What the lanes of a report are drawn with: rows, bars, labels, and bands of faults behind them.
 
-A lane is a chart along the time axis of the page, with a row for each broker, for example. The
-module of a lane makes its marks (bars, points and labels) with `Marks`, and then the whole chart
-with `time_lane`. This function adds a coloured band for each fault.
+A lane is a chart along the time axis of the page, with a row for each broker, for example. Each
+lane has its own module. This module makes the marks of the lane (bars, points and labels) with
+`Marks`, and then the whole chart with `time_lane`, which adds a coloured band for each fault.
 
 Python makes the specification of a chart, with the library Altair. The library Vega draws it in the
 browser, and draws it again whenever the reader zooms. Some things then depend on the zoom: the
@@ -10,7 +10,7 @@ label of a bar, for example, must stay within the visible part of the bar. So th
 contains expressions, which Vega evaluates at each zoom. In these expressions, FROM_S and TO_S are
 the ends of the visible part of the axis.
 
-An object in the data of a lane has these keys:
+An object in the data of a lane stands for one mark. It has these keys:
 
 - `r`: name of the row
 - `a`, `b`: start and end in seconds
@@ -57,10 +57,10 @@ MarkProperties = dict[str, Any]
 FAULT_BANDS = "faults"
 """Name of the data set with the times of the faults. Every lane has it."""
 MAX_FAULTS = 200
-"""Maximum number of faults that have a band. If there are more, only the first faults have one."""
+"""Maximum number of bands. If a run has more faults, only the first faults have a band."""
 _BANDS_AT_ONCE = 6
-"""Maximum number of faults for which bands and edges have the usual opacity. If there are more, all
-bands and edges are fainter.
+"""Maximum number of bands with the usual opacity. If there are more, all bands and their edges are
+fainter.
 """
 ROW_PX = 22
 """Usual height of a row in pixels."""
@@ -80,17 +80,21 @@ which is beyond the end of the axis.
 """
 _ELLIPSIS = "\\u2026"
 """The character U+2026, as an escape inside a Vega expression."""
-_INVISIBLE, _INVISIBLE_ESCAPED = "\u200b", "\\u200b"
-"""A character without width, and its escape inside a Vega expression. `row_name` uses it."""
+_INVISIBLE = "\u200b"
+"""A character without width. In the name of a row (`row_name`), it makes the name different from
+the names of other rows, without a visible difference.
+"""
+_INVISIBLE_ESCAPED = "\\u200b"
+"""The same character, as an escape inside a Vega expression."""
 
 
 def row_name(name: str, slot: int = 0, label: str = "") -> str:
     """Return the name of row number `slot` among several rows with the same subject.
 
     For example, the partition `orders-0` has two rows, because it had two owners at the same time.
-    Vega needs different names for the two rows, but only the first row should be labelled
-    `orders-0` on the page. So the name of the second row is also `orders-0`, but an invisible
-    character follows, and then `label`, which is the text that the page shows beside this row.
+    The name of the first row (slot 0) is `orders-0`. Vega needs another name for the second row
+    (slot 1): it is `orders-0`, an invisible character, and `label`. Beside the second row, the page
+    shows only `label`.
     """
     return name + _INVISIBLE * slot + label
 
@@ -116,8 +120,8 @@ def time_lane(
     """
     params = [alt.param(name=pick.param, value=pick.options[0]) for pick in picks]
     bands = fault_bands(run)
-    # Many bands overlap, and would hide what is behind them. So if there are many bands, each of
-    # them gets only this fraction of the usual opacity.
+    # Many bands overlap, and would hide what is behind them. So with 12 bands, for example, each
+    # band has only half of the usual opacity.
     faint = min(1.0, _BANDS_AT_ONCE / max(1, len(bands)))
     # All properties are arguments of this one call, because each method of a layered chart copies
     # its layers, which is slow.
@@ -146,9 +150,12 @@ def time_lane(
 def fault_bands(run: ReportInput) -> list[Datum]:
     """Return the times of the first MAX_FAULTS faults, from injection to healing.
 
-    A band has the keys `a` and `b`, and three more: `n` is the fault's id, and `h` describes what
-    the fault hit. `x` is 1 for an accident, in which a machine was lost or disturbed without a
-    fault of the plan; otherwise `x` is missing.
+    A band has the keys `a` and `b`, and these:
+
+    - `n`: the fault's id
+    - `h`: what the fault hit, in words
+    - `x`: 1 for an accident, in which a machine was lost or disturbed without a fault of the plan;
+      the key is missing for faults of the plan
     """
     injected = [fault for fault in run.facts.faults if fault.injected_at_us is not None]
     bands: list[Datum] = []
@@ -197,8 +204,8 @@ def _fault_edges(faint: float) -> tuple[alt.Chart, ...]:
         "clip": True,
         "color": INK,
         "strokeWidth": 1,
-        # Lines cover less than bands do. So they need not become as faint, and the square root
-        # makes the factor larger.
+        # Lines cover less than bands do, so they need not become as faint. The square root of a
+        # number below 1 is larger than the number: 0.5 for a quarter.
         "opacity": faint**0.5,
     }
     return (
@@ -246,10 +253,9 @@ def named_without(name: str, prefix: str) -> str:
 def _row_label(without: str) -> str:
     """Return the Vega expression for the label of a row, without the prefix `without`.
 
-    A long name is shown without its middle: `consume…-the-warehouse-12`. Its beginning tells what
-    the subject is, and its end distinguishes the name from other names. A phone shows only the end.
-    If a subject has several rows (`row_name`), only the `label` is shown beside the second row and
-    all later rows.
+    A long name is shown without its middle: `consume…-the-warehouse-12`. The beginning tells what
+    the name stands for, and the end distinguishes it from other names. A phone shows only the end.
+    For a row with a slot above 0, the label is the `label` of `row_name`.
     """
     name = named_without("datum.label", without)
     short = (
@@ -321,7 +327,7 @@ class Marks:
             cut = f"slice({short}, 0, {characters}) + '{_ELLIPSIS}'"
         shown = (
             _visible(rows_of(self.name, self.where), reserve, end)
-            # A label of four characters or fewer says nothing.
+            # A bar with room for only four characters has no label, because so few say nothing.
             .transform_filter(f"datum._w > {4 * _CHARACTER_PX}")
             .transform_calculate(_t=f"{long_fits} ? {long} : {short_fits} ? {short} : {cut}")
         )
@@ -332,8 +338,9 @@ class Marks:
     ) -> tuple[alt.Chart, ...]:
         """Return labels at the visible end of bars.
 
-        A label is the cell `l` if it fits, otherwise the cell `s` if that fits. If neither fits,
-        the bar has no label. `room` is a Vega expression for the pixels that the label can take.
+        A label is the long text `l` if the bar has room for it, otherwise the short text `s`. If
+        even `s` does not fit, the bar has no label. `room` is a Vega expression for the number of
+        pixels that the label can take.
         """
         shown = (
             _visible(rows_of(self.name, self.where), "0", "datum.b")

@@ -2,7 +2,7 @@
 
 In such a diagram each node has a horizontal line, and time runs to the right. A message is a
 slanted line from the line of its sender to the line of its receiver. An exchange is a request with
-its answer, so it has two of these lines.
+its answer, so an exchange has two slanted lines.
 
 Each row of the table `messages` is an exchange, with times in microseconds. The function `diagram`
 turns such rows into the data of the chart. Each datum is a line, a bar, a mark or a text, with
@@ -63,18 +63,22 @@ _FAMILIES = {
 _SERVERS = ("controller", "broker")
 """The roles of servers, in the order of their lines."""
 _UNREACHABLE_ZOOM = 1e12
-"""A zoom, in pixels per second, that no reader reaches. A text that needs this zoom is never shown.
-For example, two texts at the same moment touch each other at any zoom, so only one is shown.
+"""A zoom, in pixels per second, that no reader reaches. It is for texts that are never shown. For
+example, two texts at the same moment touch each other at any zoom, so one of them is never shown.
 """
 HELD_US = 500_000
 """A message that took at least this time counts as held on its way, for instance at a cut link.
 Such a message is drawn as a bar on the sender's line, because a slanted line would look like a slow
 network.
 """
-SERVED, HELD, UNANSWERED = "served", "held on its way", "no answer came"
-"""The kinds of waits. A request waits at its server (SERVED), a message waits on its way (HELD), or
-a client waits for an answer that does not come (UNANSWERED).
-"""
+
+# The kinds of waits.
+SERVED = "served"
+"""A request waits at its server."""
+HELD = "held on its way"
+"""A message waits on its way (HELD_US)."""
+UNANSWERED = "no answer came"
+"""A client waits for an answer that does not come."""
 
 
 @dataclass
@@ -148,7 +152,7 @@ def diagram(rows: Sequence[Row], landmarks: Sequence[Word] = ()) -> Diagram:
 
     for row in shown:
         _add_exchange(drawn, row)
-        # The text of a repeated request is inside its bar.
+        # A repeated request needs no word, because its bar has a text.
         if row["repeats"] == 1:
             words.append(_word(row))
 
@@ -181,7 +185,7 @@ def _nodes(rows: Sequence[Row]) -> list[str]:
     clients = in_number_order(exchanges.keys() - set(servers))
 
     by_interest = sorted(clients, key=lambda node: (-remarkable[node], -exchanges[node]))
-    # Two clients have a line even if there are MAX_NODES servers.
+    # At least two clients have a line, even if there are MAX_NODES servers.
     number_of_clients = max(2, MAX_NODES - len(servers))
     shown_clients = set(by_interest[:number_of_clients])
     return [*servers[:MAX_NODES], *(node for node in clients if node in shown_clients)]
@@ -368,11 +372,12 @@ def _text(row: Row) -> str:
 
 
 def _set_rows(repeats: Sequence[Datum]) -> None:
-    """Set `y` of each bar of repeats: the number of its row below the node's line, from 0.
+    """Choose the row of each bar of repeats, and set the keys `y` and `h` of the bar.
 
-    A bar gets the first row in which it overlaps no other bar. If there is no such row, the bar is
-    drawn in the last row, over another bar. Then `h` of the bar is True, which hides its text,
-    because two texts would overlap.
+    - `y`: the number of the row below the node's line, from 0. It is the first row in which the bar
+      overlaps no other bar. If there is none, it is the last row, and the bar covers another bar.
+    - `h`: True if the bar covers another bar. Then its text is hidden, because two texts would
+      overlap.
     """
     bars_by_node: dict[Cell, list[Datum]] = {}
     for bar in repeats:

@@ -2,8 +2,7 @@
 
 A diagram shows the exchanges (requests with their answers) around one fault. Above the diagram is a
 sentence with links: "Jump to the fault, election and load, the first member that gave its
-coordinator up." Each link zooms to a moment at which something changed. Such a moment is called a
-turn.
+coordinator up." Each link zooms to a turn: a moment, or a short time, in which something changed.
 """
 
 from collections.abc import Iterator
@@ -27,7 +26,8 @@ _NOT_ANSWERED = {
     "DISCONNECTED": "disconnected",
     "no answer": "no answer",
 }
-"""Texts for the outcomes of requests that got no answer. The outcomes are not errors of Kafka's."""
+"""Texts for the outcomes of requests that got no answer. No such outcome is an error that a broker
+sends."""
 
 
 def unanswered(row: Row) -> bool:
@@ -41,13 +41,16 @@ def failed(row: Row) -> bool:
 
 
 def outcome_words(row: Row) -> str:
-    """Return the outcome of an exchange: `success`, an error's name, or a text of _NOT_ANSWERED."""
+    """Return the text for the outcome of an exchange.
+
+    This is `success`, the name of an error, or a text of _NOT_ANSWERED.
+    """
     outcome: str = row["outcome"]
     return "success" if outcome == SUCCESS else _NOT_ANSWERED.get(outcome, outcome)
 
 
 def request_words(row: Row) -> str:
-    """Return the name of a request. For a Fetch from a controller, it also tells what is read."""
+    """Return the name of a request. For a Fetch from a controller, the name tells what is read."""
     api: str = row["api"]
     reads_metadata = api == "Fetch" and row["to_node"].startswith("controller-")
     return "Fetch (__cluster_metadata)" if reads_metadata else api
@@ -72,7 +75,10 @@ def _turns(run: ReportInput, fault: JournalEntry) -> Iterator[tuple[str, int, in
 def _change_of_coordinator(
     run: ReportInput, fault: JournalEntry
 ) -> Iterator[tuple[str, int, int | None]]:
-    """Yield the first election of a new leader for an offsets partition that has groups."""
+    """Yield the turn of the first election of a new leader for an offsets partition with groups.
+
+    The turn ends when the new leader has loaded the partition.
+    """
     moved = [
         row
         for row in run.tables.rows("broker_phases")
@@ -88,8 +94,8 @@ def _members_without_coordinator(
 ) -> Iterator[tuple[str, int, int | None]]:
     """Yield turns for the first and the last member that gave its coordinator up.
 
-    The time of a member begins when it gave its coordinator up, and ends when the new coordinator
-    accepted the member.
+    The turn of a member begins when the member gave its coordinator up, and ends when the new
+    coordinator accepted the member.
     """
     lost: list[Row] = [
         row

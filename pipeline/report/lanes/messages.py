@@ -3,9 +3,10 @@
 Each node has a horizontal line, and time runs to the right. `message_rows` computes the data, and
 this module draws with the library Altair:
 
-- A leg is a slanted line from the sender of a message to its receiver.
+- An exchange is a request with its answer. A leg is one message of an exchange: a slanted line from
+  the sender to the receiver.
 - A stub is a short line for a message that never arrived. It ends beside the line of the sender.
-- A wait is a bar on a node's line. It shows how long a request waited at the node.
+- A wait is a bar on a node's line. It shows how long a request or an answer was waited for.
 - Repeats are a bar that stands for many exchanges: a client repeated the same request.
 - A failure is a mark at the end of an exchange that ended with an error.
 - A word is a text above a node's line, such as the name of a request. A word about something that
@@ -77,7 +78,7 @@ from protocol.causes import CoordinatorUnknownCause
 from results_schema.journal import JournalEntry
 
 MAX_DIAGRAMS = 8
-"""Maximum number of faults that have a diagram. If there are more, the first faults have one."""
+"""Maximum number of diagrams. If a run has more faults, only the first faults have a diagram."""
 MAX_LANDMARKS = 6
 """Maximum number of partitions whose election and load a diagram names."""
 MAX_TABLE_ROWS = 100
@@ -91,11 +92,12 @@ _LINE_AT = 0.3
 1 is the bottom. Texts are above the line, and repeats are below the line.
 """
 _LINE_PX = round((_LINE_AT - 0.5) * ROW_PX)
-"""The position of a node's line in pixels below the middle of the node's part. It is negative,
-because the line is above the middle.
+"""The same position in pixels, counted downwards from the middle of the node's part: -11. It is
+negative, because the line is above the middle.
 """
 _REPEATS_PX = tuple(_LINE_PX + 9 + 10 * row for row in range(REPEAT_ROWS))
-"""Positions of the bars of repeats, in pixels below the middle of the node's part."""
+"""Positions of the bars of repeats, counted in the same way. Each row is 10 pixels below the row
+above it."""
 
 _COLOURS = {
     MEMBERSHIP: SERIES[5],
@@ -126,22 +128,23 @@ _MORE = (
     "appear as you zoom in."
 )
 _STUB_SIZE = 700
-"""Size of a stub. Vega wants the area of the square around a symbol, in pixels. A stub leads from
-the middle of this square to its edge, so it is 13 pixels long."""
+"""Size of a stub. For Vega, the size of a symbol is the area of a square around it, in pixels. A
+side of this square is 26 pixels long. A stub leads from the middle of the square to its edge, so it
+is 13 pixels long."""
 # A stub as an SVG path: a short vertical line with a bar across its end.
 _STUB_DOWN = "M0,0L0,1M-0.35,1L0.35,1"
 _STUB_UP = "M0,0L0,-1M-0.35,-1L0.35,-1"
 _MANY_LEGS = 100
-"""If there are more legs than this, they are drawn faint until the reader zooms in. This keeps the
-texts legible.
+"""Maximum number of legs that are drawn in full colour. More legs than this would make the texts
+illegible, so they are drawn faint until the reader zooms in.
 """
 _MANY_LOSSES = 8
-"""Each member that lost its coordinator has a text that says so. If there are more such members
-than this, their texts would cover everything else. Then the texts appear only when the reader zooms
-in.
+"""Maximum number of members whose loss of the coordinator is always told by a text. The texts of
+more members would cover everything else, so they appear only when the reader zooms in.
 """
 _ZOOM_OF_MANY_LOSSES = 200.0
-"""The zoom at which the texts of more than _MANY_LOSSES members appear, in pixels per second."""
+"""The zoom, in pixels per second, at which the texts appear if more than _MANY_LOSSES members lost
+their coordinator."""
 _TIPS = (
     Tip("api", "request"),
     Tip("fr", "from"),
@@ -218,7 +221,11 @@ def _chart(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> Chart:
 
 
 def _data(run: ReportInput, drawn: Diagram) -> Mapping[str, Sequence[Datum]]:
-    """Return the data of the diagram, and bars for the times in which a fault hit a node: `hit`."""
+    """Return the data of the diagram: the fields of Diagram, and two more.
+
+    - `nodes` has a datum for each node.
+    - `hit` has a bar for each time in which a fault hit a node.
+    """
     return {
         "nodes": [{"r": node} for node in drawn.nodes],
         "hit": list(_times_hit(run, drawn.nodes)),
@@ -245,10 +252,10 @@ def _times_hit(run: ReportInput, nodes: Sequence[str]) -> Iterator[Datum]:
 
 
 def _coloured(data: Sequence[Datum]) -> list[Datum]:
-    """Return the data with a new field `cl`: the colour of the family `f`.
+    """Return the data with a new key `cl`: the colour of the family `f`.
 
-    Stubs and repeats need this field. The colours of legs and waits come from the scale of the
-    legend instead.
+    This is for stubs and repeats. Legs and waits need no `cl`, because they get their colours from
+    the scale of the legend.
     """
     return [{**datum, "cl": _COLOURS[str(datum["f"])]} for datum in data]
 
@@ -271,8 +278,8 @@ def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
             symbolType="stroke",
             symbolStrokeWidth=3,
             # Vega's sizes are areas, so the length of the symbol is the square root of its size.
-            # `width >= 0` is always true. The variable `width` makes Vega evaluate the expression
-            # again when the page gets another width.
+            # `width >= 0` is always true. It is there because Vega evaluates an expression again
+            # when a variable in it changes, here when the page gets another width.
             symbolSize=alt.ExprRef(f"width >= 0 && {NARROW} ? 200 : {_SYMBOL_PX**2}"),
             symbolOpacity=1,
             columns=legend_columns(families),
@@ -396,13 +403,13 @@ def _words(y: alt.Y, x: alt.X) -> list[alt.Chart]:
 
     A text usually extends from its moment to the right. Near the right edge of the chart, it would
     be cut off, so it extends to the left there. The data says which zoom a text needs, in pixels
-    per second: `datum.z` if all texts of the line extend to the right, `datum.y` if some of them
-    extend to the left.
+    per second: `datum.z` if all texts of the line extend to the right, and `datum.y` if some texts
+    of the line extend to the left.
     """
     x_px = f"(datum.a - {FROM_S}) / ({TO_S} - {FROM_S}) * width"
     extends_left = f"{x_px} + length(datum.t) * {CHARACTER_PX} > width && {x_px} > width / 2"
-    # A text that extends to the left can come near texts that begin further left. So `datum.y`
-    # counts not only in the right half, but from a third of the width on.
+    # Texts extend to the left only in the right half of the chart. But such a text can come near
+    # texts that begin further left. So `datum.y` counts from a third of the width on.
     needed_zoom = f"({x_px} > width / 3 ? datum.y : datum.z)"
     shown = alt.Chart(alt.NamedData("words")).transform_filter(
         f"datum.a >= {FROM_S} && datum.a <= {TO_S} && {needed_zoom} * ({TO_S} - {FROM_S}) <= width"
@@ -435,11 +442,11 @@ def _landmarks(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> li
     - at the new leader's line: `active for __consumer_offsets-7, loaded in 12 ms`
     - at the line of a member that lost its coordinator: `coordinator unknown`
     """
-    # A controller has a line only if some message was sent to it. If several controllers have a
-    # line, all elections are told at the line of the first of them.
+    # A controller has a line only if a message was sent to the controller. If several controllers
+    # have a line, the line of the first controller has the texts about all elections.
     controllers = [row["to_node"] for row in rows if row["to_node"].startswith("controller-")]
     moves = [row for row in run.tables.rows("broker_phases") if row["fault"] == fault.fault_id]
-    # Partitions that store groups come first, because False sorts before True.
+    # Partitions that store groups come first: for them the key is False, which sorts before True.
     moves.sort(key=lambda row: (not row["groups"], row["partition"]))
 
     words = []
@@ -487,9 +494,9 @@ def _coordinator_lost_text(cause: str | None) -> str:
 def _note_on_left_out(count: int) -> str:
     """Return the sentence on exchanges that are not drawn; "" if all are drawn.
 
-    The sentence tells one reason: the clients of these exchanges have no line. A diagram would also
-    leave out exchanges if it had more than MAX_MESSAGES. But the sentence need not tell this,
-    because the table `messages` never has more rows than this about one fault.
+    The clients of these exchanges have no line. A diagram would also leave out exchanges beyond
+    MAX_MESSAGES. But the table `messages` never has more rows than this about one fault, so the
+    sentence tells only the first reason.
     """
     if not count:
         return ""

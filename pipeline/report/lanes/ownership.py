@@ -1,8 +1,8 @@
 """The ownership lane: which member owned which partition, and when a partition had two owners.
 
-A bar is a time in which a member believed that it owned the partition. If two members believed so
-at the same time, this time (an overlap) has a striped bar. In the data of the chart, a bar is an
-object with the keys of LANE in `ownership_rows`, and these:
+A bar is a time in which a member believed that it owned the partition. An overlap is a time in
+which two members believed so. It has a striped bar in addition. In the data of the chart, a bar is
+an object with the keys of LANE in `ownership_rows`, and these:
 
 - `c`: fill of the bar
 - `m`: the member; in an overlap, the second owner
@@ -49,8 +49,8 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order
 
 MANY_PARTITIONS = 40
-"""Maximum number of partitions for which each partition has its own row. If there are more, the
-lane shows how many of them have one owner, no owner or several owners. Then a second lane
+"""Maximum number of partitions that have rows of their own. If there are more partitions, the lane
+shows how many of them have one owner, no owner or several owners. Then a second lane
 (`ownership_detail`) shows the partitions that the reader picks.
 """
 ROWS_AT_ONCE = 50
@@ -61,14 +61,19 @@ bars are shown.
 """
 MAX_PICKED = 8_000
 """Maximum number of bars in the data of the second lane. The data has the bars of every partition
-that the reader can pick. So if there are more bars, not all partitions can be picked.
+that the reader can pick. So if all partitions have more bars than this, the reader cannot pick each
+of them.
 """
 MAX_LEGEND = 6
 """Maximum number of fills in a legend. A reader could not distinguish more fills."""
 ROW_PX = 18
 """Height of a row in pixels."""
 
-ONCE, NO_OWNER, TWICE = "one owner", "no owner", "two owners or more"
+# The three numbers that the lane shows over time: of partitions with one owner, with none, and so
+# on.
+ONCE = "one owner"
+NO_OWNER = "no owner"
+TWICE = "two owners or more"
 COUNTS = {ONCE: SERIES[4], NO_OWNER: PAPER, TWICE: BAD_HATCH}
 """Fills of the areas that show how many partitions have one owner, no owner, or several."""
 _ROWS_PICK, _MEMBER_PICK = "ownership_rows", "ownership_member"
@@ -163,8 +168,9 @@ def ownership_detail(run: ReportInput) -> Chart | None:
     by_interest = sorted(
         owned, key=lambda partition: (-len(partition.overlaps), -len(partition.intervals))
     )
-    # Take partitions until one does not fit. After it, no smaller partition is taken. So the reader
-    # can pick exactly the most interesting partitions.
+    # Take partitions until the next partition has too many bars. Less interesting partitions are
+    # not taken after it, even if they have fewer bars. So the reader can pick the most interesting
+    # ones.
     pickable_names, intervals_taken = set(), 0
     for partition in by_interest:
         intervals_taken += len(partition.intervals)

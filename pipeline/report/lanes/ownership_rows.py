@@ -122,7 +122,7 @@ def gantt(
         shown = [row for row in partition.intervals if id(row) in within_limit]
         spans = [(row["from_us"], end_of(run, row["to_us"])) for row in shown]
         slots_of_shown = slots(spans)
-        # For each time at which a bar begins, the slot of that bar.
+        # The beginning of each bar -> the slot of the bar.
         slot_at = {row["from_us"]: slot for row, slot in zip(shown, slots_of_shown, strict=True)}
         overlaps = [(row["from_us"], end_of(run, row["to_us"])) for row in partition.overlaps]
 
@@ -131,8 +131,8 @@ def gantt(
             datum = LANE.datum(
                 row_with_names, start, end, c=fills[row["group"]][assignment_text(row)]
             )
-            # Stripes lie only on the bar of the second owner. Its slot is never 0, because the bar
-            # of the first owner is still there when it begins.
+            # Stripes lie only on the bar of the second owner. The slot of this bar is never 0: when
+            # it begins, the bar of the first owner is still in slot 0.
             has_overlap = any(from_us < end and start < to_us for from_us, to_us in overlaps)
             if slot > 0 and has_overlap:
                 datum["v"] = 1
@@ -177,7 +177,10 @@ def number_rows(
     chunks: Sequence[Sequence[Owned]],
     remarkable: Collection[str],
 ) -> None:
-    """Replace the key `u` (the partition's name) in each bar by keys to sort and filter by.
+    """Replace the key `u` (the partition's name) in each bar by four numbers.
+
+    The chart sorts bars by these numbers, and filters them.
+
 
     - `o`: the number of the row in the lane.
     - `h`: the number of the chunk (a range of partitions) in which the partition is, from 1.
@@ -209,8 +212,8 @@ def owners_over_time(run: ReportInput, partitions: Sequence[Owned]) -> Steps:
     partition has two owners. Then the step at 2 s has the counts (8, 1, 1). A partition counts from
     the time of its first owner on.
     """
-    # For each time, which partitions get or lose an owner: (3, 1) means that partition number 3
-    # gets an owner, and (3, -1) means that it loses an owner.
+    # Time -> the changes at this time. (3, 1) means that partition number 3 gets an owner, and (3,
+    # -1) means that it loses an owner.
     changes: dict[int, list[tuple[int, int]]] = {0: [], run.end_us: []}
     for index, partition in enumerate(partitions):
         for row in partition.intervals:

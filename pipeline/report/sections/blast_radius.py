@@ -24,21 +24,22 @@ from pipeline.summary.outcomes import CommitErrors, in_number_order, listed
 from pipeline.summary.story import counted, errors_text
 
 MAX_IN_FULL = 6
-"""Maximum number of faults for which each fault has tables of its own."""
+"""Maximum number of faults that have tables of their own. If a run has more faults, they all share
+one table."""
 MAX_FAULTS = 300
 """Maximum number of rows in the table of all faults."""
 MAX_ROWS = 100
-"""Maximum number of groups that are listed for one fault. The same maximum holds for partitions.
-The tables of the run have all groups and partitions.
+"""Maximum number of groups that are listed for one fault, and also of partitions. The tables of the
+run have all groups and partitions.
 """
 ACKNOWLEDGED = "NONE"
 """The `error` of a successful commit in the table `commits`."""
 KEPT = "kept id and generation"
-"""Heading of a column: how many members of a group kept their member id and their generation."""
+"""Heading of the column with the number of members that kept their member id and generation."""
 GROUPS = "groups in it"
-"""Heading of a column: the groups that a partition of `__consumer_offsets` stores."""
+"""Heading of the column with the groups that a partition of `__consumer_offsets` stores."""
 MARKED_UNKNOWN = "coordinator unknown"
-"""Heading of a column: how many members marked their coordinator unknown after the fault."""
+"""Heading of the column with the number of members that marked their coordinator unknown."""
 _LEAD = (
     "Of a broker, the groups that it coordinated and the partitions that it led; "
     "of a member, its group and what it owned; of a leadership, its partition and the groups in it."
@@ -55,8 +56,8 @@ class Radius:
     groups: tuple[str, ...]
     partitions: tuple[str, ...]
     errors: str | None
-    """A sentence on the errors that commits met after the fault. None if the fault concerned no
-    member and no commit met an error."""
+    """A sentence on the errors that commits met after the fault, or on their absence. None if there
+    is nothing to say: no commit met an error, and the fault concerned no member."""
 
 
 def blast_radius_section(run: ReportInput) -> Section | None:
@@ -139,8 +140,8 @@ def _groups_table(rows: FaultRows) -> TextTable:
     members: dict[str, list[Row]] = {}
     for row in rows.client:
         members.setdefault(row["group"], []).append(row)
-    # The coordinator of a group is the leader of the group's offsets partition. For each group
-    # whose coordinator moved, this is the row about the partition's move.
+    # The coordinator of a group is the leader of the group's offsets partition. So if a group's
+    # coordinator moved, `moved` has the row about the move of this partition.
     moved = {group: row for row in rows.broker for group in row["groups"] or ()}
     gaps = _gaps(rows, "member", "group")
 
@@ -220,8 +221,8 @@ def _partitions_table(
 ) -> TextTable:
     """Return a table of the partitions that a fault concerned.
 
-    `moved` has the row of `broker_phases` for each offsets partition that moved. About the other
-    partitions, the table tells only the name and the gap.
+    `moved` has the row of `broker_phases` for each offsets partition that moved. About partitions
+    that did not move, the table tells only the name and the gap.
     """
     gaps = _gaps(rows, "partition", "subject")
 

@@ -1,7 +1,8 @@
 """The four figures of the report's first screen, such as `8.2 s without an active coordinator`.
 
 `_candidates` yields all figures of a run, the most important first, and the screen shows the first
-four. So if the run broke a promise of Kafka's, the first figure is the number of violations.
+four. For example, if the run broke a promise of Kafka's, the first figure is the number of
+violations.
 
 A figure about times is always the longest time. For example, the analysis measures the commit gap
 of each member after each fault: the time in which no commit of the member was acknowledged. The
@@ -39,8 +40,8 @@ NUMBER = 4
 RUN_LENGTH = "of the run's clock"
 """Label of the figure for the run's length."""
 _LACKED = {"member": "an acknowledged commit", "partition": "a member that consumes them"}
-"""The words for what a member or a partition lacks in a gap. They are used in the figure of gaps
-that lasted until the run ended: `3 of 5 members, still without an acknowledged commit`.
+"""What a member or a partition lacks in a gap. These words are for the figure of gaps that lasted
+until the run ended: `3 of 5 members, still without an acknowledged commit`.
 """
 _DISTURBED = "a machine was away by accident then"
 """The note of a disturbed figure, which proves nothing about Kafka. A notice on the same screen
@@ -80,9 +81,8 @@ def _candidates(run: ReportInput) -> Iterator[Figure]:
     yield from _broken_promises(run)
     yield from _faults_that_hit(run)
     yield from _two_owners(run)
-    # The figure of two coordinators at once comes before the gaps if the old coordinator answered
-    # requests. If the old coordinator answered none, it misled no member. Then the gaps matter more
-    # and come first.
+    # If the old coordinator answered requests, the figure of two coordinators comes before the
+    # gaps. If it answered none, it misled no member. Then the gaps matter more, and come first.
     pair = longest_coordinators(run.summary)
     old_answered = pair is not None and bool(pair.older.heartbeats or pair.older.commits)
     if pair is not None and old_answered:
@@ -161,8 +161,9 @@ def _gaps(run: ReportInput) -> Iterator[Figure]:
     """
     worst_commit_gap = find_worst(run.summary, "commit gap")
     worst_processing_gap = find_worst(run.summary, "processing gap")
-    # A fault that moves a coordinator interrupts commits. So if there is such a fault, the commit
-    # gap is shown. Other faults interrupt the processing, so the processing gap is shown.
+    # A fault that moves a coordinator interrupts commits. So if a fault of the run did this, the
+    # commit gap is shown. Otherwise the processing gap is shown, because all other faults interrupt
+    # the processing.
     any_moved = any(fault.partitions_moved for fault in run.summary.faults)
     if worst_commit_gap is not None and (any_moved or worst_processing_gap is None):
         label = "longest time without an acknowledged commit"
@@ -191,10 +192,10 @@ def _longest_of_groups(number: int, run: ReportInput) -> str:
 
 
 def _longest_gap(worst: Worst, label: str, subject: str, run: ReportInput) -> Figure:
-    """Return the figure of the longest gap, which has a note about the other gaps.
+    """Return the figure of the longest gap, with a note about the other gaps.
 
-    If no gap ended before the end of the run, no length is known. Then the figure is the number of
-    subjects that still have a gap: `3 of 5 members`.
+    If all gaps lasted until the end of the run, no length is known. Then the figure is the number
+    of subjects (members or partitions) that still have a gap: `3 of 5 members`.
     """
     gaps = worst.distribution
     gaps_without_end = gaps.missing
@@ -266,7 +267,7 @@ def _processed_again(run: ReportInput) -> Iterator[Figure]:
 
 
 def _reasons(faults: Sequence[FaultSummary]) -> str:
-    """Return the reasons for rebalances in the order of time, with numbers if there are several.
+    """Return the reasons for rebalances in the order of time. Several reasons have their numbers.
 
     For example, `reason: join` or `reasons: session expiry (1), join (2)`.
     """

@@ -59,9 +59,10 @@ class Concerned:
     groups_in_all: int
     """The number of groups in the run."""
     members_in_all: int
-    """The number of members that took part in the run: members of the affected group if only one
-    group is affected, otherwise members of all groups. It can be larger than the number of affected
-    members, because members can join after the faults."""
+    """The number of members with which the affected members are compared: "3 of 12 members".
+
+    If only one group is affected, it is the number of all members of this group, otherwise of all
+    groups. Members that joined after the faults count here, but are not affected."""
     groups: tuple[str, ...]
     """The groups in the blast radius of the faults."""
     data_partitions: tuple[str, ...]
@@ -85,8 +86,9 @@ def for_whom(run: ReportInput) -> Markup:
     """Answer which groups, members and partitions the faults concerned."""
     hits = [fault for fault in run.facts.faults if fault.outcome is FaultOutcome.HIT]
     groups = in_number_order({group for fault in hits for group in fault.blast_radius.groups})
-    # A controller owns and leads no partition. If a fault hits only controllers, its partitions are
-    # affected in another way: their topic was deleted, for example. They are left out.
+    # A controller neither owns nor leads a partition. If a fault hits only controllers, the fault's
+    # partitions are affected in another way, for example because their topic is deleted. Such
+    # partitions are left out.
     partitions: set[str] = set()
     nodes: set[str] = set()
     for fault in hits:
@@ -148,7 +150,8 @@ class Durations:
     two_owners: Owners | None
     two_coordinators: Coordinators | None
     one_owner_us: int | None
-    """How long there were two coordinators while each partition still had only one owner."""
+    """The time in which there were two coordinators while each partition still had only one owner.
+    """
     commit_gap: Worst | None
     """The longest time for which a member had no commit acknowledged."""
     commit_interval_us: int | None
@@ -217,10 +220,11 @@ def _one_owner_us(two_owners: Owners | None, two_coordinators: Coordinators | No
 
     Returns None if the two coordinators are not the cause of the two owners. The two coordinators
     are the cause if two conditions hold:
+
     1. The second owner came after the second coordinator, in a group that both coordinators served.
-    2. Each of the two owners got the partition from another of the two coordinators. The assigning
-       coordinator is compared with its leader epoch: a broker that coordinates the group a second
-       time, in another epoch, is another coordinator here.
+    2. One owner got the partition from the older coordinator, and the other owner got it from the
+       newer coordinator. A coordinator is a broker in one leader epoch: if the broker coordinates
+       the group again in another epoch, it is another coordinator here.
     """
     if two_owners is None or two_coordinators is None:
         return None
@@ -309,8 +313,8 @@ def no_member_commits(facts: RunFacts) -> bool:
     automatic = list(_values_in_groups(facts, "enable.auto.commit"))
     if not intervals:
         return False
-    # Each setting has its own value that means "no commits". An interval is never "false", and
-    # `enable.auto.commit` has a default, so it is never "not set". So one set can hold both values.
+    # `commit_interval_ms` says "not set" if the member does not commit, and `enable.auto.commit`
+    # says "false". Neither setting ever has the other's word, so one set can hold both words.
     without_commits = {_NO_COMMIT_INTERVAL, _NO_AUTO_COMMIT}
     return all(value in without_commits for value in (*intervals, *automatic))
 

@@ -14,8 +14,8 @@ are two series of phases, which are called chains:
   coordinator (rediscover), and has its first success there (accept).
 
 A fault usually moves several partitions, and affects several members. A sentence tells only of the
-median partition or member. It does not use the averages of the phases, because these would not add
-up to the time of any partition or member.
+median partition or member, whose phases add up to its whole time. Averages of the phases over all
+partitions or members would be the times of no real partition or member.
 
 The functions read rows of the tables `broker_phases`, `client_phases` and `availability`, and
 render macros of the template `chains.j2`.
@@ -45,12 +45,12 @@ CLIENT_STEPS = (
     ("rediscover", "unknown_us", "named_us"),
     ("accept", "named_us", "accepted_us"),
 )
-"""The phases of the client chain, in the same form, with columns of `client_phases`. A member that
-has to join its group again does so within `accept`.
+"""The phases of the client chain, in the same form, with columns of `client_phases`. If a member
+has to join its group again, this is a part of the phase `accept`.
 """
 _NEARLY_ALL = 0.8
-"""A sentence names the two longest phases. But if the longest phase took at least this fraction of
-the whole time, the sentence names only this phase.
+"""If the longest phase took at least this fraction of the whole time, a sentence names only this
+phase. Otherwise a sentence names the two longest phases.
 """
 _NOTICED_BY_SILENCE = frozenset(
     {
@@ -131,9 +131,9 @@ def median_path(fastest_first: Sequence[Path]) -> Path:
 
 
 def rows_to_describe(broker_rows: Sequence[Row]) -> Sequence[Row]:
-    """Return the rows of the partitions that store a group, because users care for these.
+    """Return the rows of the partitions that store a group, because users care for their groups.
 
-    If no partition stores a group, all rows are returned. So there always is something to describe.
+    If no partition stores a group, all rows are returned, so that there is something to describe.
     """
     return [row for row in broker_rows if row["groups"]] or broker_rows
 
@@ -179,9 +179,10 @@ def _silence_settings(settings: Settings) -> tuple[str, ...]:
 class ClientChain:
     """What the template says about the client chain of a fault.
 
-    For example, 12 members are affected (`members`). 2 of them stayed with their coordinator
-    (`stayed`). 10 members looked for the new coordinator, which served 9 of them (`served`). The
-    run ended before it served the last of them (`not_served`).
+    For example, the fault affected 12 members (`members` = 12). 2 members stayed with their
+    coordinator (`stayed` = 2), and 10 members looked for the new coordinator. The new coordinator
+    served 9 members (`served` = 9). The run ended before the last member was served (`not_served` =
+    1).
     """
 
     members: int
@@ -286,9 +287,10 @@ _CLIENT = (
         "heartbeats that the old one still answered with success",
     ),
 )
-"""What the table `definitions` says about the client chain. The last two entries are not phases,
-but counts: their second text says from which moment on something is counted, and their third text
-says what is counted.
+"""What the table `definitions` says about the client chain.
+
+The last two entries are counts, and not phases. The second text of such an entry is the moment from
+which on something is counted, and the third text is what is counted.
 """
 _GAPS = (
     ("commit gap", "a member's acknowledged commit", "its next one: the longest around the fault"),

@@ -27,15 +27,16 @@ from pipeline.summary.outcomes import in_number_order
 from protocol.causes import RemovalCause
 
 CoordinatorEpoch = tuple[str | None, int | None]
-"""A coordinator, with the leader epoch in which it serves: `("broker-1", 3)`."""
+"""A coordinator, with the leader epoch in which it serves: `("broker-1", 3)`. Each of the two is
+None if it is not known."""
 Side = Literal["first", "second"]
 """One of the two owners in an overlap. Columns of `ownership_overlaps` begin with this word:
 `first_consumer` and `second_consumer`, for example."""
 _GROUPS = "lane-groups"
 """The id of the chart of the groups on the page."""
 _TIMER_TOLERANCE_US = 50_000
-"""If a rebalance ends at most this time before or after a session expires, the end of the session
-is taken to be the cause."""
+"""If a join phase ends at most this time before or after the end of a session, the end of the
+session is taken to be the cause."""
 _UNKNOWN = "UNKNOWN_MEMBER_ID"
 """The error with which a coordinator answers a member that it has removed or never had."""
 _NOT_COORDINATOR = "NOT_COORDINATOR"
@@ -159,8 +160,8 @@ def _fault_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     for row in tables.faults:
         if row["fault"] != episode.fault:
             continue
-        # If the fault hit the old coordinator but not the first owners, the owners still reached
-        # the coordinator, and the text says so.
+        # If the fault did not hit the first owners, they still reached their coordinator, even if
+        # the fault cut the coordinator off from other nodes. The text says so.
         hit_nodes = {*(row["nodes"] or ()), *(row["to_nodes"] or ())}
         hits_no_owner = hit_nodes.isdisjoint(episode.members("first"))
         yield _step(row["injected_us"], FAULTS, "injected", row, hits_no_owner)
@@ -316,7 +317,8 @@ def _end_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     if end_us is None:
         return
 
-    # The owners that lost a partition, by the way in which they lost it: `{"killed": {"c-0"}}`.
+    # How a partition was lost -> the owners that lost one in this way, such as `{"killed":
+    # {"c-0"}}`.
     losers: dict[str, set[str]] = {}
     for row in episode.rows:
         owned = [

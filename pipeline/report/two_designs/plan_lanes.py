@@ -13,8 +13,9 @@ member of a group that met this change.
 - A light bar is a time in which the member owned no partition, and so read nothing.
 
 The functions take a `Cost`. A Cost has the group (`side`), one change of this group, and what the
-change cost. `pairs_of` pairs a change on ZooKeeper with the same change with a coordinator, so that
-both charts show the pair that the reader picks.
+change cost, such as the number of plans. `pairs_of` pairs a change on ZooKeeper with the same
+change in a group with a coordinator. The reader picks a pair, and each chart shows one half of the
+pair.
 """
 
 import json
@@ -41,8 +42,8 @@ from pipeline.report.two_designs.costs import FAILED, Cost
 from pipeline.summary.story import counted
 
 _PICKED = "change"
-"""Name of a parameter of the charts, and also of a column in their data. The parameter has the
-change that the reader picked. The charts draw the rows whose column has the same change.
+"""Name of a parameter of the charts, and also of a column in their data. The parameter is the
+change that the reader picked. The charts draw the rows in which the column has the same change.
 """
 _ROW_HEIGHT = 20
 """Height of a lane in pixels."""
@@ -52,9 +53,11 @@ MAX_LANES = 24
 """Maximum number of members that have a lane."""
 MAX_CHANGES = 12
 """Maximum number of changes that the reader can pick."""
-_BEFORE_S, _AFTER_S = 0.4, 1.0
-"""The axis begins 0.4 s before the change. It ends 1 s after both groups were settled, which means
-that their last attempt or rebalance has ended.
+_BEFORE_S = 0.4
+"""The axis begins so many seconds before the change."""
+_AFTER_S = 1.0
+"""The axis ends so many seconds after both groups were settled. A group is settled when its last
+attempt or rebalance has ended.
 """
 _SECOND = 1_000_000  # in microseconds
 _FILLS = {"done": SERIES[2], "no broker": SERIES[2], "conflict": WARN, "exception": BAD}
@@ -69,10 +72,10 @@ CostPair = tuple[Cost, Cost]
 def pairs_of(costs: Sequence[Cost]) -> list[CostPair]:
     """Return each change on ZooKeeper, with the corresponding change in a group with a coordinator.
 
-    For example, two changes correspond if each of them is the second join of its group. Several
-    groups with a coordinator may have a corresponding change. Then a change in the same run is
-    taken if there is one, or else a change of a group of the same size. A pair is left out if
-    neither group computed a plan.
+    Two changes correspond if they are of the same kind and have the same place in their groups, for
+    example if each of them is the second join of its group. If several changes correspond, a change
+    in the same run is taken. If there is none in the same run, a change of a group of the same size
+    is taken. A pair is left out if neither group computed a plan.
     """
     on_zookeeper = [cost for cost in costs if cost.side.design == "zookeeper"]
     with_coordinator = [cost for cost in costs if cost.side.design == "coordinator"]
@@ -98,15 +101,15 @@ def pairs_of(costs: Sequence[Cost]) -> list[CostPair]:
 
 
 def _index_in_kind(cost: Cost) -> int:
-    """Return the number of a change among the group's changes of the same kind, from 0."""
+    """Return the place of a change among the changes of the same kind in its group, from 0."""
     of_kind = [change for change in cost.side.changes if change.kind == cost.change.kind]
     return of_kind.index(cost.change)
 
 
 def plan_charts(pairs: Sequence[CostPair]) -> list[Chart]:
     """Return a chart of lanes for each design; both show the change that the reader picks."""
-    # The charts are as high as the largest group needs. The changes of large groups come first, so
-    # that the change that the reader sees first fills the charts.
+    # The charts are as high as the largest group needs. The page first shows the first change. The
+    # changes of large groups come first, so this change fills the charts.
     shown = sorted(pairs, key=lambda pair: -pair[0].change.members)[:MAX_CHANGES]
     if not shown:
         return []
@@ -161,11 +164,14 @@ _ABOUT = {
 
 
 def _options(pairs: Sequence[CostPair]) -> list[str]:
-    """Return the texts by which the reader picks the changes. No two of them are equal.
+    """Return the texts by which the reader picks the changes. No two texts are equal.
 
-    If the labels of the changes are all different, such as "1 member joins", they are the texts. If
-    not, the size of the group follows each label. If even these texts are not all different, the
-    title of the group follows the label, and if necessary also the time.
+    The first of these that gives different texts for all changes is taken:
+
+    1. the label of the change, such as "1 member joins";
+    2. the label and the size of the group;
+    3. the label and the title of the group;
+    4. the label, the title and the time of the change.
     """
     labels = [cost.change.label for cost, _ in pairs]
     if len(set(labels)) == len(labels):
@@ -264,8 +270,9 @@ def _empty_bars(cost: Cost, consumer: str) -> Iterator[Row]:
         for row in cost.side.rows("ownership")
         if row["consumer"] == consumer
     )
-    # The end of the time in which the member has owned partitions. None if the present process of
-    # the member has owned no partition yet. A new process follows one that was killed or stopped.
+    # The latest end of the intervals so far. It is None if the member's present process has owned
+    # no partition yet: at the beginning, and after an interval in which a process was killed or
+    # stopped.
     owned_until_us: int | None = None
     for from_us, to_us, ended_by in spans:
         if owned_until_us is not None and from_us > owned_until_us:
@@ -285,8 +292,8 @@ def _empty_bars(cost: Cost, consumer: str) -> Iterator[Row]:
 
 def _attempt_marks(cost: Cost) -> list[Row]:
     """Return the marks of attempts: a bar, a disc for the view, a cross if the member gave up."""
-    # Views get their colours in the order of time. So the attempts are sorted by the time at which
-    # they had their view. An attempt that failed before it had a view is sorted by its start.
+    # Views get their colours in the order of time. So the attempts are sorted by the time of their
+    # view. An attempt that failed before it had a view is sorted by the time of its start.
     rows = sorted(
         (
             row
@@ -341,7 +348,7 @@ def _attempt_marks(cost: Cost) -> list[Row]:
 def _assignment_marks(cost: Cost) -> list[Row]:
     """Return the marks of assignments: a disc for each member and generation."""
     marks: list[Row] = []
-    # When each member got its first partition of each generation: `{(7, "consumer-a-0"): ...}`.
+    # (generation, consumer) -> when the member got its first partition of this generation
     assigned_us: dict[tuple[int, str], int] = {}
     for row in cost.side.rows("ownership"):
         if cost.change.covers(row["from_us"]) and row["generation"] is not None:
@@ -400,9 +407,9 @@ def _spec(data: str, lanes: int, axis_ends_s: Mapping[str, float]) -> alt.TopLev
 
     `axis_ends_s` has the end of the axis for each change that the reader can pick.
     """
-    # The expression looks up the end for the change that the reader picked:
-    # `({"1 member joins": 2.5})[change] || 1`. The 1 is for a change that is not in the mapping,
-    # because without an end the axis would have no length.
+    # The expression looks up the end for the change that the reader picked: `({"1 member joins":
+    # 2.5})[change] || 1`. For a change that is not in the mapping, the end is 1, because an axis
+    # without an end could not be drawn.
     end_s = alt.ExprRef(f"({json.dumps(axis_ends_s)})[{_PICKED}] || 1")
     height = lanes * _ROW_HEIGHT
     y_scale = alt.Scale(domain=[0, height], reverse=True, nice=False, zero=False)
