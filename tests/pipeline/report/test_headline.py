@@ -1,12 +1,13 @@
 """The first screen of a run's report: the verdict, four figures, and answers to questions.
 
-The questions are "What broke?", "For whom?", "For how long?" and others, and the answers depend on
-the run: whether it had a fault, passed, was interrupted, and so on. Each function `page_...` below
-makes up one such run, and returns its first screen as text. Its docstring says what the text must
-make clear. The last test compares all texts, each below its docstring, with
+The questions are "What broke?", "For whom?", "For how long?" and others. The answers depend on the
+run: whether it had a fault, passed, was interrupted, and so on. Each function `page_...` below
+makes up a run, and returns the first screen of its report as text. The docstring of the function
+says what the text must make clear. The last test compares all texts and docstrings with
 words/first_screens.txt, which a person has reviewed.
 
-Times are microseconds, and S is a second.
+Times are microseconds, and S is a second. `measure.chain` is the group of figures to which a figure
+belongs: "broker", "client" or "gap".
 """
 
 import re
@@ -48,7 +49,10 @@ IDLE = CheckReport(check="processing", outcome=CheckOutcome.NOTHING_SEEN)
 
 
 def _failover(facts: RunFacts) -> ReportInput:
-    """Return a crash whose failover took 8 s and was felt by two members."""
+    """Return the input of a report about a crash with a failover of 8 s, which two members felt.
+
+    `facts` are the facts about the run: its faults, checks, settings and status.
+    """
     detect_us, publish_us, load_wait_us, load_us = 7_790_000, 30_000, 5_000, 5_000
     notice_us, rediscover_us, accept_us = 1_000, 7_900_000, 2_000
     tables: Mapping[str, Any] = {
@@ -240,7 +244,8 @@ def test_verdict_of_a_run_that_did_not_complete_is_no_pass(
 ) -> None:
     """Only a completed run passes.
 
-    A violation remains one if the run was interrupted, but not if coordlab itself failed.
+    An interrupted run can still be VIOLATED, if it found a violation before. But if coordlab itself
+    failed, nothing that the run found counts.
     """
     verdict, _ = verdict_of(run_facts(**changes))
     assert verdict == expected

@@ -10,9 +10,9 @@ For example, after a crash most of the time may go by in `detect`, until the con
 that the broker is gone. A chart shows a chain: it has a strip (a line with dots) for each phase.
 Below the chart, a table has the same figures as the summary on the terminal.
 
-The tests give the lengths of the phases in the order of the chain. So `broker_phase(7 * S,
-30 * MS)` is a chain that ended after `publish`, before any broker began to load. S is one second in
-microseconds.
+The tests give the lengths of the phases in the order of the chain. For example, `broker_phase(7 *
+S, 30 * MS)` has a `detect` of 7 s and a `publish` of 30 ms, and the other phases did not come. S is
+one second in microseconds.
 """
 
 import re
@@ -52,9 +52,9 @@ SETTINGS = Settings(
 
 
 def tables_of_crash(fault: str = "crash-0") -> dict[str, list[Row]]:
-    """Return the tables of a crash that moved one offsets partition, with twelve members.
+    """Return the tables of a crash that moved one offsets partition, in a group of twelve members.
 
-    c-0 finds the new coordinator first, and each other member 1 ms after the member before.
+    c-0 finds the new coordinator first, c-1 finds it 1 ms later, c-2 another 1 ms later, and so on.
     """
     members = [f"c-{number}" for number in range(12)]
     return {
@@ -170,7 +170,10 @@ def test_sentence_of_a_broker_is_about_a_partition_that_has_groups() -> None:
 
 
 def test_partition_without_a_new_coordinator_is_named() -> None:
-    """If the run ended before a partition had a new coordinator, its chain has no length."""
+    """If the run ended before a partition had a new coordinator, the time until then is not known.
+
+    So the sentence says that the partition had none.
+    """
     waiting = broker_phase(7 * S, 30 * MS)
     assert "before the run ended" in with_plain_spaces(
         broker_sentence(fault_summary(), [waiting], SETTINGS)
@@ -208,7 +211,7 @@ def test_members_that_stayed_or_never_arrived_are_counted() -> None:
     text = with_plain_spaces(client_sentence(rows))
     assert "1 member was not served again before the run ended." in text
     assert "1 member never marked the coordinator unknown." in text
-    # In a run in which no member noticed the fault, there is no length at all.
+    # If no member noticed the fault, as here, no member has a length.
     none_needed = with_plain_spaces(client_sentence([client_phase("c-0"), client_phase("c-1")]))
     assert none_needed == "None of 2 members had to look for a coordinator."
 

@@ -11,8 +11,8 @@ Most tests use SPLIT, the tables of a run in which the following happens:
     91 s  The cut is healed. `broker-2` learns that it is no longer the coordinator.
     93 s  `c-0` and `c-5` learn that they are no members, and give up their partitions.
 
-The tables call the time with two owners, or with two coordinators, an overlap. A tenure is the
-time in which a broker is the coordinator for the groups of an offsets partition.
+A time with two owners, or with two coordinators, is called an overlap. A tenure is the time in
+which a broker is the coordinator for the groups of an offsets partition.
 
 The tests write times as multiples of S, which is one second in microseconds.
 """
@@ -95,7 +95,7 @@ def owned(row: Row, side: str, from_us: int, to_us: int, ended_by: str, **change
     } | changes
 
 
-# orders-10 has two owners for 7 us longer than orders-2, so c-5 is the last to give up a partition.
+# c-5 gives up orders-10 7 us after c-0 has given up orders-2. So there is a last member.
 OVERLAPS = [overlap("orders-10", "c-5", "c-6", to_us=93 * S + 7), overlap("orders-2", "c-0", "c-6")]
 # Each overlap has two rows of `ownership`, one for each owner.
 SPLIT: dict[str, list[Row]] = {
@@ -134,9 +134,9 @@ SPLIT: dict[str, list[Row]] = {
             "length_us": 72 * S,
             "older_end": "unloaded",
             "older_paused_us": 0,
-            # The time for which the old coordinator was cut off during the overlap. In a real run
-            # this would also be 72 s. With 70 s, a test can see which of the two numbers a sentence
-            # has.
+            # For how long the old coordinator was cut off during the overlap. In a real run this
+            # would be 72 s, the length of the overlap. Here it is 70 s, so that a test sees which
+            # of the two lengths is in a sentence.
             "older_cut_us": 70 * S,
             "older_heartbeats": 144,
         }
@@ -209,8 +209,9 @@ def test_section_names_both_owners_of_a_partition_and_the_times() -> None:
 def test_section_explains_the_cause_step_by_step_in_time_order() -> None:
     """Seven steps: fault, second coordinator, rebalance, new owners, healing, unload, one owner.
 
-    The session timeout is 45 s. The second coordinator counts it from its load at 19 s. It gets no
-    heartbeat of the old members. So their sessions end there at 19 + 45 = 64 s.
+    The second coordinator loads the group at 19 s, and the sessions of the old members begin there.
+    It gets no heartbeat from them. So their sessions end after the session timeout of 45 s, at
+    19 + 45 = 64 s.
     """
     section = section_of(SPLIT)
     text = plain_text(section)

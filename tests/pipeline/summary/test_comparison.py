@@ -6,7 +6,7 @@ For example, two runs with one crash each have the row
 
 with the median time until the controller knew of the crash. A row is about one fault of each run,
 or about the whole run. A column is about one run, or about all runs to which the user gave the same
-name. In a column of several runs, a cell has the median of their values and the range.
+name. If a column is about several runs, each cell has the median and the range of their values.
 """
 
 import pytest
@@ -119,7 +119,9 @@ def test_faults_are_aligned_by_kind_and_order() -> None:
 
     A pause between two crashes does not change their numbers.
     """
-    # Names such as crash-2 count all faults of a run, from 0. The table counts crashes, from 1.
+    # The id of a fault, such as crash-2, has the number of the fault among all faults of its run,
+    # from
+    # 0. The titles in the table count only the crashes, from 1.
     first = summary_of("x/1", crash(1 * S), pause(3 * S, "pause-1"), crash(2 * S, fault="crash-2"))
     second = summary_of("x/2", crash(5 * S), crash(6 * S, fault="crash-1"))
     comparison = compare_runs([first, second])

@@ -24,11 +24,11 @@ REBALANCING, UNAVAILABLE = "REBALANCE_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE"
 
 
 def test_group_states_follow_the_group_on_each_coordinator(analysed: AnalysedRuns) -> None:
-    """A state ends with the next one, with the unload, the broker's death or the run's end.
+    """A state ends with the next state, the unload, the broker's death or the run's end.
 
-    Members are counted when a state begins: three from 20.51 s on, when c-2 joins, and two from
-    30 s on, when c-1 has been removed. At 46.2 s broker-2 loads the group after a restart. The
-    trace does not tell how many members were loaded, so their number is None until the next
+    The number of members is that at the beginning of the state: three at 20.51 s, when c-2 joins,
+    and two at 30 s, when c-1 has been removed. At 46.2 s broker-2 loads the group after a restart.
+    The trace does not tell how many members were loaded. So the number is None until the next
     generation is Stable.
     """
     rows = read_table(analysed.directories["talk"], "group_states")
@@ -131,10 +131,12 @@ def test_equal_messages_are_one_row_unless_they_change_the_group(
 def test_messages_of_many_clients_are_bounded_to_whole_exchanges(analysed: AnalysedRuns) -> None:
     """The table keeps at most 400 requests around a fault, and takes one client after the other.
 
-    In this trace each of 150 clients sends the same four requests. c-077 sends two more: its first
-    JoinGroup, which is refused, and a LeaveGroup at the end. The table always keeps the first
-    request of each kind and outcome, so it begins with the clients that sent these requests: c-000,
-    then c-077. The other clients follow in the order of their names, until the table is full.
+    In this trace each of 150 clients sends the same four requests. c-077 sends two requests more: a
+    JoinGroup that is refused, before its other JoinGroup, and a LeaveGroup at the end.
+
+    The table begins with the clients that sent the first request of some kind and outcome. c-000
+    sent the first of each usual request, and c-077 the only two others. All other clients follow in
+    the order of their names, until the table is full.
     """
     rows = read_table(analysed.directories["crowd"], "messages")
     assert len(rows) == 400

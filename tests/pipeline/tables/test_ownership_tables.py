@@ -11,11 +11,13 @@ rows, read the trace beside it.
   the assignment of a rebalance. The trace also shows ways in which a member ceases to own a
   partition: it is killed, it is stopped, it gets another assignment, the run ends.
 
-The tables call the time in which a member has a partition an ownership, and the time in which a
-broker coordinates a partition of `__consumer_offsets` a tenure. An overlap is a time in which a
-partition has two owners, or two coordinators. The column `consumer` has the name of a member's
-process (`c-0`), which the process keeps when it restarts; `member` has the id that the coordinator
-gave to it (`c-0-a`).
+Words of the tables:
+
+- ownership: a time in which a member has a partition;
+- tenure: a time in which a broker coordinates a partition of `__consumer_offsets`;
+- overlap: a time in which a partition has two owners, or two coordinators;
+- `consumer`: the name of a member's process (`c-0`), which stays the same after a restart;
+- `member`: the id that the coordinator gave to the member (`c-0-a`).
 
 `analysed.table` reads a table as a dict. Its last arguments are the columns that become the key:
 
@@ -85,8 +87,8 @@ def test_ownership_ends_with_its_process_and_not_with_a_pause(analysed: Analysed
     c-0 is paused twice: from 7 to 9 s, and from 9.5 s until the kill at 11 s. Both pauses count in
     `paused_us`: 2 + 1.5 s. The column `incarnation` counts the lives of a process, from 0.
 
-    No row of the trace records the death of c-2. That its next life starts at 20 s shows that the
-    life before it is over, so the ownership ends there.
+    No row of the trace records the death of c-2. But the next life of c-2 starts at 20 s. So the
+    life before is over by then, and the ownership ends at 20 s.
     """
     rows = analysed.table("stuck", "ownership", "group", "consumer", "partition", "from_us")
     columns = ("incarnation", "to_us", "ended_by", "paused_us")
@@ -139,8 +141,8 @@ def test_ownership_overlap_that_never_ends_lasts_to_the_end_of_the_run(
 ) -> None:
     """c-4 and c-5 own t-7 from 36 s to the run's end at 40 s: the table has one row for both.
 
-    Both are assigned t-7 in the same microsecond, so neither is the first owner. Even so there is
-    no other row, in which c-5 is the first owner and c-4 the second.
+    Both are assigned t-7 in the same microsecond, so the order of the two owners is arbitrary.
+    There must not be a second row in the other order.
 
     c-0 and d-0 own t-0 at the same time, which is no overlap, because d-0 belongs to another group.
     """
@@ -154,9 +156,9 @@ def test_ownership_overlap_that_never_ends_lasts_to_the_end_of_the_run(
 
 
 def test_processing_distinguishes_repeated_from_shared_records(analysed: AnalysedRuns) -> None:
-    """`repeated` counts records that some member of the group had processed before.
+    """`repeated` counts records that any member of the group had processed before.
 
-    `shared` counts records that another member processed, too, while both owned the partition.
+    `shared` counts records that two members processed while both owned the partition.
 
     c-3 processes offsets 3 to 6 of t-0. c-0 had processed 3 and 4 before, so two are repeated. c-0
     had revoked t-0 before c-3 got it, so none is shared.
@@ -219,9 +221,9 @@ def test_tenures_count_acknowledged_commits_and_the_time_cut_off(analysed: Analy
     two partitions, which is one commit. The append at 6 s failed. The append at 7 s stored the
     group's metadata and no offsets.
 
-    The cut is about broker-2: it isolates this broker from all others. broker-0 is at the other end
-    of links that are cut, but can still reach the rest. So its tenure (epoch 1) has no time cut
-    off.
+    The cut isolates broker-2 from all other brokers, so the tenure of broker-2 (epoch 0) has a time
+    cut off. broker-0 is at the other end of one of the links, but still reaches all other brokers.
+    So the tenure of broker-0 (epoch 1) has no time cut off.
     """
     rows = analysed.table("split", "coordinator_tenures", "leader_epoch")
     assert _rows(rows, "commits", "first_commit_us", "last_commit_us") == {
@@ -318,8 +320,8 @@ def test_rebalance_names_joined_and_removed_members_and_its_reason(analysed: Ana
 def test_rebalances_that_cannot_store_an_assignment_are_marked(analysed: AnalysedRuns) -> None:
     """A coordinator that cannot append an assignment to its log begins another rebalance.
 
-    The row of the rebalance that failed so has the error of the append as its `store_error`, and
-    the next row has the reason `assignment not stored` (MEASURED_FAILOVER two-lineages).
+    The row of the first rebalance has the error of the append as its `store_error`. The row of the
+    rebalance that follows has the reason `assignment not stored` (MEASURED_FAILOVER two-lineages).
     """
     rows = analysed.table("stuck", "rebalances", "started_us", "reason")
     columns = ("generation", "new_generation", "store_error", "removed", "added", "stable_us")

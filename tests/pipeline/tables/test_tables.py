@@ -14,11 +14,15 @@ and the tests then read the tables back without Spark. docs/TABLES.md explains e
     analysed.table("pause", "client_phases", "fault")
     -> {("f1",): {"attempts": 1, ...}, ("f2",): {"attempts": 2, ...}}
 
-The tables divide a failover into phases. The phases of the brokers are detect (the controller
-elects a new leader), publish (the leader learns of its election), load wait, and load (the leader
-reads the groups into memory). The phases of a member are notice (the member gives its coordinator
-up), rediscover (it is told the new coordinator), accept (its first request succeeds there), join
-and sync. A tenure is the time in which a broker coordinates a partition of `__consumer_offsets`.
+The tables divide a failover into phases. Each phase ends with an event:
+
+- phases of the brokers: detect (the controller elects a new leader), publish (the leader learns of
+  its election), load wait (the leader begins to load the groups), load (it has read them into
+  memory);
+- phases of a member: notice (the member gives its coordinator up), rediscover (a broker names the
+  new coordinator), accept (a request succeeds there), and, within accept, join and sync.
+
+A tenure is the time in which a broker coordinates a partition of `__consumer_offsets`.
 
 (BEHAVIOUR 2.0) in a docstring is section 2.0 of docs/kafka/BEHAVIOUR.md.
 """
@@ -121,7 +125,7 @@ def test_client_phases_of_a_waiting_member_ignore_heartbeats_answered_while_load
         "fault_us": 12_000_000,
         "unknown_us": 12_027_000,  # the member marked its coordinator unknown
         "named_us": 19_775_000,  # a broker named the new coordinator to it
-        "accepted_us": 19_900_000,  # its first commit there succeeded
+        "accepted_us": 19_900_000,  # its first commit at the new coordinator succeeded
         "notice_us": 27_000,
         "rediscover_us": 7_748_000,
         "accept_us": 125_000,
@@ -162,9 +166,10 @@ def test_client_phases_that_never_end_are_null_and_count_every_lookup(
 ) -> None:
     """After the second fault (f2) no lookup finds the new coordinator before the run ends.
 
-    One lookup fails, and one names broker-1, which is dead: 2 attempts, 1 stale answer. After the
-    first fault (f1, a pause at 5 s), the member waits for an answer of the paused coordinator. The
-    member gives this coordinator up at 20.1 s, so `notice` is 15.1 s.
+    One lookup fails, and one names broker-1, which is dead: 2 attempts, 1 stale answer.
+
+    After the first fault (f1, a pause at 5 s), the phases have an end. The member waits for an
+    answer of the paused coordinator, and gives it up at 20.1 s. So `notice` is 15.1 s.
     """
     rows = analysed.table("pause", "client_phases", "fault")
     columns = ("notice_us", "rediscover_us", "accept_us", "attempts", "stale_answers")
@@ -217,8 +222,8 @@ def test_availability_of_a_crash_per_member_partition_and_group(analysed: Analys
     another broker is active. If service does not come back before the run ends, the end and the
     length of the gap are null.
 
-    consumer-0 received an acknowledgement at 12.001 s, which was on its way at the kill (12 s). The
-    gap begins with this acknowledgement, and ends with the first commit at the new coordinator, at
+    The gap of consumer-0 begins at 12.001 s, with an acknowledgement that was still on its way when
+    the coordinator was killed (12 s). It ends with the first commit at the new coordinator, at
     19.9 s.
     """
     rows = analysed.table("crash", "availability", "subject_kind", "subject")
@@ -253,9 +258,9 @@ def test_availability_with_two_coordinators_has_no_time_without_one(
 def test_rebalances_have_their_cause_and_the_fault_before(analysed: AnalysedRuns) -> None:
     """A rebalance has the fault that preceded it; the group's first rebalance has none.
 
-    The second rebalance, which begins at 20.022 s, never becomes stable, because the third begins
-    at 20.05 s, before the second has assigned the partitions. The column `generation` has the
-    group's generation before the rebalance.
+    The second rebalance begins at 20.022 s. It never becomes stable: the third rebalance begins at
+    20.05 s, before any partition is assigned. The column `generation` has the group's generation
+    before the rebalance.
     """
     rows = analysed.table("crash", "rebalances", "cause")
     columns = ("fault", "member", "generation", "started_us", "joined_us", "stable_us", "length_us")
@@ -269,9 +274,9 @@ def test_rebalances_have_their_cause_and_the_fault_before(analysed: AnalysedRuns
 def test_faults_have_their_blast_radius_and_window(analysed: AnalysedRuns) -> None:
     """What happens in a fault's window is counted as its effect.
 
-    The window ends (`until_us`) with the next fault that hit a node, or with the run. In `pause`, a
-    reset of connections at 25 s finds no connection to reset, so it does not end the window of f1,
-    which lasts until f2 at 30 s. f2 is never healed.
+    The window ends (`until_us`) with the next fault that hit a node, or with the run. In `pause`,
+    the window of f1 lasts until f2 at 30 s. A reset of connections at 25 s does not end it, because
+    it finds no connection to reset. f2 is never healed.
     """
     row = analysed.table("crash", "faults", "fault")[("f1",)]
     row.pop("run")
@@ -408,8 +413,7 @@ def test_summary_of_two_faults_keeps_them_apart(analysed: AnalysedRuns) -> None:
     """Faults are in the order of time, each with its own figures.
 
     The member kept its generation over the first fault, and had no generation after the second. The
-    manifest of `pause` was cut off in the middle, so nothing is known of the error between clocks,
-    which counts as 0.
+    manifest of `pause` lacks its end, and with it the clocks' error, which then counts as 0.
     """
     summary = analysed.summaries["pause"]
     assert [fault.fault for fault in summary.faults] == ["f1", "f2"]

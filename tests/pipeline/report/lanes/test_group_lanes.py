@@ -1,19 +1,24 @@
 """Lanes of group states, rebalances and availability.
 
-A lane is a chart of the report whose x axis is the time of the run. A lane with few groups, members
-and partitions has a row for each. With many, it shows their number over time, and a second chart
-shows the rows of the consumer group that a reader picks there.
+A lane is a chart of the report whose x axis is the time of the run. If a run has few groups,
+members and partitions, each has a row in the lane. If there are many, the lane shows their number
+over time. A second chart then shows the rows of one consumer group, which the reader picks.
 
-The page gets the data of a chart as JSON, with keys of one letter that save room; the constants
-below name these keys. `cells` reads some of them, for each bar of the chart:
+The page gets the data of a chart as JSON, with keys of one letter that save room. The constants
+below name these keys. `cells` reads the values of some keys, for each bar of the chart:
 
     cells(chart, "states", ROW, BEGIN_S, END_S) -> [("readers · broker-2", 6.0, 40.0), ...]
 
 The runs last 60 s. The builders make rows of tables about the group `readers`, with times in
-seconds: `state` is a state of the group on broker-2, `tenure` the time in which a broker is its
-coordinator. `gap` is a time without service around the fault crash-0: it lasts from the last
-success before the fault to the first one after it. An end of None means that the run ended first.
-`journal_entry` describes crash-0: broker-2 is killed at 11.25 s.
+seconds:
+
+- `state`: a state of the group on broker-2;
+- `tenure`: the time in which a broker is the coordinator of the group;
+- `gap`: a time without service around the fault crash-0, from the last success before the fault to
+  the first success after it.
+
+An end of None means that the run ended first. `journal_entry` describes crash-0: broker-2 is killed
+at 11.25 s.
 """
 
 from pipeline.report.lanes import availability, groups, rebalances
@@ -134,9 +139,9 @@ def test_rebalance_lane_without_rebalances_is_none() -> None:
 def test_bar_of_a_rebalance_has_a_part_for_joining_and_one_for_syncing() -> None:
     """Members join from 26 s to 64 s. At 64.5 s the assignment is stored.
 
-    Both parts have the length of the whole rebalance, 64.5 - 26 = 38.5 s. Only the first part has a
-    label, which may extend over both. The bars go beyond the end of the run, at 60 s, and the axis
-    of the chart cuts them off there.
+    The tooltip of each part has the length of the whole rebalance: 64.5 - 26 = 38.5 s. Only the
+    first part has a label, which may extend over the second part. In this test the bars go beyond
+    the end of the run at 60 s; the axis of the chart cuts them off there.
     """
     run = report_input(
         tables={

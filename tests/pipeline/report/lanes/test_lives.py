@@ -1,8 +1,9 @@
 """The lane of lives: what an operation, such as a rollout, did to each member of a group.
 
-A rollout deploys a new version: it stops the process of the member `m-0`, and starts a successor
-that takes its place. The processes that follow each other in a place are called its lives, and are
-numbered from 1. The lane has a row for each place, and its bars are parts of these lives:
+A rollout deploys a new version: it stops the process of the member `m-0`, for example, and starts a
+successor with the same name. So the name stands for a place, in which one process follows another.
+These processes are the lives of the place, and are numbered from 1. The lane has a row for each
+place. Its bars are parts of lives:
 
 - BEFORE: the former version works
 - STOPPING: the process was told to stop, and has not ended
@@ -97,7 +98,7 @@ def test_replaced_member_stops_is_away_starts_and_is_ready() -> None:
 
 
 def test_successor_in_a_spare_place_begins_its_first_life_there() -> None:
-    """A rollout with a surge starts an extra member before it stops one.
+    """A rollout with a surge starts an additional member before it stops a member.
 
     The place m-4 is new, so it has no part before the start at 5 s. m-0 is stopped later, at 20 s,
     and its place stays empty.
@@ -176,6 +177,6 @@ def test_bar_of_an_empty_place_names_no_life() -> None:
         stopped=[stop("m-0", at_s=10, down_s=12)],
         replaced=[start("m-0", at_s=17, ready_s=20)],
     )
-    long_label = "l"  # key of the chart's data, beside the key of a shorter label
+    long_label = "l"  # a key of the chart's data; another key has a shorter label
     labels = [labels_of(row)[long_label] for row in lives_of([rollout], 60 * S)]
     assert labels == ["life 1", "life 1", "away", "life 2", "life 2"]

@@ -1,7 +1,7 @@
 """The report's message diagrams, which show the requests and answers around a fault.
 
-In a diagram each node has a horizontal line, and slanted lines lead from node to node. An exchange
-is a request together with its answer. The data of a diagram consist of several tables:
+In a diagram each node has a horizontal line, and a slanted line between two nodes is a message. An
+exchange is a request together with its answer. The data of a diagram consist of several tables:
 
 - `legs`: slanted lines between two nodes, one for a request and one for an answer
 - `waits`: bars on a node's line, for a time in which an exchange waits
@@ -41,7 +41,7 @@ TEXT, LABEL = "t", "l"
 ZOOM = "z"  # the zoom, in pixels per second, from which a text is shown
 LEFT_ZOOM = "y"  # the zoom from which a text can be left of its time
 IS_FAILURE = "k"  # 1 for a failure, otherwise 0
-# In the table `repeats`, the column "y" has another meaning than in the table `words`.
+# LEFT_ZOOM is a column of the table `words`. In the table `repeats`, "y" has another meaning:
 BAR_ROW = "y"  # the row of a bar below its node's line, counted from 0
 
 _CLIENT, _BROKER = "consumer-1", "broker-2"
@@ -127,7 +127,10 @@ def test_lost_answer_is_a_short_line_at_the_server() -> None:
 
 
 def test_held_answer_stays_on_its_senders_line_until_it_arrives() -> None:
-    """A slanted line over a minute would look as if the answer had travelled for a minute."""
+    """An answer that takes a minute was held, for example at a cut link, and did not travel slowly.
+
+    A slanted line over a minute would look like a slow network. So the answer is drawn as a bar.
+    """
     chart = _chart(message("Heartbeat", _CLIENT, _BROKER, sent_s=12, ended_us=us(72)))
     assert cells(chart, "waits", MEANING, NODE, BEGIN_S, END_S) == [
         ("held on its way", _BROKER, 12.001, 72.0)
@@ -149,7 +152,7 @@ def test_error_of_the_normal_protocol_is_no_failure() -> None:
         message("Heartbeat", _CLIENT, _BROKER, sent_s=20, outcome="REBALANCE_IN_PROGRESS"),
         message("OffsetCommit", _CLIENT, _BROKER, sent_s=30, outcome="NOT_COORDINATOR"),
     )
-    # Only the last answer gets a red cross (1), because the client leaves this coordinator then.
+    # Only NOT_COORDINATOR gets a red cross (1).
     assert cells(chart, "failures", OUTCOME, IS_FAILURE) == [
         ("MEMBER_ID_REQUIRED", 0),
         ("REBALANCE_IN_PROGRESS", 0),
@@ -216,7 +219,7 @@ def test_repeated_exchanges_are_one_bar_below_the_line() -> None:
 
 
 def test_diagram_shows_the_election_and_the_load_of_the_coordinator() -> None:
-    """An election and a load are drawn, because brokers answer differently after them.
+    """The diagram has texts about an election and a load: brokers answer differently after them.
 
     The controller elects a new leader of the partition `__consumer_offsets-2`, which stores the
     group; each election increases the leader epoch. The new leader loads the partition (reads the
@@ -273,7 +276,10 @@ def test_diagram_links_to_the_important_times_of_its_fault() -> None:
 
 @pytest.mark.slow
 def test_diagram_of_few_members_labels_each_loss_of_the_coordinator_at_once() -> None:
-    """The labels of twenty members would cover the whole run. So they need a nearer zoom."""
+    """Two members have their labels at the first zoom, which is 0.
+
+    The labels of twenty members would cover the whole run. So they need a nearer zoom.
+    """
     for members, is_shown_at_once in ((2, True), (20, False)):
         names = [f"consumer-{index}" for index in range(members)]
         chart = _chart(
