@@ -10,10 +10,10 @@ group whose offsets the producer commits is on broker GC. A transaction goes lik
    transaction in the group's partition. When the marker is in the log, offset 41 is committed.
 
 `lab` is a cluster of three brokers in virtual time. A test can hold back the messages of one kind
-of connection, such as the connections for markers. It sets a link rule with the effect Clog, and
-withdraws this rule later.
-`ask_as_admin(move_leader, ...)` makes another broker the leader of a partition, and so the
-coordinator of the groups or transactions in the partition.
+of connection, such as the connections for markers. For this the test sets a link rule with the
+effect Clog. `set_link_rules(())` withdraws the rule. `ask_as_admin(move_leader, ...)` makes another
+broker the leader of a partition, and so the coordinator of the groups or transactions in the
+partition.
 """
 
 import msgspec
@@ -43,18 +43,19 @@ from tests.support.harness.transactional_client import (
 NONE = ErrorCode.NONE
 TX = "tx-1"
 STATE = partition_for(TX, 3)
-"""The partition of __transaction_state with the records of TX."""
+"""The number of the partition of __transaction_state that has the records of TX."""
 TC, NEXT_TC = STATE, (STATE + 1) % 3
-"""The broker with the transaction coordinator, and the broker that has it next.
+"""The transaction coordinator's broker, and the broker that has the coordinator next.
 
-At first broker n leads partition n of each topic. If it stops, broker n + 1 leads, modulo 3.
+At first broker n leads partition n of each topic, so a partition's number is also the number of its
+broker. If broker n stops, broker n + 1 (modulo 3) leads.
 """
 GROUP = next(name for name in ("a", "b", "c", "d") if partition_for(name, 3) == NEXT_TC)
 """A group whose coordinator is not on broker TC."""
 OFFSETS = partition_for(GROUP, 3)
-"""The group's offsets partition."""
+"""The number of the group's partition of __consumer_offsets."""
 GC, NEXT_GC = OFFSETS, (OFFSETS + 1) % 3
-"""The broker with the group coordinator, and the broker that has it next."""
+"""The group coordinator's broker, and the broker that has the coordinator next."""
 BROKERS = tuple(broker_name(broker_id) for broker_id in range(3))
 
 
@@ -66,7 +67,7 @@ def producer(lab: BrokerLab) -> TransactionalClient:
 def between_brokers(rule_id: str, purpose: str, effect: Cut | Clog, *sources: NodeName) -> LinkRule:
     """Return a rule for connections of one purpose, from `sources` to all brokers.
 
-    Without `sources` the rule is about all brokers.
+    Without `sources` the rule is for connections from every broker.
     """
     selector = Selector(sources=sources or BROKERS, destinations=BROKERS, purposes=(purpose,))
     return LinkRule(rule_id=rule_id, selector=selector, effect=effect)
@@ -75,9 +76,9 @@ def between_brokers(rule_id: str, purpose: str, effect: Cut | Clog, *sources: No
 def test_transaction_through_the_codec_leaves_the_same_trace() -> None:
     """Encoding and decoding each message changes nothing.
 
-    A cluster in one process hands over its messages without encoding them, unless
-    `copy_messages` is set. A cluster with this setting and a cluster without it must write the same
-    trace.
+    Usually the nodes of a cluster in one process hand over their messages as objects. With
+    `copy_messages` each message is encoded and decoded on its way. Both clusters must write the
+    same trace.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -131,9 +132,9 @@ def test_marker_of_a_replaced_transaction_coordinator_is_refused() -> None:
 
 
 def test_markers_for_no_partition_and_for_a_repeated_partition_are_answered() -> None:
-    """The broker answers a marker without partitions.
+    """The broker answers a marker without partitions, and writes nothing.
 
-    For a partition that is named twice, it writes one marker.
+    If a marker names a partition twice, the broker writes one marker there.
     """
 
     def marker(*indexes: int) -> WritableTxnMarker:
@@ -167,8 +168,9 @@ def test_markers_for_no_partition_and_for_a_repeated_partition_are_answered() ->
 def test_abandoned_transaction_is_aborted_and_its_producer_fenced_in_the_log() -> None:
     """After transaction.timeout.ms, here 1 s, the coordinator aborts the transaction.
 
-    The coordinator also gives the producer's id a newer epoch. So later requests of the producer
-    are refused. The group then has neither a committed offset (-1) nor a pending offset.
+    The coordinator also gives the producer's id a newer epoch, so later requests of the producer
+    are refused. After the abort the group has neither a committed offset nor a pending offset, and
+    a fetch of the offset gets -1.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -198,7 +200,7 @@ def test_commit_whose_transaction_ended_after_its_verification_is_refused_by_the
         await tx.init(TC)
 
         # This commit is refused, because no transaction has begun. But it makes GC open its
-        # connection to TC for verifications, which the rule below would otherwise hold back.
+        # connection to TC for verifications. Later the rule below would keep it from opening.
         await tx.commit_offset(GC, GROUP, 40)
         await tx.add_offsets(TC, GROUP)
         answers = between_brokers("late", TRANSACTION_VERIFICATION, Clog(), broker_name(TC))
@@ -228,8 +230,9 @@ def test_commit_whose_transaction_ended_after_its_verification_is_refused_by_the
 def test_completion_of_a_transaction_waits_behind_a_load() -> None:
     """A broker has one queue for loads of partitions and completions of transactions (KAFKA-10614).
 
-    When a marker is in the log, the group's pending offset becomes a committed offset. This
-    completion goes through the queue. Here it waits behind the load of another offsets partition.
+    When a marker is in the log, the group's pending offset becomes a committed offset. This step is
+    the completion of the transaction, and goes through the queue. Here the completion waits behind
+    the load of another offsets partition.
     """
     other = (OFFSETS + 1) % 3  # an offsets partition that moves to GC, which has to load it
     preload = (PreloadSpec(partition=other, commit_records=300_000, groups=5),)
@@ -270,7 +273,7 @@ def test_producer_ids_are_never_assigned_twice() -> None:
     Broker NEXT_GC is killed after each assignment of an id to a new producer. So each of the three
     new producers gets its id from another block.
     """
-    # Three transactional ids whose coordinator is NEXT_GC. About a third of all names have it.
+    # Three transactional ids whose coordinator is on NEXT_GC. About a third of all names would do.
     names = (f"other-{number}" for number in range(99))
     new_producers = [name for name in names if partition_for(name, 3) == NEXT_GC][:3]
 

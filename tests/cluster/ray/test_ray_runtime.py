@@ -71,30 +71,32 @@ class UnstartableBroker(FakeBroker):
 
 
 class PatientConsumer(FakeConsumer):
-    """A consumer whose requests do not time out, so that they fail only by a closed connection.
+    """A consumer that waits a minute for each answer.
 
-    A FakeConsumer waits for 50 ms. On a busy machine an answer can take longer.
+    So in these tests its requests fail only if their connection is closed.
+
+    The usual FakeConsumer waits for 50 ms. On a busy machine an answer can take longer.
     """
 
     request_timeout_us = 60 * SECOND_US
 
 
 def build_broken(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
-    """Build fake nodes, in which each broker is a BrokenBroker."""
+    """Build a node: a BrokenBroker for a broker, and else the usual fake node."""
     if isinstance(spec, BrokerSpec):
         return BrokenBroker(host, spec)
     return fake_builder()(spec, cluster, host)
 
 
 def build_dying(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
-    """Build fake nodes, in which each broker is a DyingBroker."""
+    """Build a node: a DyingBroker for a broker, and else the usual fake node."""
     if isinstance(spec, BrokerSpec):
         return DyingBroker(host, spec)
     return fake_builder()(spec, cluster, host)
 
 
 def build_unstartable(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
-    """Build fake nodes, in which each broker is an UnstartableBroker."""
+    """Build a node: an UnstartableBroker for a broker, and else the usual fake node."""
     if isinstance(spec, BrokerSpec):
         return UnstartableBroker(host, spec)
     return fake_builder()(spec, cluster, host)
@@ -107,27 +109,28 @@ def rows_of(rows: list[TraceRow], kind: TraceKind, node: str) -> list[TraceRow]:
 
 @dataclass(frozen=True)
 class Story:
-    """What was seen in one run. In this run a broker and a client are killed and restarted."""
+    """The results of a run in which a broker and a client were killed and restarted."""
 
     runtime: RayRuntime
     run_dir: Path
     rows: list[TraceRow]
     """The trace, that is, all recorded events."""
     batches_before_kill: int
-    """The number of batches on the disk of the broker that is then killed."""
+    """The number of batches on the disk of the broker, just before its kill."""
     batches_after_restart: int
+    """The number of batches that the restarted broker found on its disk, and perhaps some more."""
     killed_broker: HitNode
     process_had_ended: bool
     """True if the broker's process had ended when `crash` returned."""
     status_after_kill: ClusterStatus
     killed_client: HitNode
     pids: tuple[int, ...]
-    """All processes at the end."""
+    """The process ids of all processes at the end of the story."""
 
 
 @pytest.fixture(scope="module")
 def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
-    """Play the story once for all tests, because starting processes takes long."""
+    """Run the cluster once for all tests that use the story, because its start takes long."""
     run_dir = tmp_path_factory.mktemp("run")
     rows: list[TraceRow] = []
     runtime = RayRuntime(
@@ -195,7 +198,7 @@ def started_nodes(story: Story) -> list[tuple[str, int]]:
 def test_crash_on_ray_ends_the_real_process(story: Story) -> None:
     """The process must have ended when `crash` returns.
 
-    The status after the kill has no report of the killed broker, so only broker 0 reports group g.
+    After the kill only broker 0 answers, so the status has only its report of the group g.
     """
     assert story.killed_broker.pid is not None
     assert story.process_had_ended
@@ -205,7 +208,7 @@ def test_crash_on_ray_ends_the_real_process(story: Story) -> None:
 
 
 def test_restart_on_ray_finds_batches_appended_before_the_kill(story: Story) -> None:
-    """A kill loses no data that the process has written, because the kernel keeps them.
+    """A kill loses no data that the process has written, because the kernel keeps these data.
 
     The same holds for Kafka, whose brokers write into the kernel's page cache.
     """
@@ -288,7 +291,7 @@ def test_failure_of_a_node_ends_the_run_and_is_reported(
     async def experiment() -> None:
         try:
             await runtime.start()
-            await runtime.sleep(100 * SECOND_US)
+            await runtime.sleep(100 * SECOND_US)  # the failure of the node cancels this sleep
         finally:
             await asyncio.sleep(0)  # the cleanup of an ended run can still await
             cleaned_up.append("main")

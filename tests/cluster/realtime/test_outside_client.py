@@ -1,12 +1,12 @@
 """A client from outside finds the nodes of a run by the run's listeners file.
 
 While a cluster runs in real time, a user can ask its nodes something with a command. The command is
-another process, which the run has not started: a guest of the run. It reads the listeners file in
+a process that the run has not started: a guest of the run. The guest reads the listeners file in
 the directory of the run. The file has the addresses of the nodes that are up, and the token of the
 run, a secret that the nodes demand of everyone who calls them.
 
-What the guest does is called its question: a coroutine function that gets the host of the guest,
-and opens connections with it.
+A guest has a question: a coroutine function that does what the user wants. Its argument is the host
+of the guest, with which it can open connections and sleep.
 
 In these tests the run is a `lab` with the node processes `p0` and `p1`, which are objects in the
 one Python process of the test. Their nodes are echo nodes, which answer heartbeats. An echo node
@@ -50,6 +50,7 @@ from tests.support.harness.process_lab import (
 )
 
 T = TypeVar("T")
+"""What a question returns."""
 Question = Callable[[Host], Coroutine[Any, Any, T]]
 
 
@@ -83,7 +84,7 @@ def send_heartbeats(count: int = 1) -> Question[list[AnyResponse]]:
 
 
 async def ask(lab: Lab, question: Question[T]) -> T:
-    """Ask as a guest does, on an event loop of its own. A thread takes the place of its process."""
+    """Ask a question as a guest. In place of its process, the guest has a thread of the test."""
     return await asyncio.to_thread(ask_as_guest, lab.run_dir, question)
 
 
@@ -115,7 +116,7 @@ def test_outside_client_is_answered_by_nodes_that_do_not_know_it(tmp_path: Path)
 
 
 def test_outside_client_may_return_and_nodes_continue_without_it(tmp_path: Path) -> None:
-    """When a guest ends, only its own connections are closed. Another guest may come.
+    """When a guest ends, only its own connections are closed, and another guest may come.
 
     The end of a guest is not a failure of the server.
     """
@@ -134,13 +135,12 @@ def test_outside_client_may_return_and_nodes_continue_without_it(tmp_path: Path)
 
 
 def test_outside_client_finds_a_node_that_restarts_elsewhere_meanwhile(tmp_path: Path) -> None:
-    """The server stops and starts again in another process, and the file gets its new address.
+    """The guest asks the server again and again, and counts how often it is refused.
 
-    Meanwhile the guest asks again and again, and counts how often it is refused:
-
-    1. It is answered once. Then the server's process stops.
-    2. It is refused until it reads the new address from the file.
-    3. It is answered again, and returns the number of refusals.
+    1. The guest is answered once. Then the server's process stops.
+    2. The guest is refused. Meanwhile the server starts again in another process, and the
+       listeners file gets its new address.
+    3. The guest has read the new address. It is answered again, and returns the number of refusals.
     """
 
     async def body(lab: Lab) -> None:
@@ -175,7 +175,7 @@ def test_outside_client_finds_a_node_that_restarts_elsewhere_meanwhile(tmp_path:
 def test_outside_client_fails_when_the_run_stops_before_the_answer(tmp_path: Path) -> None:
     """When the run stops, it removes the listeners file. Then the guest gives up at once.
 
-    Its question would have taken 60 s.
+    It does not wait for the end of its question, which takes 60 s.
     """
 
     async def body(lab: Lab) -> None:
@@ -213,9 +213,9 @@ def test_outside_client_with_another_token_is_refused(tmp_path: Path) -> None:
 
 
 def test_exception_in_a_task_of_the_outside_client_ends_its_question(tmp_path: Path) -> None:
-    """A task of the guest that dies has a bug. The guest reports it and does not wait any longer.
+    """If a task of the guest dies of an exception, this is a bug. The guest reports it at once.
 
-    Its question would have taken 60 s.
+    The guest does not wait for the end of its question, which takes 60 s.
     """
 
     async def body(lab: Lab) -> None:
@@ -237,8 +237,9 @@ def test_exception_in_a_task_of_the_outside_client_ends_its_question(tmp_path: P
 def test_listeners_file_is_readable_only_by_its_owner_from_the_first_moment(tmp_path: Path) -> None:
     """The file has the token, so it must have the mode 0600 before anything is written.
 
-    The file is written under another name, and gets its own name when it is complete. If an earlier
-    writer has left such an unfinished file, which others may read, it must not be used.
+    The file is written under another name, and gets its own name when it is complete. Here an
+    earlier writer has left an unfinished file of mode 0666. Other users can read this file, so the
+    new token must not be written into it.
     """
     unfinished = tmp_path / f".{FILE_NAME}.unfinished"
     unfinished.write_text("open to all")
@@ -257,13 +258,14 @@ def test_listeners_file_is_readable_only_by_its_owner_from_the_first_moment(tmp_
 @pytest.mark.parametrize(
     ("content", "message"),
     [(None, "there is no"), (b"{", "cannot be read")],
+    ids=["no-file", "broken-file"],
 )
 def test_run_without_a_listeners_file_cannot_be_asked(
     tmp_path: Path, content: bytes | None, message: str
 ) -> None:
-    """The guest gets an error that says why.
+    """The guest gets an error that says why it cannot ask.
 
-    There is no file before the run has started its nodes, and none when it has stopped.
+    A run has no listeners file before it has started its nodes and after it has stopped.
     """
     if content is not None:
         (tmp_path / FILE_NAME).write_bytes(content)
@@ -276,8 +278,8 @@ def test_run_without_a_listeners_file_cannot_be_asked(
 def test_run_with_another_version_of_the_links_is_not_called(tmp_path: Path) -> None:
     """Nodes with another version of the links would refuse the guest without telling it why.
 
-    So the guest does not call them. Its error names the version. If the file names no node at all,
-    there is another error.
+    So the guest does not call these nodes, and its error names the version. If the version is right
+    but the file names no node, the guest gets another error.
     """
     write_listeners(tmp_path, listeners({}, link_version=LINK_VERSION + 1))
     with pytest.raises(NotReachable, match=f"got version {LINK_VERSION + 1}"):

@@ -51,8 +51,8 @@ def test_paused_node_keeps_its_connections_open_and_silent(
 ) -> None:
     """As with Kafka, a client notices a stopped process only by its own timeouts.
 
-    Connections that existed before the pause stay open. A new one does not open until the resume,
-    but it is not refused either.
+    Connections that existed before the pause stay open. A new connection does not open until the
+    resume, but it is not refused either.
     """
 
     async def body(lab: Lab) -> None:
@@ -82,7 +82,7 @@ def test_paused_node_keeps_its_connections_open_and_silent(
 
 
 def test_pause_spares_the_other_nodes_of_the_process(tmp_path: Path) -> None:
-    """A process may host a hundred consumers. Only the paused one stands still."""
+    """A process may host a hundred consumers. A pause of one of them must not stop the others."""
 
     async def body(lab: Lab) -> None:
         process = await lab.start_process("p0")
@@ -100,12 +100,16 @@ def test_resumed_node_fires_due_timers_before_it_handles_waiting_frames(tmp_path
 
     Kafka's brokers do the same.
 
-    1. During the pause a request arrives, and four timers become due: the one of 2 ms wakes a
-       sleeping task, the one of 5 ms writes a line into the story, the one of 10 ms cancels the
-       one of 20 ms, and the one of 20 ms would write another line.
-    2. At the resume the timers fire in the order of their times, so the one of 20 ms is cancelled
+    1. During the pause a request arrives, and four timers become due:
+
+       - The timer of 2 ms wakes a sleeping task.
+       - The timer of 5 ms writes a line into the story.
+       - The timer of 10 ms cancels the timer of 20 ms.
+       - The timer of 20 ms would write another line.
+
+    2. At the resume the timers fire in the order of their times. So the timer of 20 ms is cancelled
        before it can fire.
-    3. Only then the node handles the request.
+    3. After the timers, the node handles the request.
     """
 
     async def body(lab: Lab) -> None:
@@ -147,9 +151,9 @@ def test_resumed_node_handles_frames_of_a_cut_after_timers_and_before_later_fram
 
     1. The client sends a request. The cut holds it back at the server.
     2. The server is paused, and the cut is healed.
-    3. The client sends another request. It arrives during the pause, as a timer becomes due.
-    4. The server is resumed. First its timer fires. Then it handles the first request, which was
-       sent before the second one, and then the second one.
+    3. The client sends a second request, which arrives during the pause. A timer becomes due, too.
+    4. The server is resumed. First its timer fires. Then the server handles the first request, and
+       then the second request.
     """
 
     async def body(lab: Lab) -> None:
@@ -183,7 +187,7 @@ def test_resumed_node_handles_frames_of_a_cut_after_timers_and_before_later_fram
 
         process.resume_node(SERVER)
         await settle()
-        # The client numbers its requests from 0, and 0 and 1 are the two beats above.
+        # The client numbers its requests from 0. The two beats above were the requests 0 and 1.
         assert story == ["the sleeper woke", "served 2", "served 3"]
 
     in_lab(tmp_path, body)
@@ -258,7 +262,7 @@ def test_paused_client_learns_after_the_pause_that_its_server_died(tmp_path: Pat
 
 
 def test_crash_of_a_paused_node_ends_every_connection_to_it(tmp_path: Path) -> None:
-    """Even connections that the paused node has not accepted yet are reset."""
+    """A paused node crashes. All its connections end, even those that it has not accepted yet."""
 
     async def body(lab: Lab) -> None:
         process = await lab.start_process("p0")
@@ -274,7 +278,8 @@ def test_crash_of_a_paused_node_ends_every_connection_to_it(tmp_path: Path) -> N
         process.crash_node(SERVER)
         await closed(accepted)
         await closed(not_accepted)
-        assert client.host.now_us() < 5 * SECOND_US  # so it was not the timeout of 10 s
+        # The connections would also end by their timeout, but only after 10 s.
+        assert client.host.now_us() < 5 * SECOND_US
 
         with pytest.raises(SimulationError, match="broker-0 is not alive"):
             process.resume_node(SERVER)
@@ -327,9 +332,10 @@ def finish_shutdown(node: EchoNode) -> None:
 def test_node_in_shutdown_serves_until_it_has_finished_and_then_disconnects(
     tmp_path: Path,
 ) -> None:
-    """As after SIGTERM, a broker still answers while its leaderships move to other brokers.
+    """A broker that gets SIGTERM still answers while its leaderships move to other brokers.
 
-    Then it stops, which closes its connections. Afterwards it can be started again.
+    When the leaderships have moved, the broker stops, and its connections are closed. After that it
+    can be started again. In this test an echo node takes the place of the broker.
     """
 
     async def body(lab: Lab) -> None:
@@ -363,8 +369,8 @@ def test_shutdown_returns_although_the_node_ends_before_it_is_finished(
 ) -> None:
     """The experiment waits for the end of a shutdown, and must not wait for a dead node.
 
-    So `shut_down_node` also returns if the node crashes, or if its whole process stops. The node
-    is paused when this happens, which must not matter.
+    So `shut_down_node` also returns if the node crashes, or if its whole process stops. This must
+    be so even for a node that is paused, as in this test.
     """
 
     async def body(lab: Lab) -> None:

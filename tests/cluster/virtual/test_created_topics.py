@@ -1,12 +1,13 @@
 """The check of the controller's answers to CreateTopics finds wrong answers.
 
-In a run `check_created` looks at each answer of the controller to a CreateTopics request, together
-with the controller's metadata after it: the topic must have what the request asks for, and a
-refusal must have a reason.
+In a run `check_created` looks at each answer of the controller to a CreateTopics request, and at
+the controller's metadata after this answer. If the topic was created, it must have what the request
+asks for. If the request was refused, there must be a reason.
 
-The tests give the check metadata, a request and an answer that are sound or wrong in one point. The
-metadata come from `image_of`: four brokers, of which broker 3 is fenced (counted as dead), and the
-topic `archive` with these replicas.
+The tests call the check with metadata, a request and an answer, which are sound or wrong in one
+point. The metadata have four brokers, of which broker 3 is fenced (counted as dead). With
+`image_of((0, 1), (1, 2))` they also have the topic `archive`: its partition 0 has replicas on the
+brokers 0 and 1, and its partition 1 on the brokers 1 and 2.
 """
 
 from collections.abc import Sequence
@@ -43,6 +44,7 @@ FENCED = 3
 SOUND = ((0, 1), (1, 2))
 """Good replicas for the two partitions of `archive`. The first replica is the preferred leader."""
 MIN_ISR = CreatableTopicConfig(name="min.insync.replicas", value="2")
+"""A setting that a request can give the topic."""
 
 
 def request(
@@ -94,8 +96,8 @@ def image_of(
 ) -> MetadataImage:
     """Return metadata with the topic `archive`.
 
-    replicas: those of each partition; the unfenced ones are in sync.
-    settings: values of min.insync.replicas, one after the other.
+    replicas: the replicas of each partition; those on unfenced brokers are in sync.
+    settings: values of min.insync.replicas, set one after the other, so the last value counts.
     leaders: the leader of each partition; by default it is the first replica.
     stopping: the broker that is in its controlled shutdown.
     """
@@ -117,10 +119,14 @@ def image_of(
 
 
 def test_topic_must_have_its_partitions_and_settings() -> None:
-    """If the request leaves numbers out, those of the brokers' settings count."""
+    """If the request leaves numbers out, the numbers of CONFIG count, which are 2 and 2.
+
+    So the three requests ask for the same topic of two partitions.
+    """
+    one_partition = image_of((0, 1))
+    no_topic = brokers()
     for asked in (request(), request(2), request(2, 2)):
         check_created(image_of(*SOUND), CONFIG, asked, answer())
-        one_partition, no_topic = image_of((0, 1)), brokers()
         with pytest.raises(InvariantViolation, match="archive: expected 2, got 1"):
             check_created(one_partition, CONFIG, asked, answer())
         with pytest.raises(InvariantViolation, match="archive: expected 2, got None"):
@@ -134,15 +140,38 @@ def test_topic_must_have_its_partitions_and_settings() -> None:
 @pytest.mark.parametrize(
     ("image", "message"),
     [
-        (image_of((0, 1), (1,)), r"different replicas: archive-1: expected 2, got \(1,\)"),
-        (image_of((0, 1), (1, 1)), r"different replicas: archive-1: expected 2, got \(1, 1\)"),
-        (image_of((0, 1), (1, 7)), r"registered brokers .*: archive-1: \[7\] of \(1, 7\)"),
-        (image_of((0, 1), (1, 2), stopping=2), r"shutting down: archive-1: \[2\] of \(1, 2\)"),
-        (image_of((0, 1), (1, FENCED)), "unfenced brokers get the replicas"),
-        (image_of(*SOUND, leaders=(0, 2)), "the first one leads: archive-1"),
-        (image_of((0, 1), (1, 2), leaders=(0, -1)), "the first one leads: archive-1"),
+        pytest.param(
+            image_of((0, 1), (1,)),
+            r"different replicas: archive-1: expected 2, got \(1,\)",
+            id="too few replicas",
+        ),
+        pytest.param(
+            image_of((0, 1), (1, 1)),
+            r"different replicas: archive-1: expected 2, got \(1, 1\)",
+            id="the same broker twice",
+        ),
+        pytest.param(
+            image_of((0, 1), (1, 7)),
+            r"registered brokers .*: archive-1: \[7\] of \(1, 7\)",
+            id="unknown broker",
+        ),
+        pytest.param(
+            image_of((0, 1), (1, 2), stopping=2),
+            r"shutting down: archive-1: \[2\] of \(1, 2\)",
+            id="stopping broker",
+        ),
+        pytest.param(
+            image_of((0, 1), (1, FENCED)), "unfenced brokers get the replicas", id="fenced broker"
+        ),
+        pytest.param(
+            image_of(*SOUND, leaders=(0, 2)),
+            "the first one leads: archive-1",
+            id="second replica leads",
+        ),
+        pytest.param(
+            image_of(*SOUND, leaders=(0, -1)), "the first one leads: archive-1", id="no leader"
+        ),
     ],
-    ids=["too few", "twice", "unknown", "stopping", "fenced", "second", "none"],
 )
 def test_wrong_placement_is_found(image: MetadataImage, message: str) -> None:
     """The topic has one wrong replica or leader."""
@@ -151,16 +180,17 @@ def test_wrong_placement_is_found(image: MetadataImage, message: str) -> None:
 
 
 def test_fenced_broker_has_the_last_replica_if_too_few_others_are_there() -> None:
-    """Four replicas need all four brokers. The three unfenced ones must come first."""
+    """Four replicas need all four brokers. The three unfenced brokers must come first."""
     check_created(image_of((1, 0, 2, FENCED)), CONFIG, request(1, 4), answer())
     with pytest.raises(InvariantViolation, match="unfenced brokers get the replicas"):
         check_created(image_of((0, FENCED, 1, 2)), CONFIG, request(1, 4), answer())
 
 
 def test_leaders_that_are_not_spread_are_found() -> None:
-    """Among three brokers no one may lead two partitions more than another.
+    """No broker may lead two partitions more than another. Each partition has one replica here.
 
-    In the wrong answer broker 0 leads two partitions, and broker 2 leads none.
+    In the sound topic the three brokers lead 1, 2 and 1 partitions. In the wrong topic broker 0
+    leads two partitions, and broker 2 leads none.
     """
     check_created(image_of((1,), (0,), (2,), (1,)), CONFIG, request(4, 1), answer())
     with pytest.raises(InvariantViolation, match="leaders of a new topic are spread"):
@@ -168,7 +198,10 @@ def test_leaders_that_are_not_spread_are_found() -> None:
 
 
 def test_replicas_that_the_request_names_are_kept() -> None:
-    """Such replicas need not be spread, and may be on a fenced broker."""
+    """A request may name the replicas of each partition.
+
+    Such replicas need not be spread over the brokers, and may be on a fenced broker.
+    """
     with_assignments = CreateTopicsRequest(
         topics=(
             CreatableTopic(
@@ -186,7 +219,7 @@ def test_replicas_that_the_request_names_are_kept() -> None:
 
 
 class Case(NamedTuple):
-    """What the controller had in its metadata when it decided about a request."""
+    """A request, and the metadata that the controller had when it refused this request."""
 
     image: MetadataImage
     asked: CreateTopicsRequest
@@ -229,7 +262,7 @@ class Case(NamedTuple):
 def test_topic_that_is_refused_without_a_reason_is_found(
     error: ErrorCode, without_reason: Case, with_reason: Case
 ) -> None:
-    """Each error has its reason in the metadata or in the request."""
+    """The check accepts a refusal only if the metadata or the request have a reason for it."""
     check_created(with_reason.image, CONFIG, with_reason.asked, answer(error))
     with pytest.raises(InvariantViolation, match="a topic is refused for a reason"):
         check_created(without_reason.image, CONFIG, without_reason.asked, answer(error))
@@ -238,7 +271,7 @@ def test_topic_that_is_refused_without_a_reason_is_found(
 def test_request_that_only_validates_creates_nothing() -> None:
     """With `validate_only` the answer NONE says that the topic could be created.
 
-    So the metadata need not have it.
+    The controller has not created the topic, so it need not be in the metadata.
     """
     asked = structs.replace(request(), validate_only=True)
     check_created(brokers(), CONFIG, asked, answer())
@@ -248,7 +281,7 @@ def test_wrong_replicas_are_found_in_a_run(monkeypatch: pytest.MonkeyPatch) -> N
     """Planted bug: both replicas of the partition are on the same broker."""
 
     def same_broker_twice(*_: object, start: int) -> list[tuple[int, ...]]:
-        broker = start % 3
+        broker = start % 3  # one of the three brokers of the experiment
         return [(broker, broker)]
 
     monkeypatch.setattr(topic_creation, "_spread", same_broker_twice)

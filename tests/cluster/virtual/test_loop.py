@@ -7,7 +7,7 @@ ends the run. Sockets, threads and processes are refused, because their results 
 seed of a run.
 
 `post` schedules a callback for now, and `post_at` for a given time. `call_at_us` and asyncio's own
-methods do this, too, and return a timer that can be cancelled.
+methods also schedule a callback, and return a timer that can be cancelled.
 """
 
 import asyncio
@@ -37,7 +37,9 @@ def test_time_jumps_to_the_next_timer_and_is_counted_in_microseconds() -> None:
 
 
 def test_equal_times_run_first_in_first_out_for_timers_and_callbacks() -> None:
-    """The order of scheduling decides, whichever method has scheduled a callback.
+    """Callbacks for the same time run in the order of scheduling.
+
+    It does not matter which of the three methods has scheduled a callback.
 
     Asyncio's own loop does not keep this order: its heap compares only the times of timers, so
     timers with equal times come out in any order.
@@ -82,9 +84,9 @@ def test_callbacks_added_within_an_instant_run_after_those_that_were_due() -> No
 
 
 def test_a_cancelled_timer_does_not_run_and_does_not_move_the_clock() -> None:
-    """A loop that has only cancelled timers has nothing to do.
+    """A loop that has only cancelled timers has nothing to do, so its clock stays at 0.
 
-    So to wait for a future is a deadlock at once, when the clock still shows 0.
+    A future that nothing can complete is then a deadlock at once, at 0 us.
     """
     loop = VirtualLoop()
     calls: list[str] = []
@@ -137,7 +139,7 @@ def test_an_instant_that_never_ends_is_an_error_naming_the_callback() -> None:
 
 
 def test_the_limit_counts_per_instant_not_per_run() -> None:
-    """A run may have any number of callbacks, here 501, if each instant is within the limit."""
+    """The limit is 10 callbacks in each instant. A run of many instants may have 501 callbacks."""
     loop = VirtualLoop(max_events_per_instant=10)
     count = 0
 
@@ -154,7 +156,7 @@ def test_the_limit_counts_per_instant_not_per_run() -> None:
 def test_an_exception_leaves_the_run_and_the_loop_can_run_on() -> None:
     """The caller of the run gets the exception of the callback.
 
-    It can run the loop again, for instance to undo faults and to stop the nodes.
+    The caller can then run the loop again, for instance to undo faults and to stop the nodes.
     """
     loop = VirtualLoop()
     calls: list[str] = []
@@ -174,7 +176,8 @@ def test_an_exception_leaves_the_run_and_the_loop_can_run_on() -> None:
 def test_run_until_complete_can_be_called_again_after_an_interrupt() -> None:
     """Ctrl-C stops the loop between two callbacks.
 
-    Then the runtime runs the same loop again, to undo the faults of the run.
+    Then the runtime runs the same loop again, to undo the faults of the run. In this test
+    `loop.interrupt()` takes the place of Ctrl-C.
     """
     loop = VirtualLoop()
     calls: list[str] = []
@@ -213,7 +216,7 @@ def test_run_until_complete_returns_or_raises_the_futures_result() -> None:
 
 
 def test_the_standard_library_runs_on_the_loop() -> None:
-    """Experiments may use asyncio's timeouts, queues and events. Some libraries do so, too."""
+    """Experiments and libraries may use asyncio's timeouts, queues and events."""
     loop = VirtualLoop()
 
     async def main() -> list[object]:
@@ -250,7 +253,7 @@ def test_the_standard_library_runs_on_the_loop() -> None:
 
 
 def test_sockets_threads_and_processes_are_refused() -> None:
-    """The results of these depend on the machine, and a run must depend on its seed alone."""
+    """Their results depend on the machine, but a run must depend on its seed alone."""
     loop = VirtualLoop()
 
     async def main() -> None:
@@ -294,30 +297,33 @@ def test_discard_removes_only_what_is_ready_in_one_context() -> None:
     loop.discard(dead)
     loop.run_until_us(2_000_000)
     assert calls == ["alive cleaned up"]
-    # Otherwise asyncio would warn that this task never ended.
+    # The discarded task never ends. This keeps asyncio from warning about it.
     task_of_dead._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
 def test_a_loop_refuses_to_run_inside_another_or_after_close() -> None:
     """As with asyncio's own loop, both attempts raise a RuntimeError."""
-    loop, inner = VirtualLoop(), VirtualLoop()
+    outer, inner = VirtualLoop(), VirtualLoop()
 
     async def main() -> None:
         inner.run_until_us(1)
 
     with pytest.raises(RuntimeError, match="another event loop"):
-        loop.run_until_complete(main())
-    loop.close()
+        outer.run_until_complete(main())
+    outer.close()
     with pytest.raises(RuntimeError, match="closed"):
-        loop.run_until_us(1)
+        outer.run_until_us(1)
 
 
 def test_cancelled_timers_are_removed_and_the_others_keep_their_order() -> None:
     """From time to time the loop removes the cancelled timers from its heap, to keep it small.
 
-    The removal must not change the order of the other timers. The timers 0 to 99 are due at
-    1,000 us, 100 to 199 at 1,001 us, 200 to 299 at 1,000 us again, and so on. Only the timers 0,
-    100, 200, ... are not cancelled.
+    The removal must not change the order of the other timers. The test makes these timers, and
+    cancels all but the first of each hundred:
+
+    - The timers 0 to 99 are due at 1,000 us. The test cancels 1 to 99.
+    - The timers 100 to 199 are due at 1,001 us. The test cancels 101 to 199.
+    - The timers 200 to 299 are due at 1,000 us again, and so on.
     """
     loop = VirtualLoop()
     calls: list[int] = []
@@ -330,7 +336,8 @@ def test_cancelled_timers_are_removed_and_the_others_keep_their_order() -> None:
             timer.cancel()  # a second call has no effect
     assert len(loop._heap) <= 2 * COMPACT_ABOVE
     loop.run_until_us(2_000)
-    due_at_1_000, due_at_1_001 = range(0, count, 200), range(100, count, 200)
+    due_at_1_000 = range(0, count, 200)  # 0, 200, 400, ...
+    due_at_1_001 = range(100, count, 200)  # 100, 300, 500, ...
     assert calls == [*due_at_1_000, *due_at_1_001]
 
 

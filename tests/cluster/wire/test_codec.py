@@ -6,13 +6,18 @@ let kafka-python write a request, and our codec read it. In the other direction 
 answer, and kafka-python reads it. Each field has a different value, so that two confused fields are
 noticed.
 
-A message occurs in three forms: as one of our own structs, as an object of kafka-python ("theirs"
-in names), and as a plain message. A plain message has the same fields as the bytes, in dicts, lists
-and simple values. A table of WireFields says which fields a version of an API has.
+A message occurs in three forms:
+
+- One of our own structs.
+- An object of kafka-python ("theirs" in names).
+- A plain message, which has the same fields as the bytes, in dicts, lists and simple values.
+
+A table of WireFields says which fields a version of an API has.
 
 Some old versions of an API have other fields than our struct, for example a single group in place
-of a list. They are the versions below `reshaped_below`. For them a function `lift` converts the
-plain request into our struct, and a function `lower` converts our answer into a plain one.
+of a list of groups. These are the versions below `reshaped_below`. For these versions a function
+`lift` converts a plain request into our struct, and a function `lower` converts our answer into a
+plain answer.
 """
 
 from collections.abc import Iterator
@@ -41,8 +46,8 @@ VERSIONS = [
 ]
 """Every version of every API that the listener offers.
 
-Produce before v3 is among them, although the broker refuses the record formats of these versions:
-the refusal names the partitions of the request, so the broker must be able to read it.
+The listener also offers Produce before v3. The broker refuses the record formats of these versions,
+but it must be able to read the request: the refusal names the partitions of the request.
 """
 
 
@@ -76,8 +81,8 @@ class Values:
         number = next(self._numbers)
         match field.kind:
             case Kind.INT:
-                # The value needs all bits of the field, so a codec that reads fewer bits fails. A
-                # third of the values are negative.
+                # The value is so large that a codec fails if it reads a narrower field. A third of
+                # the values are negative.
                 value = number + (1 << (field.bits - 2))
                 return -value if number % 3 == 0 else value
             case Kind.BOOL:
@@ -136,7 +141,7 @@ def without_unused(fields: tuple[WireField, ...], plain: dict[str, Any]) -> dict
 
 
 def plain_of(value: object) -> Any:  # noqa: ANN401 (a field's value)
-    """Return one of our structs, or a part of it, as dicts, lists and simple values."""
+    """Return a struct of ours, or the value of a field, as dicts, lists and simple values."""
     if isinstance(value, msgspec.Struct):
         return {name: plain_of(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, tuple | list):
@@ -168,7 +173,7 @@ def test_request_of_kafka_python_is_read_field_by_field(api: Api, version: int) 
 
     request = decode_request(api, version, cursor)
 
-    assert cursor.position == len(data)  # nothing is left
+    assert cursor.position == len(data)  # all bytes have been read
     used = without_unused(fields, plain)
     is_reshaped = schema.lift is not None and version < schema.reshaped_below
     if is_reshaped:
@@ -216,15 +221,17 @@ def expected_of(fields: tuple[WireField, ...], message: Any, version: int) -> di
     """
     expected: dict[str, Any] = {}
     for field in fields:
-        # Fields of authorized operations are not compared, because kafka-python reads them as sets
-        # of names and not as numbers.
-        if not field.is_in(version) or field.name.endswith("authorized_operations"):
+        if not field.is_in(version):
+            continue
+        # kafka-python reads authorized operations as sets of names, and our codec writes numbers.
+        # So these fields are not compared.
+        if field.name.endswith("authorized_operations"):
             continue
         value: Any
         if isinstance(message, dict):
             value = message[field.name]
         else:
-            # If our struct has no such field, the codec writes `absent`, the field's default.
+            # If our struct has no such field, the codec writes the field's default, `absent`.
             value = getattr(message, field.name, field.absent)
         if field.kind is Kind.STRUCT:
             value = [expected_of(field.fields, item, version) for item in value]
@@ -246,10 +253,10 @@ def plain_of_theirs(message: Any, expected: PlainValue) -> Any:  # noqa: ANN401 
 
 
 def with_one_item(response: msgspec.Struct) -> msgspec.Struct:
-    """Return the answer with only one item in its list.
+    """Return an answer of a reshaped version: its list may have only one item.
 
-    Some old versions have a single group or key in place of a list. The list is the only tuple
-    among the fields of our answer.
+    Some old versions have a single group or key in place of a list. Our struct has a tuple for the
+    list, and no other field of it is a tuple.
     """
     ((name, items),) = [
         (name, value)
@@ -288,15 +295,15 @@ def test_answer_is_read_by_kafka_python_field_by_field(api: Api, version: int) -
                 batches = partition.pop("records")
                 assert decode_batches(bytes(their_partition.records)) == batches
     assert plain_of_theirs(theirs, expected) == expected
-    # kafka-python must write the same bytes. It can do this only if the message has no header.
+    # kafka-python must write the same bytes. Without a header it writes only the body.
     theirs._header = None
     assert bytes(theirs.encode(version=version)) == bytes(out)
 
 
 def test_join_group_answer_before_v7_has_an_empty_protocol_name_for_none() -> None:
-    """The field can be null from v7 on. An older client would fail at a null.
+    """The field `protocol_name` can be null from v7 on. An older client would fail at a null.
 
-    So the codec writes an empty text for None.
+    So in an older version the codec writes an empty text for None.
     """
     response = JoinGroupResponse(error_code=ErrorCode.NOT_COORDINATOR, protocol_name=None)
     out = bytearray()
@@ -308,7 +315,8 @@ def test_join_group_answer_before_v7_has_an_empty_protocol_name_for_none() -> No
 def test_truncated_request_is_malformed(remaining_bytes: int) -> None:
     """A request that ends too early is malformed, wherever it ends.
 
-    The request has about 30 bytes. Only the last one is missing if more should remain.
+    The request has about 30 bytes. The test keeps the first `remaining_bytes` of them, but always
+    cuts off at least the last byte.
     """
     request = consumer.JoinGroupRequest(
         version=5,

@@ -1,13 +1,15 @@
 """ZkClient, the layer above ZooKeeper's sessions: it retries, listens, and renews the session.
 
 ZkClient imitates zkclient, the library of Kafka's old consumer. A program subscribes to a path with
-a listener, and ZkClient calls the listener after each change of the path's children, or of its
-data. For this ZkClient sets a watch at the server, which sends one event at the next change. Ids
-such as ZK-22 name rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which the docstrings quote.
+a listener, and ZkClient calls the listener after each change of the path's children, or of the
+path's data. For this purpose ZkClient sets a watch at the server. At the next change the server
+sends one event, and the watch is gone. Ids such as ZK-22 name rules of
+docs/kafka/ZOOKEEPER_CONSUMER.md, which the docstrings quote.
 
 The tests run one server in virtual time, with a session timeout of 6 s. `lab.zk_client(0)` is a
-client on the host `client-0`. `lab.cut` holds back all messages between a client and the server,
-and `lab.rule(Slow(...), sources, destinations)` delays those in one direction, until `lab.heal()`.
+client on the host `client-0`. `lab.cut` holds back all messages between a client and the server.
+`lab.rule(Slow(...), sources, destinations)` delays the messages in one direction. Both last until
+`lab.heal()`.
 """
 
 import pytest
@@ -68,7 +70,7 @@ def test_notification_costs_two_reads_before_the_program_receives_it() -> None:
 def test_data_event_costs_two_reads_and_a_subscription_one() -> None:
     """For a data event `exists(path, watch)` and `getData(path, watch)` are sent (ZK-22).
 
-    A subscription to the data of a path sends only `exists`, which sets the watch.
+    These are the two reads. A subscription to the data of a path sends only `exists`.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -91,8 +93,8 @@ def test_data_event_costs_two_reads_and_a_subscription_one() -> None:
 def test_listeners_run_one_after_the_other_and_an_exception_is_dropped() -> None:
     """One ZkEventThread runs all listeners one after the other (ZK-21).
 
-    The listener takes 1 s and then fails. It is called for two paths, the second time only when the
-    first call has ended, and in spite of its failure.
+    The listener takes 1 s and then fails. It is called for two paths. The second call begins when
+    the first call has ended, although the first call has failed.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -133,7 +135,7 @@ def test_operation_that_meets_a_connection_loss_is_tried_again_when_connected() 
             await client.write("/consumers/g", "1")
             written_at_us.append(lab.runtime.now_us())
 
-        # The write does not return while the server is down. So it runs as a task of its own.
+        # The write does not return while the server is down, so the test runs it as a task.
         lab.hosts[NodeName("client-0")].spawn(write(), name="write")
         await lab.runtime.sleep(20 * SECOND)  # much longer than the session timeout
         assert written_at_us == []
@@ -169,7 +171,7 @@ def test_operation_begun_in_one_session_is_carried_out_in_the_next() -> None:
         async def release() -> None:
             await late.delete("/consumers/owner")
 
-        # Step 2. The delete does not return during the cut, so it runs as a task of its own.
+        # Step 2. The delete does not return during the cut, so the test runs it as a task.
         lab.hosts[NodeName("client-0")].spawn(release(), name="release")
         await lab.runtime.sleep(10 * SECOND)  # step 3: the session timeout is 6 s
         await other.create("/consumers/owner", "other", ephemeral=True)  # step 4
@@ -225,7 +227,7 @@ def test_write_creates_the_znode_and_its_parents() -> None:
 
 
 def test_changes_before_the_rearming_read_are_merged_into_its_result() -> None:
-    """The event has a type and a path, but not the new data, so the listener reads it (ZK-18).
+    """The event has a type and a path, but not the new data. So the listener reads it (ZK-18).
 
     1. The writer writes "1". The watch fires once, and the client gets the event.
     2. ZkClient sets the watch again by a read, the re-arming read, which takes a second here.
@@ -250,7 +252,7 @@ def test_changes_before_the_rearming_read_are_merged_into_its_result() -> None:
         # Long enough for two reads of ZkClient and one of the listener, a second each.
         await lab.runtime.sleep(10 * SECOND)
         assert read_data == ["3"]
-        await lab.heal()  # the reads are fast again
+        await lab.heal()  # the reads are fast again, so the next write gives an event of its own
         await writer.write("/brokers", "4")
         await lab.runtime.sleep(SECOND)
         assert read_data == ["3", "4"]

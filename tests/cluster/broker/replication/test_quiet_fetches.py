@@ -61,7 +61,7 @@ class Leader:
         self.partitions: dict[PartitionKey, Partition] = {}
         self.proposals: dict[PartitionKey, IsrProposal] = {}
         self.epoch = 1
-        """The highest epoch so far. Each change of a partition takes the next one."""
+        """The highest epoch so far. Each change of a partition gets the next higher epoch."""
         self.effects: list[object] = []
         """The effects of all Fetches and proposals so far, in order."""
         for index in range(PARTITIONS):
@@ -103,7 +103,7 @@ class Leader:
         self.quiet.changed(name)
 
     def on_fetched(self, partition: Partition, result: FetchResult) -> None:
-        """Apply what a follower's Fetch changes: the high watermark, and proposals of an ISR."""
+        """Note what a follower's Fetch has changed: a high watermark, or a proposal of an ISR."""
         name = partition.topic_partition
         self.effects.append((name, result.new_high_watermark, result.proposal))
         if result.new_high_watermark is not None:
@@ -161,9 +161,9 @@ class Follower:
     def request(self, leader: Leader) -> FetchRequest:
         """Return a Fetch from the follower's log ends, with the leader epochs of `leader`.
 
-        If no position has changed since the last Fetch, the request has the same FetchTopic object,
-        as with a real follower. QuietFetches first looks whether it is the same object, and only
-        otherwise compares the positions.
+        If no position has changed since the last Fetch, the new Fetch has the very same FetchTopic
+        object, as with a real follower. QuietFetches relies on this: for the same object it need
+        not compare the positions.
         """
         positions = []
         for index, log_end in self.log_ends.items():
@@ -181,12 +181,12 @@ class Follower:
         return FetchRequest(
             replica_id=self.broker,
             replica_epoch=self.epoch,
-            max_wait_ms=1,  # any value: the FetchReader itself does not wait
+            max_wait_ms=1,  # has no effect, because the FetchReader itself does not wait
             topics=(self.last_topic,),
         )
 
     def take(self, response: FetchResponse) -> None:
-        """Move the ends of the follower's logs behind the records of an answer."""
+        """Append the records of an answer, that is, move the ends of the follower's logs."""
         for data in response.responses[0].partitions:
             for batch in data.records:
                 self.log_ends[data.partition_index] = batch.last_offset + 1
@@ -224,8 +224,9 @@ def test_skipping_quiet_partitions_changes_no_answer_and_no_isr(seed: int) -> No
     The leader `quiet` skips quiet partitions, and the leader `plain` reads all partitions. The
     events are appends, Fetches, ISR changes, new leader epochs and restarts of followers.
 
-    A leader also notes when, and up to which offset, each follower has fetched, even in a quiet
-    partition. Otherwise a follower would leave the ISR of one leader only.
+    A leader must note each Fetch of a follower, with its time and its offset, even in a quiet
+    partition. If the leader `quiet` did not do this, a follower would leave only the ISR of
+    `quiet`, and the two leaders would differ.
     """
     rng = random.Random(seed)
     quiet, plain = Leader(QuietFetches), Leader(NeverQuiet)
@@ -233,7 +234,7 @@ def test_skipping_quiet_partitions_changes_no_answer_and_no_isr(seed: int) -> No
     now_us = 0
 
     for _ in range(STEPS):
-        # A follower lags after a few of the longest of these delays without a Fetch.
+        # A follower lags if it sends no Fetch during four of the longest delays.
         now_us += rng.choice((1_000, 20_000, LAG_MAX_US // 3))
 
         index = rng.randrange(PARTITIONS)

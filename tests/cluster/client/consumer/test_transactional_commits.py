@@ -63,11 +63,11 @@ def start_consumer(lab: ClientLab) -> ConsumerNode:
 def failures(lab: ClientLab) -> list[tuple[str | None, str | None, str | None]]:
     """Return error, reason and peer of each failed commit.
 
-    Example: `("TRANSACTION_ABORTED", "UNKNOWN_MEMBER_ID", None)`. If the outcome of the commit is
-    unknown, the peer is the coordinator. If the commit has failed for certain, the peer is None.
+    Example: `("TRANSACTION_ABORTED", "UNKNOWN_MEMBER_ID", None)`. If the commit has failed for
+    certain, the peer is None. If its outcome is unknown, the peer is the coordinator.
 
-    Commits that were never sent are left out. Their error is COMMIT_FAILED. A failed commit has a
-    row for each of the two partitions, and this function looks only at the rows of t-0.
+    A failed commit has a row for each of the two partitions, so this function looks only at the
+    rows of t-0. It leaves out the error COMMIT_FAILED, because such a commit was never sent.
     """
     return [
         (row.error, row.cause_text, row.peer)
@@ -77,7 +77,7 @@ def failures(lab: ClientLab) -> list[tuple[str | None, str | None, str | None]]:
 
 
 def ends(lab: ClientLab) -> list[bool]:
-    """Return how each transaction was ended: True for a commit, False for an abort."""
+    """Return, for each EndTxn of the producer, True for a commit and False for an abort."""
     return [
         request.committed
         for request in lab.brokers[0].of_type(EndTxnRequest)
@@ -100,6 +100,7 @@ def test_commit_is_a_transaction_with_kafkas_order_of_requests(make_lab: LabMake
         for request in broker.requests
         if isinstance(request, (InitProducerIdRequest, *transaction))
     ]
+    # 1 + 3 + 3 requests
     assert sent[:7] == [InitProducerIdRequest, *transaction, *transaction]
     assert broker.of_type(OffsetCommitRequest) == []
 
@@ -126,11 +127,11 @@ def test_commit_is_a_transaction_with_kafkas_order_of_requests(make_lab: LabMake
 
 
 def test_transaction_with_too_much_metadata_is_aborted(make_lab: LabMaker) -> None:
-    """A commit can have a text, the metadata of its offsets. The application takes two in turn.
+    """A commit can have a text: the metadata of its offsets. The application has two texts.
 
-    The broker refuses the first commit and says that its text is too large. (The answer is
-    scripted: the broker does not look at the text, which is short.) The application aborts this
-    transaction. The next transaction, with the second text, succeeds.
+    The first transaction commits with the text "long". The broker's scripted answer says that this
+    text is too large, so the application aborts the transaction. The next transaction commits with
+    the other text, which is empty, and succeeds. Then it is the turn of "long" again.
     """
     lab = make_lab(1)
     lab.high_watermark = 4
@@ -187,7 +188,7 @@ def test_transaction_coordinator_is_looked_up_by_the_transactional_id(make_lab: 
 def test_retriable_errors_repeat_the_request(
     make_lab: LabMaker, request_type: type, answer: AnyResponse
 ) -> None:
-    """The broker answers the request twice with the error. The third attempt succeeds.
+    """The broker answers a request twice with a retriable error. The third attempt succeeds.
 
     So the transaction goes on and is committed.
     """
@@ -211,7 +212,10 @@ def test_retriable_errors_repeat_the_request(
     ],
 )
 def test_refused_commit_aborts_the_transaction(make_lab: LabMaker, code: ErrorCode) -> None:
-    """The application aborts the transaction, and commits the same offsets in the next one."""
+    """The broker refuses a commit with an error that no repetition can cure.
+
+    The application aborts the transaction, and commits the same offsets in the next transaction.
+    """
     lab = make_lab(1)
     lab.brokers[0].answer(TxnOffsetCommitRequest, txn_commit_error(code))
     start_consumer(lab)
@@ -224,8 +228,9 @@ def test_refused_commit_aborts_the_transaction(make_lab: LabMaker, code: ErrorCo
 def test_commit_without_an_answer_in_time_aborts_the_transaction(make_lab: LabMaker) -> None:
     """A commit is repeated for transaction.timeout.ms at most, here 3 s.
 
-    After these 3 s the transaction coordinator would abort the transaction anyway. Here the first
-    12 attempts of the commit get an error, and they take longer than 3 s.
+    After these 3 s the transaction coordinator would abort the transaction anyway. Here the broker
+    has a retriable error for 12 attempts of the commit. This is more than fit into 3 s, so the
+    application gives up before.
     """
     lab = make_lab(1)
     loading = txn_commit_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -261,10 +266,10 @@ def test_fenced_producer_is_replaced_by_a_new_one(
     lab.brokers[0].answer(request_type, answer)
     start_consumer(lab)
     lab.run_for(3 * SECOND)
-    ((error, _why, peer),) = failures(lab)
+    ((error, _reason, peer),) = failures(lab)
     assert error == "TRANSACTION_ABORTED"
     assert peer is None
-    assert len(lab.brokers[0].of_type(InitProducerIdRequest)) == 2
+    assert len(lab.brokers[0].of_type(InitProducerIdRequest)) == 2  # one for each producer
     last = lab.brokers[0].of_type(EndTxnRequest)[-1]
     assert isinstance(last, EndTxnRequest)
     assert last.producer_epoch == 1
@@ -275,7 +280,7 @@ def test_end_of_a_transaction_is_repeated_until_it_is_answered(make_lab: LabMake
     """The next transaction begins only when EndTxn has succeeded.
 
     Here EndTxn fails twenty times. With the waits in between, these attempts take more than 12 s,
-    but less than 32 s.
+    and less than 12 s + 20 s.
     """
     lab = make_lab(1)
     not_available = EndTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -307,10 +312,10 @@ def test_closed_consumer_first_commits_its_processed_records(make_lab: LabMaker)
 def test_closed_consumer_with_an_unanswered_end_has_an_unknown_outcome(
     make_lab: LabMaker,
 ) -> None:
-    """If EndTxn gets no answer until the consumer is closed, the end of the transaction is unknown.
+    """A consumer is closed while its EndTxn has no answer.
 
-    The coordinator may still commit the transaction. So the trace has a failed commit with the
-    error TIMED_OUT, and its peer is the coordinator. A peer says that the outcome is unknown.
+    The coordinator may still commit the transaction, so the outcome of the commit is unknown. The
+    trace has a failed commit with the error TIMED_OUT, and with the coordinator as its peer.
     """
     lab = make_lab(1)
     lab.brokers[0].answer(EndTxnRequest, *[None] * 40)  # for all EndTxns of this test

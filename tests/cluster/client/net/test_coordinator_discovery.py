@@ -43,13 +43,17 @@ COMMIT_INTERVAL_MS = 200
 BACKOFF_MAX_MS = 1_000
 """The default of retry.backoff.max.ms and of reconnect.backoff.max.ms."""
 LOOKUPS_PER_SECOND_MAX = 25
-"""At least 40 ms pass between two lookups. They are reconnect.backoff.ms, 50 ms, less 20 %."""
+"""At least 40 ms pass between two lookups: reconnect.backoff.ms is 50 ms, less 20 % of jitter."""
 
 
 def test_discovery_traces_the_coordinator_and_the_broker_that_answered(
     make_lab: LabMaker,
 ) -> None:
-    """The row has the coordinator as its peer, and the broker that answered as its cause."""
+    """The trace gets a row when a member has found its coordinator.
+
+    The peer of the row is the coordinator. The cause of the row is the broker that answered the
+    lookup. Here both are broker 0.
+    """
     lab = make_lab(1)
     node = lab.consumer()
     lab.run_for(SECOND)
@@ -140,8 +144,8 @@ def test_member_asks_again_and_again_until_the_answer_is_not_the_dead_coordinato
     assert "broker-2" not in {row.cause for row in found}  # the dead broker answers no lookup
     # The longest backoff is a second. So there is at least one lookup in each second.
     assert stale_s <= len(found) <= stale_s * LOOKUPS_PER_SECOND_MAX
-    # The cause is "coordinator unavailable" if the member notices the failed connection before it
-    # sends a request, and "DISCONNECTED" if the connection fails under a request.
+    # The cause is "DISCONNECTED" if the member is waiting for an answer when the connection ends.
+    # Otherwise the cause is "coordinator unavailable".
     assert {row.cause for row in unknown} <= {"coordinator unavailable", "DISCONNECTED"}
 
     lab.coordinator = 1
@@ -211,9 +215,9 @@ def test_connection_that_the_client_closes_itself_causes_no_metadata_request(
 ) -> None:
     """As in Kafka, only a connection that the broker closes causes a metadata request.
 
-    After NOT_COORDINATOR the client itself closes the connection to its coordinator. A metadata
-    request at this point would change which broker is asked. A lookup goes to the broker with the
-    fewest requests in flight. So our lookups would go to other brokers than in Kafka's client.
+    After NOT_COORDINATOR the client itself closes the connection to its coordinator, and then
+    looks for its coordinator. A lookup goes to the broker with the fewest requests in flight. With
+    a metadata request in flight this would be another broker than in Kafka's client.
     """
     lab = make_lab(2)
     lab.consumer()
@@ -247,7 +251,8 @@ def test_lookup_sent_to_a_silent_broker_is_given_up(make_lab: LabMaker) -> None:
     lab.consumer(commit_interval_ms=None)
     lab.run_for(2 * SECOND)
 
-    lab.leader, lab.leader_epoch = 0, 1
+    lab.leader = 0
+    lab.leader_epoch = 1
     lab.brokers[1].answer(FetchRequest, fetch_error(ErrorCode.NOT_LEADER_OR_FOLLOWER))
     lab.run_for(2 * SECOND)
 

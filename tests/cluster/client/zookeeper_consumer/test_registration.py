@@ -4,8 +4,8 @@ Before Kafka had coordinators, the consumers of a group coordinated themselves t
 where each fact is a small file, a znode. A consumer registers by creating a znode for its consumer
 id, below `ids`. In a rebalance, whose steps the rules call R0 to R11, it claims each of its
 partitions by creating a znode below `owners`. All these znodes are ephemeral: ZooKeeper removes
-them when the session of their creator ends, 6 s after its last ping. A consumer sets watches, and
-ZooKeeper notifies it once if a watched znode changes.
+them when their creator's session ends, 6 s after the creator's last ping. A consumer sets watches.
+When a watched znode changes, ZooKeeper notifies the consumer once.
 
 Docstrings quote rules of docs/kafka/ZOOKEEPER_CONSUMER.md; ids such as ZK-25 name the rules. In
 their formulas C is the number of consumers, and T the number of topics.
@@ -54,8 +54,9 @@ async def start_member_1(lab: GroupLab) -> None:
 def test_consumer_id_has_the_group_the_host_the_time_and_eight_hex_digits() -> None:
     """The consumer id is `[group]_[host]-[ms time]-[first 8 hex digits of a UUID]` (ZK-25).
 
-    With the setting `consumer.id`, which is for tests, it is `[group]_[consumer.id]`. A thread,
-    which owns partitions, adds `-[n]` to it. Each claim has such an id as its content.
+    With the setting `consumer.id`, which is for tests, the id is `[group]_[consumer.id]`. The
+    owner of a partition is a thread of the consumer. Its name is the consumer id and `-[n]`, and
+    this name is the content of the claim.
     """
 
     def owners_of_claims(config: ZooKeeperConsumerConfig | None) -> set[str]:
@@ -89,16 +90,18 @@ def test_start_registers_then_subscribes_then_rebalances() -> None:
         TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_began_us, node=member_name(1)
     )
     apis_before = [api for api, time_us in sent if time_us < first_attempt.time_us]
-    # The first Exists asks whether ZooKeeper answers. Create is the registration. The next two set
-    # the watch on `ids`, and the last two the watches on the two topics.
+    # - Exists asks whether ZooKeeper answers.
+    # - Create is the registration.
+    # - Exists and GetChildren set the watch on `ids`.
+    # - Each of the last two Exists sets the watch on a topic.
     assert apis_before == ["Exists", "Create", "Exists", "GetChildren", "Exists", "Exists"]
 
 
 def test_registration_of_another_session_fails_the_start_and_the_program_starts_again() -> None:
     """On NodeExists a starting member compares `ephemeralOwner` with its own session (ZK-36).
 
-    If the node is another session's, the start fails. So a consumer that is killed and has a fixed
-    id cannot start again before its old session ends.
+    If the node is another session's, the start fails. So if a consumer with a fixed id is killed,
+    it cannot start again before its old session ends.
     """
 
     async def scenario(lab: GroupLab) -> None:
@@ -167,8 +170,8 @@ def test_owner_node_with_the_same_text_counts_as_the_consumers_own() -> None:
 
     1. A consumer with a fixed id has died, but its session has not ended yet, so its claim exists.
     2. Another consumer starts with the same id, and takes the claim for its own.
-    3. The session of the dead consumer ends, and the claim vanishes, without an event. Now the
-       living consumer owns a partition without a claim.
+    3. The session of the dead consumer ends, and the claim vanishes. No event tells the living
+       consumer, which now owns a partition without a claim.
 
     Here the visitor makes the claim, in place of the dead consumer.
     """
@@ -215,10 +218,11 @@ def test_owner_node_with_the_same_text_counts_as_the_consumers_own() -> None:
 def test_member_that_cannot_register_continues_until_queued_events_rebalance() -> None:
     """In a new session the consumer's `handleNewSession` registers it again, as its step (2).
 
-    If step (2) throws, fetchers run on without registration (ZK-56), but not for ever. The events
-    that zkclient (the library for ZooKeeper) queues behind `handleNewSession` start a rebalance,
-    whose R3 stops the fetchers. Here step (2) throws because the visitor has taken the consumer's
-    id.
+    If step (2) throws, fetchers run on without registration (ZK-56), but not for ever. Behind
+    `handleNewSession`, zkclient (the library for ZooKeeper) has queued events. They start a
+    rebalance, and step R3 of the rebalance stops the fetchers.
+
+    Here step (2) throws because the visitor has taken the consumer's id.
     """
 
     async def scenario(lab: GroupLab) -> None:
@@ -235,16 +239,16 @@ def test_member_that_cannot_register_continues_until_queued_events_rebalance() -
 
     lab = GroupLab(members=2, partitions=4, config=NAMED, has_visitor=True).run(scenario)
 
-    expired = lab.of(
+    (expired, *_) = lab.of(
         TraceKind.ZOOKEEPER_CLIENT_STATE, after_us=lab.change_ended_us, node=member_name(1)
-    )[0]
+    )
     attempts = lab.of(
         TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_ended_us, node=member_name(1)
     )
+    assert detail_of(expired)["state"] == "Expired"
     # In the last second of the cut the member has no session any more, and still processes. It
     # stops when its first attempt begins.
     processed = lab.processed(lab.change_ended_us - SECOND, member_name(1))
-    assert detail_of(expired)["state"] == "Expired"
     assert processed != []
     assert processed[-1].time_us <= attempts[0].time_us + SECOND // 10
     registered = [
