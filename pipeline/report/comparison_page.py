@@ -41,21 +41,21 @@ _SUBJECTS = {
     "felt": "partition of data",
     "run": "run",
 }
-"""The texts in the column `per` of a table of figures. They say what has a value of the figure: for
-a figure of the broker chain, for example, each offsets partition has one. The keys are the values
+"""The texts in the column `per` of a table of figures. They say what has a value of a figure. For
+example, each offsets partition has a value of a figure of the broker chain. The keys are the values
 of `ComparisonRow.group`, except `gap`.
 """
 _SUBJECTS_OF_GAPS = {measure.name: measure.subject_kind or "" for measure in MEASURES}
-"""The same texts for the figures of `gap`, by the name of the figure: members have commit gaps, and
-groups have times without a coordinator.
+"""The texts for the figures of `gap`, by the name of the figure. For example, each member has a
+commit gap, and each group has a time without a coordinator.
 """
 MAX_RUNS_LISTED = 300
 """Maximum number of rows in the table of runs."""
 MAX_SETTINGS = 200
 """Maximum number of rows in the table of settings."""
 _MAX_EXPERIMENTS_NAMED = 2
-"""Maximum number of experiments that the heading of the page names: `crash and pause`. If there are
-more, the heading counts them: `5 experiments`.
+"""Maximum number of experiments that the heading of the page names: `crash and pause`. With more
+experiments, it has their number: `5 experiments`.
 """
 _DIFFERS = "\N{BLACK DIAMOND} "
 """Mark of a figure that differs between columns."""
@@ -239,8 +239,8 @@ def _settings_section(comparison: Comparison, runs: Runs) -> Section | None:
     """Return the section of the settings in which the columns differ."""
     first_runs = _first_runs(runs, comparison)
     manifests = [facts.manifest for facts in first_runs]
-    # The runs can also differ in how they were started. This is no setting of an experiment, so
-    # the section of these rows is empty.
+    # The runs can also differ in how they were started. These values are no settings of an
+    # experiment, so the first cell of their rows, the section, is empty.
     starts: dict[str, tuple[str | None, ...]] = {
         "runtime": tuple(manifest.runtime for manifest in manifests),
         "time_scale": tuple(f"{manifest.time_scale:g}" for manifest in manifests),

@@ -21,8 +21,8 @@ def test_validate_as_json_has_problems_and_warnings_with_their_places(
 ) -> None:
     """The document gives the line of each problem, because editors and CI show it beside the line.
 
-    Of the three files, one has a warning, and one has a problem: a misspelt fault. The exit code is
-    the code of an invalid file only if a file has a problem.
+    There are three files. mine.yaml is valid, unwise.yaml has a warning, and wrong.yaml has a
+    problem: a misspelt fault. A warning alone does not change the exit code.
     """
     monkeypatch.chdir(tmp_path)
     assert run_cli(["init", "mine"]) == EXIT_PASS

@@ -1,14 +1,15 @@
 """The coordinator lane: which broker served the groups of each partition of `__consumer_offsets`.
 
 Each partition that stores groups has a row. A bar in the row is a tenure: the time in which one
-broker served these groups in one leader epoch. Before its tenure, the new leader reads the groups
-into memory. This load has a bar, too. If two tenures of a partition overlap, the partition's groups
-have two coordinators at once.
+broker served these groups in one leader epoch. Before its tenure, a new leader reads the groups
+into memory. This is called a load, and has a bar, too. If two tenures of a partition overlap, its
+groups have two coordinators at once.
 
 In the data of the chart, a bar is an object with the keys of LANE's columns and these:
 
 - `r`: name of the row, which is the partition
-- `l`, `q`, `s`: the label of the bar, from long to short; only loads have `q`
+- `l`, `s`: the label of the bar, long and short
+- `q`: a label of middle length; only loads have this key
 """
 
 from collections import Counter
@@ -28,12 +29,14 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order
 
 MAX_PARTITIONS = 50
-"""Maximum number of partitions in the lane. Kafka has 50 offsets partitions by default. If there
-are more, the lane shows the partitions that had two coordinators for the longest time, or moved
+"""Maximum number of partitions in the lane: Kafka's default number of offsets partitions. If a run
+has more, the lane shows the partitions that had two coordinators for the longest time, or moved
 most often.
 """
 MAX_TENURES = 600
-"""Maximum number of tenures in the lane. Each partition can have an equal part of this number."""
+"""Maximum number of tenures in the lane. With 50 partitions, for example, each partition has at
+most 600 / 50 + 1 = 13 tenures in the lane.
+"""
 _LOADING = "a load of the new coordinator"
 """Text of the legend for the bars of loads."""
 _DATA = ("tenures", "stalled", "vacant", "loads", "twice")
@@ -109,7 +112,7 @@ def coordinators_lane(run: ReportInput) -> Chart | None:
     data: dict[str, list[Datum]] = {name: [] for name in _DATA}
     for partition in shown:
         of_partition = [tenure for tenure in tenures if tenure["partition"] == partition]
-        limit = MAX_TENURES // len(shown) + 1  # at least 1
+        limit = MAX_TENURES // len(shown) + 1
         names += _add_partition(run, partition, of_partition[:limit], data)
 
     coordinators = {tenure["broker"] for tenure in tenures}
@@ -256,8 +259,8 @@ def _stalls(tenure: Row) -> list[tuple[int, int, str]]:
 def _load_datum(load: Row, row: str) -> Datum:
     """Return the bar of a load.
 
-    `n` and `k` are the numbers of records and bytes that the load read; `g` is how long the load
-    waited for the loads before it.
+    - `n`, `k`: the numbers of records and bytes that the load read.
+    - `g`: for how long the load waited, because a broker loads one partition after another.
     """
     return span(
         load["load_started_us"],

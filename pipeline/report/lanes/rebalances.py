@@ -6,10 +6,13 @@ which one of the members computes. If the rebalance never ended, its last part i
 
 In the data of the chart, a part is an object with the keys of LANE's columns, and these:
 
-- `f`: 1 in the first part of a rebalance, else the key is missing
-- `u`: end of the last part in seconds, only in the object of the first part
-- `l`, `s`: the label of the rebalance, long and short, only in the object of the first part
 - `p`: the group; only in `rebalance_detail`, which shows the group that the reader picks
+
+Only the first part of a rebalance has these keys:
+
+- `f`: 1
+- `u`: end of the last part in seconds
+- `l`, `s`: the label of the whole rebalance, long and short
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,9 +35,9 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order, listed
 
 MANY_ROWS = 16
-"""Maximum number of rows for which the lane shows each row. A group has a row for each of its
-coordinators. If there are more rows, the lane only shows how many groups rebalance, and a second
-lane (`rebalance_detail`) shows one group, which the reader picks.
+"""Maximum number of rows in the lane. A group has a row for each of its coordinators. If there
+would be more rows, the lane only shows how many groups rebalance, and a second lane
+(`rebalance_detail`) shows one group, which the reader picks.
 """
 MAX_SHOWN = 400
 """Maximum number of rebalances in the lane if it shows all groups. If there are more, the longest
@@ -42,7 +45,8 @@ rebalances are shown.
 """
 MAX_PICKED = 2_500
 """Maximum number of rebalances in the data of the second lane. The data has the rebalances of every
-group that the reader can pick. So if there are more rebalances, not all groups can be picked.
+group that the reader can pick. So if all groups have more rebalances, the reader cannot pick each
+of them.
 """
 AREA_PX = 120
 """Height of the lane in pixels if it shows areas."""

@@ -2,10 +2,10 @@
 
 After a fault that moves a coordinator, two things happen at the same time:
 
-- In the cluster, another broker becomes the coordinator and loads the groups. The phases of this
-  are the broker chain.
-- The members notice the loss and look for the new coordinator. The phases of this are the client
-  chain.
+- The broker chain: in the cluster, another broker becomes the coordinator and loads the groups.
+- The client chain: the members notice the loss and look for the new coordinator.
+
+Each chain has several phases, such as `detect`.
 
 The two chains overlap in time. So the page shows them side by side and never adds them up. Below
 the chains, the page shows the gaps: the times in which members, partitions and groups had no
@@ -56,8 +56,8 @@ from pipeline.summary.story import (
 )
 
 MAX_IN_FULL = 3
-"""Maximum number of faults for which each fault has charts of its own. If there are more faults,
-the section has only one set of charts, with a list from which the reader picks a fault."""
+"""Maximum number of faults that have charts of their own. If there are more faults, the section has
+only one set of charts, with a list from which the reader picks a fault."""
 MAX_PICKED = 60
 """Maximum number of faults from which the reader picks. The limit keeps the page small."""
 TITLES: dict[Chain, str] = {chain: as_title(text) for chain, text in CHAIN_HEADINGS.items()}
@@ -78,8 +78,8 @@ _LEAD = (
     "90th percentile and the longest. Past 60 dots, a bar's height counts them."
 )
 _PICKED = "fault"
-"""Name of a parameter of the charts, and also of a column in their data. The parameter has the
-fault that the reader picked. A chart draws the rows whose column has the same fault.
+"""Name of a parameter of the charts, and also of a column in their data. The parameter is the fault
+that the reader picked. A chart draws the rows in which the column has the same fault.
 """
 
 
@@ -93,8 +93,9 @@ def phases_section(run: ReportInput) -> Section | None:
     parts: list[Part] = [definitions()]
     if len(faults) > 1:
         parts += overview(run.summary.faults)
-    # A figure is disturbed, and is marked with `*`, if a machine was lost by accident while the
-    # figure was measured. These paragraphs explain the mark before the reader meets it.
+    # A figure is disturbed if a machine was lost by accident while the figure was measured.
+    # Disturbed figures are marked with `*`. These paragraphs explain the mark before the reader
+    # meets it.
     if any(figures.disturbed for fault in run.summary.faults for _, figures in fault.measures):
         for text in disturbance_texts(run.summary):
             parts.append(Paragraph(html=render_line("words", "plain", text)))

@@ -31,12 +31,12 @@ _PHASES = (
     ("load_wait_us", "until its load began (load wait)"),
     ("load_us", "for its load"),
 )
-"""The phases of a failover: for each phase, the column of `broker_phases` with its length, and
-words about the phase. In the text, the words follow "broker-1 was the active coordinator 9.30 s
-after the fault, most of it ...".
+"""The phases of a failover: for each phase, the column of `broker_phases` with the length of the
+phase, and words about the phase. In the text, the words follow "broker-1 was the active coordinator
+9.30 s after the fault, most of it ...".
 """
 _NEARLY_ALL = 0.8
-"""A phase took "nearly all" of the time if it took at least this fraction of the time."""
+"""Least fraction of the time that the text calls "nearly all" of the time."""
 _MAX_REBALANCES_LISTED = 2
 """Maximum number of entries of `Causes.rebalances` that the text lists. If there are more, the text
 has a sum for each coordinator instead.
@@ -44,7 +44,7 @@ has a sum for each coordinator instead.
 _LONG_WAIT_US = 1_000_000
 """Shortest wait for the old coordinator's answer that the text mentions: 1 s."""
 _BROKER_TIMEOUT = "broker.session.timeout.ms"
-"""The setting for how long a broker can send no heartbeat before the controller fences it."""
+"""The setting for the time without heartbeats after which the controller fences a broker."""
 _NOTICED_BY_SILENCE = frozenset(
     {
         "crash",
@@ -99,8 +99,8 @@ class NoSuccessor:
 class RebalancesOfCoordinator:
     """The rebalances that one coordinator began in one leader epoch.
 
-    Rebalances of two coordinators are not added up, because two coordinators that serve a group at
-    the same time number its generations separately.
+    Rebalances of two coordinators are not added up. If two coordinators serve a group at the same
+    time, each of them has its own rebalances and generations of the group.
     """
 
     broker: str
@@ -205,7 +205,8 @@ def _wait_as_cause(fault: FaultSummary, notice: Distribution | None) -> Distribu
 def _explained_fault(run: ReportInput) -> FaultSummary | None:
     """Return the fault to explain; None if the run has no fault.
 
-    The first of these faults that the run has is explained:
+    The first of these faults that exists is explained:
+
     1. the fault after which a member was longest without an acknowledged commit;
     2. the fault after which a group was longest without a coordinator;
     3. the first fault that affected members or moved a coordinator;

@@ -3,8 +3,8 @@
 For example, a join caused 72 requests in the group on ZooKeeper, and 9 requests in the group with a
 coordinator. The values differ by a factor of 8, so the report lists this figure under "What the
 coordinator changed". If the factor is smaller than FACTOR, the figure is listed under "What it did
-not change". The lists have the figures that favour one design, and the figures that favour the
-other. Only figures that are 0 in both designs are left out.
+not change". A figure is listed whether it speaks for ZooKeeper or for the coordinator. Only figures
+that are 0 in both designs are left out.
 
 Most figures depend on the size of the group. So if both designs have groups of the same size, only
 the groups of the largest such size are compared.
@@ -23,7 +23,7 @@ FACTOR = 2
 """A figure counts as changed if its two values differ by this factor or more."""
 _DESIGNS: tuple[Design, Design] = ("zookeeper", "coordinator")
 _TIME_WITH_TWO_OWNERS = "partition-seconds with two owners, each by its own knowledge"
-"""The name of a figure. All other figures in `_of_groups` are counts, but this one is a time."""
+"""The name of the only figure in `_of_groups` that is a time. All other figures are counts."""
 _REFUSALS = (
     "UNKNOWN_MEMBER_ID",
     "ILLEGAL_GENERATION",
@@ -91,9 +91,9 @@ def compared_figures(
 ) -> tuple[ComparedFigure, ...]:
     """Return the figures of the groups with `compared_size`; without such a size, of all groups.
 
-    If a design has several groups, or several changes of one kind, the value is their median. A
-    figure is left out if it is 0 in both designs, or if it is about a change that one of the
-    designs did not have.
+    If a design has several groups, or several changes of one kind, the value is the median of their
+    values. A figure is left out if it is 0 in both designs, or if it is about a kind of change that
+    one of the designs did not have.
     """
     if not all(of_design(sides, design) for design in _DESIGNS):
         return ()

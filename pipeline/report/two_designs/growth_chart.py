@@ -5,9 +5,9 @@ coordinator, it grows only linearly. The chart shows this in three ways, on loga
 
 - Dots are changes in the runs of the report.
 - Rings are measurements of Kafka 1.1.1.
-- Dashed lines, which are called laws, are the numbers of reads by the formula of `measured`. The
-  formula needs the numbers of topics, brokers and partitions, so clusters of different sizes have
-  different lines.
+- Dashed lines are called laws: they are the numbers of reads by a formula (`reads_of_join` and
+  `reads_of_death` in the module `measured`). The formula also depends on the numbers of topics,
+  brokers and partitions. So clusters of different sizes have different lines.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,8 +32,9 @@ from pipeline.report.two_designs.sides import ChangeKind
 from pipeline.summary.story import counted
 
 _PICKED = "change"
-"""Name of a parameter of the chart, and also of a column in the chart's data. The parameter has the
-kind of change that the reader picked. The chart draws the rows whose column has the same kind.
+"""Name of a parameter of the chart, and also of a column in the chart's data. The parameter is the
+kind of change that the reader picked. The chart draws the rows in which the column has the same
+kind.
 """
 _OPTIONS: dict[ChangeKind, str] = {"join": "one member joins", "death": "one member dies"}
 """The kinds of change that the chart shows, each with the text by which the reader picks it."""
@@ -44,8 +45,8 @@ _TICKS = (2, 4, 8, 16, 32, 64, 128, 256)
 _HEIGHT = 380
 """Height of the chart in pixels."""
 _WIDE = 520
-"""A chart of at least this width in pixels has room for the names of the laws, and for a legend in
-one line.
+"""Least width in pixels of a chart that has room for the names of the laws, and for a legend in one
+line.
 """
 _NAME_AT_MEMBERS = 12
 """The name of a law is drawn at this number of members, where the lines of the laws are well apart.
@@ -54,14 +55,16 @@ _LAW_NAMES: tuple[tuple[Literal["left", "right"], int, int], ...] = (
     ("left", 8, 14),
     ("right", -6, -10),
 )
-"""Positions of the names of the first two laws; other laws have no name in the chart. An entry has
-the alignment of the text, and its distances from the line to the right and downwards, in pixels.
-The first name stands to the right of its line and below it, the second to the left and above.
+"""Positions of the names of the first two laws. All other laws have no name in the chart.
+
+An entry has the alignment of the text, and the distances of the text from the line, to the right
+and downwards, in pixels. So the first name stands to the right of its line and below it, and the
+second name to the left of its line and above it.
 """
 _LAW_TEXT = alt.ExprRef(f"width < {_WIDE} ? '' : datum.text")
 """The name of a law as an expression of Vega; empty in a chart that is not wide."""
 _MAX_POINTS = 40
-"""The line of a law has about this number of points."""
+"""Number of points of the line of a law, roughly."""
 
 
 class _ClusterSize(NamedTuple):

@@ -20,9 +20,13 @@ from pipeline.summary.story import counted
 
 Design = Literal["zookeeper", "coordinator"]
 ChangeKind = Literal["join", "death", "return", "other"]
-"""In a `join`, exactly one member joins; in a `death`, one member dies; in a `return`, one member
-comes back. All other changes are `other`: several members join at the same time, for example, or a
-broker is killed.
+"""The kind of a change:
+
+- `join`: exactly one member joins;
+- `death`: exactly one member dies;
+- `return`: the member that died comes back;
+- `other`: any other change, for example if several members join at the same time, or if a broker is
+  killed.
 """
 
 _DURATION = re.compile(r"(\d+)(us|ms|s|m|h)")
@@ -44,7 +48,8 @@ class GroupChange:
     until_us: int
     """The end of the window: the group's next change, or the end of the run."""
     members: int
-    """The size of the group. It includes the members that join or die in this change."""
+    """The size of the group: after the change if members join, and before the change if members
+    die."""
 
     def covers(self, time_us: int | None) -> bool:
         """Return whether a moment lies in the window; False for an unknown moment (None)."""
@@ -58,7 +63,7 @@ class _Moment(NamedTuple):
     kind: ChangeKind
     label: str
     growth: int
-    """How many members join or come back. It is negative if members die: -2 for two members."""
+    """Number of members that join or come back; -2 if two members die."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +90,7 @@ class GroupSide:
 
     @cached_property
     def members(self) -> int:
-        """Number of members when all have joined."""
+        """Number of members when all members of the experiment have joined."""
         return _final_size(self._definition)
 
     @cached_property
@@ -119,8 +124,9 @@ class GroupSide:
         members = int(self._definition.get("members", 0))
         changes = []
         for moment, until_us in zip(moments, window_ends, strict=True):
-            # Members that join or die in a change count in its size. So joins are added before the
-            # change, and deaths are subtracted after it.
+            # The size of a change includes the members that join or die in the change. So members
+            # that join are added before the change is made, and members that die are subtracted
+            # after it.
             if moment.growth > 0:
                 members += moment.growth
             change = GroupChange(
@@ -215,9 +221,11 @@ def sides_of(
 def _different_titles(groups: Sequence[_GroupOfRun]) -> list[str]:
     """Return a title for each group. No two titles are equal.
 
-    If the names of the groups are all different, they are the titles. If not, the size of the group
-    follows each name (`readers of 8`). If even these titles are not all different, the title of the
-    run follows each name (`readers (run-2)`).
+    The first of these that gives different titles for all groups is taken:
+
+    1. the name of the group: `readers`;
+    2. the name and the size of the group: `readers of 8`;
+    3. the name of the group and the title of its run: `readers (run-2)`.
     """
     names = [group.group for group in groups]
     if len(set(names)) == len(names):

@@ -94,7 +94,7 @@ def test_run_directory_is_read_and_equals_the_schedule_that_it_was_played_from(
     """
     assert run_cli(["replay", "one.yaml"]) == EXIT_PASS
     assert run_cli(["replay", "one.yaml"]) == EXIT_PASS
-    # Leave out `latest`, a link to the second run.
+    # The folder also has `latest`, a link to the second run, which is no run of its own.
     first, second = sorted(
         str(path) for path in Path("runs/quick").iterdir() if not path.is_symlink()
     )
@@ -110,10 +110,11 @@ def test_run_directory_is_read_and_equals_the_schedule_that_it_was_played_from(
 @pytest.mark.usefixtures("files")
 @pytest.mark.slow
 def test_failing_schedule_is_compared_with_the_nearest_that_passes(capsys: Captured) -> None:
-    """`diff` tries small changes of the failing run until one passes.
+    """`diff` tries small changes of the failing run until the changed run passes.
 
-    The run still fails with other network seeds, which give the messages other latencies, and
-    without the pause. Without the cut the run passes.
+    1. Other network seeds, which give the messages other latencies: the run still fails.
+    2. The schedule without one of its faults: without the pause the run still fails, and without
+       the cut it passes.
     """
     assert run_cli(["diff", "failing.yaml", "--against-passing", "--json"]) == EXIT_VIOLATED
 
@@ -139,8 +140,8 @@ def test_difference_from_a_passing_run_begins_at_the_first_different_step(
     assert run_cli(["diff", "failing.yaml", "4711"]) == EXIT_VIOLATED
 
     output = capsys.readouterr().out
-    # The output has the finding of failing.yaml. Its text up to the colon is the same under every
-    # seed.
+    # The output has the finding of failing.yaml. With every seed, its text is the same up to the
+    # colon, so any seed will do here.
     summary = play(failing_experiment(), 3).findings[0].summary
     assert summary.split(":")[0] in output
     assert "The first step that differs is at" in output
@@ -151,9 +152,9 @@ def test_difference_from_a_passing_run_begins_at_the_first_different_step(
 def test_nearest_passing_run_of_a_race_is_that_of_a_neighbouring_seed() -> None:
     """If a schedule fails only with some latencies (a race), the next network seed passes.
 
-    The next seed is tried first, because it leaves the schedule unchanged. The test has no schedule
-    that fails only in a race. As a substitute, `failed` is a run of another experiment with seed 3,
-    and `schedule` passes with seed 4.
+    The next seed is tried first, because it leaves the schedule unchanged. A schedule that fails
+    only in a race is hard to make. So here the failed run, with seed 3, is of another experiment
+    than `schedule`, which passes with seed 4.
     """
     schedule = quick_experiment()
     failed = play(failing_experiment(), 3)

@@ -1,9 +1,10 @@
 """A live view shows the progress of a command: as a panel on a terminal, as lines elsewhere.
 
-With `--json` a command prints a document, and nothing else may be printed.
+With `--json` a command prints a document, and the view must print nothing.
 
-A LiveView gets two functions. From the progress, the first makes the panel, and the second makes
-the new lines. In these tests the progress is the number of lines that `lines` makes.
+A LiveView gets two functions, which are called with the progress: the first function makes the
+panel, and the second function makes the new lines. In these tests the progress is a number, and
+`lines` makes as many lines.
 """
 
 import io
@@ -33,6 +34,7 @@ def printed_on(console: Console) -> str:
 @pytest.mark.parametrize(
     ("terminal", "shown", "expected"),
     [
+        # One line for the progress 1, and two lines for the progress 2.
         (False, True, "[red]line[/] 0\n[red]line[/] 0\n[red]line[/] 1\n"),
         (False, False, ""),
         (True, False, ""),

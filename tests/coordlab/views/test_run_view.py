@@ -70,10 +70,10 @@ def members(group_id: str, count: int, coordinator: int) -> dict[NodeName, Membe
 def status(
     groups: dict[str, list[GroupStatus]], brokers: int = 3, down: tuple[int, ...] = ()
 ) -> ClusterStatus:
-    """Return a status in which each group has twenty members, which know broker 0 as coordinator.
+    """Return a status in which each group has twenty members.
 
-    `groups` has the reports of coordinators about each group. They may differ from what members
-    know: in a split brain there are two reports about a group.
+    All members know broker 0 as their coordinator. `groups` has what the coordinators themselves
+    report about each group. In a split brain two brokers report the same group.
     """
     ids = [BrokerId(n) for n in range(brokers)]
     members_of_all_groups: dict[NodeName, MemberStatus] = {}
@@ -114,9 +114,9 @@ def progress(
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_present_stage_is_visible_without_colour(stage: str) -> None:
-    """A line lists all stages, with the present one in brackets.
+    """A line lists all stages, with the present stage in brackets.
 
-    A narrow terminal shows only the present one, such as `faults (stage 3 of 8)`.
+    A narrow terminal shows only the present stage, such as `faults (stage 3 of 8)`.
     """
     assert f"[{stage}]" in lines_of(progress(stage=stage), 80)[STAGE_LINE]
     assert lines_of(progress(stage=stage), 40)[STAGE_LINE].startswith(f"{stage} (stage ")
@@ -142,9 +142,10 @@ def _words_of(lines: list[str]) -> str:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_fifty_groups_show_those_that_are_not_stable_first(width: int) -> None:
-    """The screen shows 12 of the 50 groups, and says that there are 38 others.
+    """The screen shows 12 of the 50 groups, and says that there are 38 more.
 
-    Two groups come first: group-48 completes a rebalance, group-49 has two coordinators.
+    Two groups come first, because they are not simply Stable: group-48 completes a rebalance, and
+    group-49 has two coordinators.
     """
     groups = {f"group-{n}": [group(0)] for n in range(50)}
     groups["group-48"] = [group(1, "CompletingRebalance")]
@@ -169,7 +170,8 @@ def test_many_brokers_are_counted_by_state() -> None:
 def test_thousand_faults_show_those_in_force_and_the_next(width: int) -> None:
     """The panel shows eight of 1,000 faults: the last 4 past faults, one in force, and the next 3.
 
-    It says how many others there are: 86 past faults (of 90) and 906 planned faults (of 909).
+    It counts the faults that it does not show: 90 - 4 = 86 past faults, and 909 - 3 = 906 planned
+    faults, together 992.
     """
     hit = FaultOutcome.HIT
     past = [fault(n, hit, fired_at_us=n * SECOND, healed_at_us=n * SECOND + 1) for n in range(90)]

@@ -99,9 +99,12 @@ def test_panel_of_a_cluster_without_groups_shows_that() -> None:
 
 
 def test_panel_keeps_faults_in_force_and_the_last_past_ones() -> None:
-    """After a day a cluster has had hundreds of faults, so only three past faults are shown."""
+    """After a day a cluster has had hundreds of faults, so only three past faults are shown.
+
+    All faults that are still in force are shown, however old they are.
+    """
     faults = [crash(number, healed_at_us=number * 10 * SECOND + 1) for number in range(20)]
-    # Fault 3 is old, but was never healed.
+    # Fault 3 is old, but still in force.
     faults[3] = crash(3, healed_at_us=None)
     shown = panel(progress(status(), *faults))
     assert shown.count("healed") == 3

@@ -1,10 +1,12 @@
 """What `coordlab explore` shows: a panel or lines while it searches, and a summary at its end.
 
-An exploration plays many runs to find one that breaks a promise of Kafka's. Each run has a seed,
-which draws a plan of faults from a file (the space). Broken promises are called findings; similar
-ones have a common name, such as `fencing-1`. Some seeds are played a second time in another
-process, to prove that a run can be repeated. Coverage marks are rare situations that some run
-should reach: the more of them were reached, the more a search without findings means.
+An exploration plays many runs to find a run that breaks a promise of Kafka's. Each run has a seed,
+which draws a plan of faults from a file (the space).
+
+- A finding is a broken promise. Similar findings have a common name, such as `fencing-1`.
+- Some seeds are played a second time in another process, to prove that a run can be repeated.
+- Coverage marks are rare situations that at least one run should reach. The more marks were
+  reached, the more a search without findings means.
 
 `passed(seed)`, `violated(seed)` and `inconclusive(seed, ...)` make the result of a run.
 """
@@ -50,14 +52,14 @@ MANIFEST = ExplorationManifest(
 def tally_of_every_outcome() -> Tally:
     """Return the running totals of eleven seeds, with every possible outcome of a seed.
 
-    - Seeds 0 to 4 pass. In the run of seed 4 a promise did not hold, which is excused: the promise
-      need not hold if all members are dead.
+    - Seeds 0 to 4 pass. In the run of seed 4 the promise `liveness` was broken, but this is
+      excused, because the promise need not hold if all members are dead.
     - Seeds 5 to 7 break promises.
     - Seed 8 is unknown, because the cluster did not become steady.
     - Seed 9 fails by an error of coordlab itself.
     - Seed 10 ends the process that plays it.
 
-    Seeds 0 and 1 are played a second time, and 1 then has another result.
+    Seeds 0 and 1 are played a second time. The second run of seed 1 has another result.
     """
     tally = Tally(100)  # 100 % of the seeds are to be played a second time
     runs = (
@@ -133,7 +135,7 @@ def test_panel_of_a_stopping_search_names_what_it_waits_for() -> None:
 
 
 def test_without_a_terminal_each_finding_is_a_line_with_progress_between() -> None:
-    """A finding or a failure is printed at once, the progress every LINE_EVERY_S seconds.
+    """A finding or a failure is printed at once, and the progress every LINE_EVERY_S seconds.
 
     The first line is the progress at 0 s; the call at 1 s has nothing new to print.
     """
@@ -188,7 +190,8 @@ def test_summary_lists_findings_failures_marks_and_the_command_to_resume(width: 
         "coordlab itself failed; this says nothing about Kafka",
         "in 1 run (9): KeyError: 'x'",
         "seed 10 ended its worker twice: the worker was killed",
-        # The builders give both runs of seed 1 the same digest, although their results differ.
+        # Only the results of the two runs of seed 1 differ. Their digests (0001) are equal, because
+        # the builders make the digest from the seed.
         "seed 1 is not deterministic: digest 0001 by here:1, 0001 by here:2; what differs: result,",
         # N stands for any number, so that equal reasons are counted together.
         "unknown in 1 run (8): no steady state within Ns",

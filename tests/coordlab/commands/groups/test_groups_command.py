@@ -33,7 +33,10 @@ QUICK = quick_experiment()
 
 
 def crash_time_us() -> int:
-    """Return the time of the coordinator's kill in `QUICK`, 1 s after the steady state begins."""
+    """Return the time at which the coordinator is killed in `QUICK`.
+
+    This is 1 s after the steady state has begun.
+    """
     rows: list[TraceRow] = []
     play(QUICK, 0, observers=[rows.append])
     return next(row.time_us for row in rows if row.kind == "node_killed")
@@ -66,6 +69,8 @@ def document(captured: Captured) -> Any:  # noqa: ANN401 - what JSON holds
 
 
 RESET_TOOL = ("reset-offsets", "--group", "tool", "--topic", "orders:0")
+"""The beginning of a command that resets an offset of the group `tool`, which does not exist yet.
+"""
 ANSWERED = (
     (EXIT_PASS, WHILE_STEADY, ("list", "--why")),
     (EXIT_PASS, WHILE_STEADY, ("describe", "--group", GROUP)),
@@ -92,8 +97,8 @@ EXIT_VIOLATED (1) means here that an answer is an error.
 def test_answers_equal_the_reviewed_pages(capsys: Captured, golden: Golden) -> None:
     """Answers have the columns, reasons, errors and names of Kafka's tool.
 
-    Times become `#` and uuids become numbers before the comparison, because most changes of the
-    code change them.
+    Before the comparison, each time is replaced by `#` and each uuid by a number, because most
+    changes of the code change times and uuids.
     """
     outputs: list[str] = []
     numbers_of_uuids: dict[str, int] = {}
@@ -107,7 +112,7 @@ def test_answers_equal_the_reviewed_pages(capsys: Captured, golden: Golden) -> N
 
 
 def test_groups_are_filtered_by_their_states_and_types(capsys: Captured) -> None:
-    """The only group is Stable and has the type `classic`; upper and lower case are equal."""
+    """The only group is Stable and has the type `classic`. `STABLE` also finds it."""
     for option, value, count in (
         ("--state", "STABLE,empty", 1),
         ("--state", "Dead", 0),
@@ -119,7 +124,7 @@ def test_groups_are_filtered_by_their_states_and_types(capsys: Captured) -> None
 
 
 def test_question_at_one_moment_always_has_the_same_answer(capsys: Captured) -> None:
-    """The requests are a part of the replayed run, in virtual time, so they can be repeated."""
+    """The requests are a part of the replayed run. It is in virtual time, so it can be repeated."""
     question = ("describe", "--all-groups", "--why", "--json")
     assert groups(*question) == EXIT_PASS
     answer = document(capsys)
@@ -138,9 +143,10 @@ def test_question_at_one_moment_always_has_the_same_answer(capsys: Captured) -> 
 def test_question_after_the_crash_of_the_coordinator_waits_for_the_next_one(
     capsys: Captured,
 ) -> None:
-    """First the controller fences the dead broker, and the next coordinator loads the group.
+    """The next coordinator answers the question as soon as it has loaded the group.
 
-    This takes 1 to 5 s, because the brokers of this experiment have short sessions.
+    Before that, the controller must fence the dead broker. All this takes 1 to 5 s, because the
+    brokers of this experiment have short sessions.
     """
     at_us = CRASH_US + 100_000
     arguments = ("describe", "--group", GROUP, "--state", "--why", "--json")
@@ -151,18 +157,18 @@ def test_question_after_the_crash_of_the_coordinator_waits_for_the_next_one(
     assert 1_000_000 < took_us < 5_000_000
     (group,) = answer["groups"]
     assert group["state"] == "Stable"
-    # The only rebalance began with the first joins.
+    # The only rebalance is the first rebalance of the group, long before the crash.
     assert len(answer["rebalances"][GROUP]) == 1, "a failover without a rebalance"
 
 
 def test_replaced_coordinator_that_is_cut_off_can_be_asked(
     capsys: Captured,
 ) -> None:
-    """In a split brain, both coordinators have the group.
+    """A cut separates the coordinator from the other brokers, and another broker takes over.
 
-    A cut separates the coordinator from the other brokers, and another broker takes over. With
-    `--broker` the old coordinator is asked, and answers as before. Without `--broker` all brokers
-    are asked, and the answer lists the new coordinator.
+    Both brokers then have the group (a split brain). With `--broker` only the old coordinator is
+    asked, and answers as before. Without `--broker` all brokers are asked, and the answer has the
+    new coordinator.
     """
     cut = {
         "at": "1s",
@@ -215,7 +221,10 @@ def test_run_that_ends_before_an_answer_is_reported(capsys: Captured) -> None:
 
 
 def test_schedule_of_other_code_is_refused_unless_forced(capsys: Captured) -> None:
-    """Other code would give another run, and so the answers of another run."""
+    """The stamp of the file names the version of the code that played the schedule.
+
+    Another version may give another run, with other answers. So the file is refused.
+    """
     stamp = msgspec.structs.replace(stamp_of(QUICK, play(QUICK, 0)), code="0f")
     stamped = msgspec.structs.replace(QUICK, replay=stamp)
     Path("found.yaml").write_text(experiment_text(stamped))

@@ -21,8 +21,8 @@ from coordlab.commands.init.command import fault_plans
 from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_PASS
 
 COMMENTED_OUT = re.compile(r"^( *)#(?=[a-z])", re.MULTILINE)
-"""Finds the `#` before a setting that is commented out. In a comment in words, a space follows the
-`#`."""
+"""Finds the `#` before a setting that is commented out, with its indentation. The `#` of a comment
+in words is not found, because a space follows it."""
 QUOTED_DEFAULT = re.compile(r"Default:(?:\n +#)? (\S+)\.(\n +[a-z._]+:) (\S+)$", re.MULTILINE)
 """Finds a setting with a comment above it that quotes its default, in two lines such as these:
 
@@ -90,7 +90,7 @@ def test_defaults_quoted_in_comments_are_those_of_the_settings() -> None:
     """
     run_cli(["init", "mine"])
     uncommented = COMMENTED_OUT.sub(r"\1", Path("mine.yaml").read_text())
-    # In one file the quoted defaults replace the values, in the other the settings are removed.
+    # In quoted.yaml the quoted defaults replace the values. In unset.yaml the settings are removed.
     Path("quoted.yaml").write_text(QUOTED_DEFAULT.sub(r"\2 \1", uncommented))
     Path("unset.yaml").write_text(QUOTED_DEFAULT.sub("", uncommented))
 
@@ -195,7 +195,7 @@ def test_bad_arguments_write_nothing(
 ) -> None:
     """The exit code is 254, and most messages have a suggestion.
 
-    The last argument is a path below `file`, which is no folder.
+    The last case has the path `file/mine`, and `file` is no folder.
     """
     (here / "file").write_text("")
 
