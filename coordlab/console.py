@@ -120,7 +120,10 @@ def _node_with_incarnation(row: TraceRow) -> str:
 
 
 def _texts_of_columns(row: TraceRow) -> Iterator[str]:
-    """Yield a text for each column after the kind that has a value: `readers`, `generation 4`."""
+    """Yield a text for each value of a row: `readers`, `generation 4`.
+
+    The time, the node and the kind of the row are left out.
+    """
     for name in _COLUMNS:
         value = getattr(row, name)
         if value is not None:

@@ -53,7 +53,7 @@ def print_error(error: Exception) -> int:
         ):
             errors.print(escape(str(error)), highlight=False, soft_wrap=True)
             return EXIT_BAD_ARGUMENTS
-        # What can go wrong on a machine.
+        # Failures of the machine, such as a full disk.
         case NotRecorded() | SilentCluster():
             errors.print(escape(str(error)), highlight=False, soft_wrap=True)
         case OSError() if error.filename is not None and is_of_the_disk(error):

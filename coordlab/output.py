@@ -127,7 +127,7 @@ class Output:
         )
 
     def _on_hang_up(self, _signal: int, _frame: FrameType | None) -> None:
-        """Handle a SIGHUP as if a write to standard output had failed, because it is closed."""
+        """Handle a SIGHUP like a failed write to a standard output that is closed."""
         self.stop_printing(1, OSError(errno.EIO, os.strerror(errno.EIO)))
 
 
@@ -146,7 +146,7 @@ class _WatchedFile(io.FileIO):
         size = memoryview(content).nbytes
         try:
             # A write returns None if the pipe is full and non-blocking. (Another process that uses
-            # the pipe may have made it so.) Then wait for the reader, and try again.
+            # the pipe may have made it non-blocking.) Then wait for the reader, and try again.
             while (written := super().write(content)) is None:
                 select.select([], [self.fileno()], [])
         except OSError as error:

@@ -60,7 +60,7 @@ class Schedule:
         Such changes matter, because the run may then differ from the run in the stamp. Without a
         stamp there is no earlier run, so nothing is returned.
 
-        `verb`: what the command does with the schedule, such as "play". The error message has it.
+        `verb`: what the command does with the schedule, such as "play", for the error message.
         Raises: click.UsageError if something has changed, unless `force` is True.
         """
         changed = () if self.stamp is None else differences(self.stamp)

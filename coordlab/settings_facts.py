@@ -40,7 +40,7 @@ NOT_SET = "not set"
 _KEYS_SHOWN_ELSEWHERE = frozenset({"version", "name", "question", "expect", "faults", "links"})
 """Keys at the top level that are not listed, because the report shows them in other places."""
 _NO_VALUE = object()
-"""Stands for the value of a missing setting. None cannot, because a setting may have this value."""
+"""Stands for the value of a missing setting. None would not do, because a setting may be None."""
 _LAB_SECTIONS = frozenset({"cluster.links", "cluster.storage", "run"})
 """Sections with settings that Kafka does not have."""
 _LAB_SETTINGS = frozenset({"isolate", "checks"})

@@ -42,8 +42,8 @@ def terminate_as_ctrl_c() -> Iterator[None]:
 def ask_on_first_ctrl_c(ask: Callable[[], object]) -> Iterator[None]:
     """Call `ask` at the first Ctrl-C within this context. A second Ctrl-C calls the old handler.
 
-    This context is meant for a coroutine of an asyncio.Runner. There the old handler is that of the
-    Runner, which cancels the main task. `ask` must raise nothing, because an exception would leave
+    This context is meant for a coroutine of an asyncio.Runner. There the old handler belongs to the
+    Runner, and cancels the main task. `ask` must raise nothing, because an exception would leave
     the main task alive.
     """
     old_handler = signal.getsignal(signal.SIGINT)

@@ -20,7 +20,7 @@ from coordlab.program import called_as
 DEFAULT_RUNS = "runs"
 """The default folder of run directories.
 
-It is the same as in `coordlab.options`, but that module would import too much.
+`coordlab.options` has the same default, but importing that module would take too long.
 """
 AnswerT = TypeVar("AnswerT")
 Command = TypeVar("Command", bound=Callable[..., int])
@@ -38,7 +38,7 @@ name_option = click.option(
     help="The cluster; default: the only one that is up, or `lab`.",
 )
 
-NO_CLUSTER_HELP = (
+EXIT_CODES_OF_REQUESTS = (
     "Exit codes: 0 done, 2 nothing was done because the target is nothing now, 254 bad arguments, "
     "or no such cluster is up, 255 internal error."
 )

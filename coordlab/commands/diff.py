@@ -9,9 +9,10 @@ other:
     A: 31.402118s broker-1 leader_elected ...     B: 31.402118s broker-2 leader_elected ...
 
 This works for two runs of the same seed. With another seed, every message takes another time. So
-the traces differ from the first row on, which shows no cause. Then the command compares the stories
-of the runs. The story of a node is the sequence of its decisive events, such as elections and
-rebalances, without times, offsets and ids. `chaos.results.trace_diff` does both comparisons.
+the traces differ from the first row on, and this difference shows no cause. Then the command
+compares the stories of the runs. The story of a node is the sequence of its decisive events, such
+as elections and rebalances, without times, offsets and ids. `chaos.results.trace_diff` does both
+comparisons.
 
 The two runs are called `one` and `other` in the code and in JSON, and A and B in the output.
 """
@@ -364,7 +365,7 @@ def _row_documents(rows: Iterable[TraceRow | None]) -> list[dict[str, object] | 
 
 
 def _filled_columns(row: TraceRow) -> dict[str, object]:
-    """Return the columns of a row that have a value. Most have None, and are left out."""
+    """Return the columns of a row that have a value. Most columns are None, and are left out."""
     columns = msgspec.structs.asdict(row)
     return {name: value for name, value in columns.items() if value is not None}
 
@@ -453,7 +454,7 @@ def _print_first_rows_that_differ(console: Console, first_difference: Parting) -
 
 def _first_time(first_difference: Parting) -> str:
     """Return the time at which the traces begin to differ."""
-    # If one trace has ended before, it has no rows here. But the other trace has some.
+    # A trace that has already ended has no rows here. But the other trace has rows.
     first_rows = [rows[0] for rows in (first_difference.one, first_difference.other) if rows]
     return clock(min(row.time_us for row in first_rows))
 

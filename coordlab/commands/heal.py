@@ -10,7 +10,7 @@ import click
 from chaos.standing.messages import HealAnswer, HealRequest
 from coordlab.options import with_examples
 from coordlab.standing_options import (
-    NO_CLUSTER_HELP,
+    EXIT_CODES_OF_REQUESTS,
     ask_cluster,
     handles_refusal,
     name_option,
@@ -21,7 +21,7 @@ from coordlab.standing_options import (
 @click.command(
     "heal",
     cls=with_examples("heal", "heal crash-0", "heal --all --name lab"),
-    epilog=NO_CLUSTER_HELP,
+    epilog=EXIT_CODES_OF_REQUESTS,
 )
 @click.argument("fault_id", metavar="[FAULT-ID]", required=False)
 @click.option("--all", "everything", is_flag=True, help="Every fault that is in force.")

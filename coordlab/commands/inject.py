@@ -1,7 +1,8 @@
 """`inject`: injects a fault into a cluster that `up` has started.
 
 Faults, targets and arguments have the same names as in experiment files. The request goes to the
-process of `up`, which checks it, injects the fault, and answers with what became of it.
+process of `up`. This process checks the request, injects the fault, and answers with the fault's
+entry in its journal.
 """
 
 from pathlib import Path
@@ -12,7 +13,7 @@ import yaml
 from chaos.standing.messages import InjectAnswer, InjectRequest
 from coordlab.options import with_examples
 from coordlab.standing_options import (
-    NO_CLUSTER_HELP,
+    EXIT_CODES_OF_REQUESTS,
     ask_cluster,
     handles_refusal,
     name_option,
@@ -30,7 +31,7 @@ from results_schema.journal import JournalEntry
         "inject slow --from clients --to brokers --arg delay=200ms --wait --duration 10s",
         "inject leadership_move 'coordinator-of(payments)' --name lab",
     ),
-    epilog=NO_CLUSTER_HELP,
+    epilog=EXIT_CODES_OF_REQUESTS,
 )
 @click.argument("fault")
 @click.argument("target", required=False)

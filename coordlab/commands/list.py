@@ -63,11 +63,11 @@ def list_command(runs: Path, limit: int, json: bool) -> int:
     """
     console = Console()
     experiments = list_experiments()
-    past = find_past_runs(runs, limit=None if limit == 0 else limit)
+    past_runs = find_past_runs(runs, limit=None if limit == 0 else limit)
     if json:
-        print_document(console, _document(experiments, past))
+        print_document(console, _document(experiments, past_runs))
     else:
-        print_listing(console, experiments, past, runs)
+        print_listing(console, experiments, past_runs, runs)
     return EXIT_PASS
 
 
@@ -127,10 +127,10 @@ def find_past_runs(root: Path, *, limit: int | None = None) -> PastRuns:
         else:
             unreadable.append(str(run_or_error))
     # `scan_runs` yields first all runs of one experiment, then all runs of the next experiment.
-    past_runs.sort(key=lambda past: past.manifest.started_at)
+    past_runs.sort(key=lambda run: run.manifest.started_at)
     shown = past_runs if limit is None else _newest_entries(past_runs, limit)
     return PastRuns(
-        runs=tuple(_listed_run(past) for past in shown),
+        runs=tuple(_listed_run(run) for run in shown),
         total=len(past_runs),
         unreadable=tuple(unreadable),
     )
@@ -139,9 +139,9 @@ def find_past_runs(root: Path, *, limit: int | None = None) -> PastRuns:
 def _newest_entries(past_runs: Sequence[PastRun], limit: int) -> Sequence[PastRun]:
     """Return the runs of the newest `limit` entries; `past_runs` has the newest last."""
     # `dict.fromkeys` keeps each entry once, the newest entry first.
-    newest_first = dict.fromkeys(_entry_name(past.manifest.run) for past in reversed(past_runs))
+    newest_first = dict.fromkeys(_entry_name(run.manifest.run) for run in reversed(past_runs))
     newest = set(list(newest_first)[:limit])
-    return [past for past in past_runs if _entry_name(past.manifest.run) in newest]
+    return [run for run in past_runs if _entry_name(run.manifest.run) in newest]
 
 
 def _entry_name(run: str) -> str:
@@ -153,26 +153,27 @@ def _entry_name(run: str) -> str:
     return batch_of_seeds(run) or run
 
 
-def _listed_run(past: PastRun) -> ListedRun:
+def _listed_run(run: PastRun) -> ListedRun:
     """Return the facts about a run, read from its directory."""
-    manifest = past.manifest
+    manifest = run.manifest
     problem = None
     try:
-        results = past.results()
+        results = run.results()
     except NotARun as error:
-        results, problem = None, str(error)
-    summary = read_summary(past.path)
+        results = None
+        problem = str(error)
+    summary = read_summary(run.path)
     # A caveat warns that "pass" is not the whole truth. Another verdict needs no warning.
     passed = results is not None and results.verdict is Verdict.PASS
     return ListedRun(
         run=manifest.run,
-        directory=str(past.path),
+        directory=str(run.path),
         experiment=manifest.experiment,
         started_at=manifest.started_at,
         ended_at=manifest.ended_at,
         runtime=manifest.runtime,
         seed=manifest.seed,
-        status=status_of(past),
+        status=status_of(run),
         verdict=None if results is None else results.verdict.value,
         exit_code=None if results is None else results.exit_code,
         commit_gap_us=longest_commit_gap_us(summary),
@@ -197,41 +198,41 @@ def _commit_gaps_us(summary: RunSummary | None) -> Iterator[int]:
 
 
 def print_listing(
-    console: Console, experiments: Sequence[ListedExperiment], past: PastRuns, root: Path
+    console: Console, experiments: Sequence[ListedExperiment], past_runs: PastRuns, root: Path
 ) -> None:
     """Print the experiments, and then the runs below `root`, the newest last."""
     print_table(console, _experiments_table(experiments))
     console.print()
-    if not past.total:
+    if not past_runs.total:
         print_lines(console, [f"no runs in {root} yet"])
     else:
-        _print_runs(console, past.runs)
-    entries = {_entry_name(run.run) for run in past.runs}
-    if len(entries) < len(past.runs):  # some entry has several runs
+        _print_runs(console, past_runs.runs)
+    entries = {_entry_name(run.run) for run in past_runs.runs}
+    if len(entries) < len(past_runs.runs):  # some entry has several runs
         note = (
             "a run with several seeds is one `run --seeds`: its name means all of them, and their "
             "directories end in -seed-N"
         )
         print_lines(console, [note], style="dim")
-    older = past.total - len(past.runs)
+    older = past_runs.total - len(past_runs.runs)
     if older > 0:
         runs = "1 older run" if older == 1 else f"{older:,} older runs"
         print_lines(console, [f"{runs} in {root}: --limit 0 shows all"], style="dim")
-    if any(run.caveats for run in past.runs):
+    if any(run.caveats for run in past_runs.runs):
         note = (
             f"{_CAVEAT_SIGN} passed, and felt two owners at once, no owner, or records processed "
             "again: its report says it"
         )
         print_lines(console, [note], style="dim")
-    if any(run.commit_gap_us is not None for run in past.runs):
+    if any(run.commit_gap_us is not None for run in past_runs.runs):
         note = f"{COMMIT_GAP}: the longest of any member, of runs that were analysed"
         print_lines(console, [note], style="dim")
-    problems = [run.problem for run in past.runs if run.problem is not None]
+    problems = [run.problem for run in past_runs.runs if run.problem is not None]
     # Runs that cannot be read are not in the list. Tell the user about them.
-    print_lines(console, (f"set aside: {why}" for why in (*problems, *past.unreadable)))
+    print_lines(console, (f"set aside: {why}" for why in (*problems, *past_runs.unreadable)))
 
 
-def _document(experiments: Sequence[ListedExperiment], past: PastRuns) -> dict[str, object]:
+def _document(experiments: Sequence[ListedExperiment], past_runs: PastRuns) -> dict[str, object]:
     """Return the document that `--json` prints."""
     return {
         "experiments": [
@@ -243,9 +244,9 @@ def _document(experiments: Sequence[ListedExperiment], past: PastRuns) -> dict[s
             }
             for experiment in experiments
         ],
-        "runs": past.runs,
-        "runs_total": past.total,
-        "unreadable": past.unreadable,
+        "runs": past_runs.runs,
+        "runs_total": past_runs.total,
+        "unreadable": past_runs.unreadable,
     }
 
 

@@ -69,7 +69,8 @@ def report_command(
     summaries = analyse_if_needed(console, past_runs, master=master)
     single = len(past_runs) == 1
     try:
-        # --output is for the page of a single run. Of several runs it is for the comparison.
+        # If there is a single run, --output is the path of its page. If there are several runs,
+        # --output is the path of the comparison.
         pages = [
             write_run_report(console, past_run, output=output if single else None)
             for past_run in past_runs

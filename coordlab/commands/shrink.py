@@ -167,7 +167,8 @@ def shrink_command(options: ShrinkOptions) -> int:
     # seed, the plainer values are those of the space's base experiment, to which the seed has added
     # its faults. For a file (None), they are the defaults.
     base = base_experiment(load_space(options.space)) if schedule.path is None else None
-    origin, output = _origin(schedule), _output_path(options, schedule)
+    origin = _origin(schedule)
+    output = _output_path(options, schedule)
     with stop_on_ctrl_c() as stop_requested:
         played = play(schedule.experiment, schedule.seed)
         finding = finding_to_keep(played, options.check, schedule.stamp)

@@ -20,7 +20,7 @@ import msgspec
 from chaos.standing.messages import GroupAtBroker, StatusAnswer, StatusRequest
 from coordlab.options import with_examples
 from coordlab.standing_options import (
-    NO_CLUSTER_HELP,
+    EXIT_CODES_OF_REQUESTS,
     ask_cluster,
     handles_refusal,
     name_option,
@@ -32,7 +32,7 @@ from results_schema.journal import FaultOutcome, JournalEntry
 @click.command(
     "status",
     cls=with_examples("status", "status --partitions", "status --json --name lab"),
-    epilog=NO_CLUSTER_HELP,
+    epilog=EXIT_CODES_OF_REQUESTS,
 )
 @click.option("--partitions", is_flag=True, help="Show leader and ISR of each partition.")
 @click.option(

@@ -5,7 +5,7 @@
     one_owner: orders-0 has two owners
       31.402 s consumer-readers-0 ...
 
-Each check watches over one promise. A finding is a violation that it reports.
+Each check watches over one promise. A finding is a violation that a check reports.
 """
 
 from collections.abc import Iterator

@@ -139,7 +139,8 @@ def _columns_of_each_table(
         needed = max(map(cell_len, [letter, *texts])) + _GAP_WIDTH
         if columns and needed > room:
             yield columns
-            columns, room = [], width - first_columns_width
+            columns = []
+            room = width - first_columns_width
         columns.append(index)
         room -= needed
     if columns:

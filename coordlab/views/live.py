@@ -72,9 +72,9 @@ class LiveView(Generic[ProgressT]):
             self._live.stop()
 
     def __call__(self, progress: ProgressT) -> None:
-        """Show a progress. Lines are printed at once. The panel shows it when it is drawn next."""
+        """Show a progress: print its lines at once, or keep it until the panel is drawn next."""
         self._last = progress
         if self._shown and self._live is None:
             for line in self._lines(progress):
-                # A Text, and no plain string, in which rich would take `[red]` for markup.
+                # Print a Text. In a plain string, rich would take `[red]` for markup.
                 self._console.print(Text(line), highlight=False, soft_wrap=True)

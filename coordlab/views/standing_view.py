@@ -122,7 +122,7 @@ class StandingLines:
             if refused not in self._printed_refusals:
                 self._printed_refusals.add(refused)
                 yield timed(progress.time_us, f"{refused}; the connection was closed")
-        # Two brokers may coordinate a group for a while. The text says what each of them knows.
+        # Two brokers may coordinate a group for a while. The text says what each broker knows.
         group_texts = {
             group_id: "; ".join(map(_group_text, coordinators))
             for group_id, coordinators in progress.status.groups.items()

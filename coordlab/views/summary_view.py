@@ -87,7 +87,7 @@ _FAULT_COLUMNS = {
 _GAP_MEASURES = ("commit gap", "processing gap")
 """The kinds of gaps that can last so long that two faults share a gap."""
 _PER_SUBJECT = {"member": "per member", "partition": "per partition", "group": "per group"}
-"""The kind of subject that was measured -> the words that say that each subject has a value."""
+"""Kind of subject -> the words after the name of a measure that has a value for each subject."""
 
 
 def print_summary(
@@ -323,8 +323,8 @@ def _print_felt_in_all(console: Console, felt: Felt) -> None:
     else:
         print_lines(console, [NOTHING_FELT])
     lag = felt.in_all.spreads.get(LAG_OVER)
-    # LAG_OVER is the time until the lag of a partition is as usual again. It is missing if the run
-    # ended before.
+    # LAG_OVER is the time until the lag of a partition is as usual again. The time is missing if
+    # the run ended while the lag was still longer.
     if lag is not None and lag.missing:
         still_behind = counted(lag.missing, "partition")
         print_lines(
@@ -470,6 +470,7 @@ def _line_on_overlaps_left_out(number: int, what: str, table: str) -> Iterator[s
     """Yield a line about the overlaps that were not printed, if there are any.
 
     - `number`: the number of all overlaps.
+    - `what`: the word for the things that overlap, such as "owners".
     - `table`: the table that has all overlaps.
     """
     if number > _MAX_OVERLAPS:

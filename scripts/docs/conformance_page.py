@@ -39,7 +39,7 @@ FAMILIES = {
 }
 """The letters at the beginning of an id -> the test of Kafka from which the scenario is taken."""
 STATUSES = ("covered", "deviates", "not applicable", "missing")
-"""What a scenario can be:
+"""The possible statuses of a scenario:
 
 - "covered" by a place that names it;
 - "deviates", because this project differs from Kafka in this case;
@@ -231,7 +231,7 @@ def _named_in_stories() -> Iterator[tuple[str, Place]]:
 def _covered_by_recordings() -> Iterator[tuple[str, Place]]:
     """Yield each scenario that a recording covers, together with the recording.
 
-    Those in known_differences.json are left out, because the cluster does not answer like them.
+    Recordings in known_differences.json are left out, because the cluster gives other answers.
     """
     differing = msgspec.json.decode((CONFORMANCE / "known_differences.json").read_bytes())
     for path in sorted((CONFORMANCE / "transcripts").rglob("*.json")):

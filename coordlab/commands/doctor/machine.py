@@ -200,7 +200,10 @@ class ThisMachine:
 
 
 def _describe_ray(pid: str, command: Sequence[str]) -> str:
-    """Return a text with the pid of a Ray, and its address if the server's command line has it."""
+    """Return a text with the pid of a Ray, and its address if the command line has the address.
+
+    `command`: the words of the command line of Ray's process gcs_server.
+    """
     options = {}
     for word in command:  # such as --node-ip-address=10.0.0.1
         name, _, value = word.lstrip("-").partition("=")

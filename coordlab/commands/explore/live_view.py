@@ -131,7 +131,7 @@ def progress_text(progress: SearchProgress) -> str:
 def marks_text(tally: Tally) -> str:
     """Return the numbers of coverage marks that the search has reached, and should reach."""
     # Not every space can reach every mark. For instance, some marks are about groups on ZooKeeper.
-    # All of these are expected as soon as the search has reached one of them.
+    # The search should reach all these marks if it has reached one of them.
     expected = len(expected_marks(reached_marks(tally)))
     return f"coverage marks {expected - len(unreached(tally))}/{expected}"
 
@@ -157,7 +157,10 @@ def _group_line(group: FindingGroup) -> Text:
 
 
 def _most_serious_failure(tally: Tally) -> str:
-    """Return the most serious failure of coordlab itself so far, or the last of several."""
+    """Return the most serious failure of coordlab itself so far.
+
+    If several failures are equally serious, return the last of them.
+    """
     # The worst failure is a seed that gave two results, because then no result can be trusted.
     if tally.differences:
         return f"seed {tally.differences[-1].seed} is not deterministic"

@@ -161,8 +161,8 @@ def _print_finding(console: Console, finding: FoundGroup, results: ExplorationRe
 def _print_work_of_a_run(console: Console, results: ExplorationResults) -> None:
     """Print the numbers of events in a run: rebalances, loads, failed commits and so on.
 
-    These numbers are only of use beside the numbers of another version of coordlab. If the other
-    version has twice as many rebalances for the same seeds, something has changed.
+    These numbers are for a comparison with another version of coordlab. If the other version has
+    twice as many rebalances for the same seeds, something has changed.
     """
     texts = []
     for name, numbers in results.effort.items():
@@ -222,9 +222,9 @@ def _print_marks(console: Console, results: ExplorationResults) -> None:
 def _print_rare_marks(console: Console, results: ExplorationResults) -> None:
     """Print the marks that few runs reached, and the pairs of marks that few runs reached together.
 
-    A search tries to reach such rare marks and pairs more often. It takes a plan that has reached
-    one, and plays changed copies of this plan, which are called mutated plans. The lines also say
-    how many of the runs had mutated plans.
+    A search tries to reach such rare marks and pairs more often. It takes a plan that has reached a
+    rare mark or pair, and plays changed copies of this plan, which are called mutated plans. The
+    lines also say how many of the runs had mutated plans.
     """
     guided = results.guided
     if guided is None:
@@ -260,8 +260,9 @@ def _print_rare_marks(console: Console, results: ExplorationResults) -> None:
 def _worth_of_mutation(guided: GuidedSearch) -> Iterator[str]:
     """Yield lines that show whether it is worth while to mutate plans.
 
-    They compare runs of mutated plans with runs of newly drawn plans, by the number of rare and new
-    marks that a run has reached. Only plans that were drawn since the first mutation are compared.
+    The lines compare runs of mutated plans with runs of newly drawn plans, by the number of rare
+    and new marks that a run has reached. Only plans that were drawn since the first mutation are
+    compared.
     """
     mutated = guided.mutated_runs
     drawn = max(1, guided.drawn_runs_since)  # it is a divisor below, so it must not be 0

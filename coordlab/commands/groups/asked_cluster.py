@@ -343,7 +343,7 @@ class _PlayedWithQuestion(Generic[T]):
     ) -> None:
         self.rebalances = RebalanceLog()
         self.answers: list[T] = []
-        """A list of the answer, which is empty until the answer has arrived.
+        """A list with the answer. The list is empty until the answer has arrived.
 
         A field that is None at first would not do, because an answer may be None.
         """
@@ -377,7 +377,7 @@ class _PlayedWithQuestion(Generic[T]):
             seed=self._seed,
         ).execute()
         # After the answer, `_end_the_run` has interrupted the run. If there is no answer yet, the
-        # user has interrupted it.
+        # user has interrupted the run.
         if results.outcome is RunOutcome.INTERRUPTED and not self._is_over:
             raise KeyboardInterrupt
         return results
@@ -408,8 +408,8 @@ class _PlayedWithQuestion(Generic[T]):
             # The run ended while the question waited for the answer.
             raise
         except Exception as error:
-            # The question has failed, and not the run. So the run must not get the exception. Later
-            # `ReplayedCluster.ask` raises it.
+            # The question has failed, and not the run. So the run must not get the exception.
+            # Instead `ReplayedCluster.ask` raises it after the run.
             self.failure = error
         self.answered_at_us = self._runtime.now_us()
         # The runtime takes a KeyboardInterrupt for a Ctrl-C only if one of its callbacks raises it.

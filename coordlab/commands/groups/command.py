@@ -156,14 +156,14 @@ _QUESTION_OPTIONS = (
     ),
 )
 """The options of every subcommand. Each option sets the field of QuestionOptions with its name."""
-_why = click.option(
+_why_option = click.option(
     "--why", is_flag=True, help="Print every rebalance of the groups so far, with its reason."
 )
-_group = click.option("--group", required=True, metavar="GROUP", help="The group.")
-_groups = click.option(
+_group_option = click.option("--group", required=True, metavar="GROUP", help="The group.")
+_groups_option = click.option(
     "--group", "groups", multiple=True, metavar="GROUP", help="A group; may be given several times."
 )
-_topics = click.option(
+_topics_option = click.option(
     "--topic",
     "topics",
     type=TopicParam(),
@@ -244,7 +244,7 @@ def groups_command() -> None:
     metavar="TYPE,...",
     help="Only groups of these types.",
 )
-@_why
+@_why_option
 @json_option("asked, groups, failures, and with --why rebalances and unseen")
 @asks_a_question
 def list_groups_command(
@@ -286,13 +286,13 @@ def list_groups_command(
     ),
     epilog=EXIT_CODES,
 )
-@_groups
+@_groups_option
 @click.option("--all-groups", is_flag=True, help="Every group.")
 @click.option("--offsets", is_flag=True, help="Committed offsets and lag; this is the default.")
 @click.option("--members", is_flag=True, help="The members.")
 @click.option("--state", is_flag=True, help="Coordinator, assignment strategy and state.")
 @click.option("--verbose", is_flag=True, help="With --members: the partitions of each member.")
-@_why
+@_why_option
 @json_option("asked, groups, failures, and with --why rebalances and unseen")
 @asks_a_question
 def describe_command(
@@ -320,7 +320,7 @@ def describe_command(
             listed = await list_groups(admin)
             names = [group.group for group in listed.groups]
             failures = listed.failures
-        # Offsets are what is shown by default, so --offsets itself changes nothing.
+        # By default the offsets are shown, so --offsets itself changes nothing.
         with_offsets = not (members or state)
         return await describe_groups(admin, names, with_offsets=with_offsets), failures
 
@@ -360,7 +360,7 @@ def _print_offsets_or_members(
 @groups_command.command(
     "delete", cls=with_examples("groups delete --group tool"), epilog=EXIT_CODES
 )
-@_groups
+@_groups_option
 @json_option("asked, groups")
 @asks_a_question
 def delete_command(options: QuestionOptions, groups: tuple[str, ...]) -> int:
@@ -390,8 +390,8 @@ def delete_command(options: QuestionOptions, groups: tuple[str, ...]) -> int:
     cls=with_examples("groups delete-offsets --group tool --topic orders:0,1"),
     epilog=EXIT_CODES,
 )
-@_group
-@_topics
+@_group_option
+@_topics_option
 @json_option("asked, group, error, offsets")
 @asks_a_question
 def delete_offsets_command(
@@ -423,8 +423,8 @@ def delete_offsets_command(
     ),
     epilog=EXIT_CODES,
 )
-@_group
-@_topics
+@_group_option
+@_topics_option
 @click.option("--all-topics", is_flag=True, help="Every partition with a committed offset.")
 @click.option("--to-earliest", is_flag=True, help="To the beginning of the log.")
 @click.option("--to-latest", is_flag=True, help="To the end of the log.")

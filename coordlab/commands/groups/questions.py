@@ -209,7 +209,8 @@ async def reset_group_offsets(
     partitions: tuple[TopicPartition, ...]
     reasons: dict[TopicPartition, str]
     if topics is None:
-        partitions, reasons = tuple(sorted(committed)), {}
+        partitions = tuple(sorted(committed))
+        reasons = {}
     else:
         partitions, reasons = await _chosen_partitions(admin, topics)
     bounds, why_unknown = await _log_bounds(admin, partitions)
@@ -302,7 +303,10 @@ async def _chosen_partitions(
 async def _log_bounds(
     admin: AdminClient, partitions: Sequence[TopicPartition]
 ) -> tuple[dict[TopicPartition, LogBounds], dict[TopicPartition, str]]:
-    """Return the first offset and the end of each log, and an error for each log without them."""
+    """Return the first offset and the end of each log.
+
+    Also return an error for each log whose offsets are not known.
+    """
     earliest = await admin.list_offsets(partitions, OffsetSpec.EARLIEST)
     latest = await admin.list_offsets(partitions, OffsetSpec.LATEST)
     bounds: dict[TopicPartition, LogBounds] = {}

@@ -30,11 +30,14 @@ from coordlab.console import clock, print_lines
 from protocol.ids import TopicPartition, broker_name
 
 EMPTY_CELL = "-"
-"""The text of a value that does not exist or is not known. Kafka's tool uses the same."""
+"""The text of a value that does not exist or is not known. Kafka's tool prints the same text."""
 _GAP = " "
 """The text between two columns."""
 _MEMBERS_SHOWN = 5
-"""The largest number of members that an error message names. Then it ends with `and 3 more`."""
+"""The largest number of members that an error message names.
+
+If there are more members, the message ends with `and 3 more`, for example.
+"""
 
 
 def print_reply_times(console: Console, reply: TimedAnswer[object]) -> None:

@@ -61,7 +61,7 @@ from results_schema.results import (
 REPLAY_FILE = "replay.yaml"
 """The file in the run directory that has the schedule with a stamp of this run.
 
-It is there for another `replay`.
+The user can replay this file later.
 """
 _RUNS_DIFFER = (
     "coordlab itself failed: the run with messages in its trace differs from the run without them"
@@ -220,7 +220,7 @@ def _play_whole(
     # first run. A recording that broke off has only a part of the trace, and cannot be compared.
     broke_off = recording.results.outcome in {RunOutcome.INTERRUPTED, RunOutcome.INTERNAL_ERROR}
     runs_agree = broke_off or recording.digest == played.digest
-    # If the code or the file has changed since, the trace may differ from that of the stamp.
+    # If the code or the file has changed since the stamp was made, another trace is no failure.
     coordlab_failed = not runs_agree or (compared.same is False and not changed)
     if options.json:
         document = {
@@ -259,7 +259,7 @@ def _play_and_inspect(
     """Play the schedule into its directory, and stop at the time of --until or --break-at."""
 
     def inspect(moment: Moment) -> bool:
-        """Show the cluster at this moment. Return True if the run shall go on afterwards."""
+        """Show the cluster at this moment. Return True if the run goes on afterwards."""
         if options.break_at_us is not None:
             return debug(moment, console)
         print_state(console, moment)
@@ -343,7 +343,7 @@ def _print_compared_so_far(console: Console, stamp: ReplayStamp, recording: Reco
     interval = parted_between(stamp.trail, recording.trail)
     if interval is None:
         return
-    # `differs_before_us` is None if all digests are equal that both trails have.
+    # `differs_before_us` is None if no digest differs. Only digests that both trails have count.
     equal_until_us, differs_before_us = interval
     if differs_before_us is not None:
         seconds = f"{differs_before_us / 1e6:g} s"

@@ -62,11 +62,11 @@ def _print_verdict_with_caveats(
 ) -> RunSummary | None:
     """Compute the summary of the run, print the verdict, and return the summary.
 
-    A verdict `pass` is printed with its caveats. (A caveat says what users of a group noticed all
-    the same, such as a long time without commits.) The caveats come from the summary, which can
-    take a while. Meanwhile a terminal shows the verdict alone in a status line. If there is no
-    summary, for instance because the user has pressed Ctrl-C, the verdict is printed without
-    caveats.
+    A verdict `pass` is printed with its caveats. (A caveat says what users of a group noticed
+    although the run passed, such as a long time without commits.) The caveats come from the
+    summary, which can take a while. Meanwhile a terminal shows the verdict alone in a status line.
+    If there is no summary, for instance because the user has pressed Ctrl-C, the verdict is printed
+    without caveats.
     """
     summary = None
     status = verdict_text(results).append("  summing up the trace", style="dim")

@@ -263,7 +263,7 @@ class SeedRuns:
         }
 
     def junit(self) -> bytes:
-        """Return JUnit XML with a suite for each seed, which is green only if the seed passed."""
+        """Return JUnit XML with a suite for each seed. A suite is green only if its seed passed."""
         return junit_document([self._suite(run) for run in self.runs])
 
     def _suite(self, run: SeedRun) -> Suite:

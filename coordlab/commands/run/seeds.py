@@ -153,14 +153,14 @@ def _play_waiting_seeds(
     runs: dict[int, SeedRun],
     job: SeedJob,
 ) -> bool:
-    """Play the seeds that are waiting. Return True if a Ctrl-C ended this early.
+    """Play the seeds that are waiting. Return True if a Ctrl-C ended the work early.
 
     After a Ctrl-C no other seed begins. The runs in progress heal their clusters and end.
 
     - `waiting`: the seeds to play. A seed is removed when a worker begins to play it.
     - `show`: called with each run that has ended.
-    - `runs`: seed -> the run of this seed. At first these are runs that were not played. Each is
-      replaced by the run that the worker has played.
+    - `runs`: seed -> the run of this seed. At first these are runs that were not played. This
+      function replaces each of them by the run that a worker has played.
     """
     playing: set[int] = set()
     interrupted = False
@@ -190,7 +190,7 @@ def _finished_run(
 ) -> SeedRun:
     """Return the run of a seed whose worker has answered (Finished) or died (Died).
 
-    `unplayed`: the run before it was played. It has only the fields that are known before.
+    `unplayed`: the run before it was played. It has only the seed and the command that replays it.
     """
     match event:
         case Died():

@@ -71,6 +71,7 @@ _CHECK_COLUMNS = {
     "violated": CheckOutcome.VIOLATED,
     "unknown": CheckOutcome.INCONCLUSIVE,
 }
+"""Heading of a column -> the outcome of a check that the column counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
