@@ -25,20 +25,20 @@ from pipeline.summary.story import as_title, coordinator_with_epoch, counted, mo
 _NUMBER_AND_UNIT = re.compile(r"(\d) (s|ms|us)\b")
 """The last digit of a number, and the number's unit. `unbroken` keeps the two on one line."""
 _MIDDLE_OF_SPAN = re.compile(r"\d\N{NO-BREAK SPACE}s to (run end|[\d.]+)")
-"""The middle of a span of time. In `1.000 s to 2.500 s`, it is `0 s to 2.500`. The space before `s`
-is a no-break space, because `unbroken` has already replaced it.
+"""The middle of a span of time: in `1.000 s to 2.500 s`, the part `0 s to 2.500`. The space before
+the first `s` is a no-break space by then, because `unbroken` is applied first.
 """
 _CODE = re.compile(r"`([^`<]+)`")
 """A part between backticks."""
 _BLOCK = re.compile(r"\s*<(p|ul|ol|dl|div|pre|details|h[3-6]|table|figure|section|blockquote)\b")
 """The beginning of markup that is a block already. It needs no paragraph around it."""
+
+# Ids of lanes on the page, to which links lead. A lane is a chart whose x axis is the run's time.
 FAULTS = "lane-faults"
 COORDINATORS = "lane-coordinators"
 OWNERSHIP = "lane-ownership"
 AVAILABILITY = "lane-availability"
 REBALANCES = "lane-rebalances"
-"""Ids of lanes on the page, to which links lead. A lane is a chart whose x axis is the run's time.
-"""
 
 
 def render_line(template: str, macro: str, *facts: object, **more: object) -> Markup:

@@ -29,7 +29,7 @@ from pipeline.summary.figures import duration_text
 
 ROW_HEIGHT = 52
 """Height of a line in pixels."""
-# These are distances in pixels from the top of a line.
+# The next numbers are distances in pixels from the top of a line.
 _TEXT_Y = 11
 """Distance to the middle of the heading."""
 _HEADER_HEIGHT = 20
@@ -37,7 +37,7 @@ _HEADER_HEIGHT = 20
 _BAR_Y, _BAR_Y2 = 22, 42
 """Distances to the top and to the bottom of the bars."""
 _WIDE = 520
-"""A chart of at least this width in pixels has room for the names of members and partitions."""
+"""Least width in pixels of a chart that has room for the names of members and partitions."""
 _PHASES = tuple(name for name, _, _ in (*BROKER_STEPS, *CLIENT_STEPS))
 """The names of all phases: first the phases of partitions, then the phases of members."""
 _FIRST_OF_BROKER, _FIRST_OF_CLIENT = BROKER_STEPS[0][0], CLIENT_STEPS[0][0]
@@ -57,7 +57,7 @@ PAPER, the colour of the background, is for bars with a dark colour of SERIES. A
 SERIES is light in the dark theme, too, so the text on it is always dark (_ON_LIGHT).
 """
 _LONG_ENOUGH = 110
-"""The name and the length of a phase fit into a bar that is longer than this number of pixels."""
+"""Length in pixels that a bar must exceed to have room for the name and the length of a phase."""
 
 
 def order_rows(rows: FaultRows) -> list[dict[str, Any]]:
@@ -72,6 +72,7 @@ def order_rows(rows: FaultRows) -> list[dict[str, Any]]:
     - `says`: the text, which has the name and the length of the phase.
 
     Only the first bar of a line also has these columns:
+
     - `title`, `short`: the heading of the line, for a wide and for a narrow chart.
     - `top`, `bottom`: the ends of the heading's area in pixels from the top.
     """

@@ -7,8 +7,9 @@ figure, such as `commit gap`, the chart has a horizontal line for each column:
     3 brokers   ----o-----------            o  the median over the members
     5 brokers   --o-----                    -  reaches to the member with the longest gap
 
-Other figures have a value for each partition instead of each member. If a column has several runs,
-the dot is the median of the runs' medians, and a ring marks the median of each run.
+A figure such as `processing gap` has a value for each partition, instead of each member. If a
+column has several runs, a ring marks the median of each run, and the dot is the median of these
+medians.
 
 The data of a figure comes from two rows of the comparison. The row with the statistic `p50` has the
 medians, and the row with the statistic `max` has the longest values. Both rows have a cell for each
@@ -30,23 +31,28 @@ from pipeline.summary.figures import duration_text
 FIGURES = ("detect", "notice", "rediscover", "accept", "commit gap", "processing gap")
 """The figures of the chart, in this order. A figure that no run has is left out."""
 PICKED = "fault"
-"""Name of a parameter of the chart, and also of a column in the chart's data. The parameter has the
-fault that the reader picked. The chart draws the rows whose column has the same fault.
+"""Name of a parameter of the chart, and also of a column in the chart's data. The parameter is the
+fault that the reader picked. The chart draws the rows in which the column has the same fault.
 """
 _WIDE = 720
-"""A chart of at least this width in pixels has room for the text of `_value_text`. A narrower chart
+"""Least width in pixels of a chart that has room for the text of `_value_text`. A narrower chart
 has the text of `_short_text`.
 """
-# These are sizes in pixels. A figure has a heading, then a part for each column, then a gap.
-_HEADER_HEIGHT, _GAP = 26, 12
+
+# The next numbers are sizes in pixels. From top to bottom, a figure consists of a heading, a part
+# for each column, and an empty gap before the next figure.
+_HEADER_HEIGHT = 26
+_GAP = 12
 _LINE_HEIGHT = 40
 """Height of the part of one column. It has a text with the column's name and figures, and below it
 the line.
 """
-_TEXT_Y, _TEXT_HEIGHT = 9, 18
-"""Distance from the top of the part to the middle of the text, and height of the text."""
+_TEXT_Y = 9
+"""Distance from the top of the part of a column to the middle of its text."""
+_TEXT_HEIGHT = 18
+"""Height of the text."""
 _LINE_Y = 28
-"""Distance from the top of the part to the line."""
+"""Distance from the top of the part of a column to its line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,8 +27,8 @@ from pipeline.summary.figures import duration_text
 from results_schema.journal import JournalEntry
 
 MAX_ROWS = 30
-"""Maximum number of faults for which each fault has a row. If there are more, the faults of one
-kind share rows.
+"""Maximum number of faults that have rows of their own. If there are more, the faults of one kind
+share rows.
 """
 MAX_FAULTS = 400
 """Maximum number of faults in the lane. If there are more, the lane has the first ones."""

@@ -32,9 +32,9 @@ from pipeline.summary.outcomes import in_number_order
 from pipeline.summary.story import counted
 
 MANY_GROUPS = 8
-"""Maximum number of groups whose states the lane shows one by one. If there are more groups, the
-lane shows the number of groups in each state, and a second lane (`group_detail`) shows one group,
-which the reader picks.
+"""Maximum number of groups that have rows in the lane. If there are more groups, the lane shows the
+number of groups in each state, and a second lane (`group_detail`) shows one group, which the reader
+picks.
 """
 MAX_SHOWN = 800
 """Maximum number of bars in the lane if it shows all groups. If there are more, the longest bars
@@ -42,7 +42,7 @@ are shown.
 """
 MAX_PICKED = 8_000
 """Maximum number of bars in the data of the second lane. The data has the bars of every group that
-the reader can pick. So if there are more bars, not all groups can be picked.
+the reader can pick. So if all groups have more bars, the reader cannot pick each of them.
 """
 _BROKER_PX = 4
 """Height of the stripe at the lower edge of a bar. The stripe has the colour of the coordinator."""
@@ -156,8 +156,9 @@ def _layers(rows: Sequence[Row], y: alt.Y, where: str | None = None) -> list[alt
         states.bars(
             alt.Fill("w:N", scale=None),
             height=_BROKER_PX,
-            # The offset is the distance of the middle of the stripe from the middle of the row. So
-            # the stripe ends 2 px above the lower edge of the row, at the lower edge of the bar.
+            # The distance from the middle of the row down to the middle of the stripe. With this
+            # distance, the stripe ends 2 px above the lower edge of the row: at the lower edge of
+            # the bar.
             yOffset=(ROW_PX - _BROKER_PX) // 2 - 2,
             stroke=None,
         ),

@@ -5,9 +5,10 @@ a bar: the lane `groups`, for example, has a bar for each time in which a group 
 a run has too many bars to draw, the lane has an area for each kind of interval instead. The areas
 show, for example, how many groups were in each state over time.
 
-The module of a lane lists columns. They define three things at once: the data of the chart, its
-tooltip, and the text table beneath the chart. The module also builds the marks, which are bars,
-labels and points.
+Each lane has its own module, which lists the columns of the lane. A column is a fact about an
+interval. It can have up to three uses: a key in the data of the chart, a line in its tooltip, and a
+column of the text table beneath the chart. The module also builds the marks: bars, labels and
+points.
 
 The data of areas has these keys, which are short because a page has thousands of such objects:
 
@@ -177,13 +178,13 @@ def area_rows(steps: Steps, kinds: Sequence[str]) -> list[Datum]:
 def pick_of_groups(rows: Sequence[Row], limit: int, param: str, source: str) -> tuple[Pick, str]:
     """Return a list from which the reader picks a group, and a note if the list lacks some groups.
 
-    The groups with the most rows come first. The page must have the rows of all groups in the list,
-    so the list ends when these groups have `limit` rows. The note says that the other groups are
-    only in the table `source`.
+    The groups with the most rows come first. The page has the rows of all groups in the list. To
+    keep the page small, the list ends when its groups have `limit` rows. The note then says that
+    all groups are in the table `source`.
     """
     row_counts = Counter(row["group"] for row in rows)
-    # After the first group that does not fit, no smaller group is taken. So the options are exactly
-    # the groups with the most rows.
+    # Take groups until the next group has too many rows. Groups with fewer rows are not taken after
+    # it, even if they would fit. So the options are exactly the groups with the most rows.
     options, rows_taken = [], 0
     for group in sorted(in_number_order(row_counts), key=lambda group: -row_counts[group]):
         rows_taken += row_counts[group]

@@ -7,8 +7,8 @@ parts:
    line is about rebalances of one group that one coordinator began for the same reason.
 2. If there are many rebalances, a chart of their lengths. The chart has a row (a strip) for each
    reason, and in the row a dot for each rebalance.
-3. A table of all rebalances. If there are many, the table is folded, and the lines of part 1 have
-   more details instead.
+3. A table of all rebalances. If there are many rebalances, the table is folded, and the lines of
+   part 1 have more details instead.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ from pipeline.summary.story import (
 )
 
 MAX_ONE_BY_ONE = 12
-"""Maximum number of rebalances for which the table is not folded."""
+"""Maximum number of rebalances in a table that is shown at once. A longer table is folded."""
 MAX_LISTED = 300
 """Maximum number of rebalances in the table. If there are more, the table has the first ones."""
 MAX_FAULTS = 40
@@ -73,12 +73,12 @@ def rebalances_section(run: ReportInput) -> Section | None:
 def _lines(fault: FaultSummary, *, with_details: bool) -> Iterator[str | None]:
     """Yield lines about the rebalances after a fault, then a line about members that kept their id.
 
-    The last line is None if there is nothing to say about such members.
+    The line about members is None if there is nothing to say.
     """
     for rebalances in fault.rebalances:
         statement = rebalances_statement(rebalances, fault)
-        # The first particular says when and where the rebalances began, and how long they took. The
-        # other particulars are the details: which members the rebalances removed and added.
+        # The first particular says when and where the rebalances began, and how long they took. All
+        # later particulars are details: which members the rebalances removed and added.
         particulars = statement.particulars if with_details else statement.particulars[:1]
         yield "; ".join((f"{statement.headline} ({rebalances.group})", *particulars))
     yield kept_text(fault)

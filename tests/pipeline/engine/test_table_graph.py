@@ -1,9 +1,9 @@
 """`compute` runs the steps of an analysis in threads, and ends all of them if one fails.
 
-A step has a function that makes a DataFrame from other DataFrames. These are made by other steps,
-or are given sources such as the events of a run. `compute` begins a step when its inputs are there.
-It passes each new DataFrame to `carry_out`, a function of the caller, which caches, collects or
-writes the DataFrame. Later steps read what `carry_out` returns.
+A step has a function that makes a DataFrame from other DataFrames, its inputs. An input is the
+DataFrame of another step, or a given source, such as the events of a run. `compute` begins a step
+when all of its inputs are there. It passes the new DataFrame to `carry_out`, a function of the
+caller, which may cache, collect or write the DataFrame. Later steps get what `carry_out` returns.
 """
 
 import os
@@ -36,8 +36,8 @@ FOREVER_MS = 10**9
 def _adds_column(name: str, *inputs: str) -> Step:
     """Return the step `name`, which adds a column `name` to its first input.
 
-    The other inputs are needed only for the value of the new column, which consists of the names of
-    their last columns: "left+right".
+    The value of the new column is made from the other inputs: it has the name of the last column of
+    each of them, such as "left+right".
     """
 
     def transform(first: DataFrame, *others: DataFrame) -> DataFrame:
@@ -48,7 +48,7 @@ def _adds_column(name: str, *inputs: str) -> Step:
 
 
 def _as_it_is(_: Step, frame: DataFrame) -> DataFrame:
-    """Return the DataFrame unchanged: the `carry_out` of a test that needs none."""
+    """Return the DataFrame unchanged. This is the `carry_out` of most tests."""
     return frame
 
 
@@ -93,9 +93,9 @@ def test_step_with_an_unknown_input_is_refused(spark: SparkSession) -> None:
 
 
 def test_independent_steps_are_computed_at_the_same_time(spark: SparkSession) -> None:
-    """The test passes only if both steps are in `carry_out` at the same time.
+    """In `carry_out` each step waits until the other step is in `carry_out`, too.
 
-    There each step waits for the other step. If a step is alone, its wait times out.
+    If the steps were computed one after the other, the first wait would time out.
     """
     both_started = threading.Barrier(2, timeout=PATIENCE_S)
 
@@ -117,9 +117,10 @@ def test_independent_steps_are_computed_at_the_same_time(spark: SparkSession) ->
 def test_failed_step_raises_its_own_error_and_ends_the_jobs_of_others(spark: SparkSession) -> None:
     """`compute` cancels the jobs of the other steps, and raises the error of the failed step.
 
-    A step with a cancelled job raises an error, too, which must not hide the first error. Without
-    the cancellation, the job would go on after `compute` has returned, because the Spark session
-    can belong to the caller and then stays open.
+    A step whose job is cancelled raises an error, too. This error must not hide the first error.
+
+    Without the cancellation, the job could go on after `compute` has returned: the Spark session
+    may belong to the caller, and then stays open.
     """
     endless_job_begins = threading.Event()
     carried_out: list[str] = []
@@ -193,10 +194,12 @@ def test_interrupted_analysis_leaves_no_jvm_and_no_files(
 
     Ctrl-C reaches the whole process group (Python, JVM, workers), so the test signals the group.
 
-    A run of at most `whole_run_rows` rows is analysed by a single task, in plain Python. With 1,000
-    a single task analyses this run, and may have written the tables when the signal comes. Such
-    tables may stay, because every reader ignores tables without a summary. With 0, Spark's
-    transforms analyse the run, and they leave nothing.
+    A run of at most `whole_run_rows` rows is analysed by a single task, in plain Python. A larger
+    run is analysed by Spark's transforms. So there are two cases:
+
+    - 1,000: a single task analyses this run, and may have written the tables when the signal comes.
+      Such tables may stay, because every reader ignores tables without a summary.
+    - 0: the transforms analyse this run, and leave nothing.
     """
     assert spark.version  # the fixture found a Java, so that is not why the program below fails
     run = write_run(tmp_path / "crash" / "1", parse_trace((TRACES / "crash.txt").read_text()))

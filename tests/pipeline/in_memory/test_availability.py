@@ -2,7 +2,7 @@
 
 A processing gap is a time in which no member worked on records of a partition. The trace has a row
 about each batch of records, at the time at which the work on the batch ended. The work began
-`work_us` earlier, so a gap ends before the row about the batch that ended it.
+`work_us` earlier. So a gap ends `work_us` before the row about the next batch.
 
 A line of a trace has the time in seconds, the node, the kind of the row, and other columns. A value
 that ends with a comma, such as `groups=g,`, is a list with one element.

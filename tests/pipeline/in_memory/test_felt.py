@@ -98,13 +98,13 @@ class Batch(NamedTuple):
 @pytest.mark.parametrize(
     ("batches", "waited_us"),
     [
-        # Work from 3.0 to 6.2 s, then from 6.2 to 7.5 s.
+        # Records wait from 3 s on. Work from 3.0 to 6.2 s, then from 6.2 to 7.5 s: no wait.
         ([Batch("6.2", 0, 3_200_000), Batch("7.5", 32, 1_300_000)], 0),
         # Work from 5.0 to 6.2 s, then from 6.2 to 7.5 s. Records wait from 3 to 5 s.
         ([Batch("6.2", 0, 1_200_000), Batch("7.5", 32, 1_300_000)], 2_000_000),
         # Work from 3.0 to 6.2 s, then none until 7.5 s. Records wait from 6.2 to 7.5 s.
         ([Batch("6.2", 0, 3_200_000), Batch("7.5", 32, 0)], 1_300_000),
-        # Work from 3.0 to 5.0 s, and overlapping work from 4.5 to 9.0 s.
+        # Work from 3.0 to 5.0 s, and overlapping work from 4.5 to 9.0 s: no wait.
         ([Batch("5", 0, 2_000_000), Batch("9", 32, 4_500_000)], 0),
         # Work from 3.0 to 4.0 s, from 6.5 to 7.0 s, and from 5.0 to 9.0 s: the last batch begins
         # before the second. Records wait from 4 to 5 s.
@@ -136,7 +136,7 @@ def test_partition_without_waiting_records_has_no_wait() -> None:
     assert (figures["waited_us"], figures["lag_peak"]) == (0, 5)
 
 
-# The number of records that wait at each time:
+# The number of records that wait (the lag) at each time:
 #   3 s   5, the usual lag: the largest number before the fault at 5 s
 #   3.1 s 0
 #   6 s  10
@@ -153,7 +153,7 @@ LAG_AFTER_A_FAULT = """
 
 
 def test_lag_is_over_when_no_more_records_wait_than_before_the_first_fault() -> None:
-    """At 9 s only 25 - 21 = 4 records wait, no more than the usual 5: the lag is over."""
+    """Of 25 records 21 are processed at 9 s. So 4 records wait, no more than the usual 5."""
     figures = partition_figures(
         LAG_AFTER_A_FAULT
         + "9 consumer-a records_consumed group=g partition=t-0 offset=15 count=6 last=20"
@@ -164,7 +164,7 @@ def test_lag_is_over_when_no_more_records_wait_than_before_the_first_fault() -> 
 
 
 def test_lag_that_lasts_until_the_end_is_never_over() -> None:
-    """From 8 s to the end 25 - 15 = 10 records wait, more than the usual 5."""
+    """Of 25 records only 15 are processed. So 10 records wait until the end, more than usual."""
     figures = partition_figures(LAG_AFTER_A_FAULT)
     assert (figures["lag_peak"], figures["lag_over_us"]) == (20, None)
 

@@ -1,8 +1,8 @@
 """RebalanceLog: the rebalances of a run so far, for a view that shows them while the run goes on.
 
 After the run, the table `rebalances` has the same rebalances. A rebalance normally ends when the
-coordinator stores the new assignment. But it may be cut short, because the next rebalance begins,
-the last member leaves, or the coordinator dies. The log says which of these happened.
+coordinator stores the new assignment. But a rebalance may be cut short, because the next rebalance
+begins, the last member leaves, or the coordinator dies. The log says which of these happened.
 """
 
 from pipeline.in_memory.rebalances import Rebalance, RebalanceLog, rebalances_of
@@ -23,7 +23,7 @@ def log_of(rows: list[TraceRow]) -> RebalanceLog:
 
 
 def test_rebalances_of_random_runs_equal_those_of_the_table() -> None:
-    """The log reads the rows in the order of time, as it gets them during a run."""
+    """The log reads one row after the other, in the order of time, as during a run."""
     columns = ("group", "reason", "cause", "client_reason", "store_error", "length_us")
     reasons = set()
     for seed in SEEDS:
@@ -130,10 +130,10 @@ def test_completed_rebalance_is_not_cut_short_later() -> None:
 
 
 def test_next_rebalance_cuts_short_the_one_before() -> None:
-    """Member `m` leaves while the first rebalance is in progress, which begins a second rebalance.
+    """While a rebalance is in progress, member `m` leaves. Its departure begins a second rebalance.
 
-    The cause of the second rebalance is what cut the first short. Member `n` joined before `m`
-    left, so `n` was added in the first rebalance.
+    So the cause of the second rebalance is also what cut the first rebalance short. Member `n`
+    joined before `m` left, so `n` was added in the first rebalance.
     """
     story = Story().begin()
     story.add(

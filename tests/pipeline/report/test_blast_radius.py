@@ -1,8 +1,8 @@
 """The report's section "Blast radius", which shows how much of the cluster each fault affected.
 
-If a broker crashes, for example, the section lists the groups that it coordinated and the
-partitions that it led. For each group it counts the members that noticed the fault, that is, that
-marked their coordinator unknown. It also counts the commits that failed after the fault.
+If a broker crashes, for example, the section lists the groups that the broker coordinated and the
+partitions that it led. For each group, the section counts the members that noticed the fault: those
+that marked their coordinator unknown. It also counts the commits that failed after the fault.
 
 The tests write times as multiples of S, a second in microseconds.
 """
@@ -49,7 +49,8 @@ def commits_row(
 # The tables of a run in which broker-2 crashes at 10 s. Its group has four members.
 TABLES: dict[str, list[Row]] = {
     "faults": [fault_row()],
-    # The numbers are lengths of phases in microseconds. This section does not show them.
+    # The numbers are lengths of phases in microseconds. This section does not show them, so most of
+    # them are just 1.
     "broker_phases": [broker_phase(7 * S, 1, 1, 1)],
     "client_phases": [
         # Only members that noticed the crash have lengths of phases: c-0, c-1 and c-2.

@@ -34,6 +34,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 WHOLE = (0.0, 60.0)
 """The range of the time axis, in seconds, that shows the whole run."""
 MEMBERS = tuple(f"member-{number}" for number in range(30))
+"""Members of a lane, from which the reader selects one."""
 
 
 def _lane_of_one_member(name: str) -> Chart:
@@ -151,8 +152,8 @@ def test_two_fingers_zoom_the_lanes_and_not_the_page(browser: Browser, file: Pat
         for half in (30, 40, 50, 60):
             touch("touchMove", middle - half, middle + half)
         touch("touchEnd")
-        # The lane showed 60 s before. As the fingers are three times as far apart, it should show
-        # 20 s now. The test accepts anything below 40 s.
+        # The lane showed 60 s before. The fingers are three times as far apart as at the beginning,
+        # so the lane should show a third of this, 20 s. The test accepts anything below 40 s.
         page.wait_for_function("window.coordlab.range()[1] - window.coordlab.range()[0] < 40")
         assert page.evaluate("visualViewport.scale") == 1  # the browser itself has not zoomed
         assert seen.problems == []
@@ -172,10 +173,10 @@ def test_selected_member_is_shared_by_the_charts_of_a_section(page: Page) -> Non
 def test_overview_shows_an_accident_in_its_own_colour_with_a_legend(
     browser: Browser, tmp_path: Path, golden: Golden
 ) -> None:
-    """The overview at the top of the page has a flag for each fault of the experiment's plan.
+    """The overview at the top of the page has a flag for each fault and for each accident.
 
-    An accident is a disturbance that is not in the plan, such as a machine that stalls. If its flag
-    had the same colour, it would look like a planned fault.
+    An accident is a disturbance that is not in the experiment's plan, such as a machine that
+    stalls. With a flag of the same colour, it would look like a fault of the plan.
     """
     accident = journal_entry(
         fault_id="machine-0", fault="machine_disturbed", target="10.0.0.3", nodes=("broker-1",)
@@ -207,7 +208,7 @@ def test_overview_without_accidents_has_no_legend(page: Page) -> None:
 
 
 def test_keys_dialog_opens_and_keeps_the_range(page: Page) -> None:
-    """The key `+` zooms the lanes, but not while the dialog is open."""
+    """The key `?` opens a dialog that lists all keys. While it is open, `+` does not zoom."""
     page.keyboard.press("?")
     assert page.locator("#keys").is_visible()
     page.keyboard.press("+")
@@ -260,9 +261,7 @@ WIDE_TABLE = TextTable(
     rows=tuple(("1 member joins", group, *range(9)) for group in ("old", "new", "alone")),
     blocks=(2, 1),
 )
-"""A table of eleven columns. Its first block has the rows `old` and `new`, its second block has the
-row `alone`.
-"""
+"""A table of eleven columns with two blocks: the rows `old` and `new`, and the row `alone`."""
 
 
 @pytest.mark.parametrize(("screen", "is_phone"), [(PHONE, True), (DESKTOP, False)])

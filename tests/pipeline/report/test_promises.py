@@ -1,9 +1,9 @@
 """Two sections of a run's report: the list of checks, and the violations with their evidence.
 
 A check judges whether the run kept one of Kafka's promises, such as "a commit that was acknowledged
-is not lost" (`durable_commits`). Each time that the promise was broken is a finding. Its evidence
-is the rows of the trace that prove it. The page prints each of these rows with a link to a chart,
-or lane, that shows what happened at that time.
+is not lost" (`durable_commits`). Each breach of the promise is a finding. The evidence of a finding
+is the rows of the trace that prove it. The page prints each of these rows with a link to a chart
+(a lane) that shows what happened at the time of the row.
 """
 
 import re

@@ -1,9 +1,9 @@
 """What a deploy costs the users of a group, and which of two deploys costs less.
 
-A deploy is a rollout: each member of a group is stopped, and a successor takes its place. Its costs
-are rebalances, the time in which partitions have no owner, and the time in which records wait.
-These costs are measured for the whole run (`felt`), so a run with one deploy shows what the deploy
-cost: in total, and divided by the number of replaced members.
+A deploy is a rollout: each member of a group is stopped, and a successor takes its place. The costs
+of a deploy are rebalances, the time in which partitions have no owner, and the time in which
+records wait. These figures are measured for the whole run (`felt`). So if a run has just one
+deploy, they show what this deploy cost: in total, and divided by the number of replaced members.
 """
 
 from dataclasses import replace
@@ -54,7 +54,7 @@ def felt(**changes: Any) -> Felt:  # noqa: ANN401 - a test may change any field
 def rollout(*, ready: int, fired_at_us: int = 10 * S) -> JournalEntry:
     """Return a rollout that stops 40 members; only the first `ready` of them get a ready successor.
 
-    One successor is ready each second, from the first at 50 s to the 40th at 89 s.
+    The first successor is ready at 50 s, the next at 51 s, and so on. The 40th is ready at 89 s.
     """
     replaced = [
         {
@@ -122,8 +122,8 @@ def deploy_cost(**changes: Any) -> DeployCost:  # noqa: ANN401 - a test may chan
 def test_cost_in_a_run_with_an_accident_has_a_mark() -> None:
     """In an accident, a machine is away for a while, although no fault was planned for it.
 
-    The figures of such a run prove little. A deploy's cost is made of figures of the whole run, so
-    each text about this cost gets a `*`.
+    Figures of the time of an accident prove little. The cost of a deploy is made of figures of the
+    whole run. So each text about this cost gets a `*`.
     """
     (cost,) = deploys_of((rollout(ready=40),), replace(felt(), disturbed=True))
     assert deploy_text(cost).endswith("6.00 s) *")
@@ -157,8 +157,8 @@ def test_group_that_was_deployed_twice_has_no_cost_of_one_deploy() -> None:
 def test_cheaper_deploy_is_named_with_the_difference() -> None:
     """Deploy `a` costs less waiting, and deploy `b` fewer rebalances: each text names the cheaper.
 
-    The members of `b` are static. A static member keeps its place in the group through a restart,
-    so there is no rebalance, but its partitions wait for the member.
+    The members of `b` are static. A static member keeps its place in the group through a restart.
+    So there is no rebalance, but the partitions of the member wait until it is back.
     """
     static = deploy_cost(rebalances=0, waited_us=8_000 * S, longest_wait_us=36 * S)
     assert better_texts("a", deploy_cost(), "b", static) == (

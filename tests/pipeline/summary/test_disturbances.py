@@ -1,8 +1,8 @@
 """An asterisk marks the figures of a time in which a machine was away by accident.
 
-A run may use several machines. A machine may stop answering, for a while or for good, although this
-is no fault of the plan. Such an event is called an accident. A figure that was measured in this
-time proves nothing about Kafka. So the summary marks the figure, and a footnote says why.
+A run may use several machines. In an accident, a machine stops answering, for a while or for good,
+although no fault of the plan is the reason. A figure that was measured during an accident proves
+nothing about Kafka. So the summary marks the figure, and a footnote says why.
 
 The summary learns of an accident from the journal, which is the run's list of faults. The driver
 (the process that conducts the run) adds accidents to this list.
@@ -75,14 +75,14 @@ def plain_and_marked(directory: Path) -> tuple[RunSummary, RunSummary]:
 @pytest.mark.parametrize(
     ("from_us", "until_us", "expected"),
     [
-        (0, 23 * S, False),  # ended before the machine was away
-        (0, 24 * S, True),  # the last moment is the first of the machine's absence
-        (30 * S, 31 * S, True),
-        (36 * S, 40 * S, True),  # the first moment is the last of the machine's absence
-        (37 * S, 40 * S, False),  # began when the machine was back
-        (0, None, True),  # until the run's end
-        (37 * S, None, False),
-        (None, None, False),  # without samples
+        pytest.param(0, 23 * S, False, id="ended before the machine was away"),
+        pytest.param(0, 24 * S, True, id="ended when the machine went away"),
+        pytest.param(30 * S, 31 * S, True, id="while the machine was away"),
+        pytest.param(36 * S, 40 * S, True, id="began when the machine came back"),
+        pytest.param(37 * S, 40 * S, False, id="began after the machine was back"),
+        pytest.param(0, None, True, id="until the end of the run"),
+        pytest.param(37 * S, None, False, id="until the end, after the machine was back"),
+        pytest.param(None, None, False, id="without samples"),
     ],
 )
 def test_time_is_disturbed_if_it_shares_a_moment(

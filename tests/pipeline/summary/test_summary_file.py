@@ -1,8 +1,8 @@
 """The summary that an analysis writes beside its tables, and how it shows that they are outdated.
 
-An analysis takes time, so a later command uses the existing tables, if they are current. Tables are
-current if the same version of the code made them from the files of events that the run has now. The
-summary names this version and these files.
+An analysis takes time, so a later command uses the existing tables if they are current. Tables are
+current if the present version of the code made them from the files of events that the run has now.
+The summary names the version and the files from which the tables were made.
 """
 
 import json
@@ -31,7 +31,10 @@ from tests.support.builders.report_rows import S, fault_summary, rebalances_of, 
 
 
 def _summaries_without_empty_fields() -> tuple[FaultSummary, dict[str, object]]:
-    """Return the summary of a fault, and fields of a run's summary, without empty values."""
+    """Return the summary of a fault, and fields of a run's summary.
+
+    No field is empty. So a field that is not written to the file, or not read back, is noticed.
+    """
     fault = fault_summary(
         values={"detect": [7 * S, None], "commit gap": [8 * S, 9 * S]},
         rebalances=(rebalances_of(),),

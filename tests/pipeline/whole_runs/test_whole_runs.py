@@ -1,8 +1,9 @@
 """Two ways of analysing a run with Spark must give the same tables and the same summary.
 
-A large run goes through transforms of Spark's DataFrames, which split its rows over many tasks in
-Spark's worker processes. To plan these tasks would take too long for a small run. So a single task
-reads a small run whole, and computes all its tables in plain Python.
+A large run is analysed by transforms of Spark's DataFrames: Spark splits the rows of the run over
+many tasks in its worker processes. For a small run, the planning of these tasks would take longer
+than their work. So a single task reads a small run whole, and computes all its tables in plain
+Python.
 
 The fixture `analysis` has runs that the transforms analysed: random runs (`random`), and runs
 written by hand (`stories`). Each test copies such a run without its tables, analyses the copy in
@@ -91,7 +92,7 @@ def test_random_runs_read_whole_have_the_tables_of_the_transforms(
 def test_written_runs_read_whole_have_the_tables_of_the_transforms(
     analysis: Analysis, tmp_path: Path
 ) -> None:
-    """The hand-written runs have torn files, rows without a time, no events, differing clocks.
+    """Some of the hand-written runs have torn files, bad rows, no events or differing clocks.
 
     `analyze_whole` returns None for a run with a file that it cannot read; `analyze` then gives the
     run to the transforms.
@@ -121,8 +122,8 @@ def test_each_run_of_one_call_is_read_whole_or_transformed_as_needed(
 
     The summaries are in the order of the runs, and the progress ends with its total.
 
-    A single run is a special case for the transforms: they write the run's name into the column
-    `run` as a constant, and do not take the name from the path of each file.
+    That the transforms get just one run is a special case: they then write the run's name into the
+    column `run` as a constant, instead of taking the name from the path of each file.
     """
     directories = analysis.stories.directories
     # Take the first run that cannot be read whole.

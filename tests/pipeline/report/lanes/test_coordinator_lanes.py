@@ -1,12 +1,12 @@
 """The fault lane and the coordinator lane: charts of the report whose x axis is the run's time.
 
 The fault lane shows when each fault was injected and healed. The coordinator lane has a row for
-each partition of `__consumer_offsets` that stores groups, and shows which broker coordinated them
-when. The time in which a broker coordinates is called its tenure. Before it, the broker loads the
-partition: it reads the groups into memory.
+each partition of `__consumer_offsets` that stores groups, and shows which broker coordinated these
+groups, and when. The time in which a broker coordinates is called its tenure. Before its tenure,
+the broker loads the partition: it reads the groups into memory.
 
-The page gets the data of a chart as JSON, with keys of one letter that save room; the constants
-below name these keys. `cells` reads some of them, for each bar of the chart:
+The page gets the data of a chart as JSON, with keys of one letter that save room. The constants
+below name these keys. `cells` reads the values of some keys, for each bar of the chart:
 
     cells(chart, "parts", ROW, PART, BEGIN_S, END_S) -> [("crash-0", "in force", 11.5, 36.25), ...]
 
@@ -67,7 +67,7 @@ def test_fault_lane_of_a_crash_has_its_parts() -> None:
 def test_labels_of_momentary_faults_end_where_the_next_begins() -> None:
     """Many short faults, such as deletions of groups, share rows; their labels must not overlap.
 
-    So a row is free for the next fault only when the room for the last label has ended.
+    So the room for a label ends where the next fault of the row begins.
     """
     # MAX_ROWS + 1 = 31 faults, at 10 to 40 s, are too many for each to have a row of its own.
     moments = [

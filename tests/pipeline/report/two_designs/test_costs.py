@@ -56,7 +56,8 @@ def test_requests_and_notifications_of_a_change_are_those_of_its_window() -> Non
     """The window of a change lasts until the next change. Only requests of the join count.
 
     Session pings, heartbeats, commits and earlier requests do not count. A count is None if the
-    design has no such requests: `old` has no coordinator to which it could send requests.
+    design has nothing of this kind. For example, `old` has no coordinator, so it sends no requests
+    to one.
     """
     old, new = both_costs()
 
@@ -74,8 +75,8 @@ def test_requests_and_notifications_of_a_change_are_those_of_its_window() -> Non
 def test_request_in_the_tenth_of_a_second_of_the_change_counts() -> None:
     """The table has one row for the requests of each tenth of a second.
 
-    Here the join comes 40 ms after the begin of a tenth. The row of this tenth begins before the
-    join, but must count, too, because a newcomer sends its first requests immediately.
+    Here the join comes 40 ms after the beginning of a tenth. So the row of this tenth begins before
+    the join. It must count nevertheless, because a newcomer sends its first requests immediately.
     """
     facts = two_design_facts()
     facts.manifest.config["groups"]["old"]["late_members"] = [{"at": "5040ms", "members": 1}]
@@ -87,9 +88,10 @@ def test_request_in_the_tenth_of_a_second_of_the_change_counts() -> None:
 def test_time_without_an_owner_counts_until_the_group_is_stable() -> None:
     """The time without an owner is a sum over partitions; here one partition changes its owner.
 
-    In `old` a member releases the partition 10 ms after the join. The group settles (has its last
-    successful attempt) 120 ms after the join, and the partition has had no owner for 110 ms. In
-    `new` the member releases the partition 1 s after the join, and the rebalance ends 2 ms later.
+    - `old`: a member releases the partition 10 ms after the join. The group settles (has its last
+      successful attempt) 120 ms after the join. So the partition has no owner for 110 ms.
+    - `new`: the member releases the partition 1 s after the join, and the rebalance ends 2 ms
+      later. So the partition has no owner for 2 ms.
     """
     old, new = both_costs()
 

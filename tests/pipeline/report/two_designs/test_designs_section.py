@@ -1,9 +1,10 @@
 """Report sections about the two designs: a group on ZooKeeper, and a group with a coordinator.
 
-Before Kafka had group coordinators, the members of a group met in ZooKeeper, and each computed for
-itself which partitions it owns. In the runs of these tests the group `old` works so, and the group
-`new` has a coordinator. Each group has two members, and a third member joins. In this join, `old`
-sends 54 reads and 18 writes to ZooKeeper, and `new` sends 9 requests to its coordinator.
+Before Kafka had group coordinators, the members of a group met in ZooKeeper. Each member computed
+for itself which partitions it owned. In the runs of these tests the group `old` works in this way,
+and the group `new` has a coordinator. Each group has two members, and a third member joins. In this
+join, `old` sends 54 reads and 18 writes to ZooKeeper, and `new` sends 9 requests to its
+coordinator.
 
 After such a change of the group, each member on ZooKeeper makes an attempt: it reads which members
 there are (its view) and computes a plan, which assigns the partitions to them. If members have
@@ -38,11 +39,11 @@ def charts_of(section: Section) -> dict[str, Chart]:
 
 
 def test_chart_of_what_partitions_felt_precedes_tables_of_changed_and_of_alike_figures() -> None:
-    """A figure counts as changed if the two designs differ in it by a factor of two or more.
+    """A figure counts as changed if its values in the two designs differ by a factor of 2 or more.
 
-    A row of a table has the figure's name, its value in `old` and in `new`, and the factor. The
-    chart above the tables shows what the partitions felt: how long each had no owner, no
-    processing, or two owners.
+    A row of a table has the figure's name, its value in `old`, its value in `new`, and the factor.
+    The chart above the tables shows what the partitions felt: for how long each of them had no
+    owner, no processing, or two owners.
     """
     two_owners = {"partition": "t-0", "length_us": 5_000_000, "records_both": 3}
     overlaps = [{**two_owners, "group": "old"}, {**two_owners, "group": "new"}]
@@ -94,8 +95,8 @@ def test_figures_are_of_the_largest_size_that_both_designs_have() -> None:
 def test_growth_chart_shows_counts_of_this_run_and_curves_of_the_formula() -> None:
     """The chart shows how the number of requests of a join grows with the size of the group.
 
-    Its points are counts of this run (the mark `here`). Its curves (the mark `law name` has their
-    names) are what a formula predicts for the reads.
+    - Points are counts of this run. They have the mark `here`.
+    - Curves are what a formula predicts for the reads. Their names have the mark `law name`.
     """
     growth = charts_of(sections()["design-costs"])["designs-growth"]
     rows = growth.data["growth"]
