@@ -34,7 +34,7 @@ from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
 CREATED = "created"
 """A topic that does not exist before a test creates it."""
 LOG_END = -1
-"""A request ListOffsets with this value as its timestamp asks for the end of the log."""
+"""A timestamp of ListOffsets that asks for the end of the log."""
 
 
 async def offset_at(
@@ -141,7 +141,8 @@ def test_client_with_another_leader_epoch_is_fenced_or_gets_unknown_leader_epoch
             end = await end_of_epoch(lab, 1, epoch=0, client_epoch=client_epoch)
             assert end.error_code is error
 
-        # Epochs 0 and 1 have one record each. No record has epoch 5.
+        # Epoch 0 has the record at offset 0, and epoch 1 the record at offset 1. No record has
+        # epoch 5.
         ends = [await end_of_epoch(lab, 1, epoch=epoch) for epoch in (0, 1, 5)]
         assert [(end.leader_epoch, end.end_offset) for end in ends] == [(0, 1), (1, 2), (-1, -1)]
         # Broker 2 is a follower.
@@ -159,7 +160,7 @@ def test_unknown_fetch_session_is_not_found() -> None:
     """
 
     async def story(lab: BrokerLab) -> None:
-        # A session epoch above 0 continues session 7. Epoch 0 would ask for a new session.
+        # A session epoch above 0 continues the session. Epoch 0 would ask for a new session.
         answer = await lab.client.call(
             0, FetchRequest(max_wait_ms=0, topics=(), session_id=7, session_epoch=3)
         )
@@ -198,9 +199,10 @@ def test_metadata_request_may_create_the_topic_that_it_asks_for() -> None:
 
 
 def test_broker_forwards_a_topic_creation_again_until_the_controller_is_back() -> None:
-    """A broker forwards a CreateTopics to the controller, and repeats the request for up to 60 s.
+    """A broker forwards a CreateTopics to the controller.
 
-    Here the controller is back after 5 s, so the client gets a normal answer.
+    While it cannot reach the controller, it repeats the request, for up to 60 s. Here the
+    controller is back after 5 s, so the client gets a normal answer.
     """
 
     async def story(lab: BrokerLab) -> None:

@@ -3,8 +3,8 @@
 1. A group has six members that do not commit. Broker 1 is its coordinator.
 2. Broker 1 is cut off from the controller and from the other brokers, but not from the members.
    Broker 1 is called the old side here, and the other brokers are the new side. The controller
-   elects a new coordinator on the new side, broker 2. The members do not notice this, and stay
-   with broker 1.
+   elects a new coordinator on the new side, broker 2. The members do not notice this election, and
+   stay with broker 1.
 3. 15 s after the cut (JOIN_S) two more consumers start, the joiners. Each joiner knows only brokers
    of one side, and joins the group on this side.
 4. 80 s after the cut (HEAL_S) the network heals.
@@ -43,7 +43,9 @@ has the next replica of this partition, so it is elected leader.
 STEADY_S = 15
 """Time after which the group of a new cluster is stable."""
 JOIN_S = 15
+"""Time from the cut to the start of the joiners."""
 HEAL_S = 80
+"""Time from the cut to the healing."""
 AFTER_S = 8
 """Length of the wait after the healing.
 
@@ -150,11 +152,12 @@ def times_s(
 
 
 def test_one_joiner_on_each_side_causes_two_sequences_of_generations() -> None:
-    """The old side begins a generation every 5 s, and can finish none of them.
+    """The old side begins a generation every 5 s, and never stores its assignment.
 
     The joiner on the old side makes the group rebalance. At the end of a rebalance the coordinator
-    must append the assignment to the log, and no follower acknowledges the append. After 5 s
-    (offsets.commit.timeout.ms) the coordinator gives up, and the members join again, and so on.
+    must append the assignment to the log, and the followers must acknowledge the append. They are
+    cut off, so after 5 s (offsets.commit.timeout.ms) the coordinator gives up. The members join
+    again, and so on.
 
     The new side loads the group of six members. The new coordinator gets no heartbeats of these
     members, so it removes them when their sessions end. Then only the joiner of the new side is
@@ -181,8 +184,9 @@ def test_one_joiner_on_each_side_causes_two_sequences_of_generations() -> None:
     without_old_members_s, after_healing_s = times_s(rows, "generation_started", NEW)
     assert SESSION_S <= without_old_members_s - loaded_s < SESSION_S + 0.1
 
-    # After the healing, generation 3 has all eight members: six old ones and two joiners.
-    # Generation 1 was the one before the cut, and generation 2 had only the joiner of the new side.
+    # - Generation 1 was the generation before the cut.
+    # - Generation 2 had only the joiner of the new side.
+    # - Generation 3 is after the healing. It has eight members: six old members and two joiners.
     assert HEAL_S < after_healing_s < HEAL_S + 5
     (group,) = status.groups["g"]
     assert group.generation == 3

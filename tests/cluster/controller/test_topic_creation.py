@@ -46,8 +46,8 @@ def create(
 def with_replicas(*replicas: tuple[int, ...], first_index: int = 0) -> CreatableTopic:
     """Return the request for a topic `t` whose partitions have the given replicas.
 
-    For instance, `with_replicas((2, 0), (0, 1))` puts t-0 on the brokers 2 and 0, and t-1 on 0 and
-    1. `first_index` is the index of the first of these partitions.
+    For instance, `with_replicas((2, 0), (0, 1))` puts the partition t-0 on the brokers 2 and 0, and
+    t-1 on the brokers 0 and 1. With `first_index=1` these partitions are t-1 and t-2.
     """
     return CreatableTopic(
         name="t",
@@ -73,7 +73,8 @@ def test_topic_gets_the_brokers_defaults_and_its_own_settings() -> None:
     partitions = lab.image.topics["t"]
     # One topic exists already, so the replicas of partition p begin at broker 1 + p.
     assert [p.replicas for p in partitions] == [(1, 2), (2, 0), (0, 1), (1, 2)]
-    assert all(p.isr == p.replicas and p.leader == p.isr[0] for p in partitions)
+    assert all(p.isr == p.replicas for p in partitions)
+    assert all(p.leader == p.isr[0] for p in partitions)
     assert lab.image.topic_config("t") == TopicConfig(min_insync_replicas=2)
     elected = [event.partition for event in lab.events(TraceKind.LEADER_ELECTED)]
     assert [name for name in elected if name and name.startswith("t-")] == [
@@ -82,7 +83,11 @@ def test_topic_gets_the_brokers_defaults_and_its_own_settings() -> None:
 
 
 def test_fenced_broker_is_a_replica_only_if_needed_and_never_in_the_isr() -> None:
-    """As in Kafka, a fenced broker gets a replica only if there are too few other brokers."""
+    """As in Kafka, a fenced broker gets a replica only if there are too few other brokers.
+
+    Here broker 2 is fenced. The topic `two` does not need it. The topic `three` has three replicas,
+    so broker 2 must have one of them, but this replica is not in the ISR.
+    """
     lab = running_lab()
     lab.advance_ms(8_000)
     for broker_id in (0, 1):
@@ -100,7 +105,7 @@ def test_fenced_broker_is_a_replica_only_if_needed_and_never_in_the_isr() -> Non
 
 
 def test_broker_in_its_controlled_shutdown_gets_no_replica() -> None:
-    """Kafka passes over a broker that is about to stop.
+    """Kafka gives no replica of a new topic to a broker that is about to stop.
 
     Source: Kafka BrokerHeartbeatManager.UsableBrokerIterator.
     """
@@ -129,7 +134,10 @@ def test_replicas_in_the_request_keep_their_order() -> None:
 
 
 def test_validate_only_gives_the_same_answers_and_changes_nothing() -> None:
-    """The answers say what a creation would bring: `t` is valid, and `u` is not."""
+    """With `validate_only` the answers say whether the topics could be created.
+
+    The topic `t` is valid, and `u` is not, because it has no partitions.
+    """
     lab = running_lab()
     end_before = lab.image.end_offset
     answers = create(
@@ -174,13 +182,13 @@ def test_validate_only_gives_the_same_answers_and_changes_nothing() -> None:
         (with_config("min.insync.replicas", "x"), ErrorCode.INVALID_CONFIG, "min.insync.replicas"),
         (with_config("cleanup.policy", None), ErrorCode.INVALID_CONFIG, "Null value"),
     ],
-    # A test case is named by the topic and the error, but not by the message.
+    # The id of a test case has the topic's name and the error.
     ids=lambda value: value.name if isinstance(value, ErrorCode | CreatableTopic) else "",
 )
 def test_refused_topic_has_kafkas_error_and_changes_nothing(
     invalid_topic: CreatableTopic, error: ErrorCode, message: str
 ) -> None:
-    """A valid topic in the same request is created nevertheless."""
+    """One request has an invalid topic and a valid topic. Only the valid topic is created."""
     lab = running_lab()
     refused, created = create(lab, invalid_topic, CreatableTopic(name="valid"))
     assert refused.error_code is error
@@ -215,7 +223,7 @@ def test_topic_that_occurs_twice_in_a_request_is_refused() -> None:
 def test_no_topic_is_created_while_all_brokers_are_fenced() -> None:
     """No broker could lead the partitions of the topic."""
     lab = ControllerLab(cluster_of(config=CONFIG))
-    lab.register(0)  # it sends no heartbeat, and so stays fenced
+    lab.register(0)  # a new broker is fenced until its first heartbeat, which it does not send
     (answer,) = create(lab, CreatableTopic(name="t", replication_factor=1))
     assert answer.error_code is ErrorCode.INVALID_REPLICATION_FACTOR
     assert "All brokers are currently fenced." in (answer.error_message or "")

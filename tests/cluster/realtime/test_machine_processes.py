@@ -1,12 +1,13 @@
 """The work of an agent on its machine, without Ray: signals to real processes, and files.
 
 A run on Ray has an agent on each machine. The agent stops, resumes and kills the processes of the
-run there. It also copies their files to the machine of the driver, which is the process that runs
-the experiment.
+run on its machine. The driver is the process that runs the experiment. At the end of the run the
+agent sends the files of its machine to the driver.
 
 A process is named by a ProcessRef: its pid and the time at which it started, in clock ticks. The
-pid alone is not enough, because the system later gives the pid of an ended process to another one.
-The functions `kill`, `stop` and `wait_gone` have a timeout in seconds as their last argument.
+pid alone is not enough, because the system may later give the pid of an ended process to another
+process. The functions `kill`, `stop` and `wait_gone` have a timeout in seconds as their last
+argument.
 """
 
 import asyncio
@@ -40,6 +41,7 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.fixture
 def child() -> Iterator["subprocess.Popen[bytes]"]:
     """Yield a process that waits until its input ends."""
+    # The process writes "up" when it runs, and then reads its input to the end.
     code = "import sys; sys.stdout.write('up'); sys.stdout.flush(); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -60,9 +62,10 @@ def ref_of(child: "subprocess.Popen[bytes]") -> ProcessRef:
 
 
 def test_kill_returns_when_the_process_has_ended(child: "subprocess.Popen[bytes]") -> None:
-    """A killed process counts as ended, even if its parent has not collected it yet (a zombie).
+    """`kill` does not wait until the parent of the killed process collects its exit status.
 
-    Such a process sends nothing, and has no socket and no file.
+    Until then the process is a zombie: it sends nothing, and has no socket and no file. So it
+    counts as ended. Its parent is this test, which collects it with `child.wait`.
     """
     process = ref_of(child)
     assert is_alive(process)
@@ -81,6 +84,7 @@ def test_signal_spares_a_process_with_the_pid_of_an_ended_one(
     A fault that is meant for the ended process must not hit the child.
     """
     process = ref_of(child)
+    # It had the same pid, and had started a tick earlier.
     ended_process = ProcessRef(pid=process.pid, start_ticks=process.start_ticks - 1)
     with pytest.raises(ProcessLookupError):
         send_signal(ended_process, signal.SIGKILL)
@@ -88,7 +92,10 @@ def test_signal_spares_a_process_with_the_pid_of_an_ended_one(
 
 
 def test_stop_returns_when_the_process_stands_still(child: "subprocess.Popen[bytes]") -> None:
-    """If `stop` returned earlier, a paused broker could answer once more."""
+    """`stop` waits until the process stands still.
+
+    If it returned earlier, a paused broker could answer once more.
+    """
     process = ref_of(child)
     assert not is_stopped(process)
     asyncio.run(stop(process, 10.0))
@@ -117,8 +124,9 @@ def test_stopped_process_can_be_killed(child: "subprocess.Popen[bytes]") -> None
 def test_process_dies_with_its_parent_also_while_it_is_stopped() -> None:
     """If the driver is killed, nobody is left who could resume a stopped broker or end it.
 
-    So the processes of a run call `die_with_parent`, which asks the kernel to kill them together
-    with their parent. Here a parent starts a child, which does this and then stops itself.
+    So each process of a run calls `die_with_parent`, which asks the kernel to kill the process
+    together with its parent. Here a parent starts a child. The child calls `die_with_parent`, and
+    then stops itself.
     """
     child_code = (
         "import os, signal, sys; from cluster.realtime.machine_processes import die_with_parent;"
@@ -158,7 +166,10 @@ def test_remove_disk_deletes_only_the_directory_of_one_node(tmp_path: Path) -> N
 
 
 def test_wait_gone_names_the_remaining_processes() -> None:
-    """If a process does not end, the run fails and names this process, here that of the test."""
+    """`wait_gone` returns the processes that have not ended in time, here the process of the test.
+
+    A run whose processes do not end fails, and names these processes.
+    """
     this_process = own_process()
     assert asyncio.run(wait_gone([this_process], 0.0)) == (this_process,)
     assert asyncio.run(wait_gone([], 0.0)) == ()
@@ -167,8 +178,8 @@ def test_wait_gone_names_the_remaining_processes() -> None:
 def test_agent_on_the_drivers_machine_uses_the_run_directory(tmp_path: Path) -> None:
     """On the driver's machine the agent has no files to send, and only deletes the disks.
 
-    The driver has put a file with the name `marker` into the run directory. The agent finds it, and
-    so knows that it is on the same machine.
+    The driver has put a file with the name `marker` into the run directory. If the agent finds this
+    file, it is on the driver's machine.
     """
 
     async def main() -> None:
@@ -188,9 +199,9 @@ def test_agent_on_the_drivers_machine_uses_the_run_directory(tmp_path: Path) -> 
 
 
 def test_agent_on_another_machine_sends_its_files_and_leaves_nothing(tmp_path: Path) -> None:
-    """Traces and logs are copied to the driver, and disks are not. Then everything is deleted.
+    """The files of the run are sent to the driver, but not the disks. Then everything is deleted.
 
-    The agent does not find the run directory of the driver, here `not-here`. So it knows that it is
+    The agent does not find the run directory of the driver, here `not-here`. So the agent must be
     on another machine, and makes a directory of its own.
     """
 
@@ -203,7 +214,7 @@ def test_agent_on_another_machine_sends_its_files_and_leaves_nothing(tmp_path: P
         (directory / "disks" / "orders-0.log").write_bytes(b"not to be fetched")
 
         assert await agent.files_to_fetch() == (("trace/broker-0-0.frames", 10),)
-        # The driver reads the file in pieces. This one begins at position 4.
+        # The driver reads the file in pieces. This piece begins at position 4.
         assert await agent.read_piece("trace/broker-0-0.frames", 4) == b"456789"
         with pytest.raises(ValueError, match="outside"):
             await agent.read_piece("../../etc/passwd", 0)

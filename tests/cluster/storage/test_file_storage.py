@@ -4,11 +4,14 @@ In real time a broker has its logs in files. If its process is killed, all its w
 the last one may be torn: the file ends with a part of a batch. Such a torn tail is removed when the
 log is opened again.
 
-A power loss of a machine is only simulated, by cutting each log to its flush mark. This is the
-position up to which the log counts as on the disk, and it is in a file beside the log. `flush`
-moves the mark to the end of the log, and so does `write_back`, which stands for the kernel that
-writes the data to the disk by itself. `flushed_length` is the number of batches up to the mark, and
-`cut_to_flush_marks` is the power loss.
+A power loss of a machine is only simulated. For this each log has a flush mark, in a file beside
+the log. The mark is the position up to which the data count as written to the disk.
+
+- `flush` moves the mark to the end of the log.
+- `write_back` also moves the mark to the end of the log. It stands for the kernel, which from time
+  to time writes the data to the disk by itself.
+- `flushed_length` is the number of batches up to the mark.
+- `cut_to_flush_marks` is the power loss: it cuts each log at its mark.
 """
 
 from pathlib import Path
@@ -81,9 +84,10 @@ def test_file_log_cut_anywhere_loses_only_the_torn_batch_and_reports_it(tmp_path
 
 
 def test_file_log_damaged_below_its_flush_mark_lowers_the_mark(tmp_path: Path) -> None:
-    """A damaged batch and all batches after it are removed when the log is opened.
+    """When a log is opened, a damaged batch is removed, and with it all later batches.
 
-    If the flush mark stayed behind them, new batches in their places would count as flushed.
+    The flush mark must go back, too. Otherwise new batches in the places of the removed ones would
+    count as flushed.
     """
     log = FileStorage(tmp_path).log(PARTITION)
     for offset in range(3):
@@ -104,10 +108,10 @@ def test_file_log_damaged_below_its_flush_mark_lowers_the_mark(tmp_path: Path) -
 
 
 def test_file_log_shorter_than_its_flush_mark_lowers_the_mark(tmp_path: Path) -> None:
-    """`write_back` moves the mark, but does not really write to the disk.
+    """`write_back` moves the mark, but does not really write the log to the disk.
 
-    So if the machine of the test itself loses its power, the file may lack a batch that the mark
-    counts. The mark must go back to the end of the file.
+    So if the real machine loses its power, the file may lack a batch that the mark counts as
+    flushed. When the log is opened again, the mark must go back to the end of the file.
     """
     log = FileStorage(tmp_path).log(PARTITION)
     log.append(batch(base_offset=0))
@@ -130,7 +134,7 @@ class FullDisk(Files):
     free_bytes = 10_000  # enough for all batches of the test
 
     def write(self, file: int, content: bytes, position: int) -> int:
-        """Write as many bytes as are free; raise OSError if none is."""
+        """Write as many bytes as there is space for. Raise OSError if there is no space at all."""
         if self.free_bytes == 0:
             raise OSError(ENOSPC, "No space left on device")
         written = super().write(file, content[: self.free_bytes], position)
@@ -156,7 +160,7 @@ def test_file_log_on_a_full_disk_keeps_its_whole_batches(tmp_path: Path) -> None
 
 
 def test_unflushed_logs_cause_no_sync(tmp_path: Path) -> None:
-    """By default nothing waits for the disk, so appends and write-backs are as fast as memory."""
+    """By default no append and no write-back waits for the disk, because that would take long."""
 
     class NoSync(Files):
         def fdatasync(self, file: int) -> None:
@@ -175,7 +179,10 @@ def test_unflushed_logs_cause_no_sync(tmp_path: Path) -> None:
 
 
 def test_file_log_cannot_keep_more_batches_than_it_has(tmp_path: Path) -> None:
-    """A caller that wants to keep two batches of one has a bug. The log stays as it is."""
+    """`truncate(2)` means to keep the first two batches. The log has only one, so this is a bug.
+
+    The log stays as it is.
+    """
     log = FileStorage(tmp_path).log(PARTITION)
     log.append(batch(base_offset=0))
     with pytest.raises(SimulationError, match="cannot keep 2 batches of 1"):
@@ -196,9 +203,10 @@ def test_file_log_cannot_keep_more_batches_than_it_has(tmp_path: Path) -> None:
 def test_file_log_equals_the_log_in_memory(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str | int]
 ) -> None:
-    """Runtimes use one kind of log or the other, so both must behave in the same way.
+    """A log in a file must behave like a log in memory, because runtimes use both kinds.
 
-    A step is a text, which is appended as a batch, or a length, to which the logs are truncated.
+    Both logs get the same random steps. A step is a text or a number. A text is appended as a
+    batch. A number is the length to which the logs are truncated.
     """
     directory = tmp_path_factory.mktemp("disk")
     memory = MemoryLogStorage()
@@ -220,8 +228,8 @@ def test_file_log_equals_the_log_in_memory(
 def test_file_storage_checkpoint_is_replaced_and_found_again(tmp_path: Path) -> None:
     """A restarted broker reads its high watermarks from a checkpoint, even after a kill.
 
-    The first write creates the directory. Until then there is no directory, because some nodes,
-    such as consumers, never write anything.
+    The first write creates the directory of the storage. Some nodes, such as consumers, never write
+    anything, and so have no directory.
     """
     storage = FileStorage(tmp_path / "disk")
     assert storage.read_checkpoint("hw") is None
@@ -231,12 +239,19 @@ def test_file_storage_checkpoint_is_replaced_and_found_again(tmp_path: Path) -> 
     assert FileStorage(tmp_path / "disk").read_checkpoint("hw") == b"22"
 
 
-@pytest.mark.parametrize("damaged", [b"", b"\0" * 4, b"\0" * 30, b"\1\2\3\4 1"])
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        pytest.param(b"", id="empty file"),
+        pytest.param(b"\0" * 4, id="four zeros"),
+        pytest.param(b"\0" * 30, id="many zeros"),
+        pytest.param(b"\1\2\3\4 1", id="wrong checksum"),
+    ],
+)
 def test_damaged_checkpoint_reads_as_absent(tmp_path: Path, damaged: bytes) -> None:
-    """A checkpoint is not synced, so a power loss of the real machine may damage it.
+    """A checkpoint is not synced, so a power loss of the real machine may damage the file.
 
-    It may leave an empty file, zeros in place of the content, or a content that does not fit its
-    checksum, which is in the first four bytes.
+    The first four bytes of a checkpoint are the checksum of its content.
     """
     (tmp_path / "hw").write_bytes(damaged)
     assert FileStorage(tmp_path).read_checkpoint("hw") is None

@@ -6,8 +6,8 @@ replaces a part of our code by a wrong one. Then it plays a run with faults that
 The run must be BROKEN, and its reason must name the invariant that is violated.
 
 Most tests are about controlled shutdowns. In such a shutdown a broker asks the controller for
-permission to stop. The controller moves the broker's leaderships to others. It permits the stop
-when all active brokers have the metadata with the new leaders.
+permission to stop. The controller moves the broker's leaderships to other brokers. It permits the
+stop when all active brokers have the metadata with the new leaders.
 """
 
 from collections.abc import Callable
@@ -80,9 +80,10 @@ def test_sound_run_has_no_violation() -> None:
 def test_shutdown_that_waits_for_the_fastest_broker_only_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: the controller waits for one active broker with the new metadata, not for all.
+    """Planted bug: the controller permits a stop when one active broker has the new metadata.
 
-    broker-2 is cut off from the controller, so its metadata stay old.
+    It must wait for all of them. Here broker-2 is cut off from the controller, so the metadata of
+    broker-2 stay old.
     """
     cut: dict[str, object] = {
         "at": "1s",
@@ -112,15 +113,16 @@ def test_broker_that_reports_metadata_that_it_does_not_have_is_found(
 ) -> None:
     """Planted bug: each broker says that it has applied the metadata up to offset 10,000.
 
-    The metadata of the run never reach this offset. In truth a broker needs 0.5 s to apply new
-    metadata, so the shutdown ends while another broker still has the old leaders.
+    This offset is higher than any offset of the run, so every broker seems to have the newest
+    metadata. In truth a broker needs 0.5 s to apply new metadata. So the shutdown ends while
+    another broker still has the old leaders.
     """
     monkeypatch.setattr(MetadataFetcher, "applied_offset", 10_000)
     assert "still has it as the leader of" in reason_of(SHUTDOWN, publish_us=500_000)
 
 
 def test_shutdown_that_never_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: to the controller, no broker ever seems to have the shutdown's metadata."""
+    """Planted bug: the controller never believes that all brokers have the new metadata."""
     monkeypatch.setattr(BrokerLiveness, "_all_have_learnt", lambda *_: False)
     reason = reason_of(SHUTDOWN)
     assert "a controlled shutdown ends once all active brokers have learnt of it" in reason
@@ -150,11 +152,11 @@ def test_broker_without_leaderships_that_must_wait_is_found(
 ) -> None:
     """Planted bug: the controller believes that every broker leads a partition.
 
-    At 2 s broker-0 crashes, and so loses its leaderships. At 20 s it is shut down. It leads
-    nothing, so it could stop at once, but the bug makes it wait.
+    At 2 s broker-0 crashes, and so loses its leaderships. Later it starts again. At 20 s it is shut
+    down. It leads nothing, so it could stop at once, but the bug makes it wait.
     """
     monkeypatch.setattr(MetadataImage, "has_leaderships", lambda *_: True)
-    crash = {**SHUTDOWN, "fault": "crash", "target": "broker(0)"}
+    crash = {**SHUTDOWN, "fault": "crash", "target": "broker(0)"}  # at 2 s, for 5 s
     later_shutdown = {**SHUTDOWN, "at": "20s", "target": "broker(0)"}
     reason = reason_of(crash, later_shutdown)
     assert "a broker without leaderships may stop at once" in reason
@@ -196,7 +198,7 @@ def test_election_that_is_answered_and_not_held_is_found(
     """Planted bug: the controller answers an election, but holds none.
 
     The answer says that the election was held (NONE), or that it was not needed. In both cases the
-    leader in the metadata is not the preferred one.
+    preferred replica should lead now, but the metadata have another leader.
     """
     monkeypatch.setattr(administration, "_elect", lambda *_: code)
     reason = reason_of(MOVE)

@@ -146,7 +146,8 @@ def test_success_after_a_failed_append_is_found(monkeypatch: pytest.MonkeyPatch)
     """Planted bug: a commit whose append failed is answered with NONE.
 
     The coordinator is cut off, so its appends wait for the followers. After the cut it learns that
-    another broker leads, and the appends end with NOT_LEADER_OR_FOLLOWER.
+    another broker leads, and the appends end with NOT_LEADER_OR_FOLLOWER. The append's own timeout
+    is 60 s, so that it does not come first.
     """
     monkeypatch.setattr(offset_commit, "offset_append_error", lambda *_: ErrorCode.NONE)
     reason = reason_of(small(CUT, config={"offsets.commit.timeout.ms": 60_000}))
@@ -157,7 +158,11 @@ def test_success_after_a_failed_append_is_found(monkeypatch: pytest.MonkeyPatch)
 def test_commit_that_is_appended_with_too_small_an_isr_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: commits are appended with acks=1, and two of the three replicas are dead."""
+    """Planted bug: commits are appended with acks=1 in place of acks=all.
+
+    Two of the three replicas are dead. With acks=all the append would be refused, because
+    min.insync.replicas is 2.
+    """
     monkeypatch.setattr(Turn, "acks_of_commits", ACKS_LEADER)
     reason = reason_of(small(crash(1), crash(2)))
     assert "an append with acks=all needs min.insync.replicas in sync" in reason
@@ -165,9 +170,9 @@ def test_commit_that_is_appended_with_too_small_an_isr_is_found(
 
 
 def test_cleaning_that_removes_a_last_record_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: a cleaning also removes one record of each batch that it should keep.
+    """Planted bug: of the records that a cleaning should keep, it removes one in each batch.
 
-    `Compaction._last` returns the records of a batch that a cleaning keeps.
+    `Compaction._last` returns the records of a batch that a cleaning should keep.
     """
     records_to_keep = Compaction._last
 
@@ -195,8 +200,8 @@ def test_producers_states_that_a_truncation_leaves_are_found_at_once(
 ) -> None:
     """Planted bug: after a truncation a log still knows the sequence numbers of removed batches.
 
-    A violation that is found only after the run has a reason that begins with "at the end". This
-    one must be found during the run.
+    The check must find this violation during the run. If a violation is found only after the run,
+    its reason begins with "at the end".
     """
     monkeypatch.setattr(PartitionLog, "_rebuild_producers", lambda _self: None)
     reason = reason_of(idempotent(small(CUT)))
@@ -209,7 +214,8 @@ def test_settings_of_a_topic_that_the_replay_loses_are_found(
 ) -> None:
     """Planted bug: no node reads the records with the settings of topics.
 
-    Then all nodes agree on the same wrong settings, so only this check can find the bug.
+    Then all nodes agree on the same wrong settings. So no comparison of nodes finds the bug, but
+    the check of created topics does.
     """
     monkeypatch.setattr(MetadataImage, "_replay_config", lambda _self, _record: None)
     assert "a created topic has its settings: __consumer_offsets" in reason_of(small())

@@ -4,13 +4,13 @@ A real Kafka client can connect to a broker of the test lab through its listener
 Kafka's wire format. These tests need no network, because two files contain recorded bytes:
 
 - `recorded/requests.json` has requests of four real clients. An entry is [client, API key,
-  version, bytes in hexadecimal]. The listener must be able to read each of them.
+  version, bytes in hexadecimal]. The listener must be able to read each request.
 - `recorded/answers.json` has answers of a real broker. An entry is [API key, version, bytes].
 
 An answer is tested in three steps:
 
-1. kafka-python, which is a client, decodes the recorded bytes into an object of its own.
-2. The test copies the values of that object (`theirs`) into a message class of the test lab.
+1. kafka-python, which is a client, decodes the recorded bytes into an object of its own, `theirs`.
+2. The test copies the values of `theirs` into a message of the test lab.
 3. The listener encodes this message. The result must be the recorded bytes.
 """
 
@@ -78,7 +78,8 @@ def test_request_of_a_real_client_is_read(
     exchange = read_exchange(bytes.fromhex(payload))
     api = API_BY_KEY[key]
     assert exchange.api is api
-    assert exchange.header.client_id.startswith(client)  # each client was configured so
+    # For the recording, each client was given a client id that begins with its name.
+    assert exchange.header.client_id.startswith(client)
     assert exchange.refused_batches == {}
     if version > OFFERED[api].newest:
         assert exchange.answer_version == 0
@@ -93,9 +94,11 @@ def test_request_of_a_real_client_is_read(
 def test_batch_of_a_real_client_is_accepted_by_the_log(client: str) -> None:
     """The codec finds that the checksum (CRC) of the client's batch is correct.
 
-    If the checksum is correct, the codec keeps the header of the batch in the field `kafka`. If it
-    is wrong, this field is None. All recorded clients except aiokafka are idempotent producers, so
-    their batches have a producer id of 0 or more. A batch of aiokafka has the producer id -1.
+    With a correct checksum the codec keeps the header of the batch in the field `kafka`. With a
+    wrong checksum this field is None.
+
+    All recorded clients except aiokafka are idempotent producers, so their batches have a producer
+    id of 0 or more. A batch of aiokafka has the producer id -1.
     """
     request = exchange_of(client, Api.PRODUCE).body
     assert isinstance(request, ProduceRequest)
@@ -107,7 +110,7 @@ def test_batch_of_a_real_client_is_accepted_by_the_log(client: str) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_recordings_of_each_client_have_every_api_that_a_group_needs(client: str) -> None:
-    """If an API were missing in the recordings of a client, its requests would not be tested."""
+    """The tests above can only test what was recorded. So no API may be missing for any client."""
     recorded = {key for recorded_client, key, _, _ in REQUESTS if recorded_client == client}
     log_apis = {0, 1, 2, 3}  # Produce, Fetch, ListOffsets and Metadata
     group_apis = {8, 9, 10, 11, 12, 13, 14}  # from OffsetCommit to SyncGroup
@@ -121,7 +124,8 @@ def ours(
 ) -> OurMessage:
     """Return a message of our class `cls` with the values that kafka-python has decoded.
 
-    The fields have the same names in both classes. kafka-python lacks a few of our fields.
+    The fields have the same names in both classes. kafka-python lacks a few of our fields, which
+    keep their defaults.
     """
     values = {}
     for field in msgspec.structs.fields(cls):
@@ -152,7 +156,7 @@ def our_value(annotation: Any, value: Any) -> Any:  # noqa: ANN401 (a field's va
 
     if annotation is int and not isinstance(value, int):
         # This is a bit field of authorized operations, which kafka-python turns into a set. The
-        # recorded broker had no authorizer, so the number was always this one.
+        # recorded broker had no authorizer, so it always sent the number for "no operations".
         return NO_AUTHORIZED_OPERATIONS
     return value
 
@@ -161,7 +165,7 @@ def our_answer(api: Api, version: int, answer: bytes) -> Any:  # noqa: ANN401 (o
     """Decode an answer of a real broker with kafka-python, and return it as our message.
 
     FindCoordinator and OffsetFetch are special. In the recorded versions they answer for a single
-    key or group. Our messages have the form of later versions, which answer for several.
+    key or group. Our messages have the form of later versions, with a list of keys or groups.
     """
     theirs = their_class(f"{api.label}Response").decode(answer, version=version)
     if api is Api.FIND_COORDINATOR:
@@ -199,9 +203,9 @@ def test_answer_of_a_real_broker_is_written_byte_for_byte(
 
 
 def test_every_api_and_version_was_recorded_from_a_real_broker() -> None:
-    """Only Produce v0 to v2 is missing, because no recorded client writes their record formats.
+    """Only Produce v0 to v2 is missing: no recorded client writes the record formats of v0 to v2.
 
-    A pair is an API key and a version; Produce has the key 0.
+    The sets in this test have pairs of an API key and a version. Produce has the key 0.
     """
     recorded = {(key, version) for key, version, _ in ANSWERS}
     offered = {

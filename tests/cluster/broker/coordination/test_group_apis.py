@@ -28,14 +28,18 @@ from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
 
 GROUP = "group"
 COORDINATOR = partition_for(GROUP, 3)
-"""The group's offsets partition, and also the broker that leads it: partition n is on broker n."""
+"""The broker that coordinates the group, because it leads the group's offsets partition.
+
+Broker n leads partition n of the offsets topic, so this is also the number of the partition.
+"""
 FOLLOWERS = [broker_id for broker_id in range(3) if broker_id != COORDINATOR]
 
 
 def test_commit_is_acknowledged_when_the_high_watermark_has_passed_it() -> None:
     """The append of a commit ends when the high watermark has passed the record (BEHAVIOUR 5.3).
 
-    The event of the append's start has the leader epoch. The event of the append's end has the ISR.
+    An append has two events: one when it starts, with the leader epoch, and one when it ends, with
+    the ISR.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -114,7 +118,7 @@ def test_request_may_wait_for_ever_if_a_later_one_replaced_it_and_was_disconnect
     1. A member sends a JoinGroup on one connection, and again on a second connection. For the
        coordinator the second request replaces the first request. So the first request gets no
        answer any more.
-    2. The second connection ends. The coordinator does not learn of its end, and keeps the second
+    2. The second connection ends. The coordinator does not learn of this, and keeps the second
        request.
     3. The first connection is still open, and waits for an answer that never comes.
     """
@@ -135,13 +139,13 @@ def test_request_may_wait_for_ever_if_a_later_one_replaced_it_and_was_disconnect
         answers: list[object] = []
         for connection in connections:
             connection.send(request, timeout_us=2_000_000, on_response=answers.append)
-            await lab.seconds(0.1)
+            await lab.seconds(0.1)  # the request arrives
         lab.runtime.check_invariants()
         connections[1].close()
         await lab.seconds(0.1)
         lab.runtime.check_invariants()
         assert [type(answer) for answer in answers] == [Disconnected]
-        await lab.seconds(3)  # longer than the timeout of the first request
+        await lab.seconds(3)  # longer than the timeout of the first request, 2 s
         assert [type(answer) for answer in answers] == [Disconnected, RequestTimedOut]
 
     BrokerLab(broker_cluster()).run(story)
@@ -193,7 +197,7 @@ def test_metadata_lists_live_brokers_and_leaders() -> None:
         assert isinstance(answer, MetadataResponse)
         assert sorted(broker.node_id for broker in answer.brokers) == [0, 1]
         orders, unknown = answer.topics
-        # Partition 2 has the replicas 2, 0, 1: without broker 2, broker 0 leads it.
+        # orders-2 has the replicas 2, 0 and 1. Without broker 2 the next replica leads, broker 0.
         assert [p.leader_id for p in orders.partitions] == [0, 1, 0]
         assert orders.partitions[0].offline_replicas == (2,)
         assert unknown.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -216,7 +220,7 @@ def test_request_for_the_controller_is_refused_by_a_broker() -> None:
 def test_commit_record_carries_the_wall_clock() -> None:
     """The retention of an offset counts from the time in its record (BEHAVIOUR 5.1).
 
-    So the record must have the wall-clock time, which the next coordinator can use, too.
+    The record must have the wall-clock time, because the next coordinator must understand it, too.
     """
 
     async def story(lab: BrokerLab) -> None:

@@ -3,8 +3,9 @@
 The controller and the brokers are the real ones, but they run in virtual time: a simulated clock.
 `lab` is a running cluster of one controller and the brokers 0, 1 and 2. Its topic `orders` has
 three partitions with three replicas each. The preferred leader of a partition is its first replica:
-broker 0 for orders-0, broker 1 for orders-1, broker 2 for orders-2. At first each of them leads, in
-leader epoch 0. `ask_as_admin(function, ...)` lets an administrator call the function.
+broker 0 for orders-0, broker 1 for orders-1, broker 2 for orders-2. At first each partition has its
+preferred leader, in leader epoch 0. `ask_as_admin(function, ...)` lets an administrator call the
+function.
 """
 
 import pytest
@@ -48,7 +49,7 @@ def test_moved_leader_is_the_first_replica_and_leads_when_the_call_returns() -> 
 
 
 def test_leader_move_fences_no_broker_and_loses_no_record() -> None:
-    """The old leader becomes a follower in the ISR. The records that it acknowledged remain."""
+    """The old leader becomes a follower. The records that it had acknowledged remain."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.produce(0, b"before the move")
@@ -67,8 +68,8 @@ def test_leader_move_fences_no_broker_and_loses_no_record() -> None:
 def test_second_leader_move_before_the_first_is_known_succeeds() -> None:
     """Two moves follow each other: the leadership goes to broker 2, and back to broker 0.
 
-    A slow link lets metadata reach the brokers 1 s late. So during the second move they still say
-    that broker 0 leads. The administrator must make the second move nevertheless.
+    A slow link lets metadata reach the brokers 1 s late. So during the second move the brokers
+    still say that broker 0 leads. This must not keep the administrator from the second move.
     """
 
     async def story(lab: BrokerLab) -> tuple[int, tuple[BrokerId, ...]]:
@@ -91,7 +92,7 @@ def test_second_leader_move_before_the_first_is_known_succeeds() -> None:
 
 
 def test_move_to_the_present_leader_succeeds_and_changes_nothing() -> None:
-    """The controller answers ELECTION_NOT_NEEDED, and the leader epoch stays 0."""
+    """The controller answers ELECTION_NOT_NEEDED, which is no failure. The leader epoch stays 0."""
 
     async def story(lab: BrokerLab) -> int:
         await lab.runtime.ask_as_admin(move_leader, P0, BrokerId(0))
@@ -105,8 +106,8 @@ def test_move_to_the_present_leader_succeeds_and_changes_nothing() -> None:
 def test_preferred_leaders_of_all_partitions_are_elected_on_request() -> None:
     """After a restart a broker leads nothing until an automatic check, which runs every 300 s.
 
-    So in a rolling restart an administrator asks for an election after each broker's restart. The
-    argument None stands for all partitions.
+    So in a rolling restart an administrator asks for an election after each broker's restart. With
+    None as its argument, `elect_preferred_leaders` elects the leaders of all partitions.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -124,9 +125,10 @@ def test_preferred_leaders_of_all_partitions_are_elected_on_request() -> None:
 
 
 def test_election_of_a_replica_that_is_down_names_the_partition_and_kafkas_error() -> None:
-    """Broker 0 is down. It is the preferred leader of orders-0 and of __consumer_offsets-0.
+    """Broker 0 is down, so two partitions cannot have their preferred leader.
 
-    The error names these two partitions, and not orders-1, whose preferred leader is up.
+    These are orders-0 and __consumer_offsets-0. The error names these two partitions. It does not
+    name orders-1, whose preferred leader is up.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -152,11 +154,12 @@ def test_election_of_a_replica_that_is_down_names_the_partition_and_kafkas_error
         (TopicPartition(ORDERS, 7), TWO, "orders-7: UNKNOWN_TOPIC_OR_PARTITION"),
         (TopicPartition("no such topic", 0), TWO, "UNKNOWN_TOPIC_OR_PARTITION"),
     ],
+    ids=["broker", "partition", "topic"],
 )
 def test_move_to_an_unknown_partition_or_broker_is_refused(
     name: TopicPartition, broker: BrokerId, message: str
 ) -> None:
-    """The error says what does not exist: the partition, or a replica of it on the broker."""
+    """The error says what is missing: the partition, or the partition's replica on the broker."""
 
     async def story(lab: BrokerLab) -> None:
         with pytest.raises(ElectionFailed, match=message):
@@ -182,7 +185,7 @@ def test_election_is_repeated_until_the_controller_has_restarted() -> None:
 
 
 def test_election_without_a_controller_times_out_after_a_minute() -> None:
-    """After default.api.timeout.ms (60 s) the administrator gives up, and raises TimeoutError."""
+    """After 60 s (default.api.timeout.ms) the administrator gives up, and raises TimeoutError."""
 
     async def story(lab: BrokerLab) -> int:
         await lab.runtime.crash(lab.controller)

@@ -26,9 +26,9 @@ The tests use these calls:
 - `lab.run_for(SECOND)` lets a second of virtual time pass. In this second a consumer can join its
   group.
 
-A member that joins again first gives up its partitions. If the member still belongs to its group,
-it first commits the offsets of these partitions, and the trace has a row `partitions_revoked`. If
-the group no longer knows the member, it can commit nothing, and the row is `partitions_lost`.
+Before a member joins again, it commits its offsets and gives up its partitions. The trace gets a
+row `partitions_revoked`. A member that the group has fenced (its id or its generation is no longer
+valid) can commit nothing. Then the row is `partitions_lost`.
 """
 
 import pytest
@@ -136,7 +136,7 @@ def test_fatal_heartbeat_error_is_raised_by_the_next_poll(
 ) -> None:
     """The application gets the error at its next poll, and then closes its consumer.
 
-    A closed consumer sends no heartbeats, so the broker gets only the one that it refused.
+    A closed consumer sends no heartbeats. So the broker gets only the heartbeat that it refused.
     """
     lab = make_lab(1)
     lab.brokers[0].answer(HeartbeatRequest, heartbeat_error(code))
@@ -168,7 +168,7 @@ def test_heartbeat_error_for_an_older_generation_is_ignored(make_lab: LabMaker) 
     node = lab.consumer(commit_interval_ms=None)
     lab.run_for(10 * SECOND)
 
-    (first_heartbeat,) = broker.unanswered  # the broker has not read the others yet
+    (first_heartbeat,) = broker.unanswered  # the broker has not read the other heartbeats yet
     broker.host.reply(first_heartbeat.request_id, heartbeat_error(ErrorCode.ILLEGAL_GENERATION))
     lab.run_for(SECOND)
     assert member_ids(lab) == ["", "m-1", "m-1"]
@@ -181,9 +181,10 @@ def test_heartbeat_error_for_an_older_generation_is_ignored(make_lab: LabMaker) 
 def test_unanswered_heartbeats_make_the_coordinator_unknown_after_the_session(
     make_lab: LabMaker,
 ) -> None:
-    """If no heartbeat is answered for the session timeout, the member looks for its coordinator.
+    """A member may get no answer to its heartbeats for the whole session timeout.
 
-    The session timeout is 10 s here. The heartbeats at 3, 6 and 9 s get no answer.
+    Then it looks for its coordinator. Here the session timeout is 10 s, and the heartbeats at 3, 6
+    and 9 s get no answer.
 
     Source: BEHAVIOUR 7.4.
     """
@@ -205,8 +206,8 @@ def test_application_that_does_not_poll_leaves_the_group_and_loses_its_partition
     """After max.poll.interval.ms without a poll, here 5 s, the member leaves its group.
 
     Each of the two partitions has a record, and the first poll returns both records. The
-    application works for 4 s on each record, so it polls again only after 8 s. At this second poll
-    the member joins again (BEHAVIOUR 7.4).
+    application works for 4 s on each record, so it polls again only after 2 * 4 s = 8 s. At this
+    second poll the member joins again (BEHAVIOUR 7.4).
     """
     lab = make_lab(1)
     config = ConsumerConfig(
@@ -214,7 +215,7 @@ def test_application_that_does_not_poll_leaves_the_group_and_loses_its_partition
     )
     lab.high_watermark = 1  # one record in each partition
     node = lab.consumer(config, process_us=4 * SECOND)
-    lab.run_for(6_500 * MS)
+    lab.run_for(6_500 * MS)  # longer than 5 s since the first poll, and shorter than 8 s
     (leave,) = lab.brokers[0].of_type(LeaveGroupRequest)
     assert isinstance(leave, LeaveGroupRequest)
     assert leave.members[0].reason == "consumer poll timeout has expired"

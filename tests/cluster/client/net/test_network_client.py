@@ -7,8 +7,8 @@ again.
 
 The tests use a `lab` with hosts on one network, in which a message takes 100 us. The client knows
 three servers, s0, s1 and s2. A server that a test starts is an EchoServer, which answers heartbeats
-at once, but never those of the group `parked`. A server that a test does not start refuses
-connections.
+at once. With `parked_groups=("parked",)` it never answers a heartbeat of the group `parked`. A
+server that a test does not start refuses connections.
 """
 
 from collections.abc import Callable
@@ -43,10 +43,10 @@ def ask(
 
 
 def least_loaded_nodes(network: NetworkClient, times: int = 60) -> list[str]:
-    """Ask many times for the least loaded node, and return all different answers.
+    """Ask many times for the least loaded node, and return each node that was an answer.
 
     The client looks at the nodes in turn, and begins at a random node. So if two nodes are equally
-    good, then 60 answers contain both nodes.
+    good, both are among 60 answers.
     """
     chosen = [network.least_loaded_node() for _ in range(times)]
     return sorted({node.name for node in chosen if node is not None})
@@ -89,6 +89,7 @@ def test_unanswered_requests_are_listed() -> None:
     ask(network, SERVERS[1])
     lab.run_for(10_000)
 
+    # s1 has answered its request, so only the request to s0 is waiting.
     assert network.waiting() == (WaitingRequest(SERVERS[0], "Heartbeat", 10_000),)
 
 
@@ -109,7 +110,7 @@ def test_least_loaded_node_prefers_fewest_in_flight_over_an_unconnected_one() ->
 
 
 def test_least_loaded_node_prefers_a_connection_in_progress() -> None:
-    """If a connection is being opened, Kafka's client prefers it to opening a second connection."""
+    """Kafka's client prefers a node to which a connection is being opened to a new connection."""
     lab = HostLab()
     network = client(lab)
     network.try_connect(SERVERS[2], GENERAL)
@@ -135,8 +136,9 @@ def test_least_loaded_node_skips_nodes_that_back_off() -> None:
 def test_reconnect_backoff_of_a_refusing_node_grows_to_its_maximum() -> None:
     """The waits are 50 ms (reconnect.backoff.ms), 100 ms, 200 ms, ... and at most 1 s.
 
-    The 1 s is reconnect.backoff.max.ms. Each wait is varied at random by up to 20 %, but is never
-    longer than 1 s. The test looks only every 5 ms, so a wait may seem up to 5 ms too long.
+    The maximum of 1 s is reconnect.backoff.max.ms. Each wait is varied at random by up to 20 %, but
+    is never longer than the maximum. The test looks only every 5 ms, so a wait may seem up to 5 ms
+    longer than it is.
     """
     lab = HostLab()
     network = client(lab)
@@ -148,8 +150,9 @@ def test_reconnect_backoff_of_a_refusing_node_grows_to_its_maximum() -> None:
         lab.run_for(5_000)
 
     waits_us = [later - earlier for earlier, later in pairwise(attempts_us)]
-    assert 40_000 <= waits_us[0] <= 65_000
-    assert 80_000 <= waits_us[1] <= 125_000
+    assert 40_000 <= waits_us[0] <= 65_000  # 50 ms -20 % to 50 ms +20 % +5 ms
+    assert 80_000 <= waits_us[1] <= 125_000  # 100 ms -20 % to 100 ms +20 % +5 ms
+    # From the sixth wait on, the waits would be longer than 1 s without the maximum.
     assert all(800_000 <= wait_us <= 1_005_000 for wait_us in waits_us[5:])
     assert len(waits_us) > 15
 
@@ -157,13 +160,14 @@ def test_reconnect_backoff_of_a_refusing_node_grows_to_its_maximum() -> None:
 def test_reconnect_backoff_is_reset_by_an_open_connection() -> None:
     """After a successful connection the backoff begins again at 50 ms, as in Kafka.
 
-    First four attempts fail, because s0 has not started, and the backoff grows. Then s0 starts, and
-    the client connects. When s0 dies, the next backoff is 50 ms again, plus or minus 20 %.
+    1. Four attempts fail, because s0 has not started. The backoff grows.
+    2. s0 starts, and the client connects.
+    3. s0 dies. The next backoff is 50 ms again, plus or minus 20 %.
     """
     lab = HostLab()
     network = client(lab)
     for _ in range(4):
-        lab.run_for(1_100_000)
+        lab.run_for(1_100_000)  # longer than the longest backoff, 1 s
         network.try_connect(SERVERS[0], GENERAL)
     lab.run_for(1_100_000)
 
@@ -195,10 +199,9 @@ def test_send_to_a_node_that_backs_off_fails_without_a_connection() -> None:
 
 
 def test_send_without_an_answer_times_out_and_closes_the_connection() -> None:
-    """After a request timeout Kafka's client closes the connection.
+    """After a request timeout the client closes the connection, as Kafka's client does.
 
-    The request fails, and `on_disconnect` is called. The closed connection also begins a backoff,
-    so the node is unavailable.
+    The request fails, and `on_disconnect` is called. A backoff begins, so the node is unavailable.
     """
     lab = HostLab()
     EchoServer(lab.host(SERVERS[0]), parked_groups=("parked",))
@@ -217,7 +220,7 @@ def test_connection_closed_by_the_client_is_no_sign_of_stale_metadata() -> None:
 
     If a broker closes a connection, Kafka's client requests new metadata, because the broker may
     have died. Kafka's client does not request metadata if it has closed the connection itself, by
-    NetworkClient.disconnect. In our client the metadata is requested by `on_disconnect`.
+    NetworkClient.disconnect. In our client `on_disconnect` requests the metadata.
     """
     lab = HostLab()
     EchoServer(lab.host(SERVERS[0]), parked_groups=("parked",))

@@ -54,9 +54,9 @@ def batches_sent(lab: ClientLab) -> list[tuple[int, int, int, int]]:
 
 
 def test_each_partition_has_its_own_sequences() -> None:
-    """Sequence numbers count records. After a batch of 3 records at 0 the next batch is at 3.
+    """Sequence numbers count records: after a batch with the numbers 0 to 2, the next begins at 3.
 
-    The number after 2**31 - 1, the largest number, is 0.
+    The largest number is 2**31 - 1. After it the numbers begin at 0 again.
     """
     identity = ProducerIdentity()
     assert identity.producer_id == NO_PRODUCER_ID
@@ -70,7 +70,7 @@ def test_each_partition_has_its_own_sequences() -> None:
 
 
 def test_new_epoch_resets_all_sequences_and_the_last_epoch_needs_a_new_id() -> None:
-    """The last epoch of an id is 32,767. After this epoch the producer must get another id."""
+    """The last epoch of a producer id is 32,767. After this epoch the producer needs a new id."""
     identity = ProducerIdentity()
     identity.begin(5, 32_766)
     identity.identify(P0, 3)
@@ -78,7 +78,7 @@ def test_new_epoch_resets_all_sequences_and_the_last_epoch_needs_a_new_id() -> N
     assert identity.identify(P0, 1) == BatchIdentity(5, 32_767, 0)
     assert identity.identify(P0, 1) == BatchIdentity(5, 32_767, 1)
     identity.raise_epoch()
-    assert identity.producer_id == NO_PRODUCER_ID
+    assert identity.producer_id == NO_PRODUCER_ID  # the producer must ask for a new id
     identity.begin(6, 0)
     assert identity.identify(P0, 1) == BatchIdentity(6, 0, 0)
 
@@ -101,7 +101,8 @@ def test_resent_batch_keeps_its_sequence(make_lab: LabMaker) -> None:
         assert epoch == 0
         assert sequence == next_sequence
         next_sequence += count
-    assert next_sequence > 20  # 2 s at 20 records a second, less the time of the retries
+    # 2 s at 20 records a second are 40 records. The retries at the start cost some of this time.
+    assert next_sequence > 20
 
 
 def test_nothing_is_sent_before_a_broker_has_assigned_an_id(make_lab: LabMaker) -> None:
@@ -123,8 +124,8 @@ def test_nothing_is_sent_before_a_broker_has_assigned_an_id(make_lab: LabMaker) 
 def test_batch_that_is_given_up_raises_the_epoch(make_lab: LabMaker) -> None:
     """When the producer gives up a batch, it cannot know whether the broker has written the batch.
 
-    So the producer can neither use the batch's sequence number again nor leave it out. It begins a
-    new epoch, in which the numbers begin at 0.
+    If it has, the batch's sequence number must not be used again. If it has not, the number must
+    not be left out. So the producer begins a new epoch, in which the numbers begin at 0.
     """
     lab = make_lab(1, partitions=1)
     lab.producer(10.0, IDEMPOTENT)
@@ -172,14 +173,14 @@ class ProducerLab(BrokerLab):
         super().__init__(replace(cluster, producers=(spec,)))
 
     def _build(self, spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
-        # BrokerLab would make its test client here, in place of a producer.
+        # BrokerLab would build a test client in place of the producer.
         self.storages[host.name] = host.storage
         return build_node(spec, cluster, host)
 
 
 @pytest.mark.parametrize("is_idempotent", [True, False])
 def test_records_are_written_once_although_answers_are_lost(is_idempotent: bool) -> None:
-    """A producer repeats batches without an answer. With idempotence no record is written twice.
+    """A producer repeats a batch that gets no answer. With idempotence no record is written twice.
 
     1. The leader of orders-0 is paused for 3 s. It receives a batch and does not answer.
     2. After its request timeout of 1 s the producer sends the batch again.
@@ -204,7 +205,9 @@ def test_records_are_written_once_although_answers_are_lost(is_idempotent: bool)
         ]
 
     written = ProducerLab(is_idempotent=is_idempotent).run(story)
-    assert len(written) > 100  # 17 s at 50 records a second, of which a third go to orders-0
+    # 17 s = 3 * (1 s + 3 s) + 5 s. At 50 records a second, of which a third go to orders-0, this
+    # makes up to 280 records.
+    assert len(written) > 100
     has_duplicates = len(set(written)) < len(written)
     assert has_duplicates is not is_idempotent
     # The first copies of the records are in the order of their numbers.
