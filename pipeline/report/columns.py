@@ -22,8 +22,8 @@ class Column:
     """One fact about a row.
 
     If one of the names `heading`, `key` and `tip` is empty, the fact is left out in that place.
-    There is one exception: a column without heading and key is in the text table. It is the first
-    column, which has the names of the rows and needs no heading.
+    There is one exception: a column that has neither a heading nor a key is in the text table. This
+    is the first column of the table, whose cells name the rows, so that it needs no heading.
     """
 
     value: str | Callable[[Any], Cell]  # Any: a table's row, or a struct of the summary
@@ -70,8 +70,8 @@ def text_table(
 ) -> TextTable:
     """Return rows as a text table.
 
-    - `limit`: maximum number of rows of the text table. If it leaves rows out, a sentence in its
-      caption says that all rows are in the Parquet table `source`. None: no limit.
+    - `limit`: maximum number of rows of the text table; None for no limit. If rows are left out, a
+      sentence in the caption says that all rows are in the Parquet table `source`.
     - `caption`, `folded`, `blocks`: as in TextTable. `blocks` must not be combined with a limit.
     """
     # A column without heading and key is shown, because it has the names of the rows.

@@ -1,9 +1,9 @@
 """Deploys on the page that compares runs: which of two ways to deploy costs less.
 
-A deploy replaces the members of a group by new members. While it goes on, users of the group notice
-that partitions have no owner for a while, or that records wait or are processed twice. This is the
-cost of the deploy. A column of the page is one run, or several runs with the same settings. The
-page shows the cost for each column; for several runs, it shows the median.
+A deploy replaces the members of a group by new members. The cost of a deploy is what users of the
+group notice meanwhile: partitions have no owner for a while, and records wait or are processed
+twice. A column of the page is one run, or several runs with the same settings. The page shows the
+cost for each column. If a column has several runs, this is the median of their costs.
 """
 
 from collections.abc import Mapping, Sequence

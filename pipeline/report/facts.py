@@ -16,14 +16,14 @@ from results_schema.manifest import Manifest
 from results_schema.results import EXIT_UNKNOWN, CheckReport, Results, RunOutcome, Verdict
 
 Status = Literal["completed", "interrupted", "failed", "running", "killed"]
-"""How far the run has come, or how it ended. The status is `failed` if coordlab itself failed, and
-`killed` if the run's process is gone without having recorded an end.
+"""How far the run has come, or how it ended. `failed` means that coordlab itself failed. `killed`
+means that the run's process is gone without having recorded an end.
 """
 _NO_RESULTS = Results(
     outcome=RunOutcome.INTERNAL_ERROR, verdict=Verdict.UNKNOWN, exit_code=EXIT_UNKNOWN
 )
-"""Stands for the results of a run that wrote none. All counts are 0. Results must have an outcome,
-so these have INTERNAL_ERROR; pages show `RunFacts.status` in its place.
+"""Results of a run that wrote no results: all counts are 0. The outcome INTERNAL_ERROR is there
+only because Results must have an outcome. Pages show `RunFacts.status`, and not this outcome.
 """
 
 

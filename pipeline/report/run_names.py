@@ -49,9 +49,9 @@ def _key(setting: SettingFact) -> tuple[str, str]:
 def column_names(runs: Sequence[RunFacts]) -> tuple[str, ...]:
     """Return a name for each run. It has the experiment, runtime and settings if they differ.
 
-    If there are at most MAX_COLUMNS runs, all names differ, and each run has a column of its own.
-    Names that would be equal are made different by the seed, then by the start time, and at last by
-    the run's own name. If there are more runs, the runs with the same settings share a column.
+    If there are at most MAX_COLUMNS runs, each run has a column of its own, so all names differ.
+    Names that would be equal also get the seed, if they are still equal also the start time, and if
+    necessary the run's own name. If there are more runs, runs with equal names share a column.
     """
     several_experiments = len({run.manifest.experiment for run in runs}) > 1
     several_runtimes = len({run.manifest.runtime for run in runs}) > 1
@@ -109,7 +109,8 @@ def _shortest_names(
     If settings in several sections have the same name and the same values, they become one setting:
     `members` instead of `groups.old.members` and `groups.new.members`.
     """
-    # By name and values, the first section with them: `{"members": {("3", "10"): "groups.old"}}`.
+    # Name -> values -> the first section that has a setting of this name with these values, such as
+    # `{"members": {("3", "10"): "groups.old"}}`.
     first_sections: dict[str, dict[tuple[str | None, ...], str]] = {}
     for setting in differing:
         first_sections.setdefault(setting.name, {}).setdefault(setting.values, setting.section)

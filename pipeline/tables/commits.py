@@ -34,8 +34,8 @@ def commits(events: DataFrame, faults: DataFrame) -> DataFrame:
         of_kind(events, TraceKind.OFFSETS_COMMITTED, TraceKind.COMMIT_FAILED)
         # A commit of several partitions has a row for each partition, all with the same time. If
         # one of the partitions failed, the commit failed. The error of an acknowledged partition is
-        # "" here, so `max` picks an error if there is one. Of several errors, `max` picks the last
-        # in alphabetical order.
+        # "" here, so `max` picks the error of a failed partition. If there are several errors, it
+        # picks the last of them in alphabetical order.
         .groupBy("run", "group", "node", "incarnation", "time_us", "peer")
         .agg(F.max(F.coalesce("error", F.lit(""))).alias("worst"))
         .withColumn("error", F.coalesce(F.nullif("worst", F.lit("")), F.lit(ACKNOWLEDGED)))

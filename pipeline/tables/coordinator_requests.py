@@ -1,8 +1,8 @@
-"""The table `coordinator_requests`: how many requests did each client send to coordinate its group?
+"""The table `coordinator_requests`: how many requests of group coordination each client sent.
 
 The report compares groups that have a coordinator with groups that coordinate through ZooKeeper.
 When the members of a group change, a group with a coordinator pays with requests such as JoinGroup
-and SyncGroup. They are counted here.
+and SyncGroup. The table counts these requests.
 """
 
 from pyspark.sql import DataFrame

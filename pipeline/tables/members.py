@@ -1,8 +1,8 @@
-"""Which consumer has which member id?
+"""Finds the consumer of each member id.
 
-A coordinator knows members by their ids. If a consumer joins anew, the coordinator gives it a new
-id. So one consumer can have several ids in a run. The tables name a consumer by its node, such as
-`consumer-readers-0`, because the name of the node stays the same.
+A coordinator knows members by their ids. If a consumer joins again, the coordinator may give it a
+new id. So one consumer can have several ids in a run. The tables name a consumer by its node, such
+as `consumer-readers-0`, because the name of the node stays the same.
 """
 
 from pyspark.sql import DataFrame
@@ -17,9 +17,10 @@ from protocol.trace_schema import MemberDetail
 def member_names(events: DataFrame) -> DataFrame:
     """Name the consumer of each member id.
 
-    The rows that a consumer wrote itself tell its node and its member id. If these rows are
-    missing, the coordinator's row about the new member (MEMBER_ADDED) tells its client id. A
-    consumer of coordlab uses the name of its node as its client id, so both are the same name.
+    The rows that a consumer wrote itself tell its node and its member id. If the trace lacks these
+    rows, the coordinator's row about the new member (MEMBER_ADDED) tells the client id of the
+    consumer. A consumer of coordlab uses the name of its node as its client id.
+
     `events` has one row per event. Output grain: one row per run, group and member id.
     Columns: `run`, `group`, `member`, `consumer` (the node, or the client id). Nulls: none.
     """

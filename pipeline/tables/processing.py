@@ -1,8 +1,9 @@
 """The table `processing`: how many records of each partition each member processed.
 
-The table also counts how many of these records were *repeated*: a member of the group had processed
-the record before. And it counts how many were *shared*: two members processed the record while both
-owned its partition.
+The table also has two other counts of these records:
+
+- *repeated*: records that any member of the group had processed before;
+- *shared*: records that two members processed while both of them owned the partition.
 """
 
 from pyspark.sql import DataFrame
@@ -14,13 +15,13 @@ _MEMBER = ("run", "group", "partition", "consumer")
 """The columns that name a member and a partition of its group."""
 
 
-def processing(events: DataFrame, repeats: DataFrame, both: DataFrame) -> DataFrame:
+def processing(events: DataFrame, repeats: DataFrame, processed_by_both: DataFrame) -> DataFrame:
     """Count the records that each member processed of each partition.
 
     `events` has one row per event. `repeats` has one row for each time that a repeated record was
-    processed (`repeats.repeated_records`). `both` has one row per pair of overlapping owners and
-    offset that both processed (`repeats.processed_by_both`). Output grain: one row per run, group,
-    data partition and member that processed a record of the partition.
+    processed (`repeats.repeated_records`). `processed_by_both` has one row per pair of overlapping
+    owners and offset that both processed (`repeats.processed_by_both`). Output grain: one row per
+    run, group, data partition and member that processed a record of the partition.
     Columns:
     - `run`, `group`, `partition`, `consumer` (the member's node);
     - `records`: number of processed records; a record that was processed twice counts twice;
@@ -50,7 +51,7 @@ def processing(events: DataFrame, repeats: DataFrame, both: DataFrame) -> DataFr
     # Each row about a pair of owners becomes two rows, one for each owner. A pair that processed no
     # record in common has a row with a null offset.
     shared = (
-        both.where(F.col("offset").isNotNull())
+        processed_by_both.where(F.col("offset").isNotNull())
         .withColumn("consumer", F.explode(F.array("first.consumer", "second.consumer")))
         .select(*_MEMBER, "offset")
         .distinct()

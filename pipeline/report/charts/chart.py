@@ -20,8 +20,8 @@ from typing import Any
 import altair as alt
 
 FROM_S, TO_S = "from_s", "to_s"
-"""Names of two Vega parameters: the ends of the visible part of the time axis, in seconds. The
-values of the parameters change when the reader zooms.
+"""Names of two parameters of Vega. Their values are the ends of the visible part of the time axis,
+in seconds, and change when the reader zooms.
 """
 
 SERIES = tuple(f"var(--c{index})" for index in range(1, 9))
@@ -53,10 +53,12 @@ class TextTable:
     folded: str | None = None
     """A line under which the table is folded, until the reader clicks it; None if it is open."""
     blocks: tuple[int, ...] = ()
-    """The number of rows in each block of the table. A block has one or two rows with the same
-    first cell. If the table is too wide for a phone, the phone shows each block as a small table of
-    its own. The small table is turned by 90 degrees: it has a line for each heading, and a column
-    for each row of the block. If this field is empty, a phone shows the table as it is."""
+    """The number of rows in each block of the table; () if the table has no blocks.
+
+    Blocks are for a table that is too wide for a phone. A block has one or two rows with the same
+    first cell. A phone shows each block as a small table, which is turned by 90 degrees: it has a
+    line for each heading, and a column for each row of the block. A phone shows a table without
+    blocks as it is."""
 
     @property
     def bodies(self) -> tuple[tuple[tuple[Cell, ...], ...], ...]:
@@ -133,9 +135,9 @@ class Section:
 def soft(fill: str) -> str:
     """Return a paler version of a fill: its colour is mixed half with PAPER.
 
-    A fill with an opacity of one half would look the same on the page's background, but not in
-    front of a fault's band. PAPER, "transparent", and patterns that are not in HATCHES stay as they
-    are.
+    (An opacity of one half would look the same on the page's background. But in front of the band
+    of a fault, the band would shine through.) PAPER, "transparent", and patterns that are not in
+    HATCHES stay as they are.
     """
     if fill in HATCHES:
         return SOFT_HATCHES[HATCHES.index(fill)]

@@ -23,23 +23,23 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
 NARROW_BELOW = 560
 """A page that is narrower than this number of pixels is laid out for a phone."""
 LABELS_WIDE, LABELS_NARROW = 188, 92
-"""Width in pixels of the labels to the left of a lane, on a wide page and on a phone. The width is
-the same in all lanes of a page. So a moment has the same position in each lane.
+"""Width in pixels of the labels to the left of a lane, on a wide page and on a phone. All lanes of
+a page have labels of the same width. So a moment has the same position in each lane.
 """
 
 
 def _for_width(wide: int, narrow: int) -> Spec:
     """Return a Vega expression with the value `wide` or, on a phone, `narrow`.
 
-    Vega evaluates an expression again only when a variable in it changes. `containerSize()` is no
-    variable. So the expression also contains the variable `width`, in a comparison that is always
-    true.
+    Vega evaluates an expression again only when a variable in the expression changes, and
+    `containerSize()` is no variable. So the expression also contains the variable `width`, in a
+    comparison that is always true.
     """
     return {"expr": f"width >= 0 && containerSize()[0] < {NARROW_BELOW} ? {narrow} : {wide}"}
 
 
 _LABEL_WIDTH = _for_width(LABELS_WIDE, LABELS_NARROW)
-# A label ends some pixels before the lane. On a phone, fewer pixels are lost to this gap.
+# A label ends 12 pixels before the lane; on a phone, where room is scarce, 8 pixels before it.
 _LABEL_LIMIT = _for_width(LABELS_WIDE - 12, LABELS_NARROW - 8)
 
 _CONFIG: Spec = {

@@ -28,9 +28,9 @@ _WITH_STRIP = frozenset(
         *("commit gap", "processing gap", "no coordinator"),
     }
 )
-"""The measures that have a strip: in the first line the measures of the broker chain, in the second
-line those of the client chain, in the third line the gaps. Other measures are only in the tables of
-figures.
+"""The measures that have a strip. The first line has the measures of the broker chain, the second
+line the measures of the client chain, and the third line the gaps. All other measures are only in
+the tables of figures.
 """
 _BEGIN_COLUMNS = {"rediscover": "unknown_us", "accept": "named_us"}
 """For two phases of a member, the column with the time at which the phase began.
@@ -80,8 +80,8 @@ class FaultRows:
 def _shown_without_values(fault: FaultSummary, chain: Chain) -> frozenset[str]:
     """Return the phases that have a strip even if no subject has a value.
 
-    If a coordinator moved, these are `join` and `sync`. The reader expects that members had to join
-    again, so an empty strip shows that no member had to.
+    If a coordinator moved, the reader expects that members had to join again. So the phases `join`
+    and `sync` have strips, which are empty if no member had to join.
     """
     coordinator_moved = bool(fault.partitions_moved) and bool(fault.members)
     if chain == "client" and coordinator_moved:

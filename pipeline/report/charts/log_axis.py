@@ -2,7 +2,7 @@
 
 0 has no logarithm. So the axis is linear from 0 to its unit, and logarithmic above the unit (Vega's
 scale `symlog`). The unit is the power of ten at or below the smallest positive value. For example,
-it is 100 us for values from 350 us to 8 s.
+the unit is 100 us if the smallest value is 350 us.
 """
 
 import math

@@ -50,8 +50,8 @@ def broker_fills(run: ReportInput) -> dict[str, str]:
 def broker_fill(index: int, variant: int = 0) -> str:
     """Return a variant of the colour of broker number `index`, counted from 0.
 
-    Variant 0 of the first five brokers is plain. The next five brokers have the same colours, but
-    their variant 0 is hatched.
+    The variants of the first five brokers are plain, hatched and pale, in this order. The next five
+    brokers have the same colours, but their variants begin with hatched.
     """
     colour = _COLOURS[index % len(_COLOURS)]
     variants = (SERIES[colour], HATCHES[colour], soft(SERIES[colour]))

@@ -81,7 +81,7 @@ def concurrent(intervals: Iterable[tuple[int, int]], *, from_us: int, to_us: int
     For (1, 4) and (2, 6) between 0 and 9, the times are (0, 1, 2, 4, 6, 9), and the counts are
     ((0,), (1,), (2,), (1,), (0,), (0,)).
     """
-    # For each time, by how much the number of intervals changes.
+    # Time -> by how much the number of intervals changes at this time.
     changes: dict[int, int] = {from_us: 0}
     for start, end in intervals:
         shown_from = max(start, from_us)
@@ -135,9 +135,8 @@ def join_steps(*series: Steps) -> Steps:
 def thinned(steps: Steps, limit: int = MAX_STEPS) -> Steps:
     """Return the steps, or about `limit` of them if there are more.
 
-    The time is cut into equal parts. The result has the first and the last step of each part, and
-    the steps of the part with the lowest and the highest value of each count. So no peak
-    disappears.
+    The time is cut into equal parts. Of each part, the result has the first step and the last step,
+    and for each count the steps with its lowest and its highest value. So no peak disappears.
     """
     if len(steps.times_us) <= limit:
         return steps

@@ -7,8 +7,9 @@ partitions. Users notice three things:
 - A partition has no owner, because it is assigned to no member.
 - The lag of a partition grows. The lag is the number of records that wait.
 
-If a machine was away by accident, and not by a fault of the experiment, the figures of that time
-are called disturbed. They are marked with an asterisk (MARK), and a footnote explains the mark.
+A machine may be away by accident, that is, not because of a fault of the experiment. The figures of
+such a time are called disturbed. They are marked with an asterisk (MARK), and a footnote explains
+the mark.
 """
 
 from functools import partial

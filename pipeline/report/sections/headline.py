@@ -42,8 +42,8 @@ class Headline:
     notices: tuple[str, ...] = ()
     """Sentences about problems of the run itself, such as an interruption, and about caveats."""
     more_reasons: tuple[str, ...] = ()
-    """Further reasons for the verdict UNKNOWN, which the reader can unfold. The first MAX_REASONS
-    reasons are in a notice."""
+    """The reasons for the verdict UNKNOWN after the first MAX_REASONS reasons, which are in a
+    notice. The reader can unfold them."""
     facts: tuple[tuple[str, str], ...] = ()
     """Names and values, such as `seed` and `7`."""
 
@@ -115,9 +115,13 @@ def _expected(run: ReportInput) -> Markup:
 def verdict_of(facts: RunFacts) -> tuple[str, Tone]:
     """Return the verdict in one or two words, and its tone.
 
-    A run that did not complete has its status in place of a verdict. But if such a run proved a
-    violation before it was interrupted or killed, the violation is shown. If coordlab itself
-    failed, even a violation says nothing about Kafka, and the status is shown.
+    There are three cases:
+
+    - A run that completed has its verdict.
+    - A run that was interrupted, was killed, or is still going on has its status, unless it has
+      already proved a violation. Then it has the verdict VIOLATED.
+    - If coordlab itself failed, the run has its status, because even a violation says nothing about
+      Kafka then.
     """
     proved_violation = facts.verdict is Verdict.VIOLATED and facts.status != "failed"
     if facts.status in _WORD_OF_STATUS and not proved_violation:

@@ -1,10 +1,10 @@
 """The section of a report about two coordinators, or two owners of a partition, at the same time.
 
-Usually several partitions have two owners at the same time, for one reason. An old coordinator had
-assigned the partitions to some members. Now a new coordinator has assigned them to other members,
-and the first members have not heard of this yet. These partitions and their owners are called an
-episode. The section describes each episode by a sentence, by the steps that led to it, and by a
-table of the partitions.
+Usually several partitions have two owners at the same time, for a common reason. An old coordinator
+had assigned the partitions to some members. Now a new coordinator has assigned the same partitions
+to other members, and the first members have not heard of this yet. All such overlaps with a common
+reason are called an episode. The section describes each episode by a sentence, by the steps that
+led to the episode, and by a table of the partitions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,8 +28,8 @@ from pipeline.summary.outcomes import in_number_order
 from pipeline.summary.story import coordinators_statement, counted, moment_text
 
 MAX_EPISODES = 6
-"""Maximum number of episodes in the section. It is also the maximum number of paragraphs about two
-coordinators. If there is more to tell, the section refers to the run's tables.
+"""Maximum number of episodes in the section, and also of paragraphs about two coordinators. If
+there are more, the section refers to the run's tables.
 """
 MAX_PARTITIONS = 200
 """Maximum number of rows in the table of one episode."""
@@ -46,9 +46,9 @@ _CAPTION = (
 
 def two_at_once_section(run: ReportInput) -> Section | None:
     """Return the section; None if there were never two owners or two coordinators at once."""
-    # Clocks that differ can make it seem that two owners overlapped. If even the longest overlap of
-    # an episode is shorter than the error of the clocks, it is not certain that there were two
-    # owners.
+    # If the clocks of two machines differ, it can seem that two owners overlapped. So if even the
+    # longest overlap of an episode is shorter than the error of the clocks, the episode is not
+    # certain, and is left out.
     clock_error_us = run.summary.clock_error_us
     certain_episodes = [
         episode

@@ -23,8 +23,8 @@ from results_schema.results import CheckReport, Finding
 MAX_STEPS = 12
 """Maximum number of rows of evidence that an unfolded finding shows at once."""
 MAX_OPEN = 2
-"""Maximum number of findings of a check that are unfolded. For further findings, the page at first
-shows only a summary line.
+"""Maximum number of findings of a check that are unfolded at first. All later findings of the check
+are folded under a summary line.
 """
 _GUARDS = "cluster.guards"
 """The section of an experiment that switches guards off."""
@@ -56,9 +56,11 @@ class EvidenceRow:
     node: str
     lane: str
     pieces: tuple[tuple[str, str, str], ...]
-    """The text, cut at the member ids, because the page shows these ids in their short form. Each
-    piece consists of a text, the member id that follows the text, and the short form of the id. An
-    example is `("heartbeat of ", "consumer-a-1-0c5f9d1e-93f1-...", "consumer-a-1-0c5f9d1e")`."""
+    """The text, cut at the member ids, because the page shows a member id in its short form.
+
+    A piece consists of a text, the member id that follows it, and the short form of the id, such as
+    `("heartbeat of ", "consumer-a-1-0c5f9d1e-93f1-...", "consumer-a-1-0c5f9d1e")`. In the last
+    piece, the id and its short form are empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,8 +39,8 @@ class Led:
     partitions: tuple[str, ...]
     longest_gap_us: int
     resumed_us: int | None
-    """When the fault ended. None if it did not end, or if members consumed a partition again before
-    the fault ended."""
+    """When the fault ended, if members could consume the partitions only after this. None if the
+    fault did not end, or if members consumed a partition again before it ended."""
     fenced_us: int | None
     """When the controller fenced the broker; None if this was not before the end of the fault."""
     cut_from_clients: bool

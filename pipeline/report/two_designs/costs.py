@@ -6,8 +6,9 @@ three steps: the member reads the set of members from ZooKeeper (its view), comp
 one of these partitions. In a group with a coordinator, each rebalance leads to a new generation
 with one assignment.
 
-A change is a join or a death of members, for example. Everything that happens from a change to the
-group's next change counts as the cost of the change. Times are microseconds on the run's clock.
+A change is a join or a death of members, for example. The time from a change to the group's next
+change is the window of the change. What happens in the window counts as the cost of the change.
+Times are microseconds on the run's clock.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,8 +24,7 @@ members send them anyway.
 FAILED = ("conflict", "exception")
 """Outcomes of an attempt that failed."""
 STEP_US = 100_000
-"""Length of the periods in which requests are counted: a tenth of a second. Such a period is called
-a step, but has nothing to do with the steps of an attempt. A row of the tables
+"""Length of the periods in which requests are counted: a tenth of a second. A row of the tables
 `zookeeper_operations` and `coordinator_requests` has the number of requests in one period."""
 
 
@@ -32,8 +32,8 @@ a step, but has nothing to do with the steps of an attempt. A row of the tables
 class Counts:
     """What a change caused, in numbers.
 
-    Some numbers are only about groups on ZooKeeper, others only about groups with a coordinator. In
-    a group of the other kind, such a number is None.
+    A number is None if the group has nothing of this kind. For example, a group with a coordinator
+    has no reads from ZooKeeper.
     """
 
     plans: int
@@ -71,10 +71,10 @@ class Cost:
     settled_after_us: int | None
     """Time from the change until the group was settled; None if no attempt or rebalance ended."""
     unowned_us: int
-    """Time without an owner, added up over the partitions. It counts until the group is settled, or
-    until the next change if the group never is settled."""
+    """Sum of the times in which the partitions had no owner. The times count until the group is
+    settled, or until the next change if the group is never settled."""
     longest_unowned_us: int
-    """Time without an owner of the partition for which it was longest."""
+    """The longest time in which a single partition had no owner."""
     partitions_given_up: int
     """Number of partitions that living members gave up. Partitions of members that died or were
     stopped do not count."""
@@ -158,14 +158,14 @@ def _coordinator_counts(side: GroupSide, change: GroupChange, rebalances: list[R
 
 
 def _requests(change: GroupChange, rows: Iterable[Row]) -> int:
-    """Return the number of requests of a change, from rows that count the requests of one step.
+    """Return the number of requests of a change, from rows that count the requests of one period.
 
-    For example, the change comes at 5.04 s. The row of the step from 5.0 s to 5.1 s does not tell
-    which of its requests came before the change, so all requests of this step count.
+    For example, the change comes at 5.04 s. The row of the period from 5.0 s to 5.1 s does not tell
+    which of its requests came before the change, so all requests of this period count.
     """
-    first_step_us = change.at_us - change.at_us % STEP_US
-    end_step_us = change.until_us - change.until_us % STEP_US
-    return sum(row["requests"] for row in rows if first_step_us <= row["from_us"] < end_step_us)
+    first_period_us = change.at_us - change.at_us % STEP_US
+    end_period_us = change.until_us - change.until_us % STEP_US
+    return sum(row["requests"] for row in rows if first_period_us <= row["from_us"] < end_period_us)
 
 
 def _times_without_owner_us(side: GroupSide, from_us: int, until_us: int) -> Iterator[int]:
@@ -176,8 +176,8 @@ def _times_without_owner_us(side: GroupSide, from_us: int, until_us: int) -> Ite
         spans_by_partition.setdefault(row["partition"], []).append((row["from_us"], to_us))
 
     for spans in spans_by_partition.values():
-        # Add up the holes between the times with an owner. Two such times can overlap, so a hole
-        # begins only when all earlier times have ended (`owned_until_us`).
+        # Add up the holes between the times with an owner. The times of two owners can overlap. So
+        # a hole begins when all earlier times with an owner have ended (`owned_until_us`).
         owned_until_us = from_us
         gap_us = 0
         for start_us, end_us in sorted(spans):

@@ -18,8 +18,9 @@ from pipeline.report.charts.strips import Strip, axis_over, distribution_of, str
 from pipeline.report.two_designs.sides import GroupSide
 
 _PICKED = "felt"
-"""Name of a parameter of the chart, and also of a column in the chart's data. The parameter has the
-felt time that the reader picked. The chart draws the rows whose column has the same felt time.
+"""Name of a parameter of the chart, and also of a column in the chart's data. The parameter is the
+felt time that the reader picked. The chart draws the rows in which the column has the same felt
+time.
 """
 _COLUMNS: dict[str, str | None] = {
     "without an owner": "unowned_us",
@@ -36,8 +37,8 @@ MAX_SIDES = 16
 def felt_chart(sides: Sequence[GroupSide]) -> Chart | None:
     """Return the chart; None if no group owned a partition."""
     shown = sides[:MAX_SIDES]
-    # For each felt time, a strip for each group. A felt time is left out if no group has a value of
-    # it, because the chart would be empty if the reader picked it.
+    # Felt time -> a strip for each group. A felt time without any value is left out: if the reader
+    # picked it, the chart would be empty.
     strips: dict[str, list[Strip]] = {}
     for felt_time, column in _COLUMNS.items():
         of_groups = list(_strips(shown, column))

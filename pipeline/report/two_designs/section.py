@@ -75,8 +75,9 @@ def _felt_section(
     """Return the section on what users noticed; None if there is nothing to show.
 
     The section has the chart of `felt_strips` and two tables. The first table has the figures that
-    differ between the designs by FACTOR or more, and the second table has all others. `group_size`
-    is the number of members of the compared groups; None if groups of all sizes are compared.
+    differ between the designs by FACTOR or more, and the second table has all other figures.
+    `group_size` is the number of members of the compared groups; None if groups of all sizes are
+    compared.
     """
     parts: list[Part] = [] if chart is None else [chart]
     changed = [figure for figure in figures if figure.is_changed]

@@ -1,13 +1,13 @@
-"""The table `zookeeper_attempts`: how did consumers on ZooKeeper try to get their partitions?
+"""The table `zookeeper_attempts`: how consumers on ZooKeeper tried to get their partitions.
 
 Such a consumer has no coordinator, and rebalances by itself, in one or more attempts. In an
 attempt, the consumer does four things:
 
-1. It gives its partitions up.
+1. It gives up the partitions that it has.
 2. It reads a *view*: the list of the members that its group has now.
 3. It computes a *plan*: its own share of the partitions.
-4. It claims each partition of the plan. A claim conflicts while another member still owns the
-   partition.
+4. It claims each partition of the plan. If another member still owns the partition, the claim
+   fails, which is called a conflict.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -25,7 +25,7 @@ from protocol.trace_schema import (
 _LIFE = ("run", "node", "incarnation")
 """The columns that name a consumer, from one start of its process to its end (an incarnation)."""
 _ATTEMPT = (*_LIFE, "number")
-"""The columns that name an attempt; `number` counts the attempts of an incarnation."""
+"""The columns that name an attempt. `number` is the number of the attempt in its incarnation."""
 _GIVEN_UP = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
 """Kinds of rows that list partitions which a consumer gave up."""
 _STEPS = (
@@ -55,9 +55,10 @@ def zookeeper_attempts(events: DataFrame) -> DataFrame:
     - `outcome`: `done`, `no broker` (without a broker, the consumer reads no view), `conflict`,
       `exception`, or `shut down` if the consumer was told to stop; `exception`: the exception that
       ended the attempt;
-    - `gave_up`: if the attempt was the last one of a failed rebalance, what the consumer was doing
-      when it threw ConsumerRebalanceFailedException: `starting`, `running` or `new session`. Only
-      while the consumer is starting does the program that uses it get the exception.
+    - `gave_up`: null, unless this was the last attempt of a rebalance that failed. Then the
+      consumer throws ConsumerRebalanceFailedException, and the column tells what it was doing at
+      this time: `starting`, `running` or `new session`. The program that uses the consumer gets the
+      exception only in the case `starting`.
 
     Nulls: `view_us`, `view`, `plan` if the attempt ended before the view; `ended_us`, `outcome` if
     the attempt never ended; `exception` without an exception; `gave_up` if the consumer did not
@@ -125,7 +126,7 @@ def _numbered(events: DataFrame) -> DataFrame:
         )
         # `F.count` counts the values that are not null.
         .withColumn("number", F.count(starts).over(so_far))
-        # An attempt still goes on if more attempts have started than ended.
+        # If more attempts have started than ended, an attempt is still going on.
         .withColumn("is_within", F.col("number") > F.count(ends).over(before))
         .where(F.col("number") > 0)
         .withColumn("decoded", decoded)
@@ -150,8 +151,9 @@ def _steps(numbered: DataFrame) -> DataFrame:
         F.max(F.when(is_end, F.col("decoded.done"))).alias("done"),
         F.max(F.when(is_end, F.col("cause_text"))).alias("exception"),
     )
-    # The order of the conditions matters. If there is no broker, an attempt is `done` without a
-    # view. And an attempt that an exception ended may have had conflicts before.
+    # The order of the conditions matters, for two reasons:
+    # - Without a broker, an attempt is `done`, but has no view.
+    # - An attempt that was ended by an exception may have had conflicts before.
     has_no_view = F.col("view_us").isNull()
     outcome = (
         F.when(F.col("ended_us").isNull(), None)

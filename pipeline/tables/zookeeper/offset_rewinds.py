@@ -23,8 +23,10 @@ def offset_rewinds(
 ) -> DataFrame:
     """List the commits whose offset is lower than the offset of the previous commit.
 
-    The previous commit is that of the same group and partition to the same store. Commits to Kafka
-    are not compared with commits to ZooKeeper, because a group on ZooKeeper can commit to both.
+    The previous commit is the last commit before of the same group and partition, to the same
+    store. A group on ZooKeeper can commit to both stores, Kafka and ZooKeeper. The commits of the
+    two stores are not compared with each other.
+
     `events` has one row per event, `zookeeper_txns` one row per transaction of ZooKeeper, and
     `member_names` one row per member id. Output grain: one row per run, group, partition, store and
     commit that set the offset back.
@@ -101,9 +103,9 @@ def _in_zookeeper(events: DataFrame, txns: DataFrame) -> DataFrame:
             group.alias("group"),
             F.concat_ws("-", topic, index).alias("partition"),
             F.lit("zookeeper").alias("store"),
-            # Transactions are ordered by their number (zxid), which stands in the first field. The
-            # other fields are empty. But the struct must have the same fields as in `_in_kafka`,
-            # because the rows of both functions are in one column.
+            # Transactions are ordered by their number (zxid). The struct must have the same fields
+            # as in `_in_kafka`, because both structs are in one column. So the zxid stands in the
+            # first field, `time_us`, and all other fields are empty.
             F.struct(
                 F.col("zxid").alias("time_us"),
                 F.lit("").alias("node"),

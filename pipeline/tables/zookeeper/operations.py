@@ -1,4 +1,4 @@
-"""The table `zookeeper_operations`: how many requests did each client send to ZooKeeper, and when?
+"""The table `zookeeper_operations`: how many requests each client sent to ZooKeeper, and when.
 
 The report compares these requests with the requests of groups that have a coordinator
 (`coordinator_requests`).
@@ -20,7 +20,7 @@ WRITES = (Api.CREATE, Api.DELETE, Api.SET_DATA)
 OF_SESSIONS = (Api.CONNECT, Api.CLOSE_SESSION, Api.PING, Api.SET_WATCHES)
 """APIs about the client's session, which is its lasting connection to ZooKeeper."""
 _EFFECTS = {"read": READS, "write": WRITES, "session": OF_SESSIONS}
-"""The values of the column `effect`; after each, the APIs whose requests have this value."""
+"""Value of the column `effect` -> the APIs whose requests have this value."""
 
 
 def zookeeper_operations(all_events: DataFrame, zookeeper_consumers: DataFrame) -> DataFrame:
@@ -39,7 +39,7 @@ def zookeeper_operations(all_events: DataFrame, zookeeper_consumers: DataFrame) 
 
     Nulls: `group` if the client never began to rebalance.
     """
-    # Null for a request of another API, which went to Kafka and not to ZooKeeper.
+    # Null for a request of any other API: such a request went to Kafka, and not to ZooKeeper.
     effect = F.coalesce(
         *(
             F.when(F.col("api").isin([api.label for api in apis]), name)

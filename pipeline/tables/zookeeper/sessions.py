@@ -1,11 +1,11 @@
-"""The table `zookeeper_sessions`: when did each session begin and end, and who knew it when?
+"""The table `zookeeper_sessions`: when each session began and ended, and when its client knew.
 
 A session is a client's lasting connection to ZooKeeper's servers (the ensemble). The servers store
-a tree, whose nodes are called znodes. A consumer registers itself as a member of its group with an
-ephemeral znode, which is deleted when the session of its creator ends. If a client is silent for
-too long, the leader of the ensemble expires the client's session. The client learns of this only
-later. So the table has both moments: when the leader expired a session, and when the client learned
-of it.
+a tree, whose nodes are called znodes. A consumer registers itself as a member of its group by an
+ephemeral znode: a znode that is deleted when the session of its creator ends.
+
+If a client is silent for too long, the leader of the ensemble expires the client's session. The
+client learns only later that its session has expired. So the table has both moments.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -95,7 +95,7 @@ def _clients(events: DataFrame) -> DataFrame:
         .withColumn("decoded", detail("session", "state", of=ZooKeeperClientDetail))
         .groupBy("run", F.col("decoded.session").alias("session"))
         .agg(
-            # A session has one client, and `min` picks its node and incarnation.
+            # All rows about a session are of the same client. `min` picks its node and incarnation.
             F.min("node").alias("consumer"),
             F.min("incarnation").alias("incarnation"),
             F.min(F.when(connected, F.col("time_us"))).alias("connected_us"),
@@ -120,8 +120,8 @@ def _expirations(events: DataFrame) -> DataFrame:
 
 def _writes(txns: DataFrame) -> DataFrame:
     """One row per session that created or deleted a znode: how many it created and deleted."""
-    # `before` is the previous create or delete of the same path. For a delete, this is the creation
-    # of the deleted znode, because ZooKeeper refuses to delete a znode that does not exist.
+    # `before` is the previous create or delete of the same path. Before a delete, this is always
+    # the create of the znode that is deleted, because ZooKeeper refuses to delete a missing znode.
     of_path = Window.partitionBy("run", "path").orderBy("zxid")
     of_another = F.col("before.ephemeral") & (F.col("before.session") != F.col("session"))
     deletes = F.col("op") == "delete"

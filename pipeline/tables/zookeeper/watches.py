@@ -1,4 +1,4 @@
-"""The table `zookeeper_watches`: how fast does a consumer on ZooKeeper hear of a change?
+"""The table `zookeeper_watches`: how fast a consumer on ZooKeeper hears of a change.
 
 ZooKeeper stores a tree, whose nodes are called znodes. With a watch, a client asks a server to
 notify it of the next change of a znode. Such a change can be a new member of the client's group.
