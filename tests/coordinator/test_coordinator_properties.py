@@ -244,12 +244,16 @@ class CoordinatorMachine(RuleBasedStateMachine):
         rebalance: int,
         version: int,
     ) -> None:
+        instance_id = instance if version >= 5 else None
+        # If only static members are left and none of them rejoins, the join phase is repeated after
+        # the rebalance timeout. With a timeout of 0 it would be repeated forever at the same time.
+        is_static = instance_id is not None
         body = join_group(
             group_id=group_id,
-            instance=instance if version >= 5 else None,
+            instance=instance_id,
             offers=offered,
             session_timeout_ms=session,
-            rebalance_timeout_ms=rebalance,
+            rebalance_timeout_ms=max(rebalance, 5_000) if is_static else rebalance,
         )
         self.submit(body, version)
 
