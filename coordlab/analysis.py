@@ -130,7 +130,7 @@ def analyze_runs(
         return analyze(runs, master=master, progress=show)
 
 
-def analyse_if_needed(
+def analyze_if_needed(
     console: Console, past: Sequence[PastRun], *, master: str | None
 ) -> tuple[RunSummary, ...]:
     """Analyse the runs whose tables are missing or old, and return the summaries of all runs.

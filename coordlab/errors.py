@@ -1,7 +1,7 @@
 """Prints the error that has ended a command, and decides on the exit code.
 
-This module knows the errors of every package. To import all packages takes time. So this module is
-imported only after a command has failed.
+This module imports the errors of every package, which takes time. So this module is imported only
+after a command has failed.
 """
 
 import traceback
@@ -34,12 +34,12 @@ def print_error(error: Exception) -> int:
     This function must be called in the `except` block of the error. Only there can Python tell the
     traceback of the exception that is being handled.
     """
-    errors = Console(stderr=True)
+    console = Console(stderr=True)
     match error:
         # Mistakes of the user.
         case ExperimentError() | TranscriptError():
             for problem in error.problems:
-                errors.print(escape(str(problem)), highlight=False, soft_wrap=True)
+                console.print(escape(str(problem)), highlight=False, soft_wrap=True)
             return EXIT_BAD_ARGUMENTS
         case (
             NotARun()
@@ -51,20 +51,20 @@ def print_error(error: Exception) -> int:
             | NameTaken()
             | PortTaken()
         ):
-            errors.print(escape(str(error)), highlight=False, soft_wrap=True)
+            console.print(escape(str(error)), highlight=False, soft_wrap=True)
             return EXIT_BAD_ARGUMENTS
         # Failures of the machine, such as a full disk.
         case NotRecorded() | SilentCluster():
-            errors.print(escape(str(error)), highlight=False, soft_wrap=True)
+            console.print(escape(str(error)), highlight=False, soft_wrap=True)
         case OSError() if error.filename is not None and is_of_the_disk(error):
             message = f"{error.filename} cannot be written or read: {error.strerror}"
-            errors.print(escape(message), highlight=False, soft_wrap=True)
+            console.print(escape(message), highlight=False, soft_wrap=True)
         case ClusterStartError():
-            errors.print(f"the cluster could not be started: {escape(str(error))}", soft_wrap=True)
+            console.print(f"the cluster could not be started: {escape(str(error))}", soft_wrap=True)
         case WorkersFailed():
-            errors.print(f"no worker could be kept alive: {escape(str(error))}", soft_wrap=True)
+            console.print(f"no worker could be kept alive: {escape(str(error))}", soft_wrap=True)
         # Anything else.
         case _:
-            errors.print("coordlab itself failed; this says nothing about Kafka:")
-            errors.print(escape(traceback.format_exc()), highlight=False)
+            console.print("coordlab itself failed; this says nothing about Kafka:")
+            console.print(escape(traceback.format_exc()), highlight=False)
     return EXIT_INTERNAL_ERROR

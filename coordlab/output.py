@@ -32,8 +32,9 @@ _ERRORS_OF_A_CLOSED_STREAM = frozenset(
     {errno.EPIPE, errno.EIO, errno.EBADF, errno.ENXIO, errno.ECONNRESET}
 )
 """The errors of a write if the pipe, the socket or the terminal (EIO) is closed."""
-_STREAM_NAMES = {1: "standard output", 2: "standard error"}
-"""File descriptor -> the name of the stream in messages."""
+# The file descriptors of the two streams.
+_STDOUT = 1
+_STDERR = 2
 
 
 class Output:
@@ -42,11 +43,11 @@ class Output:
     def __init__(self) -> None:
         self._error: OSError | None = None
         """The error of the first write that has failed; None if no write has failed."""
-        self._failed_descriptor = 1
+        self._failed_descriptor = _STDOUT
         """The file descriptor of the first write that has failed."""
-        self._real_stderr = 2
-        """A file descriptor that leads to the real standard error. Before descriptor 2 is
-        redirected to /dev/null, this becomes a copy of descriptor 2."""
+        self._real_stderr = _STDERR
+        """A file descriptor that leads to the real standard error. Before _STDERR is redirected to
+        /dev/null, this becomes a copy of _STDERR."""
 
     def take_over(self) -> None:
         """Replace sys.stdout and sys.stderr by streams whose writes never raise OSError.
@@ -54,8 +55,8 @@ class Output:
         When a terminal window is closed, its processes also get the signal SIGHUP. This signal is
         handled like a closed pipe. If the process was started with nohup, SIGHUP stays ignored.
         """
-        sys.stdout = self._watched_stream(sys.stdout, 1)
-        sys.stderr = self._watched_stream(sys.stderr, 2)
+        sys.stdout = self._watched_stream(sys.stdout, _STDOUT)
+        sys.stderr = self._watched_stream(sys.stderr, _STDERR)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             signal.signal(signal.SIGHUP, self._on_hang_up)
 
@@ -65,19 +66,19 @@ class Output:
         This method is called for each write that fails. Only the first call has an effect, because
         a second signal would interrupt the healing of the run.
 
-        `failed_descriptor`: 1 or 2, the file descriptor whose write failed with `error`.
+        `failed_descriptor`: _STDOUT or _STDERR, the descriptor whose write failed with `error`.
         """
         if self._error is not None:
             return
         self._error = error
         self._failed_descriptor = failed_descriptor
-        self._real_stderr = os.dup(2)
+        self._real_stderr = os.dup(_STDERR)
         # Both descriptors lead to /dev/null from now on, although only one has failed. In `run |
         # head`, standard error is still the terminal. The command would print there that it was
         # interrupted.
         null = os.open(os.devnull, os.O_WRONLY)
-        for descriptor in _STREAM_NAMES:
-            os.dup2(null, descriptor)
+        os.dup2(null, _STDOUT)
+        os.dup2(null, _STDERR)
         os.close(null)
         main = threading.main_thread().ident
         if main is not None:
@@ -103,8 +104,9 @@ class Output:
             return code
         if self._error.errno in _ERRORS_OF_A_CLOSED_STREAM:
             return EXIT_OUTPUT_CLOSED
-        if self._failed_descriptor == 1:  # if standard error failed, it cannot show a message
-            message = f"{_STREAM_NAMES[1]} cannot be written: {self._error.strerror}\n"
+        # If standard error itself failed, it cannot show a message.
+        if self._failed_descriptor == _STDOUT:
+            message = f"standard output cannot be written: {self._error.strerror}\n"
             with suppress(OSError):
                 os.write(self._real_stderr, message.encode())
         return EXIT_INTERNAL_ERROR
@@ -128,7 +130,7 @@ class Output:
 
     def _on_hang_up(self, _signal: int, _frame: FrameType | None) -> None:
         """Handle a SIGHUP like a failed write to a standard output that is closed."""
-        self.stop_printing(1, OSError(errno.EIO, os.strerror(errno.EIO)))
+        self.stop_printing(_STDOUT, OSError(errno.EIO, os.strerror(errno.EIO)))
 
 
 class _WatchedFile(io.FileIO):

@@ -216,11 +216,11 @@ def _traces_to_compare(options: DiffOptions) -> tuple[ComparedTrace, ComparedTra
         raise click.UsageError(f"{schedule.name} passes itself: there is nothing to explain")
     # The attempts are printed on standard error, because with --json standard output has only the
     # document.
-    errors = Console(stderr=True)
+    stderr_console = Console(stderr=True)
     neighbour = nearest_passing(
         schedule.experiment,
         failed,
-        trying=lambda change: errors.print(f"trying {change}", highlight=False),
+        trying=lambda change: stderr_console.print(f"trying {change}", highlight=False),
     )
     if neighbour is None:
         return one, None

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from coordlab.analysis import (
     COMPARISON_FILE,
-    analyse_if_needed,
+    analyze_if_needed,
     compare_side_by_side,
     write_comparison,
     write_run_report,
@@ -48,14 +48,14 @@ from results_schema.results import EXIT_PASS
     help="Where the page goes: of one run, instead of report.html in its directory; of several, "
     f"the comparison, instead of {COMPARISON_FILE} in the folder of runs.",
 )
-@click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
+@click.option("--open", "opens_browser", is_flag=True, help="Open the page in a browser.")
 @master_option
 @json_option("reports (run, directory, report), comparison (page, columns, rows)")
 def report_command(
     run_directories: tuple[Path, ...],
     runs: Path,
     output: Path | None,
-    show: bool,
+    opens_browser: bool,
     master: str | None,
     json: bool,
 ) -> int:
@@ -66,7 +66,7 @@ def report_command(
     """
     console = Console(stderr=True) if json else Console()
     past_runs = named_runs(run_directories, runs)
-    summaries = analyse_if_needed(console, past_runs, master=master)
+    summaries = analyze_if_needed(console, past_runs, master=master)
     single = len(past_runs) == 1
     try:
         # If there is a single run, --output is the path of its page. If there are several runs,
@@ -113,6 +113,6 @@ def report_command(
             runtimes = (past_run.manifest.runtime for past_run in past_runs)
             print_comparison(console, comparison, runtimes)
             print_path(console, "comparison", page)
-    if show and not webbrowser.open(page.resolve().as_uri()):
+    if opens_browser and not webbrowser.open(page.resolve().as_uri()):
         console.print(f"no browser was found: open {page}", highlight=False, soft_wrap=True)
     return EXIT_PASS

@@ -438,7 +438,7 @@ def _fault_table(faults: Sequence[JournalEntry], now_us: int, width: int) -> Tab
             fault.target,
             hit,
             Text(outcome, style=_FAULT_STYLES.get(outcome, "bold")),
-            _time_to_injection(fault, now_us),
+            _time_of_injection(fault, now_us),
         )
     return table
 
@@ -450,13 +450,13 @@ def _fault_line(fault: JournalEntry, now_us: int) -> Text:
     line = Text.assemble(
         f"{fault.fault} {fault.target}{hit}: ", (outcome, _FAULT_STYLES.get(outcome, "bold"))
     )
-    injected = _time_to_injection(fault, now_us)
+    injected = _time_of_injection(fault, now_us)
     if injected:
         line.append(f", {injected}")
     return line
 
 
-def _time_to_injection(fault: JournalEntry, now_us: int) -> str:
+def _time_of_injection(fault: JournalEntry, now_us: int) -> str:
     """Return when a fault was or will be injected: `1.500 s ago` or `in 10.000 s`.
 
     Return "" if the fault will never be injected, or if the time is not known yet. (The times of a

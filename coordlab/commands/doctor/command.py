@@ -36,6 +36,8 @@ MIN_MEMORY_BYTES = 4 * 1024**3
 MIN_DISK_BYTES = 2 * 1024**3
 MIN_OPEN_FILES = 1024
 MIN_CORES = 2
+EXIT_SOMETHING_MISSING = 1
+"""The exit code if a check fails."""
 ENOUGH_OPEN_FILES = 65_536
 """The limit that the user is advised to set if the present limit is below MIN_OPEN_FILES."""
 REQUIRED_DISTRIBUTIONS = (
@@ -213,11 +215,10 @@ def check_open_files(machine: ThisMachine) -> HealthCheck:
     limits = machine.open_files()
     if limits is None:
         # A limit that is not known may be high enough. So let the check pass.
-        soft, hard = ENOUGH_OPEN_FILES, ENOUGH_OPEN_FILES
+        soft = hard = ENOUGH_OPEN_FILES
         found = "not known"
     else:
-        # The system returns a negative number if there is no limit.
-        soft, hard = (_UNLIMITED if limit < 0 else limit for limit in limits)
+        soft, hard = map(_limit_or_unlimited, limits)
         found = f"limit {_limit_text(soft)}, may be raised to {_limit_text(hard)}"
     ok = soft >= MIN_OPEN_FILES
     advice = without = ""
@@ -361,6 +362,11 @@ def _gib(count: int) -> str:
     return f"{count / 1024**3:.1f} GiB"
 
 
+def _limit_or_unlimited(limit: int) -> int:
+    """Return a limit. The system returns a negative number if there is none: then _UNLIMITED."""
+    return _UNLIMITED if limit < 0 else limit
+
+
 def _limit_text(count: int) -> str:
     return "any number" if count >= _UNLIMITED else str(count)
 
@@ -386,7 +392,7 @@ def doctor_command(only: tuple[str, ...], json: bool) -> int:
         print_document(console, checks)
     else:
         print_examination(console, checks)
-    return EXIT_PASS if all(check.ok for check in checks) else 1
+    return EXIT_PASS if all(check.ok for check in checks) else EXIT_SOMETHING_MISSING
 
 
 def print_examination(console: Console, checks: Sequence[HealthCheck]) -> None:

@@ -31,8 +31,8 @@ _MAX_GROUPS = 8
 """The largest number of findings in the panel. The summary at the end has more."""
 _MAX_REASONS = 3
 """The largest number of failures of each kind in the panel."""
-_MINUTE_S = 60
-_HOUR_MIN = 60
+_SECONDS_PER_MINUTE = 60
+_MINUTES_PER_HOUR = 60
 
 
 def exploration_view(
@@ -53,8 +53,12 @@ class _SearchLines:
 
     def __init__(self) -> None:
         self._last_progress_line_s: float | None = None
+        """The time of the last line about the progress, counted from the beginning of the search.
+        """
         self._printed_groups = 0
+        """The number of findings that have had a line."""
         self._broken_runs_before = 0
+        """The number of broken runs in the progress before."""
 
     def __call__(self, progress: SearchProgress) -> Iterator[str]:
         tally = progress.tally
@@ -176,9 +180,9 @@ def _why_it_stops(stop: Stop) -> str:
 
 def _duration(seconds: float) -> str:
     """Return a length of time as `45 s`, `2 min 05 s` or `1 h 12 min`."""
-    if seconds < _MINUTE_S:
+    if seconds < _SECONDS_PER_MINUTE:
         return f"{seconds:.0f} s"
-    minutes, rest_s = divmod(round(seconds), _MINUTE_S)
-    if minutes < _HOUR_MIN:
+    minutes, rest_s = divmod(round(seconds), _SECONDS_PER_MINUTE)
+    if minutes < _MINUTES_PER_HOUR:
         return f"{minutes} min {rest_s:02} s"
-    return f"{minutes // _HOUR_MIN} h {minutes % _HOUR_MIN:02} min"
+    return f"{minutes // _MINUTES_PER_HOUR} h {minutes % _MINUTES_PER_HOUR:02} min"

@@ -306,7 +306,8 @@ def describe_command(
     why: bool,
 ) -> int:
     """Describe groups: their offsets and lag, their members, or their coordinator and state."""
-    if (all_groups and groups) or (not all_groups and not groups):
+    has_names = bool(groups)
+    if all_groups == has_names:  # both were given, or neither
         raise click.UsageError("name groups with --group, or all of them with --all-groups")
     if [offsets, members, state].count(True) > 1:
         raise click.UsageError("give one of --offsets, --members and --state")
@@ -452,7 +453,8 @@ def reset_offsets_command(
 
     An offset outside of the log is replaced by the nearer end of the log.
     """
-    if (all_topics and topics) or (not all_topics and not topics):
+    has_names = bool(topics)
+    if all_topics == has_names:  # both were given, or neither
         raise click.UsageError("name topics with --topic, or all of them with --all-topics")
     # The user must give exactly one of the five options that set the target. So the given options
     # are collected and counted.

@@ -161,9 +161,8 @@ def replay_command(options: ReplayOptions) -> int:
         raise click.UsageError("--break-at opens a debugger, which needs a terminal")
 
     schedule = named_schedule(options.schedule, options.space)
-    changed = schedule.changes_since_stamp("play", force=options.force) + _edits_since_stamp(
-        schedule
-    )
+    changes_of_code = schedule.changes_since_stamp("play", force=options.force)
+    changed = (*changes_of_code, *_edits_since_stamp(schedule))
     directory = create_run_directory(
         options.runs,
         schedule.experiment,
@@ -304,9 +303,12 @@ def _compare_with_stamp(schedule: Schedule, played: PlayedRun) -> Compared:
     # A trail has the digests of a trace up to several times. The first digest that differs tells
     # when the traces begin to differ.
     interval = parted_between(stamp.trail, played.trail)
+    after_us: int = 0
+    before_us: int | None = None
     # `interval` is None if the trails are equal. The traces differ nevertheless, but it is not
     # known where.
-    after_us, before_us = (0, None) if interval is None else interval
+    if interval is not None:
+        after_us, before_us = interval
     until = "" if before_us is None else f" and before {before_us / 1e6:g} s"
     return Compared(
         same=False,
