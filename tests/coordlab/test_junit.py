@@ -119,8 +119,8 @@ def test_passed_run_is_green_and_has_its_replay_command() -> None:
 def test_violated_check_is_a_failure_with_its_evidence() -> None:
     """The failure's text has the finding's story, which lists the events that led to the finding.
 
-    Characters that XML forbids are replaced. The check made five findings, of which the report
-    keeps two. The message has the summary of the first finding, and says that there are 4 more.
+    Characters that XML forbids are replaced. The check made five findings, and the report keeps two
+    of them. The message has the summary of the first finding, and says that there are 4 more.
     """
     finding = Finding(
         check="fencing",
@@ -161,7 +161,7 @@ def test_inconclusive_run_is_never_green(outcome: RunOutcome, error_type: str) -
     assert "crash-0 hit nothing" in (error.text or "")
 
 
-def test_check_that_could_not_judge_is_an_error_and_one_without_a_case_is_skipped() -> None:
+def test_check_that_could_not_judge_is_an_error_and_check_without_a_case_is_skipped() -> None:
     """The check `processing` had nothing to judge in this run, so it is skipped.
 
     `liveness` had something to judge, but could not judge it. So the run's verdict is unknown, and

@@ -19,11 +19,11 @@ class SharedOptions:
     json: bool
 
 
-def test_command_gets_the_fields_of_the_dataclass_as_one_and_others_by_name() -> None:
+def test_command_gets_the_shared_options_as_one_argument_and_its_own_options_by_name() -> None:
     """`gather_into` gathers `--count` and `--json` into the argument `shared`.
 
-    The option `--group`, which is no field of the dataclass, is still an argument of its own. The
-    help text is still the command's own docstring.
+    The option `--group` is no field of the dataclass, so it stays an argument of its own. The help
+    text of the command is still its own docstring.
     """
     calls: list[tuple[SharedOptions, str]] = []
 

@@ -1,9 +1,9 @@
 """Standard output that is a pipe: a command must not lose what it prints if the reader is slow.
 
 A pipe holds 64 KiB. Usually a write into a full pipe waits until the reader has read something. But
-any process that shares the pipe can make it non-blocking, and then the operating system refuses the
-write with an error. coordlab replaces the file behind sys.stdout by a `_WatchedFile`, which tries
-again.
+any process that shares the pipe can make the pipe non-blocking. Then the operating system refuses a
+write into the full pipe with an error. coordlab replaces the file behind sys.stdout by a
+`_WatchedFile`, which repeats a refused write.
 """
 
 import os

@@ -18,9 +18,11 @@ ROOT = Path(__file__).resolve().parents[2]
 def called(
     monkeypatch: pytest.MonkeyPatch, typed: list[str], *, script: str, on_path: str | None = None
 ) -> str:
-    """Return how the program calls itself if a user `typed` these words, which ran `script`.
+    """Return how the program calls itself in the commands that it prints.
 
-    `on_path` is the script that the shell finds under this name.
+    - `typed`: the words with which the user called the program.
+    - `script`: the file that Python ran.
+    - `on_path`: the file that the shell finds on the PATH under the name of the script, if any.
     """
     monkeypatch.setattr("sys.orig_argv", typed)
     monkeypatch.setattr("sys.argv", [script])
@@ -42,15 +44,15 @@ def test_module_is_called_by_the_interpreter_that_was_typed(
 @pytest.mark.parametrize(
     ("on_path", "expected"),
     [
-        ("/v/bin/coordlab", "coordlab"),
-        ("/w/bin/coordlab", "/v/bin/coordlab"),
-        (None, "/v/bin/coordlab"),
+        pytest.param("/v/bin/coordlab", "coordlab", id="this script"),
+        pytest.param("/w/bin/coordlab", "/v/bin/coordlab", id="script of another installation"),
+        pytest.param(None, "/v/bin/coordlab", id="no script"),
     ],
 )
 def test_script_is_called_by_its_name_if_the_path_has_it(
     monkeypatch: pytest.MonkeyPatch, on_path: str | None, expected: str
 ) -> None:
-    """The PATH may have this script (/v), the script of another installation (/w), or none."""
+    """The script that was called is /v/bin/coordlab. The name alone may find another script."""
     typed = ["/v/bin/python", "/v/bin/coordlab", "run"]
     assert called(monkeypatch, typed, script="/v/bin/coordlab", on_path=on_path) == expected
 

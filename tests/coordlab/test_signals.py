@@ -25,8 +25,9 @@ def test_sigterm_cancels_the_main_task_of_a_running_loop(handler: signal.Handler
 
     If the signal's handler raised an exception instead, the task would go on.
 
-    `handler` is the handler of Ctrl-C from before. A shell starts the background processes of a
-    script with SIG_IGN: these processes ignore Ctrl-C, but must still react to SIGTERM.
+    `handler` is the handler of Ctrl-C that the process had at its start. A shell starts the
+    background processes of a script with SIG_IGN. Such processes ignore Ctrl-C, but must still
+    react to SIGTERM.
     """
     ended: list[str] = []
 

@@ -1,7 +1,7 @@
 """The section `checks`: the promise that each check judges, its outcome, and its figures.
 
 A check judges whether a run kept one promise of Kafka's, such as that no acknowledged commit is
-lost. The checkers judged the trace at the end of the run, and the section only shows the outcomes.
+lost. The checkers have judged the trace when the run ended. The section only shows the outcomes.
 """
 
 from dataclasses import dataclass

@@ -19,8 +19,8 @@ from pipeline.summary.story import counted
 _KAFKA_SUFFIX = ".config"
 """The end of the names of sections with Kafka's own settings, such as `groups.readers.config`."""
 _LATE = ".late_members["
-"""Text in the names of sections about late members, which join later than the other members of
-their group. An example is `groups.readers.late_members[0].config`.
+"""Text in the names of sections about late members, such as
+`groups.readers.late_members[0].config`. Late members join the group later than its first members.
 """
 _COLUMNS = (
     Column(lambda setting: setting.name, "setting"),

@@ -1,8 +1,8 @@
 """The chart and the table "All faults", which compare the faults of a run.
 
-Both show four times for each fault. An example is the commit gap: how long a member had no commit
-acknowledged. If a group has 12 members, for example, there are 12 commit gaps after a fault, and
-chart and table show the longest of them.
+The chart and the table show four measures of each fault. One of them is the commit gap: the time in
+which a member had no commit acknowledged. A group with 12 members has 12 commit gaps after a fault.
+The chart and the table show the longest of them.
 
 The chart has a row (a strip) for each of the four measures, and in the row a dot for each fault.
 """
@@ -17,20 +17,23 @@ from pipeline.summary.figures import FaultSummary
 from pipeline.summary.story import moment_text
 
 MEASURES = ("detect", "notice", "no coordinator", "commit gap")
-"""The measures that are compared. The first two are how long the controller took to detect the
-fault, and how long a member took to notice the fault. The other two are how long a group was
-without a coordinator, and how long a member was without an acknowledged commit.
+"""The measures that are compared:
+
+- `detect`: the time until the controller detected the fault;
+- `notice`: the time until a member noticed the fault;
+- `no coordinator`: the time in which a group had no coordinator;
+- `commit gap`: the time in which a member had no commit acknowledged.
 """
 _MIN_FOR_CHART = 4
 """Minimum number of faults for a chart. A few faults are compared as easily in the table."""
 MAX_FAULTS = 500
-"""Maximum number of faults in the table of the page. If there are more, it has the first faults.
-The table `faults` in the run's directory has all faults.
+"""Maximum number of faults in the table. If there are more, the table has only the first faults.
+All faults are in the table `faults` in the run's directory.
 """
 
 
 def overview(faults: Sequence[FaultSummary]) -> Iterator[Part]:
-    """Yield the chart, to which the table belongs, or the table alone."""
+    """Yield the chart, which includes the table; with only a few faults, yield the table alone."""
     table = _table(faults)
     all_strips = [_strip(measure, faults) for measure in MEASURES]
     strips = [strip for strip in all_strips if strip.values]  # a strip without values has no dot

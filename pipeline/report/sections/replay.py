@@ -19,8 +19,8 @@ _OTHER_RUNTIMES = {
     "local": ("virtual", "in virtual time"),
     "ray": ("virtual", "in virtual time"),
 }
-"""For each runtime, another runtime: the page suggests to repeat the run there. The second text
-describes this other runtime in the sentence above the command.
+"""Runtime of the run -> another runtime, on which the page suggests to repeat the run, and the
+words about it in the sentence above the command.
 """
 _NO_DIGEST = "none was computed"
 """Text in place of the digest (the checksum) of the trace."""

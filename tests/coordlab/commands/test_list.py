@@ -65,7 +65,10 @@ def test_pass_with_two_owners_is_marked(
 def test_runs_of_several_seeds_are_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Twenty lines for twenty seeds would hide all other runs; the JSON has each seed."""
+    """The runs of one command with `--seeds` are one line. The JSON has each of these runs.
+
+    Twenty lines for twenty seeds would hide all other runs.
+    """
     monkeypatch.setenv("COLUMNS", "130")  # on a narrow terminal a run has several lines
     # The variables make the experiment small, so that it is played in a moment.
     variables = (

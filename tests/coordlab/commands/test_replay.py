@@ -163,10 +163,10 @@ def test_replay_of_an_experiment_without_stamp_compares_nothing(capsys: Captured
 
 @pytest.mark.slow
 def test_replay_of_a_seed_writes_a_file_that_replays_without_the_space(capsys: Captured) -> None:
-    """A seed can also be replayed. It draws a schedule from a space.
+    """Instead of a file, `replay` accepts a seed, which draws a schedule from a space.
 
-    (A space is a file that describes many schedules.) The replay file that is written has this
-    schedule. So the space is not needed any more.
+    A space is a file that describes many schedules. The replay file that `replay` writes has the
+    schedule itself. So the space is not needed to play this file.
     """
     code = run_cli(["replay", "3", "--space", "reference", "--json"])
     first = json.loads(capsys.readouterr().out)

@@ -1,8 +1,8 @@
 """Spark's session as a user meets it: it prints nothing, and leaves no files and no process.
 
-The fixture `spark` opens a session in the process of the tests; it skips a test if there is no
-Java. SCRIPT is a program that opens a session of its own, for a test that looks at what the session
-prints and leaves.
+The fixture `spark` opens a session in the process of the tests. If there is no Java, it skips the
+test. One test starts SCRIPT, a program that opens a session of its own, to see what the session
+prints and which files it leaves.
 """
 
 import os
@@ -110,6 +110,6 @@ def test_partition_for_in_spark_is_kafkas(spark: SparkSession) -> None:
 
 
 def test_session_restores_the_former_handler_of_ctrl_c(spark: SparkSession) -> None:
-    """Without this, Spark's own handler would stay, and would handle the Ctrl-C of a later run."""
+    """When Spark starts, it sets its own handler of Ctrl-C, which would act in later runs, too."""
     assert spark.sparkContext.defaultParallelism > 0  # the session exists
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

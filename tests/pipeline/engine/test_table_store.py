@@ -24,8 +24,8 @@ from tests.support.worlds.analysed_runs import AnalysedRuns
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 PARTITIONS = 3
-"""Into how many parts Spark divides the rows of all runs. There are more runs than parts, so a part
-has rows of several runs."""
+"""Number of parts into which Spark divides the rows of all runs. There are more runs than parts, so
+a part has rows of several runs."""
 
 
 def _copied(analysed: AnalysedRuns, names: Sequence[str], base: Path) -> dict[str, Path]:
@@ -75,8 +75,8 @@ def test_tables_of_large_runs_equal_those_of_small_ones(
     - A step that relied on the order of rows would have another result.
     - Rows of several runs are in one part, so the computation must keep the runs apart.
     - The tables of all runs are first written into the folder of the first run, and then split.
-      Here this is the run `pause`, whose folder has a name that looks like a pattern of paths: it
-      contains `[x]`.
+      The first run here is `pause`. Its folder has a name that looks like a pattern of paths,
+      because it contains `[x]`.
     """
     # With SHORT_WORK_ROWS 0, every run counts as large, so a FileStore keeps the tables. With
     # `whole_run_rows` 0, no run is left to a single task.

@@ -1,9 +1,11 @@
 """The page that compares runs of two deploys: its first screen says which deploy costs less.
 
 In a deploy, or rollout, the members of a group are replaced one after the other. The two deploys
-here differ in the kind of members. Dynamic members leave and join, so the group rebalances. Static
-members have a configured id, under which their successors return, so the group does not rebalance,
-but the records of a replaced member wait longer.
+here differ in the kind of members:
+
+- Dynamic members leave and join, so the group rebalances.
+- A static member has a configured id, and its successor returns under the same id. So the group
+  does not rebalance, but the records of the member wait until the successor is there.
 
 Times are microseconds, and S is one second.
 """
@@ -38,7 +40,7 @@ def deploy(name: str, waited_us: int, rebalances: int) -> tuple[RunFacts, RunSum
         blast_radius=BlastRadius(groups=("readers",)),
         resolved={"outcome": "completed", "replaced": replaced},
     )
-    # The group has 8 partitions. The worst partition waited for a quarter of the sum of all.
+    # The group has 8 partitions. The worst of them waited for a quarter of the total time.
     waits = Spread(samples=8, missing=0, p50=0, p90=0, maximum=waited_us // 4, total=waited_us)
     felt_by_readers = FeltGroup(
         partitions=8,

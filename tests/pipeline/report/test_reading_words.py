@@ -23,8 +23,8 @@ from tests.support.builders.report_rows import GROUP, Row, S, broker_phase, faul
 def _settings(commit_interval_ms: str, auto_commit: str) -> tuple[SettingFact, ...]:
     """Return a group's settings.
 
-    A member commits if one of them is set: `commit_interval_ms` is coordlab's own setting, and
-    `auto_commit` is Kafka's.
+    The members commit if one of the two arguments says so: `commit_interval_ms` is coordlab's own
+    setting, and `auto_commit` is Kafka's `enable.auto.commit`.
     """
     return (
         SettingFact(section=f"groups.{GROUP}", name="commit_interval_ms", value=commit_interval_ms),
@@ -44,8 +44,8 @@ def test_run_without_committing_members_names_the_settings() -> None:
 def test_controller_that_creates_a_topic_is_not_named_as_its_leader() -> None:
     """A fault `create_topic` hits the controller, so no partition loses its leader.
 
-    The sentence says which partitions lost their leader. Only orders-1 did: the crash hit broker-0,
-    which led orders-1.
+    The sentence names the partitions that lost their leader. Here this is only orders-1, which was
+    led by broker-0, the broker that crashed.
     """
     crash = journal_entry(nodes=("broker-0",), groups=(), partitions=("orders-1",))
     topic_creation = journal_entry(

@@ -1,10 +1,12 @@
 """The section of a report about rebalances: why each rebalance began, and how long it took.
 
-The section has sentences, such as "After crash-0: 1 rebalance", and a table with a row for each
-rebalance. The rows come from the table `rebalances` of the analysis, and `rebalance` makes such a
-row. By default it is about the rebalance at 55 s: the session of c-0 expires, 45 s after the fault
-crash-0 (at 10 s). The sentences come from the summary of the run, which counts the rebalances after
-each fault by their reason. `rebalances_of` makes such a count.
+The section has two parts:
+
+- A table with a row for each rebalance. The rows come from the table `rebalances` of the analysis.
+  `rebalance` makes such a row. By default the rebalance begins at 55 s, because the session of c-0
+  expires, 45 s after the fault crash-0 (at 10 s).
+- Sentences, such as "After crash-0: 1 rebalance". They come from the summary of the run, which
+  counts the rebalances after each fault by their reason. `rebalances_of` makes such a count.
 
 Times are microseconds, and S is one second.
 """

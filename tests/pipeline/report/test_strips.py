@@ -1,9 +1,9 @@
 """Strips: lines of a chart that show how long each member needed for a phase of a failover.
 
-A strip has a dot for each member, on a logarithmic axis of time. Beside the strip stand the phase's
-name and its figures. Some members have no time, because they did not need the phase; a note counts
-these members. A time that was measured with the clocks of two machines is not known better than the
-error between these clocks (`bound_us`).
+A strip has a dot for each member, on a logarithmic axis of time. Beside the strip stand the name of
+the phase and its figures. If some members did not need the phase, they have no time, and a note
+counts them. If a time was measured with the clocks of two machines, it may be wrong by as much as
+these clocks differ (`bound_us`).
 
 Times are microseconds, and S is one second. The chart's data has a row for each mark that is drawn:
 
@@ -53,6 +53,7 @@ def test_axis_shows_20_us_beside_8_s_and_begins_at_0() -> None:
     assert axis.place(0) == 0
     assert 0 < axis.place(20) < 0.2
     assert 0.9 < axis.place(8 * S) < 1
+    # The distances from 1 to 10 ms, from 10 to 100 ms, and from 100 ms to 1 s.
     steps = [axis.place(10 * time_us) - axis.place(time_us) for time_us in (1_000, 10_000, 100_000)]
     assert max(steps) - min(steps) < 0.01, "a time ten times as long is always one step further"
 

@@ -1,7 +1,8 @@
 """Caveats: sentences beside the PASS of a run that passed.
 
-A run passes if it broke no promise of Kafka's. Its group may still have suffered: for example, two
-members may have owned a partition at once for a minute, which no promise forbids. A caveat says so.
+A run passes if it broke no promise of Kafka's. But users may have suffered nevertheless. For
+example, two members may have owned a partition at the same time for a minute, which no promise
+forbids. A caveat is a sentence about such an effect.
 """
 
 from pipeline.summary.caveats import caveats_of, pass_text

@@ -1,8 +1,8 @@
 """How figures are printed: lengths of time, and lines with the percentiles of many lengths.
 
-A length of time between moments on two machines is as uncertain as their clocks, which differ by up
-to `bound_us`. A length below this error is printed as `< 500 us`. Its measured value may even be
-negative.
+If a length of time begins on one machine and ends on another, it can be wrong by as much as the two
+clocks differ: by up to `bound_us`. With a `bound_us` of 500, a length below this error is printed
+as `< 500 us`. The measured value of such a length may even be negative.
 
 A line has the number of samples, the number of missing samples, the percentiles p50, p90 and p99,
 and the maximum: ("12", "1", "2 ms", "9 ms", "", "11 ms"). A percentile of too few samples is empty.

@@ -19,7 +19,8 @@ def test_summary_of_rows_equals_that_of_their_files(tmp_path: Path) -> None:
     Each summary must be the same as if the rows were read from the files of the run.
     """
     rows = random_run(2)
-    # The files give the rows in another order, and the manifest has an error between clocks.
+    # The files have the rows in another order than `rows`, and below they are reversed. The clocks'
+    # error comes from the manifest in one case, and from the argument in the other.
     directory = write_run(tmp_path / "talk" / "1", rows, files=3, clock_error_us=250)
     summary = summarize_rows(
         list(reversed(rows)), run="talk/1", directory=directory, clock_error_us=250

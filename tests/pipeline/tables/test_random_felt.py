@@ -1,14 +1,15 @@
 """Spark's tables `felt_partitions` and `felt_groups` equal their oracles in plain Python.
 
-The two tables show how a run affects the users of a group: the time in which a partition had no
-owner, records that waited (the lag), records that were processed again, and members that were
-removed although they worked (`sent_away`).
+The two tables show how a run affects the users of a group: for how long a partition had no owner,
+how many records waited (the lag), how many were processed again, and how many members were removed
+although they worked (`sent_away`).
 
 Spark's computation is fast for large runs, but hard to check by eye. The oracle computes the same
 rows with simple loops over the trace. `check_table` compares the two tables of each run, row by
-row, for random traces and for a few real runs, and returns the rows of the random traces. Its last
-argument has the columns that tell which rows belong together. A comparison says nothing about a
-case that does not occur, so each test then checks that the returned rows have every case.
+row, for random traces and for a few real runs, and returns the rows of the random traces. The last
+argument of `check_table` has the columns that tell which rows belong together. A comparison says
+nothing about a case that does not occur. So each test then checks that the returned rows have every
+case.
 """
 
 import pytest

@@ -1,7 +1,7 @@
 """Spark's tables of owners, overlaps and repeated records equal a model in plain Python.
 
-The traces of these tests are random, and about members only. They have cases that a person would
-hardly write down: members are assigned partitions that they own already, revoke partitions of
+The traces of these tests are random, and about members only. The traces have cases that a person
+would hardly write down: members are assigned partitions that they own already, revoke partitions of
 other members, die while they are paused, and process partitions that they never owned. The model
 reads the rows of a trace one by one, and remembers which member owns which partition.
 """

@@ -43,7 +43,7 @@ _NEVER_RANDOM = {
     TraceKind.VIOLATION,
     TraceKind.TASK_FAILED,
 }
-"""Kinds that no random trace has. No table reads them, so their absence has no effect."""
+"""Kinds that no random trace has. No table reads rows of these kinds, so no test needs them."""
 
 
 def test_random_run_of_one_seed_is_reproducible() -> None:
@@ -65,7 +65,7 @@ def test_random_runs_number_rows_and_order_times_in_each_incarnation() -> None:
 
 
 def test_random_runs_have_every_kind_that_a_table_reads() -> None:
-    """If no random trace had a kind, the tests would never compare how the tables use it."""
+    """If a kind were missing in all random traces, no test would compare how the tables use it."""
     rows = [row for seed in SEEDS for row in random_run(seed)]
     rows += [row for seed in ZOOKEEPER_SEEDS for row in random_zookeeper_run(seed)]
     kinds = Counter(row.kind for row in rows)

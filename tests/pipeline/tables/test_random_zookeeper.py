@@ -3,9 +3,9 @@
 Spark's computation is fast for large runs, but hard to check by eye. The oracle in
 `pipeline/in_memory` computes the same rows with simple loops over the trace. `check_table` compares
 the two tables of each run, row by row, for random traces and for a few real runs, and returns the
-rows of the random traces. Its last argument has the columns that tell which rows belong together. A
-comparison says nothing about a case that does not occur, so each test then checks that the returned
-rows have every case.
+rows of the random traces. The last argument of `check_table` has the columns that tell which rows
+belong together. A comparison says nothing about a case that does not occur. So each test then
+checks that the returned rows have every case.
 
 docs/TABLES.md explains the columns. Ids such as ZK-74 are rules of
 docs/kafka/ZOOKEEPER_CONSUMER.md.
@@ -61,14 +61,14 @@ def test_watches_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
 def test_attempts_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
     """In an attempt, a consumer tries once to own all partitions that its plan gives it.
 
-    Cases: each outcome, where None means that the consumer died or the run ended during the
+    Cases: each outcome. The outcome is None if the consumer died, or the run ended, during the
     attempt.
     """
     key = ("consumer", "incarnation", "started_us")
     rows = check_table(random_runs, "zookeeper_attempts", zookeeper_attempts_of, key)
     outcomes = {row["outcome"] for row in rows}
     assert outcomes == {"done", "no broker", "conflict", "exception", "shut down", None}
-    # `gave_up`: where the consumer gave up after the last attempt.
+    # `gave_up`: what the consumer was doing when it gave up after its last attempt.
     assert {row["gave_up"] for row in rows} == {"starting", "running", "new session", None}
     # `given_up`: partitions that the consumer ceased to read; `conflicts`: partitions that had an
     # owner; `view`: the consumers that this consumer saw in the group.
@@ -104,9 +104,9 @@ def test_rewinds_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
 def test_late_release_shows_in_the_tables(random_runs: Runs) -> None:
     """A consumer with an expired session deletes owner nodes of others, and some of them give up.
 
-    In its next session the consumer still does an operation of the old session: it deletes owner
-    nodes that live consumers have created in between (ZK-74). If the attempts of a consumer meet
-    conflicts, the consumer gives up (ZK-38).
+    The session of a consumer expires, and the consumer opens a new session. In this session it
+    still carries out an operation of the old session: it deletes owner nodes that live consumers
+    have created in between (ZK-74). A consumer whose attempts meet conflicts gives up (ZK-38).
     """
     (run,) = (run for run in random_runs if run.run.startswith("zookeeper_late_release"))
     sessions = run.table("zookeeper_sessions")

@@ -18,7 +18,7 @@ from results_schema.results import EXIT_BAD_ARGUMENTS
         ("0..0", (0,)),
     ],
 )
-def test_seeds_are_ranges_and_numbers_each_once(text: str, seeds: tuple[int, ...]) -> None:
+def test_option_seeds_is_a_list_of_ranges_and_numbers(text: str, seeds: tuple[int, ...]) -> None:
     """A seed that is named twice is played once, in its first place."""
     assert Seeds().convert(text, None, None) == seeds
 

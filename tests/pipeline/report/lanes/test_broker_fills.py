@@ -4,9 +4,13 @@ A lane is a chart over the time of the run. One lane shows which broker was the 
 the states of groups, and a third the owners of partitions. In all these lanes the colour of a bar
 shows the coordinator that the bar belongs to.
 
-The builders make rows of tables, with times in seconds: `tenure` is the time in which a broker is
-coordinator, `state` the time in which a group has one state, `owned` the time in which a member
-owns a partition. If `to_s` is None, the run ended first. In rows of `state` and `owned` the
+The builders make rows of tables, with times in seconds:
+
+- `tenure`: the time in which a broker is coordinator;
+- `state`: the time in which a group has one state;
+- `owned`: the time in which a member owns a partition.
+
+If `to_s` is None, the time lasts until the run's end. In rows of `state` and `owned` the
 coordinator is broker-2, unless a test names another broker.
 """
 

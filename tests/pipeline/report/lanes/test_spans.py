@@ -1,9 +1,9 @@
 """How intervals of time become bars or lines in a lane, a chart over the time of a run.
 
 A few intervals are drawn as bars: `slots` distributes them over rows, so that the bars of a row do
-not overlap. Many intervals are drawn as a line that shows how many of them hold at each time, and
-rises and falls in steps. `Steps((0, 10), ((1,), (2,)))` is such a line: 1 from 0 on, 2 from 10 on.
-`Steps((0, 10), ((1, 7), (2, 8)))` are two lines that change at the same times.
+not overlap. Many intervals are drawn as a line in steps, which shows the number of intervals at
+each time. For example, `Steps((0, 10), ((1,), (2,)))` is a line with the value 1 from time 0 on and
+2 from time 10 on. `Steps((0, 10), ((1, 7), (2, 8)))` are two lines that change at the same times.
 """
 
 import random
@@ -40,8 +40,8 @@ def test_slots_of_overlapping_intervals_never_share_a_row() -> None:
                 other_start, other_end = intervals[earlier]
                 if other_start < end and start < other_end:
                     assert row_of[index] != row_of[earlier]
-        # A set needs as many rows as it has intervals that hold at the same time. It is enough to
-        # look at the starts, because the number grows only there.
+        # A set needs as many rows as the largest number of intervals at the same time. This number
+        # is reached at the start of an interval, so it is enough to look at the starts.
         most_at_once = max(
             sum(start <= time < end for start, end in intervals) for time, _ in intervals
         )

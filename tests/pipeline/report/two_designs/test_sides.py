@@ -48,8 +48,8 @@ def test_sides_are_named_by_group_then_by_size_then_by_run() -> None:
 def test_changes_are_joins_and_faults_that_hit_the_groups_members_or_a_broker() -> None:
     """A change lasts until the next change of the same group begins.
 
-    The crash of broker-0 is a change of both groups; the crash of a member is a change of its own
-    group only. The number of members at a death includes the member that dies.
+    The crash of broker-0 is a change of both groups. The crash of a member is a change of the
+    member's own group only. The number of members at a death includes the member that dies.
     """
     faults = [
         crash_of("consumer-old-1", healed_us=DEATH_US + 10 * S),
