@@ -1,11 +1,14 @@
 """Experiments that compare a group on ZooKeeper with a group that has a coordinator.
 
 Two groups read the same topic and suffer the same faults. The group `new` has a coordinator, as in
-today's Kafka. The group `old` works as in old versions of Kafka, without a coordinator. Each of its
-members reads the list of members from ZooKeeper (its "view"), computes its own share of the
-partitions, and claims each of them by creating an owner node in ZooKeeper. One such attempt has
-three steps: the member releases its old partitions, computes, and claims. If the owner node of
-another member is still there, this is a conflict, and the attempt fails.
+today's Kafka. The group `old` works as in old versions of Kafka, without a coordinator. When the
+members change, each member makes an attempt, which has these steps:
+
+1. The member releases its old partitions.
+2. It reads the list of members from ZooKeeper (its "view"), and computes its share of the
+   partitions.
+3. It claims each partition of its share by creating an owner node in ZooKeeper. If the owner node
+   of another member is still there, this is a conflict, and the attempt fails.
 
 Each test plays one of the shipped experiments in virtual time, and looks at its trace: the rows
 that the nodes wrote about what they did. The faults are in the files of the folder experiments/.
@@ -31,7 +34,7 @@ class View(NamedTuple):
     """The list of members from which a consumer computes its share."""
 
     time_us: int
-    """When the consumer computed its share."""
+    """The time at which the consumer computed its share."""
     members: tuple[str, ...]
 
 
@@ -42,7 +45,7 @@ class Deletion(NamedTuple):
     session: str
     """The session that deleted the node."""
     creator: str
-    """The other session, which had created the node."""
+    """The session that had created the node."""
 
 
 @cache
@@ -52,7 +55,7 @@ def played(name: str) -> VirtualRun:
 
 
 def injected_us(run: VirtualRun) -> int:
-    """Return when the first fault was injected."""
+    """Return the time at which the first fault was injected."""
     return next(
         row.time_us
         for row in run.rows
@@ -79,7 +82,8 @@ def of_whole_run(run: VirtualRun, kind: TraceKind) -> list[TraceRow]:
 def test_experiment_breaks_no_promise(name: str) -> None:
     """The old design leads to double processing and to conflicts.
 
-    Both are measured. They are no violations, because the old consumers promise nothing else.
+    A run only measures the double processing and the conflicts. They are no violations, because the
+    old consumers do not promise to avoid them.
     """
     assert played(name).results.verdict == "pass"
 
@@ -119,10 +123,10 @@ def test_zombie_processes_what_another_owns_and_its_offsets_go_back() -> None:
     by_zombie = {row.partition for row in processed if row.node == zombie}
     by_others = {row.partition for row in processed if row.node != zombie}
     processed_by_two = by_zombie & by_others
-    # These are the zombie's share: 4 of the 16 partitions, because the group has 4 members.
+    # The 16 partitions were shared by 4 members. So the zombie's share is 4 partitions.
     assert len(processed_by_two) == 4
 
-    # Only the zombie commits an offset that is less than the last committed one.
+    # Only the zombie commits an offset that is less than the last committed offset.
     last_offsets: dict[str | None, int] = {}
     nodes_that_went_back = set()
     for row in since_fault(run, TraceKind.ZOOKEEPER_OFFSET_COMMITTED, "old"):
@@ -172,8 +176,8 @@ def test_replaced_member_conflicts_until_the_dead_session_has_ended() -> None:
     ]
     conflicts = since_fault(run, TraceKind.ZOOKEEPER_CLAIM_CONFLICT, "old")
     early_conflicts = [row for row in conflicts if row.time_us < expired.time_us]
-    # The owner in a conflict is a consumer id, in which the name of the node follows the last "_".
-    # The name is cut to the length of `dead`, because further characters follow the name.
+    # The owner in a conflict is a consumer id, such as "old_consumer-old-1-...". The name of the
+    # node follows the last "_". The text is cut to the length of `dead`, because more follows.
     dead = "consumer-old-1"
     owners = {
         str(detail_of(row)["owner"]).rpartition("_")[2][: len(dead)] for row in early_conflicts
@@ -181,7 +185,7 @@ def test_replaced_member_conflicts_until_the_dead_session_has_ended() -> None:
 
     assert dead in owners
     assert sum(not attempt["done"] for attempt in attempts) >= 2
-    # The new group needs one generation for the replacement, and one or two when the killed member
+    # The new group needs one generation for the new member, and one or two when the killed member
     # comes back.
     generations = {row.generation for row in since_fault(run, TraceKind.GENERATION_STARTED, "new")}
     assert len(generations) <= 3
@@ -253,8 +257,8 @@ def test_members_at_different_servers_see_different_groups_and_agree_in_the_end(
     delays_us = {time_us - first_us for server, time_us in old_members if server in late_servers}
     slow_members = {name for name, (server, _) in notified.items() if server in late_servers}
     assert late_servers == {"zookeeper-1"}
-    # The slow server notifies its members 400 to 500 ms later: the delay of 400 ms, and up to 100
-    # ms for everything else.
+    # The slow server notifies its members 400 to 500 ms later. 400 ms are the delay, and up to
+    # 100 ms are for everything else.
     assert all(SECOND * 2 // 5 <= delay_us <= SECOND // 2 for delay_us in delays_us)
 
     # The quick members compute several times before the first slow one does.
@@ -308,8 +312,8 @@ def test_late_release_deletes_the_owner_nodes_of_other_members() -> None:
 
     1. A slow member is cut off in the midst of its release, and its session ends.
     2. Other members claim the partitions of the slow member.
-    3. In its next session the slow member continues the release, and deletes the owner nodes of the
-       others within half a second.
+    3. In its next session the slow member continues the release. Within half a second it deletes
+       the owner nodes of the other members.
     """
     run = played("zookeeper_late_release")
     assert run.results.verdict == "pass"
@@ -333,9 +337,9 @@ def test_late_release_deletes_the_owner_nodes_of_other_members() -> None:
             if creator != txn["session"]:
                 deletions.append(Deletion(row.time_us, txn["session"], creator))
 
-    # Such a deletion may cause further ones: a member that lost its owner node may release the
-    # partition later, and delete the node of the next owner. So the test looks only at the
-    # deletions of the session that was the first to delete a node of another session.
+    # Such a deletion may cause further deletions: a member that lost its owner node may release the
+    # partition later, and so delete the node of the next owner. So the test looks only at the
+    # deletions of one session, which was the first to delete a node of another session.
     first_deleter = deletions[0].session
     deletion_times_us = [
         deletion.time_us for deletion in deletions if deletion.session == first_deleter

@@ -17,9 +17,12 @@ from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows
 
 C0, C1 = "consumer-g-0", "consumer-g-1"
-# These times are settings of the group in the function `checker` below, in seconds. Only the slack,
-# which allows for all other delays, is a constant of the checker (SLACK_US).
-SESSION_S, REQUEST_S, HEARTBEAT_S, POLL_S, SLACK_S = 10, 5, 3, 1, 10
+# Times in seconds, from which the checker computes its bounds. These four are settings of the
+# group. The function `checker` below sets them, except for the heartbeat interval, which has its
+# default.
+SESSION_S, REQUEST_S, HEARTBEAT_S, POLL_S = 10, 5, 3, 1
+SLACK_S = 10
+"""Allows for all other delays. This is a constant of the checker (SLACK_US)."""
 BOUND_S = 2 * SESSION_S + REQUEST_S + 2 * (HEARTBEAT_S + POLL_S) + SLACK_S
 """The longest time that a partition may be without a reader: 43 s."""
 READING_S = 2 * REQUEST_S + POLL_S + SLACK_S
@@ -65,7 +68,7 @@ def check(rows: Rows) -> CheckReport:
 def group() -> Rows:
     """Return rows of the group, in which C0 owns t-0 and C1 owns t-1.
 
-    The run is in its stage "steady" from 10 s on, and the checker judges from there on.
+    At 10 s the stage "steady" of the run begins. The checker judges nothing before it.
     """
     rows = Rows()
     rows.assigned(5, C0, names=["t-0"])
@@ -136,7 +139,7 @@ def test_time_within_the_bound_is_not_judged() -> None:
 
 
 def test_gap_that_ended_too_late_is_found_at_the_next_change() -> None:
-    """C1 starts again 5 s after the end of the bound. The violation before that stays."""
+    """C1 starts again, but 5 s too late. Until then t-1 had no reader, which is a violation."""
     rows = group()
     kill(rows, 20, C1)
     rows.add(20 + BOUND_S + 5, C1, TraceKind.NODE_STARTED, incarnation=1, detail={})
@@ -169,7 +172,7 @@ def test_group_without_a_live_member_is_not_judged() -> None:
 def test_paused_member_is_no_reader() -> None:
     """Planted bug: a paused member keeps its partitions after the end of its session.
 
-    A pause stops the process (SIGSTOP), so that it sends no heartbeats.
+    A pause stops the process of the member (SIGSTOP), so the member sends no heartbeats.
     """
     rows = group()
     rows.add(20, "driver", TraceKind.NODE_PAUSED, peer=C1)
@@ -215,7 +218,7 @@ def lost_offsets() -> Rows:
 def then_without_progress(rows: Rows, *, fetched_at_s: int | None = None) -> Rows:
     """Add a steady group in which no member reads the record that is produced at 20 s.
 
-    C0 gets the committed offset of t-0 at `fetched_at_s`. None: C0 never gets it.
+    C0 gets the committed offset of t-0 at `fetched_at_s`, or never if this is None.
     """
     rows.assigned(5, C0, names=["t-0"])
     rows.assigned(5, C1, names=["t-1"])
@@ -257,9 +260,10 @@ def test_excuse_needs_lost_data_and_a_missing_offset() -> None:
 
 
 def test_reader_with_progress_passes() -> None:
-    """The time without progress counts from the last processed record, and only if records wait.
+    """A reader must make progress only while records wait.
 
-    After 50 s no record waits, so C0 may do nothing until the end of the run.
+    The time without progress counts from the last processed record. After 50 s no record waits, so
+    C0 may do nothing until the end of the run.
     """
     rows = group()
     produce(rows, 20, offset=0)

@@ -102,7 +102,7 @@ CLIENT_LOSSES = ("coordinator", "lookup", "connection", "record", "commit")
 
 @pytest.mark.parametrize("loss", [*SERVER_LOSSES, *CLIENT_LOSSES])
 def test_loss_before_the_first_fault_is_found(loss: str) -> None:
-    """Nothing has been broken yet, so nothing explains the loss at 15 s."""
+    """The loss is at 15 s. No fault was injected before, so nothing explains the loss."""
     rows = steady_cluster()
     lose(rows, 15, loss)
 
@@ -124,7 +124,7 @@ def test_loss_long_after_a_fault_is_found(loss: str) -> None:
 @pytest.mark.parametrize("loss", [*SERVER_LOSSES, *CLIENT_LOSSES])
 @pytest.mark.parametrize("time_s", [25, 30 + SETTLING_S - 1])
 def test_loss_that_a_fault_may_explain_is_no_violation(loss: str, time_s: float) -> None:
-    """The times are in the middle of the fault, and just before the end of the settling time."""
+    """The loss comes in the middle of the fault, or just before the end of the settling time."""
     rows = after_a_fault()
     lose(rows, time_s, loss)
 
@@ -157,8 +157,7 @@ def test_clients_of_a_partition_that_no_broker_may_lead_are_not_judged(
       failed lookup of C0 is a finding.
     """
     rows = steady_cluster()
-    # A node loss is never undone, so this fault has no end in the trace. A fault without an end is
-    # called momentary.
+    # A node loss is never undone, so this fault has no end in the trace: it is "momentary".
     rows.fault(20, "broker-2", fault="node_loss", nodes=["broker-2"], momentary=True)
     rows.add(25, "controller", TraceKind.BROKER_FENCED, peer="broker-2", detail={})
     rows.elected(25, "", isr=isr)
@@ -170,8 +169,9 @@ def test_clients_of_a_partition_that_no_broker_may_lead_are_not_judged(
 def test_preferred_leader_may_lead_again() -> None:
     """The controller gives the leadership back to the preferred leader by itself.
 
-    This happens at 120 s here. The settling time has ended at 90 s, but the return of the preferred
-    leader is no loss. The return also moves the coordinator of g, so C0 may lose its coordinator.
+    This happens at 120 s here. The settling time has ended at 90 s, so a loss would be a finding.
+    But the return of the preferred leader is no loss. The return also moves the coordinator of g,
+    so C0 may lose its coordinator.
     """
     rows = after_a_fault()
     rows.elected(40, "broker-1", isr=[0, 1, 2])
@@ -214,8 +214,8 @@ def test_preferred_leader_is_the_one_that_an_administrator_put_first(
             peer="broker-2",
             detail={"isr": [0, 1, 2], "reason": "preferred leader requested"},
         )
-    # The election at 200 s must change the leader, whichever of the three brokers it elects. So a
-    # fourth broker leads before this election.
+    # The election at 200 s must change the leader, even if it elects broker-0 or broker-2. So a
+    # fourth broker, broker-3, leads before this election.
     rows.elected(45, "broker-3", isr=[0, 1, 2])
     rows.elected(200, leader, isr=[0, 1, 2])
 
@@ -238,8 +238,8 @@ def test_commit_may_fail_because_of_a_rebalance(error: str) -> None:
 def test_commit_with_too_much_metadata_may_fail(has_long_metadata: bool) -> None:
     """A consumer may add a text to its commits, the metadata. Kafka refuses too long a text.
 
-    The refusal is right if the experiment gives the members such a text. If the experiment gives
-    them no such text, the refusal is a finding.
+    With `has_long_metadata` the experiment gives the members a text that is too long, so the
+    refusal is right. Otherwise the refusal is a finding.
     """
     rows = steady_cluster()
     rows.commit_failed(15, C0, offset=1, error="OFFSET_METADATA_TOO_LARGE")
@@ -265,10 +265,10 @@ def test_member_that_has_left_may_end_its_connections() -> None:
 
 
 def test_replica_that_returns_is_no_loss() -> None:
-    """At 150 s broker-2 returns to the ISR, which it had left during the fault.
+    """Two changes long after the fault are no losses.
 
-    At 140 s the controller elects broker-0, which leads already. So this election is no loss
-    either.
+    - At 140 s the controller elects broker-0, which leads already.
+    - At 150 s broker-2 returns to the ISR. It had left the ISR during the fault.
     """
     rows = after_a_fault()
     change_isr(rows, 25, [0, 1])
@@ -287,9 +287,10 @@ def test_timed_out_requests_are_left_to_another_check() -> None:
 
 
 def test_one_loss_of_each_kind_and_node_is_reported() -> None:
-    """C0 loses its coordinator twice, and OFFSETS_0 loses a replica: three losses.
+    """There are three losses: C0 loses its coordinator twice, and OFFSETS_0 loses a replica.
 
-    The second loss of the coordinator is counted, but has no finding of its own.
+    All three are counted in `findings_total`. But the report shows only one finding for the two
+    losses of the coordinator.
     """
     rows = steady_cluster()
     lose(rows, 15, "coordinator")
@@ -325,11 +326,13 @@ def summaries(rows: Rows) -> list[str]:
     ],
 )
 def test_replica_keeps_its_lag_time_after_an_election(after_s: int, expected: list[str]) -> None:
-    """Planted bug: a new leader removes its followers from the ISR at once.
+    """Planted bug: a new leader removes its followers from the ISR too soon.
 
     A leader must give a follower the time `replica.lag.time.max.ms` (30 s) to catch up. Clocks may
-    drift, so the checker demands only half of this time (15 s). No fault excuses a shorter time. To
-    show this, the trace has a fault that is still going on when the replica leaves.
+    drift, so the checker demands only half of this time (15 s).
+
+    No fault excuses a shorter time. So in this trace a cut is still going on when the replica
+    leaves, and the checker has a finding all the same.
     """
     rows = steady_cluster()
     rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
@@ -393,9 +396,9 @@ def test_replica_whose_broker_is_stopping_may_leave_at_once(
 def test_consumer_on_zookeeper_may_close_its_connections() -> None:
     """A consumer that ZooKeeper coordinates closes its connections at every rebalance.
 
-    So its open Fetch ends with DISCONNECTED, which is no loss. The checker knows from its context
-    which consumers are in a group with a coordinator. consumer-old-0 is in none of these groups, so
-    the checker takes it for a consumer on ZooKeeper.
+    So its open Fetch ends with DISCONNECTED, which is no loss. From its context the checker knows
+    the consumers of all groups with a coordinator. consumer-old-0 is not one of them, so the
+    checker takes it for a consumer on ZooKeeper.
     """
     rows = steady_cluster()
     rows.add(15, "consumer-old-0", TraceKind.REQUEST_FAILED, error="DISCONNECTED")

@@ -5,10 +5,10 @@ list of faults. The search gives batches of seeds to workers, and records the re
 share of the seeds is "rechecked": another worker plays the seed a second time, to show that a seed
 always gives the same run.
 
-The tests have scripted workers, two by default, which play no cluster: a function makes up the
-result of a run from its seed. By default every run passes. One worker answers each time that the
-search waits. Some seeds can be `deadly`: {5: 2} means that seed 5 kills the first two workers that
-play it.
+The tests have scripted workers, two by default. They play no cluster: a function makes up the
+result of a run from its seed. By default every run passes. Each time that the search waits, one
+worker answers. Some seeds can be `deadly`: {5: 2} means that seed 5 kills the first two workers
+that play this seed.
 """
 
 from collections.abc import Callable
@@ -93,7 +93,7 @@ def test_every_seed_is_played_once_for_any_batches() -> None:
 
 
 def test_batches_grow_to_a_second_of_a_workers_time() -> None:
-    """A batch should take about a second. The first batch of one seed shows how long a run takes.
+    """A batch should take about a second. The first batch has one seed, and its time is measured.
 
     A scripted run takes 0.25 s, so each later batch has four seeds.
     """
@@ -121,7 +121,7 @@ def test_chosen_seeds_are_rechecked_by_another_worker() -> None:
 
 
 def test_single_worker_rechecks_its_own_seeds() -> None:
-    """50 % of the 10 seeds are rechecked, though there is no other worker to recheck them."""
+    """If there is no other worker, the only worker rechecks the seeds: here 50 % of 10 seeds."""
     searching = Searching(ScriptedWorkers(size=1), Limits(count=10), recheck_percent=50)
     searching.search.run()
     assert len(searching.played_again()) == 5
@@ -132,7 +132,7 @@ def test_slow_worker_is_awaited_to_recheck_the_seeds_of_the_first() -> None:
     """The second worker starts late, when the first worker has played all seeds.
 
     The search waits for the second worker, because a recheck by the same process would prove
-    little. `late=40` means that the worker has started when the search has waited 40 times.
+    little. With `late=40` the second worker has started when the search has waited 40 times.
     """
     searching = Searching(ScriptedWorkers(size=2, late=40), Limits(count=10), recheck_percent=50)
     assert searching.search.run() is Stop.COUNT
@@ -158,10 +158,10 @@ def test_run_that_differs_at_its_recheck_is_not_deterministic() -> None:
 
 
 def test_first_run_of_a_finding_is_always_rechecked() -> None:
-    """A reported finding must be reproducible, so seed 3 is rechecked.
+    """A reported finding must be reproducible, so the first seed with a finding is rechecked.
 
-    Seed 4 shows the same finding. Seed 4 would be rechecked only as one of the share of seeds that
-    are rechecked anyway, but this share is 0 % here.
+    Here this is seed 3. Seed 4 shows the same finding, and is not rechecked. The share of seeds
+    that are rechecked anyway is 0 % here.
     """
     workers = ScriptedWorkers(lambda seed: violated(seed) if seed in {3, 4} else passed(seed))
     searching = Searching(workers, Limits(count=6, batch=1))
@@ -182,7 +182,7 @@ def test_search_stops_after_a_number_of_different_findings() -> None:
     searching = Searching(ScriptedWorkers(play), Limits(count=100, stop_after=2, batch=1))
     assert searching.search.run() is Stop.FINDINGS
     assert [group.name for group in searching.tally.groups.values()] == ["fencing-1", "fencing-2"]
-    # Seed 10 shows the second finding. At most one more run per worker was in progress then.
+    # Seed 10 shows the second finding. Each of the two workers may have played one more seed.
     assert max(searching.played()) <= 12
 
 
@@ -217,7 +217,7 @@ def test_time_left_is_the_smaller_of_count_and_limit() -> None:
 
 
 def test_interrupted_search_returns_at_once_with_the_finished_runs() -> None:
-    """The interrupt comes when the search waits for the third time. Three runs have ended then."""
+    """The interrupt comes when the search has waited three times, so three runs have ended."""
     waits: list[None] = []
 
     workers = ScriptedWorkers(size=2, on_wait=lambda: waits.append(None))
@@ -231,8 +231,8 @@ def test_interrupted_search_returns_at_once_with_the_finished_runs() -> None:
 def test_resumed_search_plays_only_the_missing_seeds() -> None:
     """Seeds 0, 1, 4 and 5 were finished before, so 2, 3, 6 and 7 are missing.
 
-    50 % of the seeds are rechecked, namely 1, 3, 5 and 7. The first plays of the seeds 1 and 5 were
-    recorded by the earlier search.
+    50 % of the seeds are rechecked: 1, 3, 5 and 7. Seeds 1 and 5 are played only for the recheck,
+    because the earlier search has recorded their first run.
     """
     before: list[ExplorationRecord] = [
         PlayedSeeds(worker="earlier:1", busy_s=1.0, runs=tuple(map(passed, (0, 1, 4, 5)))),
@@ -298,7 +298,8 @@ def test_seeds_of_a_dead_worker_are_played_once_more_one_by_one() -> None:
 def test_seed_that_ends_two_workers_is_reported_and_the_others_are_played() -> None:
     """Seed 5 ends the worker of its batch, and then the worker that plays this seed alone.
 
-    9 stands for "every worker": the search gives the seed up after two of them.
+    Then the search gives seed 5 up. The seed would kill nine workers, which is more than the search
+    ever tries.
     """
     searching = Searching(ScriptedWorkers(deadly={5: 9}), Limits(count=12, batch=4))
     assert searching.search.run() is Stop.COUNT
@@ -313,7 +314,7 @@ def test_seed_that_ends_two_workers_is_reported_and_the_others_are_played() -> N
 def test_worker_that_dies_of_ctrl_c_is_no_failure_of_its_seeds() -> None:
     """A terminal sends Ctrl-C to the workers, too, so their deaths say nothing about the seeds.
 
-    The search must not record the seeds as lost.
+    The search must not record the seeds of these workers as lost.
     """
     waits: list[None] = []
     workers = ScriptedWorkers(deadly={0: 9, 1: 9}, size=1, on_wait=lambda: waits.append(None))
@@ -333,7 +334,7 @@ def test_interrupted_run_is_not_recorded() -> None:
 
 
 def test_lab_that_fails_repeatedly_ends_the_search() -> None:
-    """The search ends after MAX_BROKEN broken runs. The runs in progress then still count."""
+    """The search ends after MAX_BROKEN broken runs. Runs that are in progress still count."""
     workers = ScriptedWorkers(lambda seed: inconclusive(seed, PlayResult.BROKEN, f"boom {seed}"))
     searching = Searching(workers, Limits(batch=1))
     assert searching.search.run() is Stop.TOOL_FAILED

@@ -45,13 +45,14 @@ def fault(kind: str, source: object, destination: object, **args: object) -> dic
 
 
 def names(*nodes: str) -> tuple[NodeName, ...]:
+    """Return the texts as names of nodes, which is the type that rules need."""
     return tuple(map(NodeName, nodes))
 
 
 def test_coordinator_is_cut_from_the_controller_and_all_other_brokers() -> None:
-    """The coordinator is broker-0.
+    """The coordinator is broker-0. The target `brokers` means the other two brokers here.
 
-    A node is not cut from itself, so `brokers` means the other two.
+    A node is not cut off from itself.
     """
     run = Injecting(fault("cut", "coordinator-of(readers)", ["controller", "brokers"]))
 
@@ -72,7 +73,7 @@ def test_coordinator_is_cut_from_the_controller_and_all_other_brokers() -> None:
 
 
 def test_one_way_cut_has_one_rule() -> None:
-    """The rule is about messages from broker-1 to the controller, but not about the answers.
+    """The rule cuts messages from broker-1 to the controller. The answers are not cut.
 
     Two nodes have a separate connection for each purpose, such as heartbeats. Here `purposes`
     limits the rule to the connection for heartbeats.
@@ -97,6 +98,7 @@ def test_one_way_cut_has_one_rule() -> None:
         ("slow", {"delay": "200ms"}, Slow(delay_us=200_000)),
         ("slow", {"delay": "1s", "jitter": "50ms"}, Slow(delay_us=1_000_000, jitter_us=50_000)),
     ],
+    ids=["clog", "slow", "slow-with-jitter"],
 )
 def test_rule_holds_or_delays_frames_as_the_fault_asks(
     kind: str, args: dict[str, str], effect: LinkEffect
@@ -160,7 +162,7 @@ def test_reset_closes_connections_of_the_named_purposes_and_is_momentary() -> No
         "reset consumer-readers-0 consumer-readers-1 - broker-0 (coordinator)"
     ]
     assert entry.outcome is FaultOutcome.HIT
-    # The runtime has no real connections. It always reports that it has closed three.
+    # The runtime of the test has no connections. By default it reports that it has closed three.
     assert entry.resolved["connections"] == 3
     assert [kind for kind, _, _ in run.traced()] == [TraceKind.FAULT_INJECTED]
 
@@ -168,9 +170,8 @@ def test_reset_closes_connections_of_the_named_purposes_and_is_momentary() -> No
 def test_reset_of_no_connection_is_a_miss() -> None:
     """A fault that hits nothing is a miss, because a run without a fault proves nothing.
 
-    The row FAULT_INJECTED is written before the fault is carried out. When the fault is carried
-    out, it turns out that there is no connection. So a second row, FAULT_MISSED, takes the first
-    row back.
+    The row FAULT_INJECTED is written before the reset is carried out. Only then does it turn out
+    that there is no connection. So a second row, FAULT_MISSED, takes the first row back.
     """
     run = Injecting({"at": "1s", "fault": "reset", "from": "broker(0)", "to": "broker(1)"})
     run.runtime.open_connections = 0
@@ -187,7 +188,10 @@ def test_reset_of_no_connection_is_a_miss() -> None:
 
 
 def test_cut_between_a_node_and_itself_is_a_miss() -> None:
-    """The coordinator of readers also leads orders-0, and a node has no link to itself."""
+    """The coordinator of readers also leads orders-0, so both ends of the cut are broker-0.
+
+    A node has no link to itself.
+    """
     run = Injecting(fault("cut", "coordinator-of(readers)", ["leader-of(orders-0)"]))
 
     assert run.inject().error == "a node has no link to itself: both ends are broker-0 alone"
@@ -203,7 +207,7 @@ def test_end_without_a_live_node_is_a_miss() -> None:
 
 
 def test_end_with_a_live_node_includes_its_dead_and_late_nodes() -> None:
-    """The rule also names the dead broker, and the member that joins only at 9 s.
+    """broker-1 is dead, and the second member joins only at 9 s. The rule names them nevertheless.
 
     So the rule applies to these two nodes as soon as they start.
     """
@@ -255,7 +259,8 @@ def test_members_survive_unless_a_link_of_theirs_is_affected(
 def test_blast_radius_is_that_of_the_isolated_end() -> None:
     """The blast radius of a fault is the set of groups and partitions that it may affect.
 
-    A cut isolates the end `from`. Here this end is member 1 of readers, which owns orders-1.
+    A cut isolates the end `from`, so its blast radius is that of the nodes of this end. Here this
+    is member 1 of readers, which owns orders-1.
     """
     run = Injecting(fault("cut", "member(readers, 1)", "brokers"))
 
@@ -280,7 +285,7 @@ def test_blast_radius_of_a_controller_is_that_of_the_other_end() -> None:
 
 
 def test_response_loss_is_a_rule_for_each_direction() -> None:
-    """The server that responds may be at either end, so both rules lose responses.
+    """The server that responds may be at either end, so both rules have the effect.
 
     Here the first two responses to JoinGroup with the error MEMBER_ID_REQUIRED are lost.
     """
@@ -325,9 +330,9 @@ def test_response_loss_is_a_rule_for_each_direction() -> None:
 def test_response_loss_of_an_unknown_api_or_error_is_refused(
     args: dict[str, Any], path: str, message: str
 ) -> None:
-    """No response has a misspelt API or error. So no response would be lost, and nobody would know.
+    """A misspelt API or error would match no response. Neither would an empty list of APIs.
 
-    A list of no APIs would not match any response either.
+    So no response would be lost, and nobody would notice.
     """
     definition = FaultDefinition(
         at="1s",

@@ -3,8 +3,8 @@
 An experiment file may place its nodes on machines. A fault of a machine then hits all nodes of this
 machine.
 
-A runtime is what runs the nodes of a cluster. Most tests play single faults on a runtime that only
-writes down what it is asked to do: `run.runtime.acts` has the calls to the runtime as text. With
+A runtime runs the nodes of a cluster. Most tests play single faults on a runtime without nodes,
+which only writes down what it is asked to do: `run.runtime.acts` has the calls as text. With
 `run = injecting(fault_0, fault_1)`, `run.inject(1)` injects the second fault, and `run.heal(1)`
 undoes ("heals") this fault. A fault that hits nothing is a "miss". The last two tests play whole
 runs.
@@ -57,7 +57,8 @@ def injecting(*faults: dict[str, Any]) -> Injecting:
 def test_lost_machine_is_cut_off_and_then_all_its_nodes_end() -> None:
     """A machine without power cannot close its connections, so nobody notices its end at once.
 
-    The injector imitates this: it first cuts the links of the machine, and then ends its nodes.
+    The injector imitates this: first it cuts the links of the machine, and then it ends the
+    machine's nodes.
     """
     run = injecting({"fault": "machine_loss", "target": "machine-of(coordinator-of(readers))"})
 
@@ -78,10 +79,10 @@ def test_lost_machine_is_cut_off_and_then_all_its_nodes_end() -> None:
     ("disk", "restart"), [("same", "restart {node}"), ("empty", "restart on an empty disk: {node}")]
 )
 def test_lost_machine_returns_with_its_disks_or_with_empty_ones(disk: str, restart: str) -> None:
-    """The nodes of the machine are restarted, and then its links are healed.
+    """First the nodes of the machine are restarted, and then its links are healed.
 
-    So the other machines do not hear of the restarted nodes before the links are healed. The first
-    thing that they hear then is that the old connections are closed.
+    In this order the other machines do not hear of the restarted nodes too early. When the links
+    are healed, the first thing that the other machines hear is that the old connections are closed.
     """
     run = injecting({"fault": "machine_loss", "target": "machine(0)", "args": {"disk": disk}})
 
@@ -135,7 +136,7 @@ def test_node_with_a_fault_in_force_stays_down_when_its_machine_returns() -> Non
 
 
 def test_machine_without_a_node_that_is_up_is_a_miss() -> None:
-    """A machine that is lost cannot be lost a second time: the second fault hits nothing."""
+    """A lost machine cannot be lost a second time, so the second fault hits nothing."""
     run = injecting(
         {"fault": "machine_loss", "target": "machine(2)"},
         {"fault": "machine_loss", "target": "machine(2)"},
@@ -195,10 +196,11 @@ def test_broker_whose_machine_is_paused_during_its_shutdown_is_restarted() -> No
 
 
 def test_shutdown_that_is_healed_on_a_paused_machine_is_waited_for() -> None:
-    """At the end of a run all faults are healed.
+    """At the end of a run all faults are healed, in an order that works.
 
-    The machine must be resumed first: while the machine is paused, broker-2 cannot end its
-    shutdown. Only then can broker-2 be restarted, which heals the shutdown.
+    1. The machine is resumed. While it is paused, broker-2 cannot end its shutdown.
+    2. broker-2 ends its shutdown, 5 s later.
+    3. broker-2 is restarted, which heals the shutdown.
     """
     run = injecting(
         {"fault": "controlled_shutdown", "target": "broker(2)"},
@@ -250,14 +252,14 @@ def test_machine_is_cut_off_in_both_directions_or_in_one(direction: str, rules: 
     ],
 )
 def test_target_that_is_no_machine_is_refused(target: str, message: str) -> None:
-    """The loader reports the target before the run."""
+    """When a file with such a target is loaded, its only problem is the target."""
     problems = list(errors(on_machines({"fault": "machine_loss", "target": target})))
 
     assert [problem.message for problem in problems] == [message]
 
 
 def test_file_without_machines_is_refused() -> None:
-    """The file does not place its nodes on machines, so it cannot have a fault of a machine."""
+    """If a file does not place its nodes on machines, it cannot have a fault of a machine."""
     made = experiment(faults=[{"at": "1s", "fault": "machine_loss", "target": "machine(0)"}])
 
     (problem,) = errors(made)
@@ -280,9 +282,9 @@ def test_role_on_the_controllers_machine_is_a_miss() -> None:
     """The only controller must not lose its disk, even if its machine is chosen during the run.
 
     The target `any-broker` (a role) stands for some broker that is up. The broker is chosen when
-    the fault is injected, so the loader cannot refuse the fault. Here broker-1 must be chosen,
-    because the other brokers are down. The controller is on the machine of broker-1, so the fault
-    is not carried out.
+    the fault is injected, so the loader cannot refuse the fault. Here the other brokers are down,
+    so broker-1 is chosen. The controller is on the machine of broker-1, so the fault is not carried
+    out: it is a miss.
     """
     run = injecting(
         {"fault": "machine_loss", "target": "machine-of(any-broker)", "args": {"disk": "empty"}}
@@ -317,7 +319,7 @@ def test_machines_must_list_existing_nodes_once(machines: list[list[str]], messa
 @pytest.mark.parametrize("fault", ["machine_loss", "machine_pause", "machine_cut"])
 @pytest.mark.parametrize("machine", [0, 1, 2])
 def test_group_survives_each_fault_of_each_machine(fault: str, machine: int) -> None:
-    """Every node is on one of three machines, so each node is hit by the faults of one machine.
+    """The nodes are spread over three machines, so the faults of the three machines hit every node.
 
     The nodes are the coordinator, the other brokers, the controller, the members and a producer.
     """
@@ -340,6 +342,7 @@ def test_group_survives_each_fault_of_each_machine(fault: str, machine: int) -> 
 @pytest.mark.parametrize(
     ("min_isr", "verdict", "durable"),
     [(2, Verdict.PASS, CheckOutcome.PASS), (1, Verdict.VIOLATED, CheckOutcome.VIOLATED)],
+    ids=["min-isr-2", "min-isr-1"],
 )
 def test_machine_crash_loses_acknowledged_commits_only_without_a_second_machine(
     min_isr: int, verdict: Verdict, durable: CheckOutcome

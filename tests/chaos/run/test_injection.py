@@ -72,10 +72,10 @@ def test_fault_is_in_force_from_the_end_of_its_injection_to_the_start_of_its_hea
 
 
 def test_every_row_of_a_fault_has_its_id_and_one_peer() -> None:
-    """The pipeline joins the rows of a fault by its id, which is in the column `cause`.
+    """The pipeline joins the rows of a fault by the fault's id, which is in the column `cause`.
 
-    The column `peer` has room for one node only, which is here the first node of `from`. All nodes
-    are in the row's detail.
+    The column `peer` has room for one node only. For a fault of links this is the first node of
+    `from`. All nodes are in the row's detail.
     """
     run = Injecting({**CUT, "from": ["broker(1)", "broker(0)"], "to": ["controller"]})
 
@@ -98,9 +98,10 @@ def test_every_row_of_a_fault_has_its_id_and_one_peer() -> None:
 def test_members_survive_faults_of_servers_only(
     fault: dict[str, object], members_survive: bool
 ) -> None:
-    """The entry in the journal says whether members survive: if so, their group needs no rebalance.
+    """A fault of a server leaves the members of a group alive, so the group needs no rebalance.
 
-    The check `needless_rebalance` relies on this value, which is in the trace as well.
+    The value `members_survive` of the fault says this, both in the journal and in the trace. The
+    check `needless_rebalance` relies on it.
     """
     run = Injecting(fault)
 
@@ -130,7 +131,7 @@ def test_journal_of_every_kind_of_hit_is_read_back_as_it_was_written() -> None:
 
 
 def test_random_target_depends_on_the_seed_and_the_fault_only() -> None:
-    """If another fault is injected first, `any-broker` must still stand for the same broker."""
+    """`any-broker` stands for the same broker whether or not another fault was injected before."""
     alone = Injecting({**CRASH, "target": "any-broker"})
     after_another = Injecting({**CRASH, "target": "any-broker"}, PAUSE)
     after_another.inject(1)
@@ -157,7 +158,10 @@ def test_all_faults_in_force_are_healed_links_first() -> None:
 
 
 def test_healed_fault_is_not_healed_again() -> None:
-    """The broker is resumed once, and only one row says that the fault was healed."""
+    """At the end of the run, a fault that was healed before is left alone.
+
+    So the broker is resumed once, and only one row says that the fault was healed.
+    """
     run = Injecting(PAUSE)
     run.inject()
     run.heal()
@@ -172,7 +176,7 @@ class InterruptedRuntime(FakeRuntime):
     """A runtime in which the user presses Ctrl-C when an act is done, but has not returned yet."""
 
     interrupts_link_rules = True
-    """Whether Ctrl-C is also pressed when link rules are set or removed."""
+    """True if the user also presses Ctrl-C when link rules are set or removed."""
 
     async def pause(self, node: NodeName) -> HitNode:
         await super().pause(node)
@@ -195,6 +199,7 @@ class InterruptedRuntime(FakeRuntime):
         (SHUTDOWN, ["restart broker-2"]),
         (CUT, ["rules none"]),
     ],
+    ids=["pause", "shutdown", "cut"],
 )
 def test_half_injected_fault_is_undone_by_the_state_of_its_nodes(
     fault: dict[str, object], undone: list[str]
@@ -227,7 +232,7 @@ class NeverPaused(FakeRuntime):
 
 
 def test_fault_that_was_never_injected_leaves_nothing_to_undo() -> None:
-    """The pause failed and the node is up, so it is neither resumed nor started a second time."""
+    """The pause failed, and the node is still up. So at the end there is nothing to undo."""
     own_experiment = experiment(faults=[PAUSE])
     run = Injecting(own_experiment=own_experiment, runtime=NeverPaused(own_experiment))
     with pytest.raises(ToolFailed):
@@ -253,16 +258,17 @@ class StubbornLinks(FakeRuntime):
 
     async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
         self.calls += 1
-        if self.calls == 2:  # the healing of the cut
+        is_healing_of_the_cut = self.calls == 2
+        if is_healing_of_the_cut:
             raise OSError("no answer")
         await super().set_link_rules(rules)
 
 
 def test_rules_are_removed_even_if_a_fault_of_links_could_not_be_healed() -> None:
-    """No rule may outlive the run. So at the end of the run the injector tries once more.
+    """The cut cannot be healed. No rule may outlive the run, so the injector tries once more.
 
     The second attempt removes the rules. The failure of the first attempt is reported nevertheless.
-    The pause is healed as well.
+    The failure does not keep the pause from being healed.
     """
     own_experiment = experiment(faults=[CUT, PAUSE])
     run = Injecting(own_experiment=own_experiment, runtime=StubbornLinks(own_experiment))

@@ -2,9 +2,9 @@
 
 The command `up` starts a cluster that runs until `down` ends it. The process of the cluster listens
 at a port. It also claims the name of the cluster (by default `lab`): it writes a file with the
-name, the port and a secret token into the folder of runs. Another command finds the cluster by this
-file, and sends a request to the port. A thread of the cluster's process receives the request, and
-passes it through a Mailbox to the event loop of the run.
+name, the port and a secret token into the folder of runs. This file is the cluster's claim. Another
+command finds the cluster by its claim, and sends a request to the port. A thread of the cluster's
+process receives the request, and passes it through a Mailbox to the event loop of the run.
 
 Most requests are orders, which change the run. A PresenceRequest only asks whether the cluster is
 there.
@@ -68,7 +68,7 @@ VERDICT = DownAnswer(
 
 @pytest.fixture
 def server() -> Iterator[ControlServer]:
-    """Start a server whose handler gives every order the same answer: no fault was healed."""
+    """Start a server that gives every order the same answer: no fault was healed."""
 
     def answer_that_nothing_was_healed(_request: Request) -> Answer:
         return HealAnswer(faults=())
@@ -109,10 +109,13 @@ def test_a_request_is_answered(server: ControlServer) -> None:
 
 
 def test_a_caller_without_the_token_gets_no_answer(server: ControlServer) -> None:
-    """Only the owner of the cluster can read the file with the token.
+    """A caller with a wrong token gets no answer.
 
-    - The caller cannot know whether its HealRequest was carried out, so the error is SilentCluster.
-    - A cluster answers every PresenceRequest with its token. So if there is no answer, another
+    The error depends on the request:
+
+    - HealRequest is an order. The caller cannot know whether the order was carried out, so the
+      error is SilentCluster.
+    - A cluster answers every PresenceRequest that has its token. So if there is no answer, another
       program listens at the port, and the error is Unreachable.
     """
     with pytest.raises(SilentCluster):
@@ -122,9 +125,9 @@ def test_a_caller_without_the_token_gets_no_answer(server: ControlServer) -> Non
 
 
 def test_a_caller_of_another_version_gets_a_message(server: ControlServer) -> None:
-    """A cluster may have been started by another version of the program than the caller's.
+    """The cluster and the caller may be different versions of the program.
 
-    The two versions may not understand each other. The answer says so.
+    Then they may not understand each other, and the answer says so.
     """
     envelope = msgspec.json.encode(Envelope(version=99, token=TOKEN, request=HealRequest()))
     # A message is sent as a frame: a length of four bytes, and then a JSON document of this length.
@@ -156,7 +159,7 @@ def test_a_broken_frame_ends_only_its_connection(server: ControlServer, content:
 
 
 def test_closed_server_is_unreachable(server: ControlServer) -> None:
-    """A command need not wait for an answer of a server that has ended."""
+    """When a server has ended, a command gets an error at once, and need not wait for an answer."""
     server.close()
     with pytest.raises(Unreachable):
         ask_at(server.port, TOKEN, PresenceRequest())
@@ -211,9 +214,11 @@ def test_command_finds_the_cluster_that_it_names_or_the_only_or_the_default_one(
 ) -> None:
     """A command may name its cluster.
 
-    A command without a name means the only cluster that is up. If several are up, such a command
-    means the cluster `lab`. If there is no such cluster, the error lists the names of those that
-    are up.
+    A command without a name means one of the clusters that are up:
+
+    - If only one cluster is up, the command means this cluster.
+    - If several clusters are up, the command means the cluster `lab`.
+    - If several clusters are up, but not `lab`, there is an error with their names.
     """
     with pytest.raises(NoCluster, match="no cluster is up"):
         find_cluster(tmp_path, None)
@@ -232,7 +237,7 @@ def test_a_starting_cluster_refuses_orders_and_keeps_a_request_to_end(tmp_path: 
     """Orders are refused until the cluster has started, except for `down`.
 
     `down` waits for the verdict of the run. The method `conclude` gives the verdict to the callers
-    that wait for it, and to those who ask later.
+    that are waiting, and to later callers.
     """
     mailbox = Mailbox()
     answers: list[Answer] = []
@@ -271,7 +276,8 @@ def test_a_cluster_that_ends_without_a_verdict_reports_it(tmp_path: Path) -> Non
         cluster, _ = find_cluster(tmp_path, None)
         caller = threading.Thread(target=lambda: answers.append(cluster.ask(DownRequest())))
         caller.start()
-        # The end of the `with` block ends the cluster, and must come after the request.
+        # The end of the `with` block ends the cluster. This must happen after the request, so wait
+        # for the request, for 10 s at most.
         assert mailbox.down_requested.wait(10)
     caller.join(10)
     (answer,) = answers

@@ -1,4 +1,4 @@
-"""Data that may be lost with the last replica in sync, and data that must not be.
+"""Data that may be lost with the last replica in sync, and data that must not be lost.
 
 Kafka may lose acknowledged data in one case. A broker that is alone in the ISR loses power or its
 disk. The ISR keeps its last replica, so the controller elects this broker again when it is back,
@@ -6,9 +6,8 @@ although its log is gone. Several checkers excuse this loss. The file
 tests/corpus/power_loss_of_the_last_replica_in_sync.yaml is an experiment with such a loss.
 
 The tests write the traces (the rows that runs would have recorded) by hand. At the end of a run, in
-the stage "verifying", the committed offsets are fetched once more, so that a checker can compare
-them with the acknowledged commits. A fetched offset of -1 means that the group has no committed
-offset.
+the stage "verifying", the committed offsets are fetched once more. A checker compares them with the
+acknowledged commits. A fetched offset of -1 means that the group has no committed offset.
 """
 
 from dataclasses import replace
@@ -40,7 +39,7 @@ CONTEXT = CheckContext(
 
 
 def elected(rows: Rows, time_s: float, leader: str, epoch: int, isr: list[int]) -> None:
-    """Let the controller elect `leader` for OFFSETS_0, and make `isr` (ids of brokers) its ISR."""
+    """Let the controller elect `leader` for OFFSETS_0. The ISR is `isr`, as numbers of brokers."""
     rows.add(
         time_s,
         CONTROLLER,
@@ -144,7 +143,7 @@ def test_data_that_a_replica_must_keep_is_found_when_lost(
 
 
 def test_commits_after_the_loss_must_not_be_lost() -> None:
-    """The group commits offset 9 to the new log. This log is not lost, so 9 must be kept."""
+    """After the loss the group commits offset 9 to the new log. The new log must not be lost."""
     rows = last_replica_lost()
     rows.committed(7, "consumer-0", offset=9, peer="broker-0")
     rows.stage(9, "verifying")
@@ -154,16 +153,16 @@ def test_commits_after_the_loss_must_not_be_lost() -> None:
 
     assert report.findings_total == 1
     assert "offset 9 was acknowledged" in report.findings[0].summary
-    # Only the commit of 7 was lost with the old log.
+    # The commit of offset 7 was lost with the old log, which is excused.
     assert report.measured["commits_lost_with_the_last_replica"] == 1
 
 
 def transaction_over_a_loss(began_s: float, partition: str) -> Rows:
     """Return rows in which a transaction commits offset 9 at 7 s, and the offset is then missing.
 
-    `partition` loses data at 5 s. No row shows when the transaction began. But at `began_s` the
-    member ends its previous transaction, with offset 8, so the transaction began at `began_s` or
-    later.
+    `partition` loses data at 5 s. No row shows when the transaction began. But the member has only
+    one transaction at a time, and at `began_s` it ends its previous transaction, with offset 8. So
+    the transaction with offset 9 began at `began_s` or later.
     """
     rows = last_replica_lost()
     # In these rows the partition OFFSETS_0 loses data. Let `partition` lose the data instead.
@@ -183,10 +182,11 @@ def transaction_over_a_loss(began_s: float, partition: str) -> Rows:
 def test_transaction_that_was_open_at_the_loss_may_be_lost_although_it_ended(
     partition: str, began_s: float, findings: int
 ) -> None:
-    """The loss is at 5 s, and the end of the transaction is acknowledged at 7 s.
+    """A log loses data at 5 s, and the end of a transaction is acknowledged at 7 s.
 
-    If the transaction may have begun before 5 s, its offsets may have been in the lost log. So the
-    missing offset is a finding only if the transaction began after 5 s.
+    The offset of the transaction is missing afterwards. If the transaction may have begun before
+    5 s, its offset may have been in the lost log. So the missing offset is a finding only if the
+    transaction began after 5 s.
     """
     transactional = replace(CONTEXT.groups["g"], transaction_partitions=(TRANSACTIONS,))
     context = replace(CONTEXT, groups={"g": transactional})
@@ -199,7 +199,7 @@ def test_transaction_that_was_open_at_the_loss_may_be_lost_although_it_ended(
 def test_election_that_loses_data_is_remembered() -> None:
     """LostData remembers the row of each election that lost data.
 
-    Here this is the second election of broker-0, in epoch 3.
+    In these rows only the second election of broker-0, in epoch 3, lost data.
     """
     lost = LostData()
     for row in last_replica_lost().rows:
@@ -210,7 +210,8 @@ def test_election_that_loses_data_is_remembered() -> None:
 def test_records_between_a_lost_commit_and_the_latest_may_be_skipped() -> None:
     """The group's only commit is lost, so `auto.offset.reset` decides where the group goes on.
 
-    This setting is "latest" here, so the group goes on at the end of the log, and skips records.
+    This setting is "latest" here. So the group goes on at the end of the log, and skips the records
+    from 7, the lost commit, to 39.
     """
     rows = last_replica_lost()
     rows.position_reset(7, "consumer-0", offset=40, cause="latest")
@@ -219,12 +220,11 @@ def test_records_between_a_lost_commit_and_the_latest_may_be_skipped() -> None:
     report = check(Processing(CONTEXT), rows)
 
     assert report.findings_total == 0
-    # The lost commit was 7, and the group goes on at 40.
     assert report.measured["skipped_where_data_was_lost_with_the_last_replica"] == 40 - 7
 
 
 def test_owner_in_a_lost_group_may_be_overtaken_at_once() -> None:
-    """For 0.1 s the partition has two owners. This is no violation after such a loss.
+    """For 0.1 s a partition has two owners. This is no violation if the group's data was lost.
 
     1. The coordinator has lost the group with its log.
     2. consumer-1 joins, which begins a new group, and gets the partition at 6.2 s.
@@ -241,10 +241,10 @@ def test_owner_in_a_lost_group_may_be_overtaken_at_once() -> None:
 
 @pytest.mark.parametrize("fault_before_load", [False, True])
 def test_rebalance_of_a_group_that_lost_its_members_is_needed(*, fault_before_load: bool) -> None:
-    """The coordinator has lost the members with its log, so they must join again.
+    """The coordinator has lost the members of the group with its log, so they must join again.
 
     The rebalance is needed even if another fault is injected between the election and the load of
-    the log.
+    the log. `seen` counts this as a failover of a stable group, but there is no finding.
     """
     rows = Rows()
     elected(rows, 0.1, "broker-0", epoch=0, isr=[0])

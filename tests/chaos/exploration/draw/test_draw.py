@@ -1,7 +1,7 @@
 """`draw(space, seed)` makes one experiment with its faults.
 
-A space is a file that says what its experiments have in common, and what may vary: settings, with
-the list of values that each may have, and faults. The space has these numbers about faults:
+A space is a file that says what its experiments have in common, and what varies among them:
+settings and faults. For each setting it lists the possible values. About faults it says:
 
 - `kinds`: the weight of each kind of fault;
 - `patterns`: the weight of each named combination of faults;
@@ -42,8 +42,8 @@ from chaos.targets.registry import TARGET_KINDS, split_target
 from tests.support.builders.packaged_spaces import packaged_space
 
 SEEDS = 300
-"""Number of seeds whose experiments are looked at: enough to draw rare values several times."""
-# A program for another Python process. It prints what `digests` of this module returns there.
+"""Number of seeds that the tests draw. With so many seeds, rare values are drawn several times."""
+# A program for another Python process. There it prints the result of this module's `digests`.
 DIGESTS = """
 import json
 from tests.chaos.exploration.draw.test_draw import digests
@@ -53,17 +53,19 @@ print(json.dumps(digests()))
 
 @cache
 def standard() -> Space:
+    """Return the space `standard`, which is read only once."""
     return packaged_space("standard")
 
 
 @cache
 def on_zookeeper() -> Space:
+    """Return the space `zookeeper`, in which groups may be on ZooKeeper."""
     return packaged_space("zookeeper")
 
 
 @cache
 def drawn() -> tuple[Experiment, ...]:
-    """Return the experiment of each seed. The first call draws the experiments."""
+    """Return the experiments of the seeds 0 to SEEDS - 1. Only the first call draws them."""
     return tuple(draw(standard(), seed) for seed in range(SEEDS))
 
 
@@ -121,10 +123,10 @@ def test_draw_written_as_a_file_is_read_back_equal(tmp_path: Path) -> None:
 
 
 def test_every_value_of_every_setting_is_drawn() -> None:
-    """The test looks only at some settings of the space, as examples.
+    """The test looks at some settings of the space, as examples.
 
-    Each of the four values below is in the experiments of several seeds, so the value is drawn. No
-    value is in all experiments, so other values of its setting are drawn, too.
+    Each of the four values below is in several experiments, so the value is drawn. No value is in
+    all experiments, so other values of its setting are drawn, too.
     """
     texts = [msgspec.json.encode(experiment).decode() for experiment in drawn()]
     for value_in_json in (
@@ -200,8 +202,8 @@ def test_topics_are_created_with_and_without_numbers_before_and_after_deletions(
     ):
         assert answers == {True, False}
 
-    # Of each plan we take the faults that create or delete the topic `archive`, in their order. A
-    # pair is the kinds of two of these faults that follow each other.
+    # In each plan, look only at the faults that create or delete the topic `archive`. A pair has
+    # the kinds of two such faults, of which the second is the next after the first.
     pairs = {
         pair
         for experiment in drawn()
@@ -215,10 +217,10 @@ def test_topics_are_created_with_and_without_numbers_before_and_after_deletions(
 
 
 def test_creations_are_drawn_as_often_as_deletions() -> None:
-    """The two kinds of faults have the same weight.
+    """The creation and the deletion of topics have the same weight.
 
-    The test does not count them in drawn plans, where deletions are rarer: a deletion is left out
-    if each topic has clients.
+    The test does not count these faults in drawn plans. There deletions are rarer, because a
+    deletion is left out if each topic has clients.
     """
     assert standard().faults.kinds["create_topic"] == standard().faults.kinds["delete_topic"]
 
@@ -283,7 +285,10 @@ def test_every_pattern_makes_faults_that_can_be_run(name: str) -> None:
 
 
 def test_patterns_of_zookeeper_draw_no_faults_without_a_group_on_it() -> None:
-    """A space may have these patterns, although some of its draws have no group on ZooKeeper."""
+    """A draw without a group on ZooKeeper gets no fault from the patterns of ZooKeeper.
+
+    So a space may have these patterns, and draw some experiments without such a group.
+    """
     names = [
         name
         for name, pattern in PATTERNS.items()
@@ -298,7 +303,10 @@ def test_patterns_of_zookeeper_draw_no_faults_without_a_group_on_it() -> None:
 
 
 def test_faults_on_servers_connections_and_sessions_of_zookeeper_are_drawn() -> None:
-    """The space `zookeeper` draws such faults, and groups and ensembles of each form."""
+    """The space `zookeeper` draws such faults.
+
+    It also draws groups with each kind of store, and ensembles (sets of servers) of each size.
+    """
     experiments = [draw(on_zookeeper(), seed) for seed in range(60)]
     faults = [fault for experiment in experiments for fault in experiment.faults]
     purposes = {purpose for fault in faults for purpose in fault.args.get("purposes", ())}
@@ -323,8 +331,8 @@ def test_another_value_of_one_setting_changes_no_other_draw() -> None:
     """Each choice and each fault has its own random stream.
 
     So if a value is added to one setting of a space, each seed draws the same values for all other
-    settings, and the same faults. Here the first size of groups is added to the list of sizes once
-    more, so some seeds draw other sizes.
+    settings, and the same faults. The test adds a value to the list of group sizes: the first size
+    once more. So some seeds draw other sizes.
     """
     choices = tuple(
         replace(choice, options=(*choice.options, choice.options[0]))
@@ -350,7 +358,7 @@ def test_another_value_of_one_setting_changes_no_other_draw() -> None:
 
 
 def test_smaller_window_only_removes_faults() -> None:
-    """The faults in the smaller window are the first ones of the larger window.
+    """The faults in the smaller window are the first faults of the larger window.
 
     Losses of nodes for good are left out (`lost=0.0`), because their times depend on the window.
     """

@@ -7,9 +7,8 @@ mutation. A mutated plan is named by its lineage: (1, 7) is the plan of seed 1, 
 
 The search gives the seeds to workers, which play the runs at the same time. Which plan a seed plays
 must not depend on which worker is quicker. So the seeds are divided into blocks of consecutive
-seeds, and a block begins only when the block before the previous one is complete. For example,
-block 5 begins when all runs of block 3 have ended, even if some runs of block 4 go on. A mutation
-in block 5 uses only results of the blocks up to 3, which are all known at this moment.
+seeds. For example, block 5 begins when all runs of block 3 have ended, even if some runs of block 4
+go on. A mutation in block 5 uses only results of the blocks up to 3, which are all known by then.
 
 The tests have scripted workers, which answer in turn. The workers make up their results, without a
 cluster.
@@ -201,16 +200,16 @@ def test_resumed_search_plays_the_seeds_of_an_uninterrupted_one(space: Space) ->
 
 
 def test_longer_search_begins_with_the_same_plans(space: Space) -> None:
-    """The plan of a seed does not depend on the number of seeds.
+    """The plan of a seed does not depend on the number of seeds (`--count` of the command).
 
-    So a user may search 70 seeds, and later resume the search with a larger `--count`.
+    So a user may search 70 seeds, and later resume the search with a larger number.
     """
     short, long = Explored(space, 70).plans(), Explored(space, 120).plans()
     assert {seed: plan for seed, plan in long.items() if seed < 70} == short
 
 
 def test_seed_that_ends_its_workers_does_not_stop_later_blocks(space: Space) -> None:
-    """Seed 7 kills two workers, so the search gives it up: it is recorded as lost.
+    """Seed 7 kills two workers, so the search gives this seed up, and records it as lost.
 
     Later blocks wait until all seeds of the block of seed 7 are finished. The lost seed counts as
     finished, so the search plays the other 119 seeds.
@@ -236,7 +235,7 @@ def test_mutated_seed_is_rechecked_with_the_same_plan(space: Space) -> None:
         for item in items
         if number_of(item) % 10 == 9 and not isinstance(item, int)
     ]
-    # Some lineages were given twice: for the first play and for the recheck.
+    # Each lineage is given once for the first play. Some are given once more, for the recheck.
     assert len(given_lineages) > len(set(given_lineages))
 
 
@@ -250,7 +249,7 @@ def test_without_a_share_every_seed_is_drawn(space: Space) -> None:
 def test_block_waits_only_for_the_block_before_the_last() -> None:
     """The third block can be played when the first block is complete.
 
-    The third block does not wait for the second. The seeds begin at 1,000.
+    The third block does not wait for the second block. The seeds begin at 1,000.
 
     1. All seeds of the first two blocks are played, except for the last seed of the first block.
        The third block is not ready.
@@ -277,7 +276,7 @@ def test_block_waits_only_for_the_block_before_the_last() -> None:
 
 @pytest.mark.slow
 def test_mutation_reaches_a_rare_situation_sooner_than_drawing(space: Space) -> None:
-    """The rare situation is five faults that begin together.
+    """In the rare situation five faults begin together.
 
     When a guided search has played a plan in which four faults begin together, it keeps this plan.
     One mutation of the plan may be enough to reach the situation. In a drawn plan all five faults
