@@ -16,8 +16,12 @@ from results_schema.manifest import Manifest
 from results_schema.results import EXIT_UNKNOWN, CheckReport, Results, RunOutcome, Verdict
 
 Status = Literal["completed", "interrupted", "failed", "running", "killed"]
-"""How far the run has come, or how it ended. `failed` means that coordlab itself failed. `killed`
-means that the run's process is gone without having recorded an end.
+"""The state of a run that goes on (`running`), or the way in which it ended:
+
+- `completed`: the run went through to its end;
+- `interrupted`: it was ended before, for example by Ctrl-C;
+- `failed`: coordlab itself failed;
+- `killed`: the run's process is gone, and has recorded no end.
 """
 _NO_RESULTS = Results(
     outcome=RunOutcome.INTERNAL_ERROR, verdict=Verdict.UNKNOWN, exit_code=EXIT_UNKNOWN

@@ -175,8 +175,8 @@ def _signals(events: DataFrame) -> DataFrame:
     `sent_us` is when the request of an answer was sent; it is null in other rows. `step` is the
     place of the row in the order of the member's rows.
     """
-    # Of the rows REQUEST_SENT, only those of JoinGroup and SyncGroup are needed: `join_us` and
-    # `sync_us` begin with them.
+    # Rows REQUEST_SENT are needed only for JoinGroup and SyncGroup, because `join_us` and `sync_us`
+    # begin with these requests.
     is_request = F.col("kind") == TraceKind.REQUEST_SENT.value
     is_timed = F.col("api").isin(_TIMED_APIS)
     written = of_kind(events, *_SIGNAL_KINDS, TraceKind.REQUEST_SENT).where(

@@ -107,7 +107,7 @@ def _later(moves: DataFrame, tenures: DataFrame) -> DataFrame:
     served = tenures.select(
         "run", "partition", F.col("leader_epoch").alias("epoch"), "broker", "start_us"
     )
-    # `epoch` is the leader epoch of the tenure, and `leader_epoch` that of the move.
+    # `epoch` is the leader epoch of the tenure, and `leader_epoch` is the leader epoch of the move.
     loaded = moves.join(served, ["run", "partition"]).where(F.col("epoch") >= F.col("leader_epoch"))
     # If the trace does not have the load of the new leader, its election counts as the start.
     elected = moves.where(F.col("active_us").isNull()).select(

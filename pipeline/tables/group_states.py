@@ -141,7 +141,7 @@ def _intervals(steps: DataFrame) -> DataFrame:
     entered = _is(TraceKind.GROUP_LOADED) | _is(TraceKind.GROUP_STATE)
     return (
         _with_members(steps)
-        # The epoch is that of the broker's last load of the partition.
+        # `epoch` is the leader epoch in which the broker last loaded the partition.
         .withColumn(
             "epoch",
             F.last(F.when(is_load, F.col("leader_epoch")), ignorenulls=True).over(

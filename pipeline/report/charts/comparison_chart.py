@@ -57,7 +57,7 @@ _LINE_Y = 28
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """What the chart shows."""
+    """The data of the chart, and the sizes that its specification needs."""
 
     rows: list[dict[str, Any]]
     """The data, in which a row is one mark."""

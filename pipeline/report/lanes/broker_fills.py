@@ -55,6 +55,6 @@ def broker_fill(index: int, variant: int = 0) -> str:
     """
     colour = _COLOURS[index % len(_COLOURS)]
     variants = (SERIES[colour], HATCHES[colour], soft(SERIES[colour]))
-    # How many brokers with smaller numbers have the same colour.
+    # The number of brokers before this broker that have the same colour.
     times_used_before = index // len(_COLOURS)
     return variants[(variant + times_used_before) % VARIANTS]

@@ -31,7 +31,8 @@ MAX_ROWS = 30
 share rows.
 """
 MAX_FAULTS = 400
-"""Maximum number of faults in the lane. If there are more, the lane has the first ones."""
+"""Maximum number of faults in the lane. If there are more, the lane has only the earliest faults.
+"""
 _RUN_ROW = "the run"
 """Name of the first row, which shows the parts of the run."""
 _ACCIDENT_HATCH = HATCHES[7]

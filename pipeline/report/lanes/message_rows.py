@@ -32,7 +32,7 @@ from pipeline.summary.outcomes import in_number_order
 MAX_NODES = 24
 """Maximum number of nodes in a diagram. If there are more, some clients are left out."""
 MAX_MESSAGES = 400
-"""Maximum number of exchanges in a diagram. If there are more, the diagram has the first ones."""
+"""Maximum number of exchanges in a diagram. If there are more, it has only the earliest."""
 REPEAT_ROWS = 3
 """Number of rows below a client's line for the bars of repeated requests. There are three, because
 a client can repeat FindCoordinator, Heartbeat and OffsetCommit at the same time.

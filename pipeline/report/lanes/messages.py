@@ -112,7 +112,7 @@ _WAITS: Mapping[str, MarkProperties] = {
     HELD: {"strokeWidth": 3, "strokeDash": [1, 3]},
     UNANSWERED: {"strokeWidth": 2, "strokeDash": [4, 3], "color": BAD},
 }
-"""How a wait of each kind is drawn, as properties of Vega's marks."""
+"""Kind of wait -> the properties of Vega's marks with which it is drawn."""
 _DASHES = {MEMBERSHIP: [1, 0], FINDING: [6, 2], OFFSETS: [1, 0], HEARTBEAT: [2, 3], CLUSTER: [8, 4]}
 """Dashes of legs by family: lengths of dash and gap in pixels."""
 _ABOUT = (

@@ -248,7 +248,7 @@ def fills_of_assignments(run: ReportInput, owned: Sequence[Owned]) -> dict[str, 
     """
     numbers = {broker: number for number, broker in enumerate(coordinator_brokers(run))}
     fills_by_group: dict[str, dict[str, str]] = {}
-    # How many fills of each coordinator have been used so far in each group.
+    # (group, coordinator) -> the number of fills of the coordinator that have been used so far
     used: Counter[tuple[str, str | None]] = Counter()
     intervals = [row for partition in owned for row in partition.intervals]
     for row in sorted(intervals, key=lambda row: row["from_us"]):

@@ -48,11 +48,11 @@ _LEAD = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Radius:
-    """What one fault hit, and the groups and partitions that it concerned."""
+    """One fault: the node that it hit, and the groups and partitions that it concerned."""
 
     fault: FaultSummary
     hit: str
-    """What the fault hit, such as `broker-0`."""
+    """Names of the nodes or links that the fault hit, such as `broker-0`."""
     groups: tuple[str, ...]
     partitions: tuple[str, ...]
     errors: str | None

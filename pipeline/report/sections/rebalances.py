@@ -30,7 +30,7 @@ from pipeline.summary.story import (
 MAX_ONE_BY_ONE = 12
 """Maximum number of rebalances in a table that is shown at once. A longer table is folded."""
 MAX_LISTED = 300
-"""Maximum number of rebalances in the table. If there are more, the table has the first ones."""
+"""Maximum number of rebalances in the table. If there are more, the table has only the earliest."""
 MAX_FAULTS = 40
 """Maximum number of faults with lines. If there are more, only the first faults have lines."""
 _MIN_FOR_CHART = 8

@@ -75,14 +75,14 @@ class Failover:
 
     @property
     def is_nearly_all(self) -> bool:
-        """Whether the longest phase took nearly all of the time."""
+        """True if the longest phase took nearly all of the time."""
         longest_us = self.longest_phase_us
         return longest_us is not None and longest_us >= _NEARLY_ALL * self.whole_us
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoSuccessor:
-    """Why no broker became the coordinator of a group after a fault."""
+    """The facts that explain why no broker became the coordinator of a group after a fault."""
 
     node_without_successor: str | None
     """The node that the fault hit, if the controller elected no new leader for its partitions. None
@@ -137,15 +137,16 @@ class Causes:
     two_owners: Owners | None
     """The longest time with two owners."""
     removed_because: tuple[str, ...]
-    """Why the second coordinator removed the first owners from the group."""
+    """The causes for which the second coordinator removed the first owners from the group."""
     not_consumed: Markup | None
     """Sentences on the longest processing gap."""
     notice: Distribution | None
-    """How long members took to notice the fault."""
+    """The times that members took to notice the fault."""
     rediscover: Distribution | None
-    """How long members then took to find the new coordinator."""
+    """The times that members then took to find the new coordinator."""
     longest_wait: Distribution | None
-    """How long members waited for an answer of the old coordinator, if this was a cause."""
+    """The times for which members waited for an answer of the old coordinator; None if these waits
+    were no cause."""
     noticed_by: tuple[str, ...]
     """The reasons for which members gave their coordinator up."""
     rebalances: tuple[ExplainedRebalances, ...]

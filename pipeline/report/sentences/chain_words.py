@@ -140,7 +140,7 @@ def rows_to_describe(broker_rows: Sequence[Row]) -> Sequence[Row]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerChain:
-    """What the template says about the broker chain of a fault."""
+    """The facts about the broker chain of a fault that the template says."""
 
     fault: FaultSummary
     partitions: int
@@ -148,7 +148,7 @@ class BrokerChain:
     median_path: Path | None
     """The path of the median partition; None if no partition completed the chain."""
     without_coordinator: int
-    """How many of the partitions had no coordinator when the run ended."""
+    """The number of these partitions that had no coordinator when the run ended."""
     silence_settings: tuple[str, ...]
     """The settings that decide when the controller notices a silent broker, such as
     "broker.session.timeout.ms = 9000". Empty if the controller notices the fault otherwise."""
@@ -177,7 +177,7 @@ def _silence_settings(settings: Settings) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientChain:
-    """What the template says about the client chain of a fault.
+    """The facts about the client chain of a fault that the template says.
 
     For example, the fault affected 12 members (`members` = 12). 2 members stayed with their
     coordinator (`stayed` = 2), and 10 members looked for the new coordinator. The new coordinator
@@ -190,7 +190,7 @@ class ClientChain:
     served: int
     not_served: int
     joined: int
-    """How many of all members had to join their group again."""
+    """The number of members that had to join their group again."""
     median_path: Path | None
     """The path of the median member that was served; None if no member was served."""
 
@@ -212,7 +212,7 @@ def client_sentence(client_rows: Sequence[Row]) -> Markup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaps:
-    """What the template says about the times without service after a fault.
+    """The facts about the times without service after a fault that the template says.
 
     A distribution is None if the sentence does not mention it.
     """

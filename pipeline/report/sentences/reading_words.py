@@ -39,16 +39,17 @@ class Led:
     partitions: tuple[str, ...]
     longest_gap_us: int
     resumed_us: int | None
-    """When the fault ended, if members could consume the partitions only after this. None if the
-    fault did not end, or if members consumed a partition again before it ended."""
+    """Time at which the fault ended. None if the fault did not end, or if members consumed a
+    partition again before it ended."""
     fenced_us: int | None
-    """When the controller fenced the broker; None if this was not before the end of the fault."""
+    """Time at which the controller fenced the broker; None if it did not do so before the fault
+    ended."""
     cut_from_clients: bool
     """True if the fault cut the broker off from members, too."""
     new_owners: tuple[str, ...]
     """The members to which the partitions were assigned just before the gap ended."""
     assigned_us: int | None
-    """When the first of the new owners got a partition."""
+    """Time at which the first of the new owners got a partition; None if there are none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +64,7 @@ class Followed:
     longest_gap_us: int
     fenced_us: int
     last_read_again_us: int
-    """When the last of the partitions was consumed again."""
+    """Time at which the last of the partitions was consumed again."""
 
 
 def why_not_consumed(run: ReportInput) -> Markup | None:

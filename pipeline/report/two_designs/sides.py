@@ -100,7 +100,7 @@ class GroupSide:
 
     @cached_property
     def steady_us(self) -> int:
-        """When all groups were stable with their first members; 0 if they never were."""
+        """Time at which all groups were stable with their first members; 0 if they never were."""
         return max([0, *(row["steady_us"] or 0 for row in self.tables.rows("runs"))])
 
     def rows(self, table: str) -> list[Row]:

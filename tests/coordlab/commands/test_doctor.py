@@ -157,12 +157,13 @@ def test_doctor_names_missing_packages_and_the_command_that_installs_them(
 @pytest.mark.parametrize(
     ("soft_and_hard_limit", "ok", "advice"),
     [
-        ((256, 4_096), False, "`ulimit -n 4096`"),
-        ((256, 1_000_000), False, "`ulimit -n 65536`"),
-        ((256, -1), False, "`ulimit -n 65536`"),  # -1: the hard limit is unlimited
-        ((256, 512), False, "/etc/security/limits.conf"),
-        ((-1, -1), True, ""),
-        (None, True, ""),  # a system without such limits
+        pytest.param((256, 4_096), False, "`ulimit -n 4096`", id="up to the hard limit"),
+        pytest.param((256, 1_000_000), False, "`ulimit -n 65536`", id="up to what is enough"),
+        # -1 stands for no limit.
+        pytest.param((256, -1), False, "`ulimit -n 65536`", id="no hard limit"),
+        pytest.param((256, 512), False, "/etc/security/limits.conf", id="hard limit too low"),
+        pytest.param((-1, -1), True, "", id="no limit at all"),
+        pytest.param(None, True, "", id="a system without such limits"),
     ],
 )
 def test_doctor_with_a_low_limit_of_open_files_names_the_command(
@@ -218,7 +219,11 @@ def test_doctor_on_a_machine_with_enough_memory_reports_it_as_ok(fake: FakeMachi
 
 @pytest.mark.parametrize(
     ("text", "cores"),
-    [("50000 100000\n", "0.5"), ("150000 100000\n", "1.5"), ("max 100000\n", "8")],
+    [
+        pytest.param("50000 100000\n", "0.5", id="half a core"),
+        pytest.param("150000 100000\n", "1.5", id="one and a half cores"),
+        pytest.param("max 100000\n", "8", id="no limit"),
+    ],
 )
 def test_doctor_counts_the_cores_that_a_container_is_granted(
     fake: FakeMachine, text: str, cores: str

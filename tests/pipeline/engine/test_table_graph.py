@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[3]
 PATIENCE_S = 60
 """A time limit that is reached only if the code under test is wrong."""
 FOREVER_MS = 10**9
-"""How long a job sleeps that is to end only by its cancellation: 11 days."""
+"""Length of the sleep of a job that shall end only because it is cancelled: 11 days."""
 
 
 def _adds_column(name: str, *inputs: str) -> Step:

@@ -57,9 +57,9 @@ def test_time_after_the_death_of_the_last_owner_lasts_until_the_end() -> None:
 @pytest.mark.parametrize(
     ("processed_s", "waited_us"),
     [
-        (4.9, 0),  # 0.9 s: shorter than a second, the usual interval of polls
-        (5.0, 1_000_000),
-        (9.0, 5_000_000),
+        pytest.param(4.9, 0, id="0.9 s"),
+        pytest.param(5.0, 1_000_000, id="1 s"),
+        pytest.param(9.0, 5_000_000, id="5 s"),
     ],
 )
 def test_wait_counts_as_a_whole_once_it_reaches_a_second(
@@ -98,17 +98,33 @@ class Batch(NamedTuple):
 @pytest.mark.parametrize(
     ("batches", "waited_us"),
     [
-        # Records wait from 3 s on. Work from 3.0 to 6.2 s, then from 6.2 to 7.5 s: no wait.
-        ([Batch("6.2", 0, 3_200_000), Batch("7.5", 32, 1_300_000)], 0),
+        # Work from 3.0 to 6.2 s, then from 6.2 to 7.5 s: no wait.
+        pytest.param(
+            [Batch("6.2", 0, 3_200_000), Batch("7.5", 32, 1_300_000)], 0, id="work all the time"
+        ),
         # Work from 5.0 to 6.2 s, then from 6.2 to 7.5 s. Records wait from 3 to 5 s.
-        ([Batch("6.2", 0, 1_200_000), Batch("7.5", 32, 1_300_000)], 2_000_000),
+        pytest.param(
+            [Batch("6.2", 0, 1_200_000), Batch("7.5", 32, 1_300_000)],
+            2_000_000,
+            id="a wait before the work",
+        ),
         # Work from 3.0 to 6.2 s, then none until 7.5 s. Records wait from 6.2 to 7.5 s.
-        ([Batch("6.2", 0, 3_200_000), Batch("7.5", 32, 0)], 1_300_000),
+        pytest.param(
+            [Batch("6.2", 0, 3_200_000), Batch("7.5", 32, 0)],
+            1_300_000,
+            id="a wait between two batches",
+        ),
         # Work from 3.0 to 5.0 s, and overlapping work from 4.5 to 9.0 s: no wait.
-        ([Batch("5", 0, 2_000_000), Batch("9", 32, 4_500_000)], 0),
+        pytest.param(
+            [Batch("5", 0, 2_000_000), Batch("9", 32, 4_500_000)], 0, id="overlapping batches"
+        ),
         # Work from 3.0 to 4.0 s, from 6.5 to 7.0 s, and from 5.0 to 9.0 s: the last batch begins
         # before the second. Records wait from 4 to 5 s.
-        ([Batch("4", 0, 1_000_000), Batch("7", 8, 500_000), Batch("9", 32, 4_000_000)], 1_000_000),
+        pytest.param(
+            [Batch("4", 0, 1_000_000), Batch("7", 8, 500_000), Batch("9", 32, 4_000_000)],
+            1_000_000,
+            id="a batch that begins earlier and ends later",
+        ),
     ],
 )
 def test_processing_of_a_batch_is_no_wait(batches: list[Batch], waited_us: int) -> None:

@@ -208,11 +208,11 @@ def test_values_kept_for_a_chart_are_bounded_and_span_the_range() -> None:
 @pytest.mark.parametrize(
     ("times", "differs"),
     [
-        ((8 * S, 8 * S + 900), False),  # 900 us: two measured times are never quite equal
-        ((8 * S, 8 * S + 390 * MS), False),  # less than 5 %
-        ((8 * S, 8 * S + 430 * MS), True),  # more than 5 %
-        ((200 * MS, 299 * MS), False),  # nearly 50 %, but less than 0.1 s more
-        ((200 * MS, 300 * MS), True),  # 0.1 s more
+        pytest.param((8 * S, 8 * S + 900), False, id="900 us more"),
+        pytest.param((8 * S, 8 * S + 390 * MS), False, id="less than 5 % more"),
+        pytest.param((8 * S, 8 * S + 430 * MS), True, id="more than 5 % more"),
+        pytest.param((200 * MS, 299 * MS), False, id="50 %, but less than 0.1 s more"),
+        pytest.param((200 * MS, 300 * MS), True, id="50 % and 0.1 s more"),
     ],
 )
 def test_times_are_marked_from_5_percent_and_a_tenth_of_a_second_on(

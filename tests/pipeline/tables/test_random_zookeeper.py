@@ -85,7 +85,7 @@ def test_operations_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
     key = ("consumer", "incarnation", "api", "from_us")
     rows = check_table(random_runs, "zookeeper_operations", zookeeper_operations_of, key)
     assert {row["effect"] for row in rows} == {"read", "write", "session"}
-    apis_in_docs = 10  # those that docs/TABLES.md lists for the column
+    apis_in_docs = 10  # docs/TABLES.md lists ten APIs for the column
     assert len({row["api"] for row in rows}) == apis_in_docs
     assert any(row["requests"] > 1 for row in rows)
 

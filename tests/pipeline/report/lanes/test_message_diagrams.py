@@ -228,7 +228,7 @@ def test_diagram_shows_the_election_and_the_load_of_the_coordinator() -> None:
     heartbeat = message("BrokerHeartbeat", "broker-0", "controller-100", sent_s=11)
     # The election is part of the row of a load.
     chart = _chart(heartbeat, broker_phases=[load("broker-0", epoch=1, from_s=19.075, to_s=19.08)])
-    # The first text is that of the heartbeat.
+    # The first text is about the heartbeat.
     assert cells(chart, "words", NODE, TEXT)[1:] == [
         ("controller-100", "elects broker-0 for __consumer_offsets-2, leader epoch 1"),
         ("broker-0", "active for __consumer_offsets-2, loaded in 5 ms"),
