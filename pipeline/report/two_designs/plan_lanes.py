@@ -5,8 +5,8 @@ member of a group that met this change.
 
 - On ZooKeeper, a bar is an attempt of the member to rebalance. In an attempt the member reads the
   group's members from ZooKeeper (its view), and computes an assignment (a plan) from its view. The
-  disc on the bar is the moment at which it computed. The number in the disc is the number of
-  members in the view.
+  disc on the bar shows the moment at which the member computed the plan. The number in the disc is
+  the number of members in the view.
 - With a coordinator, a disc is a member's assignment in a generation. The number in the disc is the
   number of members that got an assignment in this generation.
 - Discs of the same colour have the same view, or the same generation.
@@ -54,10 +54,10 @@ MAX_LANES = 24
 MAX_CHANGES = 12
 """Maximum number of changes that the reader can pick."""
 _BEFORE_S = 0.4
-"""The axis begins so many seconds before the change."""
+"""Time in seconds that the axis shows before the change."""
 _AFTER_S = 1.0
-"""The axis ends so many seconds after both groups were settled. A group is settled when its last
-attempt or rebalance has ended.
+"""Time in seconds that the axis shows after both groups were settled. A group is settled when its
+last attempt or rebalance has ended.
 """
 _SECOND = 1_000_000  # in microseconds
 _FILLS = {"done": SERIES[2], "no broker": SERIES[2], "conflict": WARN, "exception": BAD}
@@ -74,8 +74,8 @@ def pairs_of(costs: Sequence[Cost]) -> list[CostPair]:
 
     Two changes correspond if they are of the same kind and have the same place in their groups, for
     example if each of them is the second join of its group. If several changes correspond, a change
-    in the same run is taken. If there is none in the same run, a change of a group of the same size
-    is taken. A pair is left out if neither group computed a plan.
+    in the same run is preferred, then a change of a group of the same size. A pair is left out if
+    neither group computed a plan.
     """
     on_zookeeper = [cost for cost in costs if cost.side.design == "zookeeper"]
     with_coordinator = [cost for cost in costs if cost.side.design == "coordinator"]

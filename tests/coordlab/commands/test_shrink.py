@@ -9,9 +9,9 @@ Finally `shrink` measures the robustness of the smallest schedule. It plays the 
 several network seeds, because with each seed the messages have other latencies. The robustness is
 the number of seeds with which the schedule fails.
 
-The schedule of these tests fails because a guard of the brokers is switched off: they acknowledge a
-commit before the replicas have it (`high_watermark_gate`). So a coordinator that was replaced while
-it was paused still acknowledges commits. This breaks the promise `fencing`.
+The schedule of these tests fails because a guard of the brokers is switched off: without
+`high_watermark_gate`, a broker acknowledges a commit before the replicas have it. So a coordinator
+that was replaced while it was paused still acknowledges commits. This breaks the promise `fencing`.
 """
 
 import io

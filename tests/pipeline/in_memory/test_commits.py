@@ -45,8 +45,9 @@ def test_commit_has_one_outcome_in_whatever_order_its_rows_come(
 ) -> None:
     """One failed partition makes the whole commit fail.
 
-    Of two errors, the last in the alphabet counts, so that the order of the rows does not matter.
-    Spark's table (`pipeline.tables.commits`) has the same rule.
+    If two partitions have different errors, the error that comes last in the alphabet counts. So
+    the order of the rows does not matter. Spark's table (`pipeline.tables.commits`) has the same
+    rule.
     """
     table = commits_of(Trace(parse_trace(rows)))
     assert {row["error"]: row["commits"] for row in table} == outcomes

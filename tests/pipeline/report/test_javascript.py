@@ -1,8 +1,8 @@
 """The script of Vega, which draws the charts of a page.
 
-Every page contains this script. It is bundled, that is, made of Vega and the code that Vega needs.
-This takes seconds, so it is done once, and the script is kept in a cache folder of the user. The
-script is checked before each use.
+Every page contains this script. To make the script, Vega is bundled with the code that Vega needs.
+Bundling takes seconds. So the script is bundled once, and kept in a cache folder of the user.
+Before each use, it is checked whether the file is complete.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def bundled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Bundle a short text instead of Vega; return a list to which each call is added."""
+    """Replace the bundling of Vega by a function that returns a short text.
+
+    Return a list to which each call of this function is added.
+    """
     calls: list[str] = []
 
     def bundle(snippet: str) -> str:

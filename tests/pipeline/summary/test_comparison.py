@@ -310,8 +310,8 @@ def test_run_without_events_has_only_missing_values() -> None:
 def test_hundreds_of_faults_of_a_kind_are_grouped() -> None:
     """One row has all faults of the kind, and the value of each fault is one sample.
 
-    The controller noticed the 100 crashes after 1 s, 2 s and so on up to 100 s, so the median is
-    50 s. Members are added up: 100 crashes with 12 members each are 1,200.
+    The controller noticed the first crash after 1 s, the second after 2 s, and so on. So the median
+    of the 100 crashes is 50 s. Members are added up: 100 crashes with 12 members each are 1,200.
     """
     many = [crash(seconds * S, seconds * S, fault=f"crash-{seconds}") for seconds in range(1, 101)]
     comparison = compare_runs([summary_of("x/1", *many), summary_of("x/2", crash(8 * S))])

@@ -2,10 +2,12 @@
 
 Each table must equal its oracle: the same table, computed in plain Python with simple loops over
 the trace (`pipeline/in_memory`). `check_table(runs, table, oracle, key)` compares the two tables of
-each run, row by row, for random traces and for a few real runs, and returns the rows of the random
-traces. The columns of `key` tell which rows belong together. A comparison says nothing about a case
-that does not occur, so each test then checks that the returned rows have every case in which the
-two tables could differ.
+each run, for random traces and for a few real runs, and returns the rows of the random traces. It
+compares each row of Spark's with the row of the oracle that has the same values in the columns of
+`key`.
+
+A comparison says nothing about a case that does not occur. So each test then checks that the
+returned rows have every case in which the two tables could differ.
 """
 
 import pyarrow.parquet as pq
@@ -59,7 +61,7 @@ def test_requests_of_coordination_equal_the_oracle(random_runs: tuple[AnalysedRu
 def test_processing_of_random_traces_equals_the_oracle(
     random_runs: tuple[AnalysedRun, ...],
 ) -> None:
-    """Cases: a member processes a record again, and two owners process it at the same time."""
+    """Cases: records that were processed again, and records that two owners processed."""
     rows = check_table(random_runs, "processing", processing_of, ("group", "partition", "consumer"))
     assert sum(row["repeated"] > 0 for row in rows) > 20
     assert any(row["shared"] for row in rows)

@@ -2,14 +2,15 @@
 
 A row is a request around a fault, with its answer if there is one.
 
-Spark's computation is fast for large runs, but hard to check by eye. The oracle computes the same
-rows with simple loops over the trace. `check_table` compares the two tables of each run, row by
-row, for random traces and for a few real runs, and returns the rows of the random traces. The
-columns of `_KEY` tell which rows belong together.
+Spark's computation is fast for large runs, but hard to check by eye. The oracle is a second
+computation of the same rows, with simple loops over the trace. `check_table` compares the two
+tables of each run, for random traces and for a few real runs, and returns the rows of the random
+traces. It compares each row of Spark's with the row of the oracle that has the same values in the
+columns of `_KEY`.
 
 A comparison says nothing about a case that does not occur. So the test then checks that the random
-traces have each case in which the two tables could differ. A small number, such as 3, only means
-"more than a few".
+traces have each case in which the two tables could differ. A number in these assertions only means
+that there are enough such rows.
 """
 
 import pytest

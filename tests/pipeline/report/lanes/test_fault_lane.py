@@ -1,8 +1,8 @@
 """Accidents do not look like planned faults in the charts of a report.
 
 The plan of a run lists the faults that are injected. An accident is not in the plan: a machine was
-lost or disturbed during the run. Faults and accidents have a bar in the fault lane, and a coloured
-band behind all other lanes. A lane is a chart over the time of the run.
+lost or disturbed during the run. A lane is a chart over the time of the run. Each fault and each
+accident has a bar in the fault lane, and a coloured band behind all other lanes.
 """
 
 from pipeline.report.lanes.faults import faults_lane

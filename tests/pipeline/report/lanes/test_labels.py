@@ -13,14 +13,28 @@ from pipeline.report.lanes.labels import common_prefix, group_prefix, prefix_not
 @pytest.mark.parametrize(
     ("members", "prefix"),
     [
-        (("consumer-orders-readers-0", "consumer-orders-readers-11"), "consumer-orders-"),
-        (("consumer-orders-readers-0",), "consumer-orders-"),
-        (("consumer-orders-readers-0", "consumer-orders-writers-0"), "consumer-"),
-        (("consumer-orders-readers-0", "consumer-payments-readers-0"), "consumer-"),
-        (("consumer-readers-0-1", "consumer-readers-3-1"), "consumer-"),
-        (("consumer-0", "consumer-1"), ""),
-        (("consumer-orders-readers-0", "broker-1"), ""),
-        ((), ""),
+        pytest.param(
+            ("consumer-orders-readers-0", "consumer-orders-readers-11"),
+            "consumer-orders-",
+            id="one group",
+        ),
+        pytest.param(("consumer-orders-readers-0",), "consumer-orders-", id="one member"),
+        pytest.param(
+            ("consumer-orders-readers-0", "consumer-orders-writers-0"),
+            "consumer-",
+            id="groups with a common first word",
+        ),
+        pytest.param(
+            ("consumer-orders-readers-0", "consumer-payments-readers-0"),
+            "consumer-",
+            id="groups with a common last word",
+        ),
+        pytest.param(
+            ("consumer-readers-0-1", "consumer-readers-3-1"), "consumer-", id="groups with numbers"
+        ),
+        pytest.param(("consumer-0", "consumer-1"), "", id="no word before the number"),
+        pytest.param(("consumer-orders-readers-0", "broker-1"), "", id="a broker"),
+        pytest.param((), "", id="no member"),
     ],
 )
 def test_common_prefix_keeps_the_distinguishing_part(members: tuple[str, ...], prefix: str) -> None:

@@ -1,8 +1,8 @@
 """The ownership lane of a report: which member owned which partition, over the time of the run.
 
-The lane is a chart with a row for each partition. If there are many partitions, the lane shows how
-many have an owner over time. A second chart, the detail, then has the rows that the reader picks: a
-range of fifty partitions, or the partitions of a member.
+The lane is a chart with a row for each partition. If there are many partitions, the lane only shows
+how many of them have an owner. A second chart, the detail, then has rows of partitions. The reader
+picks which: a range of fifty partitions, or the partitions of a member.
 
 The page gets the data of a chart as JSON. To save room, each key has only one letter, and the
 constants below name these keys. `rows` returns each bar as a dict, and `cells` returns some values
@@ -45,9 +45,10 @@ ASSIGNED_BY = "e"
 
 
 def _owned_lost_and_owned_again(partitions: int) -> list[Datum]:
-    """Return rows of `ownership` for each partition: it has an owner from 6 to 20 s and from 25 s.
+    """Return rows of `ownership`: each partition has an owner from 6 to 20 s, and from 25 s on.
 
-    Twenty members share the partitions.
+    Twenty members share the partitions: partition 0 is owned by consumer-0, partition 1 by
+    consumer-1, and partition 20 by consumer-0 again.
     """
     intervals = []
     for index in range(partitions):
@@ -174,7 +175,7 @@ def test_ownership_lane_of_many_partitions_counts_those_with_one_owner_none_and_
 
 def test_ownership_rows_of_many_partitions_show_the_remarkable_first() -> None:
     """The first rows show the partition with two owners, not the first fifty partitions by name."""
-    # Of the twenty members, consumer-19 owns orders-999 from 6 to 20 s.
+    # From 6 to 20 s, orders-999 is owned by consumer-19, because 999 % 20 = 19.
     overlap = ownership_overlap("orders-999", "consumer-19", "consumer-99", from_s=10, to_s=15)
     intervals = [
         *_owned_lost_and_owned_again(1_000),
