@@ -140,7 +140,8 @@ def felt_groups(
         .groupBy(*by_group)
         .agg(
             F.count_if(F.col("successive_owners") > 1).alias("moved"),
-            # If a partition had more successive than distinct owners, one owner got it again.
+            # If a partition had more successive than distinct owners, one owner got the partition
+            # again.
             F.count_if(F.col("successive_owners") > F.col("owners")).alias("came_back"),
         )
     )
@@ -176,8 +177,8 @@ def _measured(runs: DataFrame, faults: DataFrame) -> DataFrame:
 def _unowned(ownership: DataFrame, measured: DataFrame) -> DataFrame:
     """One row per partition that had an owner: for how long it was without an owner afterwards.
 
-    The time between one owner and the next is added up, and the time after the last owner. Only the
-    part of these times that is in the measured time counts.
+    The times between one owner and the next are added up, together with the time after the last
+    owner. Only the part of these times that is in the measured time counts.
     """
     in_order = Window.partitionBy(*_PARTITION).orderBy("from_us")
     rows_before = in_order.rowsBetween(Window.unboundedPreceding, -1)
@@ -190,7 +191,7 @@ def _unowned(ownership: DataFrame, measured: DataFrame) -> DataFrame:
     owned_until_us = F.greatest("start_us", first_us, F.max("ends_us").over(rows_before))
     hole_us = F.greatest(F.col("from_us") - owned_until_us, F.lit(0))
     # `tail_us` is the time after the last owner. All rows of a partition have the same `start_us`,
-    # and the same `end_us`. `max` takes this value out of the rows.
+    # and the same `end_us`. `max` picks this value from the rows.
     last_us = F.greatest(F.max("start_us"), F.min("from_us"), F.max("ends_us"))
     tail_us = F.greatest(F.max("end_us") - last_us, F.lit(0))
     return (

@@ -201,7 +201,7 @@ def test_damaged_journal_and_results_are_reported_and_leave_the_other_facts(tmp_
 
 
 def test_facts_of_a_manifest_of_an_older_version_are_those_it_has(tmp_path: Path) -> None:
-    """The report shows what an older manifest has, and omits what was added later.
+    """The report shows what an older manifest has, and omits what later versions added.
 
     A guard is a switch of one of Kafka's safety checks. The report even shows a guard that no
     longer exists.
