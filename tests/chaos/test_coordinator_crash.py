@@ -71,11 +71,13 @@ class Played:
             self.on_row(row)
 
     def play(self) -> Results:
+        """Play the run, and return its results."""
         return ExperimentRun(
             self.experiment, plan_of(self.experiment), self.runtime, self.suite
         ).execute()
 
     def of_kind(self, kind: TraceKind, after_us: int = 0) -> list[TraceRow]:
+        """Return the rows of a kind that are later than `after_us`."""
         return [row for row in self.rows if row.kind == kind and row.time_us > after_us]
 
 
@@ -97,6 +99,7 @@ def kill_at_the_first_acknowledgement(played: Played) -> list[str]:
 
 
 def report_of(results: Results, check: str) -> CheckReport:
+    """Return the report of one check."""
     return next(report for report in results.checks if report.check == check)
 
 
@@ -126,7 +129,8 @@ def test_coordinator_crash_with_seed_7_passes_and_judges_every_check_that_applie
     # when the broker was killed.
     assert 7_000_000 <= fenced.time_us - fired_us <= 9_500_000
     assert played.of_kind(TraceKind.REBALANCE_STARTED, fired_us) == []
-    # But fencing has compared the acknowledged appends with the log of the next leader.
+    # The check `fencing` had no append to judge. But it has compared the acknowledged appends with
+    # the log of the next leader.
     assert report_of(results, "fencing").seen["acknowledged_before_a_later_epoch"] > 50
     # At its end the run fetches the committed offset of each of the 12 partitions.
     assert report_of(results, "durable_commits").seen["fetches_judged"] >= 12
@@ -152,9 +156,9 @@ def test_acknowledgement_before_replication_is_found_by_fencing() -> None:
 
 
 def test_death_at_the_acknowledgement_loses_nothing_with_the_guard() -> None:
-    """The leader is killed as in the test above.
+    """The leader is killed at an acknowledgement, and the guard is on.
 
-    But with the guard a follower has the record, too.
+    So when the leader acknowledges a record, the followers in sync have the record, too.
     """
     played = Played(*SMALL, "faults=[]")
     killed = kill_at_the_first_acknowledgement(played)
@@ -167,9 +171,9 @@ def test_death_at_the_acknowledgement_loses_nothing_with_the_guard() -> None:
 
 
 def test_acknowledged_commit_that_is_forgotten_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: the coordinator acknowledges a commit, and keeps the older offset.
+    """Planted bug: the coordinator acknowledges a commit, but keeps the older offset.
 
-    The bug affects one partition only, so that the finding must name this partition.
+    The bug affects only the partition orders-0, and the finding must name it.
     """
     remember = GroupOffsets.append_succeeded
 
@@ -214,9 +218,10 @@ def test_load_without_records_is_found_by_two_checks(monkeypatch: pytest.MonkeyP
 
 
 def test_group_without_members_ends_unknown() -> None:
-    """A group without members never becomes steady, and faults are injected into a steady cluster.
+    """A group without members never becomes steady.
 
-    So no fault is injected, and the run proves nothing. Exit code 2 means this.
+    Faults are injected only into a steady cluster. So no fault is injected, and the run proves
+    nothing: its verdict is unknown, with exit code 2.
     """
     played = Played(
         "groups.orders-readers.members=0",

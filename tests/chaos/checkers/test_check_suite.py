@@ -25,7 +25,10 @@ READER = "consumer-readers-0"
 
 
 def observe_two_owners(suite: CheckSuite) -> Rows:
-    """Let two members own the same partition from 2 s to 5 s, and return the rows."""
+    """Let two members own the same partition from 2 s to 5 s, and return the rows.
+
+    `rows.assigned` gives its member the same partition each time.
+    """
     rows = Rows(suite.observe)  # the suite observes each row as soon as it is added
     rows.assigned(1, READER, "readers")
     rows.assigned(2, "consumer-readers-1", "readers")
@@ -115,7 +118,7 @@ def test_finding_is_reported_when_it_is_made() -> None:
 def test_figures_are_available_during_the_run_and_in_the_reports() -> None:
     """Checkers also measure things, such as the longest time with two owners.
 
-    These figures decide no verdict. People see them in the live view and in the summary.
+    No verdict depends on these figures. People see them in the live view and in the summary.
     """
     suite = CheckSuite(context_of(experiment()))
     observe_two_owners(suite)
@@ -196,8 +199,10 @@ def test_every_consumer_of_the_cluster_is_expected() -> None:
 def test_bound_of_the_start_applies_only_in_virtual_time() -> None:
     """In virtual time a cluster must become steady within `start_bound_us`.
 
-    There is no bound in real time, because a machine may be slow. There is no bound either if a
-    partition of the offsets topic cannot be loaded, because the cluster then never becomes steady.
+    There is no bound (None) in two cases:
+
+    - In real time a machine may be slow.
+    - If a partition of the offsets topic cannot be loaded, the cluster never becomes steady.
     """
     ordinary = experiment()
     bound_us = context_of(ordinary, in_virtual_time=True).start_bound_us
@@ -221,8 +226,8 @@ def test_bound_of_the_start_applies_only_in_virtual_time() -> None:
 def report_of_a_lost_record(suite: CheckSuite) -> CheckReport:
     """Return the report of the checker `processing` about a record that a new leader lacks.
 
-    By the clock of one machine the record 10 was acknowledged at 5.9 s. By the clock of another
-    machine broker-1 leads from 6 s on. Its log ends before the record 10.
+    By the clock of the producer's machine the record 10 was acknowledged at 5.9 s. By the clock of
+    broker-1's machine broker-1 leads from 6 s on. The log of broker-1 ends before the record 10.
     """
     rows = Rows(suite.observe)
     producer = "producer-0"
@@ -254,8 +259,8 @@ def test_clock_error_cannot_change_once_rows_are_judged() -> None:
     """The suite would have to judge the earlier rows anew with the new clock error."""
     suite = CheckSuite(context_of(experiment()))
     observe_two_owners(suite)
-    # The clock error is 0 at first. To set 0 again is allowed at any time: a run in virtual time
-    # does so after the first rows.
+    # The clock error is 0 at first. It may be set to 0 again at any time, as a run in virtual time
+    # does after its first rows.
     suite.allow_clock_error(0)
 
     with pytest.raises(RuntimeError, match="clock error of 0 us; it cannot become 5 us now"):

@@ -70,17 +70,18 @@ def commit_20_then_9(
     """Commit offset 20 at 2 s and offset 9 at 3 s, in Kafka or in ZooKeeper.
 
     ZooKeeper numbers its writes, and the number is called zxid. To keep the rows simple, the write
-    at 2 s has the zxid 2, and the write at 3 s has the zxid 3. So `zxid` is also the time here.
+    at 2 s has the zxid 2, and the write at 3 s has the zxid 3. In Kafka the commits are at the same
+    times.
     """
     rows = Rows(checker.observe)
     session: dict[str, object] = {"session": "0x1", "op": "createSession"}
     rows.add(1, "zookeeper-1", TraceKind.ZOOKEEPER_TXN_APPLIED, offset=1, detail=session)
     state: dict[str, object] = {"session": "0x1", "state": "SyncConnected"}
     rows.add(1, C0, TraceKind.ZOOKEEPER_CLIENT_STATE, offset=1, detail=state)
-    for zxid, offset in ((2, 20), (3, 9)):
+    for time_s, offset in ((2, 20), (3, 9)):
         if in_kafka:
             rows.add(
-                zxid,
+                time_s,
                 "broker-0",
                 TraceKind.COMMIT_STORED,
                 group=group,
@@ -92,13 +93,13 @@ def commit_20_then_9(
         # Both servers write a row about the same commit, and the checker must count it once.
         for server in ("zookeeper-1", "zookeeper-2"):
             rows.add(
-                zxid,
+                time_s,
                 server,
                 TraceKind.ZOOKEEPER_TXN_APPLIED,
-                offset=zxid,
+                offset=time_s,  # in this row the column has the zxid
                 detail={
                     "session": "0x1",
-                    "op": "create" if zxid == 2 else "setData",
+                    "op": "create" if time_s == 2 else "setData",
                     "path": f"/consumers/{group}/offsets/orders/0",
                     "data": str(offset),
                     "ephemeral": False,
@@ -118,15 +119,15 @@ def test_concurrent_processors_of_a_partition_are_a_finding_where_it_is_asked(gr
     assert finding.summary == (
         f"{group}, orders-0: {C0} and {C1} both processed it while both owned it"
     )
-    # The evidence has two rows of each of the two members: its assignment, and processed records.
+    # The evidence has two rows of each member: its assignment, and a row of processed records.
     assert len(finding.evidence) == 2 * 2
 
 
 def test_concurrent_processors_of_a_partition_are_measured_where_it_is_not_asked() -> None:
     """From 2 s to 3 s two members process orders-0: C1 two records, and C0 four.
 
-    The note adds up the times of all partitions, in partition-seconds: one second of one partition
-    is 1 partition-s.
+    The note adds up the times of all partitions. The unit of this sum is the partition-second
+    (partition-s): one second of one partition.
     """
     checker = OneOwnerProcesses(context({}))
     let_two_process(checker)
@@ -145,9 +146,9 @@ def test_concurrent_processors_of_a_partition_are_measured_where_it_is_not_asked
 
 
 def test_second_owner_that_does_not_process_is_no_finding() -> None:
-    """From 2 s on, both members own orders-0.
+    """From 2 s on, both members own orders-0. But C0 processes nothing.
 
-    But C0 processes nothing, perhaps because it is paused.
+    For example, C0 may be paused.
     """
     checker = OneOwnerProcesses(context(BOTH_GROUPS_DEMAND))
     rows = Rows(checker.observe)

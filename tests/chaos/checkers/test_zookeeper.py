@@ -38,15 +38,15 @@ class EnsembleRows:
         self._time_s = 0.0
 
     def add(self, node: str, kind: TraceKind, **columns: object) -> None:
-        """Add a row, 0.1 s after the last one."""
+        """Add a row, 0.1 s after the last row."""
         self._time_s += 0.1
         self._rows.add(self._time_s, node, kind, **columns)  # type: ignore[arg-type]
 
     def apply_txn(self, server: str, op: str, path: str | None = None, *, zxid: int) -> None:
         """Let a server apply the transaction `zxid`, a write of the session 0x1.
 
-        `op` is the kind of the write, such as "create". The node that is written is the owner node
-        of the consumer old_x-0, so this name is its data.
+        `op` is the kind of the write, such as "create". A node that is created or changed is the
+        owner node of the consumer old_x-0. Its data is the name of this consumer.
         """
         detail: dict[str, object] = {"session": "0x1", "op": op}
         if path is not None:
@@ -60,7 +60,7 @@ class EnsembleRows:
     def change_state(self, state: str, server: str | None, *, zxid: int) -> None:
         """Change the state of C0's connection to `server`.
 
-        `zxid` is that of the newest transaction that C0 has seen.
+        `zxid` is the newest transaction that C0 has seen.
         """
         detail: dict[str, object] = {"session": "0x1", "state": state}
         self.add(C0, TraceKind.ZOOKEEPER_CLIENT_STATE, peer=server, offset=zxid, detail=detail)
@@ -73,7 +73,7 @@ class EnsembleRows:
     def deliver_event(self, server: str, zxid: int) -> None:
         """Deliver the event of a watch to C0.
 
-        `zxid` is that of the newest transaction that C0 has seen in an answer before the event.
+        `zxid` is the newest transaction that C0 has seen in an answer before the event.
         """
         detail: dict[str, object] = {"type": "NodeChildrenChanged", "path": "/consumers/old/ids"}
         self.add(C0, TraceKind.ZOOKEEPER_EVENT_RECEIVED, peer=server, offset=zxid, detail=detail)
@@ -82,7 +82,7 @@ class EnsembleRows:
         """Let C0 fail to claim orders-0, because the partition has an owner node already.
 
         C0 then reads this node to learn the owner. `owner` is None if the node is gone by then.
-        `zxid` is that of the newest transaction that C0 has seen.
+        `zxid` is the newest transaction that C0 has seen.
         """
         self.add(
             C0,
@@ -251,9 +251,9 @@ def test_client_that_reads_an_older_state_is_found(in_virtual_time: bool) -> Non
 
 
 def test_server_that_is_late_within_the_clock_error_is_not_judged() -> None:
-    """As in the test above, the two rows are 0.1 s apart, but here the clocks may differ by 0.2 s.
+    """By the clocks S2 accepts the session 0.1 s before it applies 0x3, as in the test above.
 
-    So perhaps S2 did apply 0x3 before it accepted the session.
+    But here the clocks may differ by 0.2 s. So perhaps S2 did apply 0x3 first.
     """
     rows = opened(CheckContext(zookeeper_groups=CONTEXT.zookeeper_groups, clock_error_us=200_000))
     rows.apply_txn(S1, "delete", OWNER, zxid=3)
@@ -287,9 +287,9 @@ def test_event_of_a_closed_connection_is_not_awaited() -> None:
     # The event of 0x2 is lost with the connection.
     rows.fire_watch(S1, zxid=2)
     rows.change_state("Disconnected", server=None, zxid=4)
-    # On the next connection C0 gets the event of 0x5. At that time the newest transaction that C0
-    # has seen is 0x4, as it should be. What has changed does not matter: even a write that failed
-    # ("error") is a transaction with a zxid.
+    # On the next connection C0 gets the event of 0x5. By then the newest transaction that C0 has
+    # seen in an answer is 0x4, so the order is right. Two of the transactions are writes that
+    # failed ("error"), because the test needs only their zxids.
     rows.apply_txn(S1, "delete", OWNER, zxid=3)
     rows.apply_txn(S1, "error", zxid=4)
     rows.change_state("SyncConnected", S1, zxid=4)
@@ -301,11 +301,11 @@ def test_event_of_a_closed_connection_is_not_awaited() -> None:
 
 
 def test_runs_without_an_ensemble_have_none_of_its_checks() -> None:
-    """A run has all checks only if it has an ensemble.
+    """Without an ensemble four checks are left out. A run with an ensemble has all checks.
 
-    Four checks are left out if a run has no ensemble. Two of them are about the ensemble itself. A
-    group may demand each of the other two by `must_hold`, and then this check runs even without an
-    ensemble.
+    Two of the four are about the ensemble itself. The other two are about properties that a group
+    may demand by `must_hold`. If a group demands a property, its check runs without an ensemble,
+    too.
     """
     group = GroupExpectation(consumers=(), offsets_partition=OFFSETS_0, commits=False)
     without_ensemble = CheckSuite(CheckContext(groups={"g": group}))

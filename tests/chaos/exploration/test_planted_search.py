@@ -6,8 +6,8 @@ run is a list of faults, which the seed determines. `hunt` then shrinks the plan
 finding: it removes faults from the plan as long as the finding stays. The few faults that are left
 are what a person would have to look at.
 
-`make soak PART=mutants` hunts all planted bugs. These tests hunt only a few of them. The first one
-is the "canary", the bug that is easiest to find.
+`make soak PART=mutants` hunts all planted bugs. These tests hunt only a few of them. The first of
+these is the "canary": the bug that is easiest to find.
 """
 
 from contextlib import ExitStack
@@ -40,6 +40,7 @@ SEEDS = 60
 
 @pytest.fixture(scope="module")
 def space() -> Space:
+    """Return the space from which the hunts draw their plans."""
     return packaged_space("standard")
 
 
@@ -49,7 +50,8 @@ def test_canary_is_found_and_shrunk(space: Space) -> None:
 
     Two faults are enough to lose such a commit. So a plan with at most FAULTS_MAX faults must
     remain after the shrinking. Without the bug this plan must pass, which shows that the bug is the
-    cause. `other_seeds` would be seeds with which the shrunk plan is tried as well.
+    cause. A hunt may also try the shrunk plan with other seeds, but this hunt does not
+    (`other_seeds=0`).
     """
     hunted = hunt(BUGS[CANARY], space, seeds=SEEDS, other_seeds=0)
 
@@ -116,14 +118,12 @@ def test_shortest_schedules_of_the_first_few_are_shrunk(
 
     The test replaces the functions that draw a plan, play a run, and shrink a plan.
     """
-    # Only faults before the finding count for a plan's length. So the finding is later than all
-    # faults.
+    # Only faults before the finding count for a plan's length. 10**9 us is later than all faults.
     finding = PlayedFinding(
         signature=Signature(check="fencing", claim="?"), summary="", time_us=10**9
     )
     drawn = failing_experiment()
-    # Has an element while the bug is planted.
-    planted: list[bool] = []
+    planted: list[bool] = []  # has an element while the bug is planted
 
     def drawn_with(_: Space, seed: int) -> Experiment:
         # The plans of the other seeds have 50 faults, which does not matter, because they pass.
@@ -149,7 +149,7 @@ def test_shortest_schedules_of_the_first_few_are_shrunk(
         sizes = sizes_of(drawn)
         return ShrunkBug(
             before=sizes,
-            # Three faults are few enough (FAULTS_MAX), four are not.
+            # The hunt accepts three faults (FAULTS_MAX), but not four.
             after=replace(sizes, faults=4 if seed in unshrinkable else 3),
             faults=(str(seed),),
             runs=1,
@@ -189,7 +189,7 @@ def test_bug_is_planted_within_the_block_and_removed_after_it(bug: PlantedBug) -
 def test_run_after_a_planted_bug_has_the_digest_of_the_run_before() -> None:
     """After the block the original code is restored.
 
-    The digest of a run is that of all rows of its trace. So equal digests mean equal runs.
+    A digest is made from all rows of a run's trace. So equal digests mean equal runs.
     """
     experiment = drawn_schedule("three_groups_through_cuts_pauses_and_shutdowns")
     before = play(experiment, seed=3).digest
@@ -204,8 +204,8 @@ def test_a_group_that_never_recovers_in_a_long_plan_is_shrunk_in_few_runs() -> N
     """The finding is that a group never recovers after the faults.
 
     To find this, a run of the whole plan of 74 faults waits for the group for two minutes
-    (`liveness_timeout`). The shrinker plays smaller plans with a shorter wait. So at most 5 faults
-    are left after only 60 runs. The plan was drawn with seed 614, so the runs have this seed.
+    (`liveness_timeout`). The shrinker plays smaller plans with a shorter wait. After only 60 runs
+    at most 5 faults must be left. The plan was drawn with seed 614, so the runs have this seed.
     """
     experiment = drawn_schedule("seventy_four_faults")
     bug = BUGS["unfence_elects_nobody"]
@@ -220,7 +220,8 @@ def test_a_group_that_never_recovers_in_a_long_plan_is_shrunk_in_few_runs() -> N
     of_no_finding = Signature(check="liveness", claim="")
     findings = play_with_bug(experiment, 614, of_no_finding).findings
     first_finding = min(findings, key=lambda finding: finding.time_us)
-    # The clock stands still, so only the number of runs limits the shrinker.
+    # The clock stands still at 0, so the shrinker never reaches a time limit. Only `max_runs` ends
+    # the shrinking.
     shrinker = Shrinker(play_with_bug, now_s=lambda: 0.0, deadline_s=1.0, last_s=1.0, max_runs=60)
     shrunk = shrinker.shrink(experiment, 614, first_finding.signature)
 
@@ -233,7 +234,7 @@ def test_a_group_that_never_recovers_in_a_long_plan_is_shrunk_in_few_runs() -> N
 
 
 def test_list_of_bugs_is_the_preregistered_one() -> None:
-    """The README listed the bugs before the first search, so that no bug was chosen by its result.
+    """The README listed the bugs before the first search. So no bug was chosen by its result.
 
     Twelve bugs are hunted in the standard space, seven in the space of groups on ZooKeeper.
     """

@@ -41,9 +41,9 @@ def tally_of(*runs: PlayedRun, again: tuple[PlayedRun, ...] = (), percent: float
 
 @pytest.mark.parametrize("percent", [0, 1, 5, 12.5, 33, 50, 100])
 def test_rechecked_seeds_are_a_constant_share_from_any_start(percent: float) -> None:
-    """A search may begin with any seed.
+    """For example, with 5 % there are 50 chosen seeds among any 1,000 consecutive seeds.
 
-    If 5 % are to be rechecked, 50 of any 1,000 seeds are chosen.
+    So it does not matter with which seed a search begins. The number may be wrong by 1.
     """
     for first in (0, 5_000, 999_999):
         chosen = sum(is_chosen(seed, percent) for seed in range(first, first + 1_000))
@@ -72,8 +72,9 @@ def test_example_is_the_run_with_the_fewest_faults_then_the_soonest() -> None:
     """The example of a group is the run that a person should look at first.
 
     This is the run with the fewest faults. If several runs have equally few faults, the earliest
-    violation decides, and then the smallest seed. Here the seed decides between 3 and 4. The order
-    in which workers report does not matter.
+    violation decides, and then the smallest seed. The workers may report in any order.
+
+    Here the seeds 2, 3 and 4 have the fewest faults. Of these, 3 and 4 have the earlier violation.
     """
     runs = (
         violated(1, faults=9, time_us=1),
@@ -94,7 +95,7 @@ def test_seed_that_is_reported_twice_is_counted_once() -> None:
 
 
 def test_inconclusive_runs_are_listed_by_their_reasons() -> None:
-    """Numbers and names of nodes are replaced, so that equal reasons are one entry."""
+    """In the reasons, numbers and names of nodes are replaced, so equal reasons are one entry."""
     tally = tally_of(
         inconclusive(1, PlayResult.UNKNOWN, "no steady state within 60s: broker-1 is fenced"),
         inconclusive(2, PlayResult.UNKNOWN, "no steady state within 30s: broker-2 is fenced"),
@@ -223,9 +224,11 @@ def test_inconclusive_run_passes_only_where_the_space_allows_its_reason(
     """A space lists the reasons for which its runs may be inconclusive (`may_be_unknown`).
 
     The reason of a run is compared without names and numbers. Here it is "no steady state within
-    Ns: BROKER is fenced". A reason is allowed if a text of the list is the beginning of this
-    reason. In the last case the first text of the list goes on with "BROKER has no", so it is no
-    such beginning.
+    Ns: BROKER is fenced". It is allowed if it begins with a text of the list.
+
+    - In the first case the list is empty.
+    - In the second case the reason begins with a text of the list.
+    - In the last case the list has a similar text, but the reason does not begin with it.
     """
     reason = "no steady state within 60s: broker-1 is fenced"
     results = results_of(

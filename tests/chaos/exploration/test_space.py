@@ -3,11 +3,11 @@
 A search draws one experiment for each seed from a space. The file of a space has:
 
 - `experiment`: what all drawn experiments have in common;
-- `settings`: for each setting, the list of values of which one is drawn. In the path of a setting
-  `*` stands for each group, or for each topic;
-- `counts`: the list of numbers of groups, of which one is drawn;
-- `together`: lists whose elements are sets of settings that fit together, such as a session timeout
-  with its heartbeat interval. Of each list one set is drawn as a whole;
+- `settings`: for each setting, a list of values. One of the values is drawn. In the path of a
+  setting `*` stands for each group, or for each topic;
+- `counts`: a list of numbers of groups. One of the numbers is drawn;
+- `together`: sets of settings that fit together, such as a session timeout and a heartbeat
+  interval. The sets are in lists, and from each list one set is drawn;
 - `faults`: the kinds of faults to draw, with their weights.
 
 A problem says where in the file the mistake is, and what is expected there. If a word is mistyped,
@@ -196,8 +196,7 @@ def test_problem_of_a_space_is_reported_with_its_place(
 ) -> None:
     """A problem has a line and a path in the file, and says what is wrong.
 
-    Each case replaces the text `old` of VALID by `new`. A replacement that removes a key, such as
-    `kinds`, gives `faults` another key in its place.
+    Each case replaces the text `old` of VALID by `new`.
     """
     problems = problems_of(written(tmp_path, (old, new)))
     messages = "\n".join(str(problem) for problem in problems)
@@ -228,10 +227,10 @@ def test_value_with_which_no_cluster_can_run_names_its_setting(tmp_path: Path) -
 
 
 def test_two_contradicting_values_name_both_settings(tmp_path: Path) -> None:
-    """Each value is valid alone, but some pairs of values are not. So the loader tries each pair.
+    """Each value is valid alone, but some pairs of values contradict each other.
 
-    If it did not, such a mistake would show only when a seed draws both values. This space has two
-    contradicting pairs:
+    The loader tries each pair. Otherwise the contradiction would show only when a seed draws both
+    values. This space has two contradicting pairs:
 
     - a session of 47 s, while the brokers allow 46 s at most;
     - a session of 2 s, while the brokers demand 45 s at least.

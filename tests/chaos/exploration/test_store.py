@@ -86,10 +86,10 @@ def test_torn_last_line_is_dropped_at_every_length(store: ExplorationStore) -> N
 
 
 def test_unreadable_line_is_named(store: ExplorationStore) -> None:
-    """The second of three lines is unreadable. A kill can only tear the last line.
+    """The second of three lines is unreadable. A kill can tear only the last line.
 
-    So the file is damaged in some other way. If the line were skipped, its seeds would be dropped
-    silently.
+    So the file is damaged in some other way, and the user must know. If the line were skipped, its
+    seeds would be dropped silently.
     """
     batches = store.path / "batches.jsonl"
     lines = batches.read_bytes().splitlines(keepends=True)
@@ -103,8 +103,8 @@ def test_folder_of_a_space_stands_for_its_latest_exploration(
 ) -> None:
     """The explorations of the space `standard` are in the folder `runs/explorations/standard`.
 
-    The folder has a directory for each of them. The names of the directories are time stamps.
-    Instead of such a directory a user may give the folder of the space, or its link `latest`.
+    This folder has a directory for each exploration, with a time stamp as its name. Instead of such
+    a directory a user may give the folder of the space, or the link `latest` in this folder.
     """
     assert open_exploration(store.path.parent).path == store.path
     assert open_exploration(store.path.parent / "latest").path == store.path
@@ -118,7 +118,7 @@ def test_path_without_an_exploration_is_refused(tmp_path: Path) -> None:
 
 
 def test_unchanged_exploration_is_continued(store: ExplorationStore) -> None:
-    """The check passes: `check_resumable` raises no exception."""
+    """`check_resumable` raises an exception if something has changed. Here it raises none."""
     check_resumable(open_exploration(store.path))
 
 
@@ -169,7 +169,7 @@ def test_explorations_are_no_runs_and_no_experiment_has_their_name(
 ) -> None:
     """Explorations are in the folder `runs`, beside a folder for the runs of each experiment.
 
-    The command `list` must not take the folder `explorations` for one with unreadable runs. And no
+    The command `list` must not take `explorations` for a folder with unreadable runs. And no
     experiment may be named `explorations`, because its runs would be in the same folder.
     """
     runs = tmp_path / "runs"
@@ -191,8 +191,8 @@ def test_batch_that_cannot_be_written_names_path_error_and_the_kept_seeds(
 ) -> None:
     """If a batch cannot be written, for example to a full disk, the search ends with a message.
 
-    Here the batch cannot be written because a folder is in the place of the file. Later the file is
-    in its place again, and has the earlier records.
+    Here the batch cannot be written because a folder is in the place of the file. At the end the
+    test puts the file back in its place. It still has the earlier records.
     """
     batches = store.path / "batches.jsonl"
     moved_away = batches.rename(store.path / "moved_away")

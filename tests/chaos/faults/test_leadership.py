@@ -45,10 +45,10 @@ def led_by(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> Part
 
 
 def test_leadership_moves_to_the_next_in_sync_replica_that_is_up() -> None:
-    """The injector goes through the replicas 0, 1 and 2 in a circle, starting after the leader 1.
+    """The injector goes through the replicas 0, 1 and 2 in a circle, and begins after the leader.
 
-    The next replica is 2, which is paused. So replica 0 is chosen. Nothing is drawn at random, so
-    that a plan always means the same.
+    The leader is 1. The next replica is 2, which is paused. So replica 0 is chosen. Nothing is
+    drawn at random, so that a plan always means the same.
     """
     run = Injecting(move("leader-of(orders-1)"))
     run.runtime.partitions[TopicPartition("orders", 1)] = led_by(
@@ -78,8 +78,8 @@ def test_leadership_moves_to_the_replica_of_the_file() -> None:
 def test_moved_leadership_is_momentary_and_affects_only_its_partition() -> None:
     """The fault is over as soon as the leadership has moved, so there is nothing to heal.
 
-    Checkers may excuse a rebalance of a group because of a fault that names the group. So `groups`
-    has only the group whose partition moved, and no other group that broker-0 coordinates.
+    If a fault names a group, checkers may excuse a rebalance of this group. So `groups` has only
+    the group whose partition moved, and no other group that broker-0 coordinates.
     """
     run = Injecting(move())
 
@@ -120,13 +120,14 @@ def test_moved_leadership_is_momentary_and_affects_only_its_partition() -> None:
         (led_by(leader=1, replicas=(0, 1, 2), isr=(0, 1)), 1, "broker 1 leads orders-1 already"),
         (led_by(leader=0, replicas=(0, 1), isr=(0, 1)), 2, "broker 2 holds no replica of orders-1"),
     ],
+    ids=["no follower in sync", "not in sync", "leads already", "no replica"],
 )
 def test_leadership_that_cannot_move_is_a_miss(
     status: PartitionStatus, to: int | None, reason: str
 ) -> None:
     """The injector sees in the status of the partition that nothing can move, and sends no request.
 
-    `to` is the broker that the file asks for. None: the file leaves the choice to the injector.
+    `to` is the broker that the file asks for. If it is None, the injector would choose the broker.
     """
     if to is None:
         fault = move("leader-of(orders-1)")
@@ -191,7 +192,7 @@ def test_preferred_election_of_all_names_every_leadership_that_moves() -> None:
 
 
 def test_preferred_election_of_one_partition_requests_that_one() -> None:
-    """With the target `leader-of(orders-0)` only orders-0 is in the request."""
+    """With the target `leader-of(orders-0)` the request names only orders-0."""
     run = Injecting(elect("leader-of(orders-0)"))
     run.runtime.partitions[TopicPartition("orders", 0)] = led_by(
         leader=0, replicas=(2, 0, 1), isr=(0, 1, 2)
@@ -213,7 +214,7 @@ def test_preferred_election_of_one_partition_requests_that_one() -> None:
     ],
 )
 def test_preferred_election_with_nothing_to_elect_is_a_miss(target: str, reason: str) -> None:
-    """Kafka would answer ELECTION_NOT_NEEDED, and nothing would happen, so no request is sent."""
+    """No request is sent, because Kafka would only answer ELECTION_NOT_NEEDED."""
     run = Injecting(elect(target))
 
     assert reason in (run.inject().error or "")

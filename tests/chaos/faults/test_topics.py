@@ -49,8 +49,8 @@ def creation(topic: str = "new", **args: int) -> dict[str, Any]:
 def test_created_topic_is_in_the_row_of_the_order() -> None:
     """The row of the fault in the trace shows the partitions and replicas that were ordered.
 
-    If the file leaves out a number, the order has -1, and the cluster takes the number from the
-    settings of the brokers, which is 1 for both.
+    The file may leave out the number of partitions or of replicas. Then the order has -1, and the
+    cluster takes the number from the settings of the brokers. These are 1 partition and 1 replica.
     """
     for order, act, partitions, replicas in (
         (creation(), "create_topic new -1 -1", ["new-0"], 1),
@@ -96,7 +96,7 @@ def test_refused_creation_is_a_miss(
 ) -> None:
     """The journal says that the controller refused the topic, or that it did not answer.
 
-    Without an answer there is no error of Kafka that the row of the trace could name.
+    If the controller did not answer, the row of the trace names no error of Kafka.
     """
     run = Injecting(own_experiment=experiment(topics=TOPICS, faults=[creation()]))
     run.runtime.admin_answer = failure
@@ -115,6 +115,7 @@ def test_refused_creation_is_a_miss(
         (creation("old.archive"), "the name collides with `old_archive`"),
         (creation("orders"), "the group readers reads it, and would wait for it in vain"),
     ],
+    ids=["illegal name", "topic of Kafka", "colliding name", "topic with clients"],
 )
 def test_topic_that_no_order_may_create_is_refused(fault: dict[str, Any], message: str) -> None:
     """The loader refuses illegal names, Kafka's own topics, and topics that clients use.
@@ -140,10 +141,10 @@ def test_topic_that_exists_or_that_a_fault_creates_may_be_in_both_orders() -> No
 
 
 def test_deletion_of_a_created_topic_concerns_the_partitions_that_the_cluster_has() -> None:
-    """The file does not define the partitions of `new`, so the fault asks the cluster for them.
+    """The file does not define the topic `new`, so the fault asks the cluster for its partitions.
 
     Only the second fault, the deletion, is injected here. `new` was never created, so the cluster
-    has no partition of it.
+    answers that `new` has no partitions.
     """
     run = Injecting(own_experiment=experiment(topics=TOPICS, faults=[creation(), deletion("new")]))
 
@@ -174,9 +175,8 @@ def test_deleted_topic_is_no_longer_expected() -> None:
 def test_refused_deletion_is_a_miss() -> None:
     """The controller refuses the deletion, because it does not know the topic.
 
-    The run expects the topic no longer, although the order was refused. The order itself may have
-    deleted the topic: its first request did, the answer was lost, and the second request was
-    refused.
+    All the same, the run no longer expects the topic, because the order may have deleted it: the
+    first request deleted the topic, its answer was lost, and the second request was refused.
     """
     run = Injecting(own_experiment=experiment(topics=TOPICS, faults=[deletion()]))
     error = "UNKNOWN_TOPIC_OR_PARTITION"
@@ -218,8 +218,9 @@ def test_topic_with_clients_is_refused(changes: dict[str, Any], message: str) ->
 
 
 def test_run_with_a_deleted_topic_passes() -> None:
-    """The run waits for no leader of the topic `archive`, and no broker keeps a log of this topic.
+    """A run can pass although a topic is deleted during the run.
 
+    The run does not wait for leaders of the deleted topic, and no broker keeps a log of it.
     broker-2 is down during the deletion, so it removes its log when it starts again.
     """
     crash = {"at": "500ms", "fault": "crash", "target": "broker(2)", "duration": "4s"}
@@ -267,6 +268,7 @@ def test_run_with_created_topics_passes() -> None:
         for row in rows
         if row.kind == TraceKind.LEADER_ELECTED and detail_of(row)["reason"] == TOPIC_CREATED
     ]
-    # Only the last seven count, because the topics of the start are in the list, too.
+    # The list begins with the partitions that were created at the start. The last seven partitions
+    # were created by the orders.
     assert created[-7:] == [f"new-{i}" for i in range(3)] + [f"archive-{i}" for i in range(4)]
     assert [row.kind for row in rows].count(TraceKind.TOPIC_DELETED) == 2

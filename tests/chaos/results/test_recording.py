@@ -38,9 +38,9 @@ RUN = (
 
 
 class SmallDisk:
-    """A disk with room for `room` bytes.
+    """A disk with room for `room` bytes besides the reserve.
 
-    When the reserve is deleted, the disk has room for `reserve` bytes more.
+    When the reserve is deleted, there is room for another `reserve` bytes.
     """
 
     def __init__(self, room: int, reserve: int) -> None:
@@ -59,7 +59,7 @@ class SmallDisk:
         return done
 
     def free_reserve(self) -> bool:
-        """Do what RunDisk does: free the reserve, and return False if it was free already."""
+        """Delete the reserve, as RunDisk does. Return False if it was deleted before."""
         freed, self._reserve = self._reserve, 0
         self._room += freed
         return freed > 0
@@ -114,7 +114,7 @@ def check_reported_as_unknown(
 def test_disk_that_fills_ends_the_run_with_255_and_leaves_a_trace(
     play_on: PlayOn, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The disk has room for 60 kB, so it fills early.
+    """The disk has room for 60 kB, so it is full early in the run.
 
     The reserve is large enough for the last rows.
     """
@@ -130,8 +130,8 @@ def test_disk_that_fills_ends_the_run_with_255_and_leaves_a_trace(
     assert f"kept in {past.path}: manifest.json, journal.json, log.txt, results.json" in sentence
     rows = list(read_parquet(past.events / EVENTS_FILE))
     assert f"{len(rows):,} rows of the trace" in sentence
-    # The run ended soon after the failed write, at its next query of the cluster's status. A whole
-    # run takes longer than 40 s.
+    # A whole run takes longer than 40 s. This run ended soon after the failed write, when it next
+    # asked for the status of the cluster.
     assert rows[-1].time_us < 40_000_000
     check_reported_as_unknown(past, tmp_path, capsys)
 
@@ -152,14 +152,18 @@ def test_disk_without_room_for_the_end_of_a_trace_keeps_the_documents(
     check_reported_as_unknown(past, tmp_path, capsys)
 
 
-@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+@pytest.mark.parametrize(
+    "error",
+    [errno.ENOSPC, errno.EDQUOT, errno.EFBIG],
+    ids=["no space left", "quota exceeded", "file too large"],
+)
 def test_disk_that_is_full_from_the_start_begins_no_run(
     error: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The reserve cannot be allocated, so no run begins.
 
     The directory of the new run is removed again, and the link `latest` still leads to the first
-    run. The three errors mean: no space left, quota exceeded, file too large.
+    run.
     """
 
     def refuse_to_allocate(_file: int, _offset: int, _size: int) -> None:
@@ -249,7 +253,10 @@ def test_tmpfs_that_fills_ends_a_run_with_255_and_leaves_a_trace(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The run ends as with SmallDisk above. Here a real disk is a bit larger than the reserve."""
+    """A real disk is a bit larger than the reserve, which has 4 MB. It fills during the run.
+
+    The run ends as in the tests with a SmallDisk.
+    """
     write_trace_in_small_chunks(monkeypatch)
     folder = small_tmpfs("4200k")
 

@@ -71,6 +71,7 @@ def journal_of(tmp_path: Path) -> list[tuple[str, str | None]]:
 
 
 def passed(check: str) -> CheckReport:
+    """Return a report of a check that has passed."""
     return CheckReport(check=check, outcome=CheckOutcome.PASS)
 
 
@@ -124,7 +125,7 @@ def test_lost_machine_is_no_failure_of_the_lab_and_no_verdict(
 
 
 def test_same_failure_without_a_lost_machine_is_one_of_the_lab() -> None:
-    """Without an accident, only a defect of the lab explains that the injection failed."""
+    """Without an accident, a failed injection can only mean that the lab itself has a defect."""
     runtime = FakeRuntime(experiment())
     runtime.crash_fails_with = OSError("actor died")
     suite = CheckSuite(context_of(runtime.experiment), ("fencing",))
@@ -139,7 +140,8 @@ def test_same_failure_without_a_lost_machine_is_one_of_the_lab() -> None:
 def test_run_that_cannot_continue_without_the_machine_ends_at_once(tmp_path: Path) -> None:
     """The machine of the only controller is lost.
 
-    Without its controller the cluster never becomes steady, so the run must not wait for that.
+    Without its controller the cluster never becomes steady, so the run must not wait for the steady
+    state.
     """
     runtime = FakeRuntime(experiment())
     why_no_run_can_continue = (
@@ -186,7 +188,7 @@ def test_disturbed_machine_is_listed_and_keeps_a_pass(tmp_path: Path) -> None:
 def test_violation_after_a_disturbance_is_inconclusive_and_one_before_it_stands() -> None:
     """A slow or silent machine may break a promise that Kafka keeps on a sound machine.
 
-    The disturbance begins at 24.1 s. So a finding at 30 s is dropped, and one at 5 s is kept.
+    The disturbance begins at 24.1 s. So a finding at 30 s is dropped, and a finding at 5 s is kept.
     """
     before_us, after_us = 5 * SECOND_US, 30 * SECOND_US
     (found_after,) = reports_after_accident(violated(after_us), event=DISTURBED)
@@ -198,7 +200,10 @@ def test_violation_after_a_disturbance_is_inconclusive_and_one_before_it_stands(
 
 
 def test_check_whose_rows_are_lost_is_never_violated() -> None:
-    """Fencing reads rows of brokers, and the lost rows of broker-2 might disprove a finding."""
+    """The check `fencing` reads rows of brokers, and the rows of broker-2 are lost.
+
+    The lost rows might disprove a finding. So the finding is dropped: the check is inconclusive.
+    """
     reports = reports_after_accident(violated(SECOND_US), event=LOST, nodes_without_rows=NODES)
 
     verdict, _ = reach_verdict(reports=reports, entries=(), unknown_because=(LOST.sentence,))
@@ -246,7 +251,7 @@ def test_every_check_names_the_kinds_of_rows_that_it_depends_on(name: str) -> No
 
 
 def test_run_without_accidents_keeps_its_reports() -> None:
-    """Without an accident no evidence can be lost, so the reports are returned as they are."""
+    """Without an accident no evidence is lost, so the reports are returned as they are."""
     reports = (violated(SECOND_US),)
 
     assert without_lost_evidence(reports, (), (), KINDS_READ_BY) is reports

@@ -24,12 +24,12 @@ T0 = "t-0"
 def check(rows: Rows, *, clock_error_us: int = 0, unclean: bool = False) -> CheckReport:
     """Let the checker `processing` observe the rows in the order of time, and return its report.
 
-    This checker looks for lost records. `unclean` says whether unclean elections are allowed.
+    This checker looks for lost records. With `unclean` the cluster allows unclean elections.
     """
     checker = Processing(
         CheckContext(
             groups={},
-            # The tests do not depend on the producers' period.
+            # The period must be given, but has no effect on these tests.
             producers=(
                 ProducerExpectation(name="producer-0", topic="t", period_us=1, acks_all=True),
                 ProducerExpectation(name="producer-1", topic="t", period_us=1),
@@ -92,9 +92,10 @@ def loss_of_the_last_replica() -> Rows:
 
 
 def test_leader_that_lacks_an_acknowledged_record_is_found() -> None:
-    """The record 11 is lost, for example because a leader acknowledged it before it was replicated.
+    """The record 11 is lost: the log of the new leader ends at 11.
 
-    A leader would do so if it answered the retry of a batch without waiting for the followers.
+    For example, the old leader may have acknowledged the record before the followers had it. A
+    leader with a bug would do so if it answered the retry of a batch at once.
     """
     (finding,) = check(rows_of_a_takeover(log_end=11)).findings
 
@@ -121,17 +122,17 @@ def test_leader_that_lacks_an_acknowledged_record_is_found() -> None:
 def test_log_that_has_all_records_acknowledged_before_with_acks_all_passes(rows: Rows) -> None:
     """A new leader must have the records that were acknowledged before 6 s with acks=all.
 
-    In the last case records 10 and 11 are acknowledged at 7 s, so broker-1 appended them when it
-    was leader, and they need not be in the log with which it began.
+    In the last case the records 10 and 11 are acknowledged at 7 s. So broker-1 appended them when
+    it was leader, and they need not be in the log with which it began.
     """
     assert not check(rows).findings
 
 
 def test_acknowledgement_that_only_another_clock_puts_before_the_leader_is_not_judged() -> None:
-    """The acknowledgement is at 5 s and the new leader at 6 s, but clocks differ by up to 2 s.
+    """The acknowledgement is at 5 s, and broker-1 leads from 6 s on. The clocks may differ by 2 s.
 
-    So the acknowledgement may be later than the change of the leader, and broker-1 itself may have
-    appended the records.
+    So perhaps the acknowledgement came after the change of the leader, and broker-1 itself appended
+    the records.
     """
     assert not check(rows_of_a_takeover(log_end=10), clock_error_us=2_000_000).findings
 
@@ -153,10 +154,7 @@ def test_leader_of_an_ended_epoch_that_takes_over_late_is_not_judged() -> None:
 
 
 def test_records_may_be_lost_with_the_last_replica_in_sync() -> None:
-    """broker-1 has lost its whole log.
-
-    No other replica was in sync, so none had to have the records.
-    """
+    """broker-1 has lost its whole log. No other replica was in sync, so the records may be lost."""
     rows = loss_of_the_last_replica()
     rows.leads(6.1, "broker-1", leader_epoch=2, log_end=0, partition=T0)
 
@@ -164,7 +162,7 @@ def test_records_may_be_lost_with_the_last_replica_in_sync() -> None:
 
 
 def test_topic_that_is_made_again_begins_at_offset_0() -> None:
-    """The records of the deleted topic need not be in the log of the new topic."""
+    """A topic is deleted and created again. Its new log need not have the old records."""
     rows = rows_of_a_takeover(log_end=12)
     rows.add(7, "controller-0", TraceKind.TOPIC_DELETED, detail={"topic": "t"})
     rows.leads(8, "broker-1", leader_epoch=0, log_end=0, partition=T0)
@@ -191,8 +189,8 @@ def test_offset_that_is_acknowledged_twice_is_found() -> None:
         "t-0: records 9 to 10 were acknowledged to producer-0, and at the same offsets others "
         "before"
     )
-    # The evidence is the rows of the two acknowledgements. The offset of a row is that of its first
-    # record.
+    # The evidence has the rows of both acknowledgements. The offset of a row is the offset of its
+    # first record.
     assert [row.offset for row in finding.evidence] == [8, 9]
 
 
@@ -206,7 +204,7 @@ def test_offset_may_be_given_again_after_a_loss_with_the_last_replica() -> None:
 def test_offset_of_a_record_with_acks_1_may_be_given_again() -> None:
     """A leader acknowledges a record with acks=1 before the followers have it.
 
-    So the next leader may not have the record, and give its offset to another record.
+    So the next leader may lack the record, and may give its offset to another record.
     """
     assert not check(rows_acknowledged_twice("producer-1")).findings
 

@@ -22,11 +22,12 @@ MOVE: dict[str, Any] = {"at": "1s", "fault": "leadership_move", "target": "leade
 
 
 LATEST_HOURS = 24
-"""No time and no delay in a file may be longer than this."""
+"""No time and no delay in a file may be longer than 24 hours."""
 TOO_LONG = f"{LATEST_HOURS + 1}h"
 
 
 def errors_of(fault: dict[str, Any]) -> list[Problem]:
+    """Return the errors of an experiment file that has only this fault."""
     return list(errors(experiment(faults=[fault])))
 
 
@@ -156,7 +157,7 @@ def test_valid_fault_of_each_form_is_accepted(fault: dict[str, Any]) -> None:
 def test_invalid_fault_is_one_error_at_its_place(
     fault: dict[str, Any], path: str, message: str, near_miss: str | None
 ) -> None:
-    """The errors are found before the run starts, and each mistake gives one error only."""
+    """Each mistake gives exactly one error, which names its place in the file."""
     (problem,) = errors_of(fault)
 
     assert problem.path == f"faults[0].{path}"
@@ -196,8 +197,8 @@ def test_fault_too_short_to_be_noticed_is_a_warning(fault: dict[str, Any], messa
     """A short fault may be intended, so it is no error.
 
     A fault is short if it ends within the session of its node. Here the faults of brokers last 5 s,
-    and the session of a broker is 9 s. The fault of a member lasts 20 s (the duration of PAUSE),
-    and its session is 45 s. The warning says what happens in each of the three cases:
+    and the session of a broker is 9 s. The fault of the member lasts 20 s (the duration of PAUSE),
+    and the session of a member is 45 s. The warning says what happens in each of the three cases:
 
     1. A paused broker may continue before its session ends: "may not notice".
     2. A broker that lost power cannot register until its old session ends: "all the same".
@@ -220,9 +221,8 @@ def test_fault_too_short_to_be_noticed_is_a_warning(fault: dict[str, Any], messa
     ],
 )
 def test_other_short_fault_is_no_warning(fault: dict[str, Any]) -> None:
-    """A person who gets needless warnings ignores the other warnings, too.
+    """Only some short faults have a warning: a person who gets needless warnings ignores all.
 
-    So there is a warning only for a short crash, power loss or pause of a broker, and for a short
-    crash of a member.
+    They are a short crash, power loss or pause of a broker, and a short crash of a member.
     """
     assert list(warnings(experiment(faults=[fault]))) == []

@@ -322,8 +322,8 @@ def test_report_names_the_marks_that_only_mutated_runs_reached(space: Space) -> 
 def test_report_counts_rare_marks_in_mutated_and_drawn_runs_separately() -> None:
     """The runs of both kinds are counted from the first mutated seed on, which is 301 here.
 
-    Before seed 301 all plans were drawn, and most marks were new. Drawn and mutated plans can be
-    compared fairly only in the same part of the search.
+    Before seed 301 all plans were drawn, and most marks were new. To compare drawn and mutated
+    plans fairly, both must be from the same part of the search.
     """
 
     def run(seed: int, *marks: str, parent: int | None = None) -> PlayedRun:
@@ -352,7 +352,9 @@ def test_report_counts_rare_marks_in_mutated_and_drawn_runs_separately() -> None
     # There are two drawn plans, of which only 304 reaches something rare.
     assert (report.rare_in_mutated_runs, report.mutated_runs) == (2, 2)
     assert (report.rare_in_drawn_runs, report.drawn_runs_since) == (1, 2)
-    # There is one parent: the plan of run 300. No drawn run counts as first. Run 300 reached the
-    # pair first, but before seed 301. Run 303 reaches nothing new, and run 304 only the mark
-    # that run 301 has reached before.
+    # There is one parent: the plan of run 300. No drawn run counts as the first to reach something:
+    #
+    # - Run 300 was the first to reach the pair, but before seed 301.
+    # - Run 303 reaches nothing new.
+    # - Run 304 reaches only the rare mark, which run 301 has reached before.
     assert (report.parents, report.first_by_drawn_runs) == (1, 0)

@@ -2,7 +2,7 @@
 
 A mark is the name of a rare situation that a run may reach. As in test_marks, each mark has a
 "story" here: a short list of trace rows whose last row reaches the mark. Most functions below make
-one row of a story. The docstring of such a function is what the row reports.
+one row of a story. The docstring of such a function says what has happened when the row is written.
 
 The stories are about the group `old`, whose consumers C0 and C1 coordinate over the ZooKeeper
 servers S1 and S2. To own its share of the partitions, a consumer makes an attempt: it reads the
@@ -29,7 +29,9 @@ CONTEXT = CheckContext(
 )
 S1, S2, C0, C1 = "zookeeper-1", "zookeeper-2", "consumer-old-0", "consumer-old-1"
 OWNER = "/consumers/old/owners/orders/0"
+"""Path of the owner node of orders-0."""
 OFFSET = "/consumers/old/offsets/orders/0"
+"""Path of the node with the committed offset of orders-0."""
 
 StoryRow = tuple[float, str, TraceKind, Columns]
 """Seconds, node, kind and columns of a row."""
@@ -61,7 +63,7 @@ def consumed(time_s: float) -> StoryRow:
 
 
 def view(time_s: float, node: str, *members: str, zxid: int) -> StoryRow:
-    """A consumer computes its share from these members. Their list was read at `zxid`."""
+    """A consumer computes its share from these members. Its list of members is of `zxid`."""
     detail: dict[str, object] = {"members": members, "partitions": ["orders-0"]}
     columns: Columns = {"group": "old", "member": "m", "offset": zxid, "detail": detail}
     return (time_s, node, TraceKind.ZOOKEEPER_VIEW, columns)
@@ -75,7 +77,7 @@ def attempt_ended(time_s: float, *, done: bool, cause: str | None = None) -> Sto
 
 
 def event_received(time_s: float, zxid: int) -> StoryRow:
-    """C0 gets an event. `zxid` is that of the newest transaction that C0 has seen."""
+    """C0 gets an event. `zxid` is the newest transaction that C0 has seen."""
     detail: dict[str, object] = {"type": "NodeChildrenChanged", "path": "/consumers/old/ids"}
     return (time_s, C0, TraceKind.ZOOKEEPER_EVENT_RECEIVED, {"offset": zxid, "detail": detail})
 
@@ -118,8 +120,8 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
     ),
     # Two consumers compute from different lists of members.
     "views_apart": (view(1, C0, "m0", zxid=7), view(2, C1, "m0", "m1", zxid=7)),
-    # S2 notifies C0 of a transaction 0.2 s after S1 has applied it. The change
-    # itself does not matter.
+    # S1 has applied a transaction, and S2 notifies C0 of it 0.2 s later. It does not matter what
+    # the transaction has changed.
     "heard_late": (
         txn(1, "0x1", "error", zxid=3),
         (
@@ -217,9 +219,9 @@ def test_mark_is_reached_by_the_last_row_of_its_story(name: str) -> None:
 def test_marks_of_zookeeper_are_expected_only_where_one_of_them_is_reached() -> None:
     """In a space (a set of experiments) without an ensemble no run can reach a mark of ZooKeeper.
 
-    `expected_marks` takes the marks that a search has reached, and returns those that it should
-    reach. So these include the marks of ZooKeeper only if one of them was reached, as `heard_late`
-    was in the second case. `two_owners` is no mark of ZooKeeper.
+    `expected_marks` takes the marks that a search has reached, and returns the marks that it should
+    reach. It returns the marks of ZooKeeper only if the search has reached one of them. Of the two
+    marks in this test, `heard_late` is a mark of ZooKeeper, and `two_owners` is not.
     """
     assert not set(ZOOKEEPER_MARKS) & set(expected_marks(["two_owners"]))
     assert set(ZOOKEEPER_MARKS) < set(expected_marks(["heard_late"]))
@@ -228,7 +230,7 @@ def test_marks_of_zookeeper_are_expected_only_where_one_of_them_is_reached() -> 
 def test_rebalance_given_up_in_a_new_session_counts_as_that_of_a_running_consumer() -> None:
     """ZK-38: a running consumer only logs the exception, also in a new session.
 
-    So the consumer counts as running if it gives up in a new session.
+    So a consumer that gives up in a new session counts as running, and not as starting.
     """
     assert "gave_up_running" in reached(gave_up("new session"))
     assert "gave_up_starting" not in reached(gave_up("new session"))
