@@ -464,9 +464,11 @@ def play_case(case: Case) -> PlayedCase:
     began_s = time.monotonic()
     stamp = f"{commit()}, {machine()}"
     try:
-        actual, passed = case.play(), True
+        actual = case.play()
+        passed = True
     except CaseFailed as error:
-        actual, passed = f"FAILED: {error}", False
+        actual = f"FAILED: {error}"
+        passed = False
     seconds = time.monotonic() - began_s
     return PlayedCase(case=case, actual=actual, passed=passed, seconds=seconds, stamp=stamp)
 
@@ -516,7 +518,8 @@ def section_of(page: str, played: Sequence[PlayedCase]) -> str:
 
 def _row(played: PlayedCase) -> str:
     """Return the row of a case in the table of docs/SOAK.md."""
-    case, seconds = played.case, f"{played.seconds:.0f}"
+    case = played.case
+    seconds = f"{played.seconds:.0f}"
     return f"| {' | '.join((case.name, case.expects, played.actual, seconds, played.stamp))} |"
 
 
@@ -532,8 +535,8 @@ def main(only: tuple[str, ...], record: bool) -> None:
     try:
         for result in play_cases(cases):
             played.append(result)
-            case, seconds = result.case, f"{result.seconds:.0f}"
-            table.add_row(case.name, case.expects, result.actual, seconds)
+            case = result.case
+            table.add_row(case.name, case.expects, result.actual, f"{result.seconds:.0f}")
             console.print(f"{case.name}: {result.actual}", soft_wrap=True)
     except CaseFailed as error:
         console.print(f"[red]error:[/red] {error}")

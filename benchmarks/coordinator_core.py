@@ -4,7 +4,7 @@ The coordinator runs here without a broker, a network, an event loop or a log. F
 returns a Result, which says what its host must do. Here the benchmark is the host, with as little
 code as possible: timers are entries in a dict, and appends are acknowledged immediately.
 
-It measures three things, the first two in CPU time:
+The benchmark measures three things, the first two in CPU time:
 
 1. Requests a second. The baseline is a handler that does nothing, and is called in the same way.
 2. How fast groups are loaded from the log of a partition. The baseline is to decode the same

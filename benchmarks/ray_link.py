@@ -4,9 +4,10 @@ On Ray, each node runs in an actor: a process whose methods other processes can 
 send each message as such a call. But they have TCP connections of their own (the link), and this
 benchmark shows why.
 
-Two actors run on one machine. One of them sends heartbeats, and the other one answers, in both ways
-in turn: over the link, and as calls of the actor. Two figures are measured for each way: the round
-trip of a request if one follows the other, and requests per second with many in flight.
+Two actors run on one machine. The first actor sends heartbeats, and the second actor answers. They
+use both ways in turn: the link, and calls of the actor. Two figures are measured for each way: the
+round trip of a request if each request waits for the answer to the last, and the requests a second
+with many requests in flight.
 """
 
 import asyncio

@@ -19,7 +19,7 @@ from benchmarks.players import ROOT, base_checkout, player
 SPACE = "standard"
 ROUNDS, SEEDS_A_ROUND = 40, 10
 GOAL = 0.85
-"""Least ratio of this checkout's runs a minute to those of the other one."""
+"""Least ratio of this checkout's runs a minute to the runs a minute of the other checkout."""
 
 
 def run() -> tuple[Measurement, ...]:

@@ -74,7 +74,11 @@ def run() -> tuple[Measurement, ...]:
     )
     shrunk = shrinker.shrink(experiment, SEED, finding.signature)
     cpu_s = time.process_time() - began_s
-    took_s, runs = reached_goal[0] if reached_goal else (cpu_s, shrunk.runs)
+    # If the goal was not reached, the whole search counts.
+    took_s = cpu_s
+    runs = shrunk.runs
+    if reached_goal:
+        took_s, runs = reached_goal[0]
 
     return (
         Measurement(

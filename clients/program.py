@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 POLL_S = 0.2
 """The longest wait for records. A SIGTERM during the wait is noticed only when the wait ends."""
 REPORT_S = 0.5
-"""How long records are gathered before they are reported as one event."""
+"""The time for which records are gathered before they are reported as one event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

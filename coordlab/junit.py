@@ -197,7 +197,7 @@ def _case_of_check(check: CheckReport) -> Case:
 
 def _violation_message(check: CheckReport) -> str:
     """Return the first violation that a check has found: `orders-0 has two owners (and 3 more)`."""
-    # `findings_total` counts all violations. `findings` has only the first ones, perhaps none.
+    # `findings_total` counts all violations. `findings` has only the first few, perhaps none.
     if not check.findings:
         return f"violated {check.findings_total} times"
     first = check.findings[0].summary

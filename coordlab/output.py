@@ -114,8 +114,9 @@ class Output:
     def _watched_stream(self, stream: TextIO, descriptor: int) -> TextIO:
         """Return a stream like `stream`, which reports a failed write instead of raising an error.
 
-        It writes to the file descriptor `descriptor`. A stream that was closed from the beginning,
-        or that a test has replaced to read the output, is returned as it is.
+        The returned stream writes to the file descriptor `descriptor`. But if `stream` was closed
+        from the beginning, or if a test has replaced it to read the output, it is returned as it
+        is.
         """
         if not isinstance(stream, io.TextIOWrapper) or not _is_open(descriptor):
             return stream

@@ -49,7 +49,7 @@ def ask_on_first_ctrl_c(ask: Callable[[], object]) -> Iterator[None]:
     old_handler = signal.getsignal(signal.SIGINT)
 
     def on_first_ctrl_c(_signal: int, _frame: FrameType | None) -> None:
-        # A Ctrl-C that comes while `ask` runs already counts as the second one.
+        # A Ctrl-C that comes while `ask` runs already counts as the second Ctrl-C.
         signal.signal(signal.SIGINT, old_handler)
         ask()
 

@@ -71,7 +71,7 @@ class ShrunkBug(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float
     """The CPU time of the shrinking, without that of the other network seeds."""
     end: str
-    """Why the shrinking ended."""
+    """The reason why the shrinking ended."""
     robust_fails: int
     """The number of other network seeds with which the schedule shows the bug, too."""
     robust_tried: int
@@ -90,7 +90,7 @@ class Hunted(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float
     """The CPU time until `seed` had failed."""
     fails_without_bug: int = 0
-    """How many seeds before `seed` also failed without the bug, and so prove nothing."""
+    """The number of seeds before `seed` that also failed without the bug, and so prove nothing."""
     checks: tuple[str, ...] = ()
     """The checkers that had findings in the run of `seed`."""
     summary: str = ""
@@ -98,7 +98,8 @@ class Hunted(msgspec.Struct, frozen=True, kw_only=True):
     shrunk_seed: int | None = None
     """The seed whose schedule was shrunk to `shrunk`."""
     tries: int = 0
-    """How many schedules were shrunk. The last one of them is that of `shrunk_seed`."""
+    """The number of schedules that were shrunk. The last of them is the schedule of `shrunk_seed`.
+    """
     shrunk: ShrunkBug | None = None
 
 
@@ -112,7 +113,7 @@ class _FailingSchedule:
     """The number of faults that were injected before the first finding."""
     findings: tuple[PlayedFinding, ...]
     fails_without_bug: int
-    """How many seeds before this one also failed without the bug."""
+    """The number of seeds before this seed that also failed without the bug."""
     cpu_s: float
     """The CPU time from the beginning of the search until this schedule had failed."""
 

@@ -138,7 +138,7 @@ def _claims_before_release(stack: ExitStack) -> None:
 
 
 def _retry_without_reading(stack: ExitStack) -> None:
-    """Let the second attempt of a rebalance use the members that the first one has read."""
+    """Let the second attempt of a rebalance use the members that the first attempt has read."""
     attempt_once, read_view = Rebalancer._attempt, Rebalancer._read_view
     views: dict[Rebalancer, GroupView] = {}
 

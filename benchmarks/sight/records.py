@@ -41,15 +41,15 @@ class Fate(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     sight: Sight
     reached: int = 0
-    """How many seeds had a run that evaluated the mutant's place."""
+    """The number of seeds with a run that evaluated the mutant's place."""
     first_reached: int | None = None
     """The first seed with a run that evaluated the mutant's place."""
     differs: int = 0
-    """How many seeds had another trace with the mutant than without it."""
+    """The number of seeds that had another trace with the mutant than without it."""
     first_differs: int | None = None
     """The first seed that had another trace with the mutant than without it."""
     unknown: int = 0
-    """How many seeds had a run with the result UNKNOWN."""
+    """The number of seeds with a run that had the result UNKNOWN."""
     at_import: bool = False
     """True if the place is evaluated when the packages are imported, and so by every seed."""
     stopped_seeds: tuple[int, ...] = ()
@@ -79,7 +79,8 @@ class RecordHead(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     machine: str
     seeds: int
-    """How many seeds were played. A later sitting of the same code can go on after them."""
+    """The number of seeds that were played. A later sitting of the same code can go on after them.
+    """
     cpu_s: float
     """The CPU time of all runs."""
     sound_not_pass: tuple[int, ...] = ()
@@ -112,7 +113,7 @@ def read_record(name: str, sample: int, folder: Path = RECORDS) -> SightRecord |
 
 
 def read_records(folder: Path = RECORDS) -> tuple[SightRecord, ...]:
-    """Return every record, sorted by sample; of each sample, the record FIRST is the first one."""
+    """Return every record, sorted by sample. Of each sample, the record FIRST comes first."""
 
     def order(record: SightRecord) -> tuple[int, bool, str]:
         head = record.head

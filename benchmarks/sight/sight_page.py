@@ -97,7 +97,7 @@ class Score:
     """The number of mutants that unit tests kill and that seeds reach. None until the unit tests
     have been run with each mutant."""
     killed_found: int | None
-    """How many of the mutants in `killed_reached` the search finds."""
+    """The number of mutants in `killed_reached` that the search finds."""
     cpu_s: float | None
     """The median CPU time to the first finding; None if nothing is found."""
 

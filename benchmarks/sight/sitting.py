@@ -73,7 +73,7 @@ class JournalHead(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def decisive(self) -> dict[str, str]:
-        """What must not have changed if a journal is to be continued, under names for people."""
+        """The facts that must be unchanged if a journal is continued, by their names for people."""
         return {
             "the code": self.code,
             "Python": self.python,

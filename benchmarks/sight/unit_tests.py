@@ -15,7 +15,7 @@ from tests.support.mutation.draw import CodeMutant
 from tests.support.mutation.recorded_mutants import Place, run_mutants
 
 Killed = dict[str, bool]
-"""Whether a test fails with a mutant, by the mutant's id. Mutants that were not tried are missing.
+"""Id of a mutant -> True if a test fails with the mutant. Mutants that were not tried are missing.
 """
 
 

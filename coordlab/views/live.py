@@ -37,7 +37,7 @@ class LiveView(Generic[ProgressT]):
     ) -> None:
         """Set up the view.
 
-        - `render`: returns the panel for a progress, or for None before the first one.
+        - `render`: returns the panel for a progress, or for None before the first progress.
         - `lines`: yields the lines to print for a progress.
         - `shown`: False to show nothing, because the output of the command is a JSON document.
         """

@@ -52,7 +52,7 @@ _ID_OR_RANGE = re.compile(rf"\b({'|'.join(FAMILIES)})-(\d+)(?:\.\.(\d+))?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioList:
-    """What is in scenarios.toml. Each id is a key of `meaning` or of `same_as`.
+    """The contents of scenarios.toml. Each id is a key of `meaning` or of `same_as`.
 
     - `meaning`: id -> what happens in the scenario.
     - `same_as`: id -> other scenarios that together test the same as this scenario. For example,
@@ -78,7 +78,7 @@ class ScenarioList:
 
 
 class _Recording(msgspec.Struct):
-    """What the page needs of a recording."""
+    """The fields of a recording that the page needs."""
 
     id: str
     covers: tuple[str, ...]

@@ -71,8 +71,8 @@ def test_summary_of_a_command_is_the_first_sentence_of_its_help(name: str) -> No
 def test_commands_of_a_standing_cluster_import_nothing_heavy(command: str, tmp_path: Path) -> None:
     """`up` starts a cluster that runs until `down`. The other commands act on this cluster.
 
-    They should do so without a delay. Only `up` needs `cluster.broker`, the code of the brokers,
-    and `chaos.run`, the code that conducts experiments.
+    These commands should act without a delay. Only `up` needs `cluster.broker`, the code of the
+    brokers, and `chaos.run`, the code that conducts experiments.
     """
     modules = imported_by(command, "--help", folder=tmp_path)
     assert [name for name in HEAVY if name in modules] == []

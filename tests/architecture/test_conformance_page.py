@@ -20,7 +20,8 @@ from scripts.docs.conformance_page import (
 CLASSIC_JC = {*range(38, 147), *range(150, 171), 173, 175, 186, 187}
 """Numbers of the scenarios in the family JC (the Java coordinator) that are about classic groups.
 
-The others are about Kafka's newer group protocol, which this project does not have.
+The other scenarios of this family are about Kafka's newer group protocol, which this project does
+not have.
 """
 
 

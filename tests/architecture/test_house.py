@@ -14,9 +14,9 @@ from scripts.house import House, measure
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES_MAX = 20
-"""How many modules a folder may have, so that a reader takes the list in at a glance."""
+"""The largest number of modules in a folder. A reader can take in such a list at a glance."""
 REPEATED_NAMES_MAX = 14
-"""How many public names may have two definitions.
+"""The largest number of public names that have two definitions.
 
 This is the present number of such names. Lower it when a name becomes unique.
 """

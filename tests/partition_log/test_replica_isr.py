@@ -117,7 +117,8 @@ def test_shrink_keeps_a_follower_of_a_busy_leader() -> None:
     """
     leading = leader(isr=(A, B), replicas=(A, B))
     # B begins with an empty log, so there is no epoch of its last record.
-    fetch_offset, last_fetched_epoch = 0, -1
+    fetch_offset = 0
+    last_fetched_epoch = -1
     # B sends a Fetch each second. The log grows before and after each Fetch.
     for step in range(1, 100):
         leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=step * SECOND)
@@ -129,7 +130,8 @@ def test_shrink_keeps_a_follower_of_a_busy_leader() -> None:
             now_us=step * SECOND,
         )
         # The next Fetch begins at the present log end, and the records have leader epoch 1.
-        fetch_offset, last_fetched_epoch = leading.log_end_offset, 1
+        fetch_offset = leading.log_end_offset
+        last_fetched_epoch = 1
         leading.append_records(records("y"), required_acks=ACKS_ALL, now_us=step * SECOND)
     assert leading.maybe_shrink_isr(100 * SECOND) is None
 
@@ -269,7 +271,7 @@ def test_expansion_in_flight_does_not_count_for_min_insync_replicas() -> None:
 
 
 def test_one_proposal_is_in_flight_at_a_time() -> None:
-    """A second proposal would have an outdated partition epoch if the first one was applied."""
+    """If the first proposal was applied, a second one would have an outdated partition epoch."""
     leading = leader(isr=(A,), min_insync_replicas=1)
     assert fetch_as(leading, B, offset=0).proposal is not None
     assert fetch_as(leading, C, offset=0).proposal is None

@@ -50,9 +50,9 @@ from tests.support.random_worlds.fault_mix import SlowToStop, everything
 
 SECOND_US = 1_000_000
 FAKE_RUN_US = 3 * SECOND_US
-"""How long a run of the fake cluster lasts."""
+"""The length of a run of the fake cluster."""
 REAL_RUN_US = 16 * SECOND_US
-"""How long a run of the real cluster lasts.
+"""The length of a run of the real cluster.
 
 Half of this time, 8 s, is enough for the group to become stable. Then `digest` crashes a broker.
 After another quarter, 4 s, the broker is restarted. Meanwhile another broker has taken over,

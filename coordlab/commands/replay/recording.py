@@ -168,7 +168,7 @@ class Recorder:
 def _goes_on_after(inspect: Inspection, moment: Moment) -> bool:
     """Return True if the run goes on after the inspection.
 
-    It does not go on if the user quits the debugger, which raises KeyboardInterrupt.
+    The run does not go on if the user quits the debugger, which raises KeyboardInterrupt.
     """
     try:
         return inspect(moment)

@@ -42,7 +42,7 @@ from pipeline.summary.figures import RunSummary
 from pipeline.summary.summary_file import decode_summary
 
 _POLL_S = 0.2
-"""How long the main process waits for an answer of a worker before it looks for a Ctrl-C."""
+"""The time for which the main process waits for a worker's answer before it looks for a Ctrl-C."""
 _MAX_SEEDS_WITH_LINES = 40
 """The largest number of seeds for which each seed gets a line when it ends.
 

@@ -17,7 +17,7 @@ from coordlab.program import PROGRAM
 from coordlab.standing_options import DEFAULT_RUNS
 
 _CRASH_DURATION = "20s"
-"""How long a broker stays down after the printed command has crashed it.
+"""The time for which a broker stays down after the printed command has crashed it.
 
 In this time the user should see another broker become the coordinator. This happens when the
 controller fences the silent broker, after broker.session.timeout.ms (9 s).

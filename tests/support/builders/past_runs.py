@@ -146,8 +146,8 @@ def analysed_run(
 def _columns_of_tables() -> dict[str, list[tuple[str, str]]]:
     """Return the columns of every table as (name, type) pairs.
 
-    They are taken from the page docs/TABLES.md. Another test makes sure that this page agrees with
-    the tables that the pipeline writes.
+    The columns are taken from the page docs/TABLES.md. Another test makes sure that this page
+    agrees with the tables that the pipeline writes.
     """
     tables: dict[str, list[tuple[str, str]]] = {}
     columns: list[tuple[str, str]] = []

@@ -108,7 +108,8 @@ def _phase_cells(
     for index, (length_column, end_column) in enumerate(columns):
         length_us = lengths_us[index] if index < len(lengths_us) else None
         if end_us is None or length_us is None:
-            length_us, end_us = None, None
+            length_us = None
+            end_us = None
         else:
             end_us += length_us
         row |= {length_column: length_us, end_column: end_us}

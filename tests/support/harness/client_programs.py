@@ -34,7 +34,7 @@ POLL_S = 0.05
 Event = dict[str, Any]
 """One line of a program's output. clients/README.md describes the fields."""
 Stored = tuple[int, int]
-"""Where a record is stored: the number of its partition, and its offset."""
+"""The place of a record: the number of its partition, and its offset."""
 
 
 class ClientProgram:

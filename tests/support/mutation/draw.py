@@ -180,15 +180,17 @@ def _edits_of_node(node: ast.AST, source: bytes, line_starts: list[int]) -> Iter
 
     match node:
         case ast.Compare(left=left, ops=ops, comparators=rights):
-            # `a < b < c` has two operators. The first one is between a and b, and the second one is
-            # between b and c. So `lefts` is (a, b), and `rights` is (b, c).
+            # `a < b < c` has two operators. The first operator is between a and b, and the second
+            # operator is between b and c. So `lefts` is (a, b), and `rights` is (b, c).
             lefts = [left, *rights[:-1]]
             for a, op, b in zip(lefts, ops, rights, strict=True):
                 yield between(a, b, *_COMPARISONS[type(op)])
         case ast.BoolOp(op=op, values=values):
-            old, new = ("and", "or") if isinstance(op, ast.And) else ("or", "and")
             # Of `a and b and c` only the first operator is replaced.
-            yield between(values[0], values[1], old, new)
+            if isinstance(op, ast.And):
+                yield between(values[0], values[1], "and", "or")
+            else:
+                yield between(values[0], values[1], "or", "and")
         case ast.UnaryOp(op=ast.Not()):
             # The `not` is removed.
             begin = span(node)[0]

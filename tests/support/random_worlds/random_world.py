@@ -43,7 +43,7 @@ class World:
     rows: list[TraceRow] = field(default_factory=list)
     lives: dict[str, Life] = field(default_factory=dict)
     skew_us: dict[str, int] = field(default_factory=dict)
-    """How far the clock of each node is ahead of the clock of the run.
+    """Node -> the time by which its clock is ahead of the clock of the run.
 
     A node without an entry has the run's clock. (The clocks of real machines never agree exactly.)
     """

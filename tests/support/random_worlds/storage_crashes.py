@@ -79,14 +79,14 @@ STEP_WEIGHTS = {
     Step.WRITE_BACK: 1,
     Step.CHECKPOINT: 2,
 }
-"""How often each step is drawn, relative to the other steps."""
+"""The weight of each step. A step with the weight 2 is drawn twice as often as a step with 1."""
 KILLED_IN_OPENING_ONE_IN = 8
 """On average, the process is to be killed in one of eight lives while it opens the disk."""
 
 
 @dataclass(slots=True)
 class ExpectedLog:
-    """What a log must contain.
+    """The content that a log must have.
 
     If a step crashes, we cannot know whether it has had its effect. So this object has the content
     before the current step and the content after the step, and both are right.
@@ -114,13 +114,14 @@ class ExpectedLog:
 
     def settle(self) -> None:
         """Note that the current step has ended, and has therefore had its effect."""
-        self.batches, self.mark = list(self.batches_after), self.mark_after
+        self.batches = list(self.batches_after)
+        self.mark = self.mark_after
         self.is_cleaning = False
 
 
 @dataclass(slots=True, kw_only=True)
 class CrashReport:
-    """How many crash points there were of each kind, and what they did to the disks."""
+    """The numbers of crash points of each kind, and of their effects on the disks."""
 
     ends: Counter[End] = field(default_factory=Counter)
     # The steps in which the crashes came.

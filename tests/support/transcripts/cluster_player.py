@@ -354,7 +354,7 @@ class ClusterPlayer:
     async def _log(self, command: Command) -> list[str]:
         """`log orders-0` prints for each disk the base offsets of the batches in this log.
 
-        It also prints how many of these batches are flushed.
+        The command also prints how many of these batches are flushed.
         """
         partition = read_partition(command.words[0])
         lines = []

@@ -72,7 +72,7 @@ class MemberFailover:
 
     @property
     def commit_gap_us(self) -> int:
-        """How long the member had no acknowledged commit around the kill."""
+        """The time around the kill in which the member had no acknowledged commit."""
         if self.last_commit_before_us is None or self.first_commit_after_us is None:
             raise ValueError(f"{self.node} never committed before the kill, or never after it")
         return self.first_commit_after_us - self.last_commit_before_us

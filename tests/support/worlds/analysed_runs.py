@@ -85,7 +85,7 @@ def analyse_together(spark: SparkSession, base: Path) -> Analysis:
 
     Spark computes the tables of all stories and random traces in a single call, because it needs
     longer to plan a call than to work on these few rows. The runs of `report_runs` are small, too.
-    Their analysis is the normal one for small runs, which reads the trace with plain Python.
+    They are analysed like any small run: plain Python reads the trace.
     """
     stories = _write_stories(base / "stories")
     random_runs = write_random_runs(base / "random_runs")

@@ -2,8 +2,8 @@
 
 The tests follow Kafka's GroupCoordinatorConcurrencyTest. A test tells all members what to do, as in
 `await groups.all_do(ClientMember.join)`. Then each member sends a request and waits for the answer.
-It does not repeat a request that fails. The latencies of the network are drawn from a seed. So each
-seed mixes the requests of the members in another order.
+A member does not repeat a request that fails. The latencies of the network are drawn from a seed.
+So each seed mixes the requests of the members in another order.
 
 The cluster has three brokers. Two of them coordinate groups, because `__consumer_offsets` has two
 partitions.

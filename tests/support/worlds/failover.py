@@ -20,7 +20,7 @@ from protocol.trace import TraceKind, TraceRow
 COMMIT_PAUSE_US = 400_000
 """A time without a commit is a gap if it is longer than this.
 
-It is twice the interval of the commits, which is 200 ms.
+The members commit every 200 ms. So they have missed at least one commit in this time.
 """
 
 

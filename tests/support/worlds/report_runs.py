@@ -31,7 +31,7 @@ THOUSAND_GROUPS, THOUSAND_MEMBERS_EACH = 10, 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How to play a run."""
+    """The instructions for playing a run."""
 
     # The name or the file of an experiment. None: the experiment with 1,000 members.
     experiment: str | None

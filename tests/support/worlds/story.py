@@ -99,7 +99,7 @@ def phases_of(runs: Sequence[Milestones]) -> list[Phase]:
 def differences(virtual_runs: Sequence[Milestones], real_runs: Sequence[Milestones]) -> list[str]:
     """Return how runs in virtual time differ from runs in real time.
 
-    They may differ in their milestones, in the order of the milestones, and in the lengths of
+    The runs may differ in their milestones, in the order of the milestones, and in the lengths of
     phases. Each difference is a line such as "only in real time: members lose their partitions" or
     "epoch +1 active -> members commit again: 1.10 s in virtual time, 1.60 s in real time".
 
