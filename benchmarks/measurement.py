@@ -50,8 +50,8 @@ class Measurement:
 def median_ratio(values: Sequence[float], baselines: Sequence[float]) -> float:
     """Return the median of the ratios of the rounds.
 
-    A round measures value and baseline one after the other, so other programs on the machine slow
-    both of them down. The ratio of the two is nearly the same as without these programs.
+    A round measures value and baseline one after the other. So other programs on the machine slow
+    both measurements down, and the ratio is nearly the same as without these programs.
     """
     return statistics.median(
         value / baseline for value, baseline in zip(values, baselines, strict=True)

@@ -4,8 +4,9 @@ A function below plants the bug that has the function's name. Its docstring says
 while the bug is planted. `BUGS`, at the end, also says which rule each bug breaks ("BEHAVIOUR 5.5"
 is a section of docs/kafka/BEHAVIOUR.md).
 
-Most functions wrap a method of the real code, and change only an argument or a result of it. If the
-method is renamed one day, `patch.object` raises AttributeError, so no bug is lost unnoticed.
+Most functions wrap a method of the real code, and change only an argument or the result of this
+method. If the method is renamed one day, `patch.object` raises AttributeError, so no bug is lost
+unnoticed.
 """
 
 from collections.abc import Callable

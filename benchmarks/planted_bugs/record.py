@@ -165,8 +165,8 @@ def _row(hunted: Hunted) -> str:
     if shrunk is None:
         checks = ", ".join(hunted.checks)
         return f"| {bug.name} | {bug.where} | {hunted.seeds_tried} | {checks} | not shrunk | | |"
-    # If too many faults were left of the first schedule, others were shrunk. The row is about the
-    # last one of them.
+    # If too many faults were left of the first schedule, other schedules were shrunk. The row is
+    # about the last schedule that was shrunk.
     nth = "" if hunted.tries == 1 else f", of schedule {hunted.tries}"
     return (
         f"| {bug.name} | {bug.where} | {hunted.seeds_tried} | {', '.join(hunted.checks)} | "

@@ -89,8 +89,9 @@ def test_ids_are_read_from_a_docstring(text: str, ids: list[str]) -> None:
 
 def test_repeated_scenario_has_the_status_of_its_original() -> None:
     """A repetition is covered only if all scenarios that it repeats are covered."""
-    # The list has three scenarios: `claimed`, which some test claims, GC-998, which has a reason
-    # why it is not covered, and GC-999, which no test claims. The three JC scenarios repeat them.
+    # The list has three scenarios. Some test claims `claimed`, and no test claims the other two:
+    # GC-998 has a reason why it is not covered, and GC-999 has no reason. The JC scenarios repeat
+    # these three scenarios.
     claimed = sorted(places_by_scenario())[0]
     scenarios = ScenarioList(
         meaning={"GC-998": "", "GC-999": "", claimed: ""},

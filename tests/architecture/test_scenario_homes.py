@@ -2,9 +2,9 @@
 
 A scenario is a case of Kafka's own tests, with an id such as GC-004. A list has a sentence about
 each scenario. A test of ours that covers a scenario names the id in its docstring. Because the id
-alone tells a reader nothing, the docstring also quotes the sentence. A line of it is, for example,
+alone tells a reader nothing, the docstring also quotes the sentence. For example, it has the line
 "GC-004: a full group refuses one more member". If two files covered the same scenario, a change
-could be made in one of them and forgotten in the other.
+could be made in one file and forgotten in the other file.
 """
 
 import re

@@ -312,7 +312,7 @@ def test_follower_of_a_compacted_log_copies_its_holes() -> None:
 
 
 def test_prefix_is_replaced_by_the_result_of_a_cleaning() -> None:
-    """Here a cleaning of the first four batches has kept the batches at 0 and 3.
+    """A cleaning of the first four batches has kept the batches at 0 and 3.
 
     The log end, the offsets and the epochs stay, and the new batches are flushed to the disk.
     """

@@ -103,7 +103,7 @@ def test_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
 
 
 def test_first_unstable_offset_is_that_of_the_oldest_open_transaction() -> None:
-    """Here the transaction at 2 has ended. The transaction of producer 8, at 4, is open."""
+    """The transaction at 2 has ended. The only open transaction is that of producer 8, at 4."""
     producer_states = states(transactional(2), transactional(4, producer=8), marker(6))
     assert producer_states.first_unstable_offset == 4
 

@@ -94,9 +94,9 @@ def test_fetch_of_a_consumer_reads_to_the_high_watermark() -> None:
 @pytest.mark.parametrize("fetcher", [CONSUMER, B])
 @pytest.mark.parametrize("offset", [-1, 3])
 def test_fetch_outside_the_log_is_offset_out_of_range(fetcher: int, offset: int) -> None:
-    """Here the log ends at 2.
+    """The log begins at 0 and ends at 2. So the offsets -1 and 3 are outside of the log.
 
-    After this error a consumer resets its position, and a follower waits.
+    After the error a consumer resets its position, and a follower waits.
     """
     leading = leader(partition_log=log_of_epochs(0, 0))
     result = fetch_as(leading, fetcher, offset=offset)

@@ -157,7 +157,10 @@ def test_shrink_proposal_has_the_epochs_that_the_leader_knows() -> None:
 
 
 def test_shrink_changes_nothing_until_answered() -> None:
-    """Otherwise a leader that cannot reach the controller would commit records alone."""
+    """The leader keeps its ISR until the controller has answered.
+
+    Otherwise a leader that cannot reach the controller would commit records alone.
+    """
     leading, _ = leader_that_shrinks()
     assert (leading.isr, leading.maximal_isr) == (REPLICAS, REPLICAS)
     info = leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=LAG_MAX_US)
@@ -237,7 +240,7 @@ def test_expansion_below_the_start_of_the_leader_epoch_is_not_proposed() -> None
 def test_expansion_is_proposed_only_for_a_live_broker_with_its_present_epoch(
     eligible: dict[BrokerId, BrokerEpoch], replica_epoch: int, proposed: bool
 ) -> None:
-    """Otherwise the controller would refuse the proposal: INELIGIBLE_REPLICA (KIP-841, KIP-903).
+    """The controller would refuse any other broker: INELIGIBLE_REPLICA (KIP-841, KIP-903).
 
     `eligible` are the live brokers in the metadata, with their broker epochs. `replica_epoch` is
     the broker epoch in C's Fetch.

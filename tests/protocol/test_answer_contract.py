@@ -5,8 +5,8 @@ OffsetCommit for the partitions 0 and 1 must get an answer about exactly these p
 answer to a Fetch from offset 10 must not have a batch that ends before offset 10.
 
 The tests are tables of requests and answers. For each API the file first has a request, such as
-`_COMMIT`, and a function that builds answers to it: `_committed(0, 1)` is an answer about the
-partitions 0 and 1. Three of these values need an explanation:
+`_COMMIT`, and then a function that builds answers to this request: `_committed(0, 1)` is an answer
+about the partitions 0 and 1. Three requests and answers need an explanation:
 
 - `_fetch()` is a consumer's Fetch of orders-0 from offset 10. With `replica_id=1` the Fetch is sent
   by a follower, broker 1, which copies the leader's records.

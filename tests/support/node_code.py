@@ -2,8 +2,8 @@
 
 In virtual time (with a simulated clock) the same seed must give the same run in every process. So
 the code of nodes (brokers, controllers and clients) must not depend on anything that differs
-between processes. Such things are the order of a set, which depends on hashes, and id(), which is
-an address. No lint rule finds such code, so a test uses this module.
+between processes. Two things differ: the order of a set, because it depends on hashes, and id(),
+because it is an address. No lint rule finds such code, so a test uses this module.
 
 The module knows types only as far as the source shows them. If a module annotates a name as a set
 or assigns a set to it, the name counts as a set in this module. If any module declares an attribute

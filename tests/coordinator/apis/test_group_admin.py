@@ -216,7 +216,7 @@ def test_offset_delete_is_refused_if_the_broker_does_not_have_the_group() -> Non
 
 
 def test_offset_delete_in_an_empty_group_deletes_the_named_partitions() -> None:
-    """Here t0-0 has an offset, and t2-0 has no offset. The deletion succeeds for both partitions.
+    """The deletion succeeds for t0-0, which has an offset, and for t2-0, which has no offset.
 
     The deletion is also in the log, so the next coordinator does not have the offset either.
     """

@@ -446,8 +446,8 @@ def test_load_restores_what_was_written() -> None:
     """The coordinator `h` writes a log. `other` loads this log, and has the same groups.
 
     Group "stable" has three members. Group "simple" has only offsets. All members of group
-    "emptied" have left. Group "static" is in its first rebalance, which is not finished: nothing
-    of it is in the log yet.
+    "emptied" have left. Group "static" has not finished its first rebalance, so nothing of this
+    group is in the log yet.
     """
     h = CoordinatorHarness()
     ids = h.stable_group(size=3, group_id="stable")

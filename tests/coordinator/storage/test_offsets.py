@@ -53,7 +53,7 @@ def test_commit_is_pending_until_it_is_appended() -> None:
 
 
 def test_failed_commit_leaves_no_offset() -> None:
-    """Neither the offset nor a pending commit remains.
+    """When its append has failed, neither the offset nor a pending commit remains.
 
     GM-32: failed commit leaves nothing
     """

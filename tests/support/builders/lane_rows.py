@@ -1,9 +1,9 @@
 """Rows for tests of the lanes: the charts that stand one below the other on a report's time line.
 
 Each function returns a row of one table, with all columns of the table. A test passes only the
-times and names that matter to it; times are seconds of the run's clock (`..._s`). Through `changes`
-a test sets any other column, as in `tenure("broker-2", 0, 5, 60, commits=7)`. Every run ends at
-60 s. A time of None stands for an event that had not happened when the run ended.
+times and names that matter to the test. Times are seconds of the run's clock (`..._s`). Through
+`changes` a test sets any other column, as in `tenure("broker-2", 0, 5, 60, commits=7)`. Every run
+ends at 60 s. A time of None stands for an event that had not happened when the run ended.
 
 Most rows are about the group `readers`, whose offsets are in the partition `__consumer_offsets-2`.
 The leader of this partition coordinates the group. The time during which one broker does so is

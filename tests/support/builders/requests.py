@@ -1,4 +1,4 @@
-"""Requests of a group's members, with sensible defaults: a test names only what matters to it.
+"""Requests of a group's members, with sensible defaults: a test sets only the fields that matter.
 
 For example, `join_group("m1")` is a complete JoinGroup of the member `m1`. In all functions
 `instance` is the `group.instance.id` of a static member.

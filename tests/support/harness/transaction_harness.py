@@ -50,7 +50,7 @@ TX = "tx"
 TIMEOUT_MS = 60_000
 """The transaction timeout of most tests."""
 OFFSETS = offsets_partition(0)
-"""The only partition of `__consumer_offsets`. So every group belongs to it."""
+"""The only partition of `__consumer_offsets`. So every group belongs to this partition."""
 
 
 class TransactionHarness:

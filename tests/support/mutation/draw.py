@@ -1,9 +1,9 @@
 """Draw random mutants of a package: copies with one small change, which the tests should notice.
 
 A change replaces `<` by `<=`, for example, or removes a call. The syntax tree of a file shows where
-changes are possible. The change itself is made in the text of the file. Some code is never changed,
-because tests need not notice a change of it: texts for people, docstrings, raised errors, and
-checks of invariants.
+changes are possible. The change itself is made in the text of the file. Tests need not notice
+changes of some code, so this code is never changed: texts for people, docstrings, raised errors,
+and checks of invariants.
 """
 
 import ast

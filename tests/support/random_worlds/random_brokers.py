@@ -115,8 +115,8 @@ class Brokers:
         )
         if leader:
             self._apply_later(partition, leader, epoch)
-        # Some brokers (15 %) never learn of the election. A former leader that never learns of it
-        # goes on serving the partition, so that there are two coordinators.
+        # Some brokers (15 %) never learn of the election. If the former leader never learns of the
+        # election, it goes on serving the partition. Then there are two coordinators.
         for name in BROKERS:
             if name != leader and world.lives[name].alive and world.chance(0.85):
                 delay_us = world.rng.choice((1_000, 60_000, 4_000_000))

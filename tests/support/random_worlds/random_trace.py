@@ -54,7 +54,7 @@ def random_run(seed: int) -> list[TraceRow]:
 
     world.stage("starting")
     # The driver is the process that conducts the run. It writes no row about its own start, so
-    # `start` is not called for it.
+    # `start` is not called for the driver.
     world.lives["driver"] = Life("driver")
     for node in nodes:
         role = node.split("-")[0]

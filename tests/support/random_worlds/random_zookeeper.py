@@ -58,7 +58,7 @@ def random_zookeeper_run(seed: int) -> list[TraceRow]:
     world.clock_resolution_us = rng.choice((1, 1, 50_000))
     world.stage("starting")
     # The driver is the process that conducts the run. It writes no row about its own start, so
-    # `start` is not called for it.
+    # `start` is not called for the driver.
     world.lives["driver"] = Life("driver")
     for node in (*_SERVERS, *_CONSUMERS, _CLIENT_WITHOUT_GROUP):
         role = node.split("-")[0]
