@@ -1,9 +1,9 @@
 """`make cluster`: what coordlab does if one of its machines is killed or cut off.
 
-The three machines are simulated on this one: each is a set of Linux namespaces with a network
-address and a /tmp of its own (scripts/machines). Each case starts a command on machine 1, such as
-`coordlab run`, and checks how it ends. If the case kills a machine meanwhile, all machines are made
-anew for the next case.
+The three machines are simulated on the present machine: each of them is a set of Linux namespaces
+with a network address and a /tmp of its own (scripts/machines). Each case starts a command on
+machine 1, such as `coordlab run`, and checks how the command ends. If the case kills a machine
+meanwhile, all machines are made anew for the next case.
 
 The results of the cases are printed as a table. With `--record`, they also become a section of
 docs/SOAK.md.

@@ -38,7 +38,7 @@ R = TypeVar("R")
 class Stopwatch:
     """Adds the time that passes inside of some functions, in seconds.
 
-    If one of the functions calls another one, their common time counts once.
+    If one of the functions calls another of them, the time of the inner call counts once.
     """
 
     def __init__(self) -> None:

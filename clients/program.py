@@ -30,10 +30,10 @@ class Options:
     """The options of the command line. An option that the command does not have is 0 or "".
 
     - `name`: the client.id, which is also in each event.
-    - `until`: after how many records `consume` ends; 0: it runs until a signal.
-    - `count`: after how many records `produce` ends; 0: it runs until a signal.
-    - `rate`: how many records `produce` sends in a second; 0: as many as it can.
-    - `commit_interval_s`: how often `consume` commits; 0: never.
+    - `until`: the number of records after which `consume` ends; 0: `consume` ends at a signal.
+    - `count`: the number of records after which `produce` ends; 0: `produce` ends at a signal.
+    - `rate`: the number of records that `produce` sends in a second; 0: as many as it can.
+    - `commit_interval_s`: the time between two commits of `consume`; 0: it never commits.
     - `value_bytes`: `produce` pads the values of records with blanks to this size.
     - `settings`: settings of the client library, by its own names.
     """
@@ -173,12 +173,13 @@ class DeliveryReports:
     def report(self, *, now: bool = False) -> None:
         """Write the records that were acknowledged since the last report.
 
-        A report that comes less than REPORT_S after the last one is put off, except with `now`.
+        A report that comes less than REPORT_S after the last report is put off, except with `now`.
         """
         if not now and time.monotonic() - self._last_report_s < REPORT_S:
             return
         with self._lock:
-            unreported, self._unreported = self._unreported, []
+            unreported = self._unreported
+            self._unreported = []
         if unreported:
             self._last_report_s = time.monotonic()
             self._reporter.write("acknowledged", records=unreported, total=self.acknowledged_count)
@@ -285,7 +286,7 @@ def _consume(client: Client, options: Options, reporter: Reporter) -> int:
     has_uncommitted = False
     commits = options.commit_interval_s != 0
 
-    while not stop.is_requested and not (options.until and total >= options.until):
+    while not stop.is_requested and not _is_reached(options.until, total):
         try:
             records = consumer.poll(POLL_S)
         except Exception as error:
@@ -337,6 +338,11 @@ def _commit(consumer: Consumer, reporter: Reporter) -> bool:
     return True
 
 
+def _is_reached(limit: int, number: int) -> bool:
+    """Return True if `number` has reached `limit`. A limit of 0 means that there is no limit."""
+    return limit != 0 and number >= limit
+
+
 def _produce(client: Client, options: Options, reporter: Reporter) -> int:
     """Send records until a signal or the last record, and return the exit code."""
     stop = Stop()
@@ -344,7 +350,7 @@ def _produce(client: Client, options: Options, reporter: Reporter) -> int:
     producer = client.producer(options, reports)
     began_s = time.monotonic()
     number = 0
-    while not stop.is_requested and not (options.count and number >= options.count):
+    while not stop.is_requested and not _is_reached(options.count, number):
         if options.rate:
             # The due time is counted from the beginning, and not from the record before. So a
             # record that is late does not delay the records after it.

@@ -120,7 +120,8 @@ def _journal_entries(
 
 def _entry_of_planned_fault(fault: PlannedFault) -> JournalEntry:
     """Return the journal entry of a fault that was not injected."""
-    # The kind is None if the plan is of another version with a fault that this one does not know.
+    # The kind is None if the plan is of another version of coordlab, and this version does not know
+    # its fault.
     kind = FAULT_KINDS.get(fault.fault)
     return JournalEntry.of(fault, momentary=kind is not None and kind.momentary)
 

@@ -116,7 +116,7 @@ def _event_behind_answers(stack: ExitStack) -> None:
 
 
 def _claims_before_release(stack: ExitStack) -> None:
-    """Let an attempt claim its new share before it releases the old one."""
+    """Let an attempt claim its new share before it releases its old share."""
     claim = Rebalancer._claim
     kept: dict[Rebalancer, tuple[TopicPartition, ...]] = {}
 

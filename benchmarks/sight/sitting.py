@@ -106,10 +106,10 @@ class Journal:
     def begin(
         self, head: JournalHead, say: Callable[[str], None]
     ) -> tuple[JournalHead, list[PlayedOrder]]:
-        """Continue the journal if nothing `decisive` has changed, or else begin a new one.
+        """Continue the journal if nothing `decisive` has changed, or else begin a new journal.
 
-        Returns the head and the finished seeds. If a new journal begins, the file of the old one is
-        renamed and kept, because it took hours to play its seeds.
+        Returns the head and the finished seeds. If a new journal begins, the old file is renamed
+        and kept, because it took hours to play its seeds.
         """
         existing = self.read()
         if existing is not None:

@@ -111,7 +111,7 @@ def _parsed(colour: str) -> Colour:
 
 
 def _over(above: Colour, below: Colour) -> Colour:
-    """Return the colour that one sees if a translucent colour lies above an opaque one."""
+    """Return the colour that a person sees if a translucent colour lies above an opaque colour."""
     alpha = above[3]
     red, green, blue = (
         alpha * a + (1 - alpha) * b for a, b in zip(above[:3], below[:3], strict=True)

@@ -152,8 +152,8 @@ def check_memory(machine: ThisMachine) -> HealthCheck:
     ok = available is None or available >= MIN_MEMORY_BYTES
     found = "not known" if available is None else f"{_gib(available)} available"
     # In a container, the process may use only the memory that its control group still grants.
-    # `available` is the smaller one of this memory and the machine's free memory. So the container
-    # is the limit if `granted` is not larger.
+    # `available` is the smaller of two values: this memory (`granted`), and the machine's free
+    # memory. So the container is the limit if `granted` is not larger than `available`.
     control_group_is_the_limit = (
         granted is not None and available is not None and granted <= available
     )

@@ -220,7 +220,8 @@ def _play_whole(
     broke_off = recording.results.outcome in {RunOutcome.INTERRUPTED, RunOutcome.INTERNAL_ERROR}
     runs_agree = broke_off or recording.digest == played.digest
     # If the code or the file has changed since the stamp was made, another trace is no failure.
-    coordlab_failed = not runs_agree or (compared.same is False and not changed)
+    differs_without_reason = compared.same is False and not changed
+    coordlab_failed = not runs_agree or differs_without_reason
     if options.json:
         document = {
             "schedule": schedule.name,

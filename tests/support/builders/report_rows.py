@@ -77,7 +77,7 @@ def client_phase(consumer: str, *lengths_us: int | None, **changes: Any) -> Row:
         "sync_us": None,
         "longest_wait_us": None,
         "noticed_by": "DISCONNECTED" if has_noticed else None,
-        # The member asked 49 times for its coordinator. All answers but the last one named the
+        # The member asked 49 times for its coordinator. All answers but the last answer named the
         # broker that had crashed.
         "attempts": 49,
         "stale_answers": 48,

@@ -18,8 +18,8 @@ from cluster.storage.files import Files
 PAGES = (1, 16, 512, 4096)
 """Possible sizes of a disk's pages, in bytes.
 
-A disk writes whole pages. So after a power loss, each page is either the old one or a new one. With
-small pages, the mixture of old and new data is finer.
+A disk writes whole pages. So after a power loss, each page has either its old or its new content.
+With small pages, the mixture of old and new data is finer.
 """
 
 
@@ -34,7 +34,8 @@ class _File:
     """All contents that a file has had since its last sync, in `versions`."""
 
     def __init__(self) -> None:
-        # The first version is the content at the last sync, the last one is the present content.
+        # The first version is the content at the last sync. The last version is the present
+        # content.
         self.versions = [b""]
 
     @property

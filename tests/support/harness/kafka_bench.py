@@ -38,7 +38,7 @@ STATIC_PROTOCOLS = protocols("range", "roundrobin")
 PARTITION = 1
 """The offsets partition that GROUP belongs to.
 
-There are two offsets partitions, and the coordinator has loaded only this one.
+There are two offsets partitions, and the coordinator has loaded only this partition.
 """
 NO_ID_REQUIRED, ID_REQUIRED = 3, 9
 """Versions of JoinGroup.

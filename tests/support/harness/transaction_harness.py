@@ -168,7 +168,7 @@ class TransactionHarness:
             log=list(self.log),
             epoch=None,
             # The controller gives no producer id twice. So the ids of the other coordinator begin
-            # far above all ids of this one.
+            # far above all ids of this coordinator.
             first_producer_id=1_000,
         )
         other.now_us = self.now_us

@@ -210,10 +210,10 @@ def _edits_of_node(node: ast.AST, source: bytes, line_starts: list[int]) -> Iter
             yield _Edit(*span(node), f"ErrorCode.{other}")
         case ast.Name(id=name) if name in _FUNCTIONS:
             yield _Edit(*span(node), _FUNCTIONS[name])
-        # In this case and the next one a statement is replaced by `pass`: a call whose result is
-        # not used, or an assignment to a field.
+        # A call whose result is not used is replaced by `pass`.
         case ast.Expr(value=ast.Call()):
             yield _Edit(*span(node), "pass")
+        # An assignment to a field is replaced by `pass`, too.
         case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]) | ast.AugAssign():
             yield _Edit(*span(node), "pass")
         # The condition of an `if` is negated as a whole.

@@ -132,7 +132,8 @@ class _Ensemble:
 
     def _open_session(self) -> None:
         """Open a session. It has no client yet; `_notify_client` chooses one."""
-        # The id of a session is the zxid of the transaction that opens it. This is the next one.
+        # The id of a session is the zxid of the transaction that opens the session. This will be
+        # the next transaction.
         session = f"{self._zxid + 1:#x}"
         self._client_of_session[session] = None
         self._apply(session, "createSession")

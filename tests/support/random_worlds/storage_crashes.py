@@ -434,7 +434,8 @@ def _check_cut(
     assert cut.cause is RecoveryCause.POWER_LOSS, crash_point
     assert cut.log_end_offset == _end_offset(batches), crash_point
     if expected.is_cleaning:
-        # We cannot know whether the old file or the new one was cut, nor to the mark of which one.
+        # We know neither which file was cut, the old file or the new file, nor which of the two
+        # files had the mark.
         return
     lengths_before_cut = (len(expected.batches), len(expected.batches_after))
     assert cut.cut_bytes > 0, crash_point

@@ -243,9 +243,9 @@ def _add_overlaps(owned: Owned, processed: _Processed, end_us: int) -> None:
 
 
 def _count_processed(owned: Owned, processed: _Processed) -> None:
-    """Count the records that each consumer processed of each partition, and the repeated ones.
+    """Count the records that each consumer processed of each partition, and the repeated records.
 
-    A record is repeated if this consumer or another one had processed it before.
+    A record is repeated if any consumer had processed the record before.
     """
     # (partition, offset) of all records that were processed so far.
     earlier: set[tuple[str, int]] = set()
