@@ -78,7 +78,7 @@ class CrashingFiles(Files):
         self._synced_names: dict[Path, _File] = {}
         # The files by name after each change of a name since the last sync of the directory.
         self._later_names: list[dict[Path, _File]] = []
-        # How many calls succeed before the process is killed. None: the process is not killed.
+        # The number of calls that succeed before the process is killed; None: it is not killed.
         self._calls_left: int | None = None
         # If True, the next write fails because the disk is full.
         self._write_fails = False

@@ -63,7 +63,7 @@ class FakeRuntime(Runtime):
 
     def __init__(self, experiment: Experiment, observer: RowObserver | None = None) -> None:
         self.experiment = experiment
-        # What the driver has told the runtime to do so far, as short texts.
+        # The orders that the driver has given to the runtime so far, as short texts.
         self.acts: list[str] = []
         self.time_us = 0
         # Time -> a script, which is called once, when the clock reaches this time.
@@ -74,14 +74,14 @@ class FakeRuntime(Runtime):
         self.partitions: dict[TopicPartition, PartitionStatus] = {}
         self.leader = BrokerId(0)
         self.rules: tuple[LinkRule, ...] = ()
-        # How many connections `reset_links` reports as ended.
+        # The number of connections that `reset_links` reports as ended.
         self.open_connections = 3
-        # How long a controlled shutdown takes; None: a shutdown never ends.
+        # The length of a controlled shutdown; None: a shutdown never ends.
         self.stopping_takes_us: int | None = 1_000_000
         # The state of each paused node before its pause: up or stopping.
         self._state_before_pause: dict[NodeName, NodeState] = {}
-        # What `ask_as_admin` returns or raises. A question about committed offsets is answered
-        # from `committed` instead.
+        # `ask_as_admin` returns this answer, or raises this exception. A question about committed
+        # offsets is answered from `committed` instead.
         self.admin_answer: dict[str, str] | Exception = {}
         # The active controller; None: no controller answers, so the status has no leaders.
         self.controller: NodeName | None = controller_name(FIRST_CONTROLLER_ID)
@@ -92,7 +92,7 @@ class FakeRuntime(Runtime):
         self.nobody_joined = False
         # If True, the numbers of acknowledged commits no longer grow.
         self.commits_stand_still = False
-        # How many commits of each member were acknowledged until time 0.
+        # The number of commits of each member that were acknowledged until time 0.
         self.commits_at_start = 1
         # The requests of every member that have no answer yet.
         self.waiting: tuple[WaitingRequest, ...] = ()
@@ -104,16 +104,17 @@ class FakeRuntime(Runtime):
         self.machines_away: list[MachineEvent] = []
         # The nodes whose traces were lost.
         self.lost_traces: tuple[NodeName, ...] = ()
-        # What `crash` raises, and what `power_loss` raises; None: the call succeeds.
+        # The exception that `crash` raises; None: the call succeeds.
         self.crash_fails_with: Exception | None = None
+        # The exception that `power_loss` raises; None: the call succeeds.
         self.power_fails_with: Exception | None = None
         self.stopped = False
-        # How often the driver has asked for the status.
+        # The number of times that the driver has asked for the status.
         self.statuses_asked = 0
         self._started_at_us: dict[NodeName, int] = {}
         self._incarnations: dict[NodeName, int] = {}
         self._observer = observer
-        # How many rows the driver has written.
+        # The number of rows that the driver has written.
         self._row_count = 0
 
     def observe_with(self, observer: RowObserver) -> None:

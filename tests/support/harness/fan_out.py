@@ -92,7 +92,7 @@ class ScriptedWorkers:
         self._play_again = play_again or play
         self._deadly = dict(deadly or {})
         self._on_wait = on_wait
-        # How many workers were ever started. A new worker gets this number as a part of its name.
+        # The number of workers that were ever started. A new worker has this number in its name.
         self._started_count = size
         self._names = [WorkerName(f"worker:{number}") for number in range(size)]
         # The items of each busy worker, in the order in which the workers got their items.

@@ -111,7 +111,7 @@ class ScriptedBroker:
         self.requests: list[AnyRequest] = []
         self.unanswered: list[IncomingRequest] = []
         self._lab = lab
-        # How many member ids this broker has given away.
+        # The number of member ids that this broker has given away.
         self._member_id_count = 0
         self._generation = 0
         # The last producer epoch that this broker has given away.

@@ -64,7 +64,7 @@ class Broker:
     # The offsets partitions that the broker is loading, each with its leader epoch.
     loading: dict[str, int] = field(default_factory=dict)
     groups: dict[str, Coordinated] = field(default_factory=dict)
-    # How often the broker has appended to a log so far.
+    # The number of appends that the broker has made so far, to any log.
     appends: int = 0
 
 

@@ -40,7 +40,8 @@ class Consumer:
     group: str
     # The consumer's member id, or "" before it has got one.
     member: str = ""
-    # How many member ids the consumer has had so far. Its next member id has the next number.
+    # The number of member ids that the consumer has had so far. Its next member id has the next
+    # number.
     id_count: int = 0
     # -1 while the consumer is no member.
     generation: int = -1
@@ -76,8 +77,8 @@ class Consumers:
     def act(self, name: str) -> None:
         """Let a consumer take one step."""
         consumer = self.consumers[name]
-        # What the consumer may do now, and how often each of these steps is drawn relative to the
-        # others.
+        # The steps that the consumer may take now, with their weights. A step with the weight 2 is
+        # drawn twice as often as a step with the weight 1.
         weights: dict[Callable[[Consumer], None], int]
         if consumer.coordinator is None:
             weights = {self._look_up: 12, self._commit: 1, self._consume: 2}

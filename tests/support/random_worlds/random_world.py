@@ -26,7 +26,7 @@ class Life:
     """A node's process."""
 
     name: str
-    # How often the node has been restarted.
+    # The number of restarts of the node.
     incarnation: int = 0
     alive: bool = True
     paused: bool = False

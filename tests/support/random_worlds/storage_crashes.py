@@ -164,8 +164,9 @@ class CrashingDisk:
         self._report = report
         self._life = 0
         self._logs = {partition: ExpectedLog() for partition in PARTITIONS}
-        # What the checkpoint may contain now: its content, and during a step that replaces it also
-        # the new content. None: the file does not exist yet.
+        # The contents that the checkpoint may have now. Usually this is a single content. During a
+        # step that replaces the checkpoint, these are the old and the new content. None: the file
+        # does not exist yet.
         self._checkpoints: list[bytes | None] = [None]
         # All contents that were ever written.
         self._old_checkpoints: list[bytes] = []

@@ -30,15 +30,15 @@ class Interval:
 
     partition: str
     consumer: str
-    # How often the consumer's node had been restarted before.
+    # The number of earlier restarts of the consumer's node.
     incarnation: int
     from_us: int
     # None if the member still owned the partition when the run ended.
     to_us: int | None = None
     ended_by: str = "run end"
-    # How long the member's process was paused in this time.
+    # The part of this time in which the member's process was paused.
     paused_us: int = 0
-    # How many records of the partition the member processed in this time.
+    # The number of records of the partition that the member processed in this time.
     records: int = 0
 
 

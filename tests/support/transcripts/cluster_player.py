@@ -80,7 +80,7 @@ class ClusterPlayer:
         self._is_started = False
         # The time at which the story began.
         self._began_us = 0
-        # How many rows of the lab were printed or dropped so far.
+        # The number of rows of the lab that were printed or dropped so far.
         self._rows_printed = 0
         # The name of a node, partition or group -> its state, as it was printed last.
         self._status: dict[str, str] = {}
@@ -88,7 +88,7 @@ class ClusterPlayer:
         self._rules: list[LinkRule] = []
         # Lines that are not printed yet, about answers to requests that `send` has sent.
         self._answers: list[str] = []
-        # How many requests `send` has sent.
+        # The number of requests that `send` has sent.
         self._sent_count = 0
         # Uuid -> the number that is printed instead of this uuid.
         self._uuid_numbers: dict[str, int] = {}

@@ -94,7 +94,8 @@ class CoordinatorFailover:
     applied_us: int
     load_started_us: int
     loaded_us: int
-    # What the successor has loaded.
+    # The successor has loaded this number of records, and this generation and these members of the
+    # group.
     records_loaded: int
     generation_loaded: int
     members_loaded: tuple[str, ...]

@@ -24,9 +24,9 @@ class Change:
 
     # The time from the close or the creation of the member until the last partition was assigned.
     settled_us: int
-    # How long a partition had no owner, added up over all partitions.
+    # The time in which a partition had no owner, added up over all partitions.
     unowned_us: int
-    # How many partitions were assigned to members.
+    # The number of partitions that were assigned to members.
     handed_out: int
 
 
