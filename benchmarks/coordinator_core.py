@@ -307,8 +307,8 @@ def join_phases() -> Measurement:
 def commit_records(number: int, *, groups: int, partitions: int) -> list[Record]:
     """Return `number` records of commits, which the groups have made in turn.
 
-    With 2 groups and 3 partitions, the first four records are of group 0 and partition 0, group 1
-    and partition 0, group 0 and partition 1, group 1 and partition 1.
+    With 2 groups and 3 partitions, the first two records are about partition 0: one of group 0 and
+    one of group 1. The next two records are about partition 1, and so on.
     """
     return [
         Record(

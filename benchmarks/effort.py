@@ -3,9 +3,9 @@
 The effort of a run is how often the cluster did things: rebalances, truncations of logs, requests
 of each API. If a change of the code makes these counts grow, something may be wrong.
 
-So seeds 0 to 99 of explorations/standard.yaml are played, and each run is compared with the
-recorded counts of the same seed, which had the same cluster and the same faults. A count has grown
-if both of these hold:
+So seeds 0 to 99 of explorations/standard.yaml are played. Each run is compared with the recorded
+counts of the same seed, for which the cluster and the faults were the same. A count has grown if
+both of these hold:
 
 1. Its sum over the runs is more than GROWN_RATIO times the recorded sum.
 2. The mean difference between a run and the recorded run is more than SURE_STANDARD_ERRORS standard

@@ -1,9 +1,9 @@
 """How fast runs with 12 to 1,000 members are, compared with real time.
 
 The runs are of the experiment `coordinator_crash`, in which the coordinator of the group
-`orders-readers` is killed. Each run is a command in a process of its own, as a user starts it, with
-a trace of every message, all checks, the run directory and the summary. There are as many
-partitions as members.
+`orders-readers` is killed. Each run is a command in a process of its own, as a user starts it. It
+traces every message, makes all checks, writes the run directory, and computes the summary. There
+are as many partitions as members.
 
 The figure says how many seconds of the run's own clock pass in one CPU second. At 1 the run is as
 fast as real time. The benchmark also prints an exponent. If it is 1, twice as many members need

@@ -2,13 +2,13 @@
 
 Three things are measured:
 
-1. How long a browser needs for the report of a run with 1,000 members: until the page is
-   interactive (its first screen is drawn and the keyboard works), until every chart is drawn, and
-   then for one zoom, for which all charts on the common time axis are drawn again. The run has ten
-   groups of 100 members, a killed coordinator, and every message in its trace. The baseline is a
-   page that has only Vega, the JavaScript library that draws the charts.
+1. The time that a browser needs for the report of a run with 1,000 members. There are three times:
+   until the page is interactive (its first screen is drawn and the keyboard works), until every
+   chart is drawn, and then for one zoom. (A zoom draws all charts on the common time axis again.)
+   The run has ten groups of 100 members, a killed coordinator, and every message in its trace. The
+   baseline is a page that has only Vega, the JavaScript library that draws the charts.
 2. The size of this report, and the time to write it.
-3. How long the commands `analyze` and `report` take for a run of `coordinator_crash`, each in a
+3. The time of the commands `analyze` and `report` for a run of `coordinator_crash`, each in a
    process of its own. The baseline is a process that starts Spark, counts to ten and ends.
 """
 

@@ -7,10 +7,15 @@ each mutant of the sample. A mutant is found if it leads to a finding that the s
 This takes many hours, so it is done in several sittings. All mutants are in one copy of the
 packages, and a switch turns one of them on.
 
-Reading order: `sampled` (draw of mutants, and their place in later code), `rewriting` and `probes`
-(all mutants in one source, with the switch), `switched_tree` (the copy of the packages), `player`
-(the process that plays in the copy), `records` (results of each mutant, as files), `code_digest`
-(whether two sources run alike), `sitting` (seeds in order, with a journal to continue), `fates` (a
-journal becomes a record), `unit_tests` (mutants that the unit tests kill), `sight_page`
-(docs/SIGHT.md).
+Reading order:
+- `sampled` draws mutants, and finds them again in later code.
+- `rewriting` and `probes` put all mutants into one source, with the switch.
+- `switched_tree` makes the copy of the packages.
+- `player` is the process that plays in the copy.
+- `records` stores the results of each mutant as files.
+- `code_digest` shows whether two sources run alike.
+- `sitting` plays the seeds in order, with a journal that a later sitting continues.
+- `fates` turns a journal into a record.
+- `unit_tests` runs the unit tests with each mutant.
+- `sight_page` makes docs/SIGHT.md.
 """

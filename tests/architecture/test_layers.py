@@ -1,8 +1,11 @@
 """Rules for all files of the project, which the tests check by reading them.
 
-For example, packages import only from the packages that docs/ARCHITECTURE.md lists above them, the
-code is formatted and has types, links in documents lead somewhere, and no file contains a path that
-exists on one machine only.
+Some examples:
+
+- Packages import only from the packages that docs/ARCHITECTURE.md lists above them.
+- The code is formatted, and has types.
+- Links in documents lead somewhere.
+- No file contains a path that exists on one machine only.
 """
 
 import re

@@ -4,9 +4,9 @@ The producers number their records, so that the leader can recognise a batch tha
 They send and repeat batches as Kafka's client does:
 
 1. A client has up to five batches in flight on one connection. These batches arrive in order.
-2. After an error or a lost connection the client repeats the unanswered batches one at a time, the
-   oldest first, to the broker that it knows as the leader. When all batches are answered, the
-   client continues with new batches.
+2. After an error or a lost connection the client repeats the unanswered batches, one at a time and
+   the oldest first. It sends them to the broker that it knows as the leader. When all batches are
+   answered, the client continues with new batches.
 3. A request of an earlier connection may still arrive, at any time.
 4. The first batch of a client is sent alone. A leader that does not know a producer accepts any
    sequence number, so it would also accept a second batch that arrives before the first.

@@ -67,8 +67,8 @@ def struct_in(annotation: object) -> type[msgspec.Struct] | None:
 def check_fields(fields: tuple[WireField, ...], struct: type[msgspec.Struct], version: int) -> None:
     """Check that the struct has every field of the version, unless the field may be missing.
 
-    A field may be missing if our code does not use it, or if the schema has a value `absent`, which
-    is sent in place of the field.
+    A field may be missing if our code does not use it, or if the schema has a value `absent`. Then
+    this value is sent in place of the field.
     """
     types = {field.name: field.type for field in msgspec.structs.fields(struct)}
     for name, field in fields_in(fields, version).items():

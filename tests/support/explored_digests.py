@@ -1,9 +1,9 @@
 """Play runs of the search for bugs, and print the results as JSON.
 
 Tests start this module as a process. `python -m tests.support.explored_digests 20` plays the seeds
-0 to 19 of the space `reference`, which is a file that says which faults and settings a run may
-have. A test compares the results of compiled modules with those of interpreted modules. Compiled
-modules are used if they exist, unless the variable COORDLAB_COMPILED is 0.
+0 to 19 of the space `reference`. (A space is a file that says which faults and settings a run may
+have.) A test compares the results of compiled modules with the results of interpreted modules.
+Compiled modules are used if they exist, unless the variable COORDLAB_COMPILED is 0.
 """
 
 import json

@@ -31,9 +31,9 @@ class Golden:
 def sections(pages: Iterable[Callable[[], str]]) -> str:
     """Return the results of some functions as the sections of one text.
 
-    A section begins with the name of its function and its docstring. The section of
-    `page_figure_that_a_run_lacks_is_a_dash` begins with `== figure that a run lacks is a dash ==`,
-    followed by the docstring as comments with `#`, and by the result.
+    A section begins with a heading, which is the name of its function. The heading of
+    `page_figure_that_a_run_lacks_is_a_dash` is `== figure that a run lacks is a dash ==`. Then
+    come the docstring as comments with `#`, and the result.
     """
     parts = []
     for page in pages:

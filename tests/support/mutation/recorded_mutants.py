@@ -9,9 +9,9 @@ it. When code has been moved or reworded since, the tests must still kill the sa
 `python -m tests.support.mutation.recorded_mutants` looks for the recorded mutants in the present
 code, runs the tests on them, and compares the results with the record.
 
-The line of a mutant may be in another file by now. So a mutant is recognised by its package, its
-scope (the name of the function or class around the change), and its line before and after the
-change.
+The line of a mutant may be in another file by now. So a mutant is recognised by its package, by its
+scope, and by its line before and after the change. The scope is the name of the function or class
+around the change.
 """
 
 import argparse

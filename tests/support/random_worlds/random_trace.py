@@ -7,8 +7,8 @@ elects leaders. Brokers load and unload groups. Consumers send requests to the b
 consider coordinators. Faults hit a node or miss, overlap, and are not always healed.
 
 Every next step is random. So the traces have cases that no hand-written trace has: rows with equal
-times, answers that never come, two coordinators of one group, a broker that is elected again, nodes
-that were restarted, and runs that were interrupted.
+times, answers that never come, or two coordinators of one group. A broker is elected again, nodes
+are restarted, and runs are interrupted.
 """
 
 import random

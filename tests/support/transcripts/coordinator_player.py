@@ -9,7 +9,7 @@ A transcript is a text file of commands and their results. A command prints, in 
 5. all partitions of `__consumer_offsets`, if one of them was loaded or unloaded.
 
 A step is a group of commands. If a step begins with the line `given`, only the resulting state (3
-to 5) is printed for the step, because another story shows how the coordinator gets into this state.
+to 5) is printed for the step. Another story shows how the coordinator gets into this state.
 """
 
 from collections.abc import Callable, Iterator

@@ -15,9 +15,9 @@ from tests.support.transcripts.words import Command
 def small_cluster(command: Command) -> ClusterSpec:
     """Return the cluster of a command such as `cluster group.max.size=4 consumers=2`.
 
-    The cluster has three brokers. A setting of the command may be a setting of brokers, a guard (a
-    safety rule of Kafka, which can be switched off), a switch that imitates Kafka's Java
-    coordinator, or one of these:
+    The cluster has three brokers. There are four kinds of settings: settings of brokers, guards
+    (safety rules of Kafka, which can be switched off), switches that imitate Kafka's Java
+    coordinator, and these:
 
     - `preload=0:500`: before the run, 500 records of commits are in `__consumer_offsets-0`.
     - `consumers=2`: there is a group of two members.
