@@ -132,8 +132,8 @@ class Core:
         The leader is the member that computes the assignment. The members are dynamic: they have no
         configured `group.instance.id`, and the coordinator invents their ids.
         """
-        # The answer to the first JoinGroup of a dynamic member is an error (MEMBER_ID_REQUIRED)
-        # with a member id, with which the member must join again.
+        # The answer to the first JoinGroup of a dynamic member is an error (MEMBER_ID_REQUIRED),
+        # but it has a member id. The member must join again with this id.
         without_id = self.send([joining("") for _ in range(size)])
         ids = [_join_answer(result).member_id for result in without_id]
         self.send([joining(member) for member in ids])

@@ -137,8 +137,8 @@ def _portable_path(manifest: Manifest) -> str | None:
     path = PurePath(manifest.experiment_file)
     if not path.is_absolute():
         return path.as_posix()
-    # The path is absolute if the user has given only the name of an experiment that comes with
-    # coordlab, or has given an absolute path.
+    # The path is absolute in two cases: the user has given an absolute path, or only the name of an
+    # experiment that comes with coordlab.
     is_in_experiments = path.parent.name == EXPERIMENTS
     return f"{EXPERIMENTS}/{path.name}" if is_in_experiments else path.name
 

@@ -87,7 +87,7 @@ def _after_one_seed(number: int, fate: Fate, order: PlayedOrder) -> Fate:
         )
     played = next((play for play in order.mutants if play.mutant == number), None)
     # A seed is not played with a mutant that its run does not reach. But a user of the mutated code
-    # would have to play this seed, too, so it counts with the cost of the run without a mutant.
+    # would have to play this seed, too. So the cost of the seed's run without a mutant counts.
     spent_s = fate.spent_s + (order.sound.cpu_s if played is None else played.cpu_s)
     if played is None:
         return replace(fate, spent_s=spent_s)

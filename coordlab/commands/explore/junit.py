@@ -55,8 +55,8 @@ def _case_of_search(results: ExplorationResults) -> Case:
             name=SEARCH_CASE, kind="error", type="interrupted", message="it was interrupted"
         )
     if results.outcome is RunOutcome.INTERNAL_ERROR:
-        # List the runs in which coordlab failed, the seeds that ended their worker process, and the
-        # seeds that gave two different results when they were played twice.
+        # List the runs in which coordlab failed, and the seeds that ended their worker process.
+        # Also list the seeds that gave two different results when they were played twice.
         reasons = [broken.reason for broken in results.broken]
         reasons += [f"seed {seed}: {why}" for seed, why in results.lost.items()]
         reasons += [

@@ -47,10 +47,9 @@ class Owned:
     """The results of the model."""
 
     intervals: list[Interval] = field(default_factory=list)
-    # The overlaps, which are the times in which a partition had two owners. The key is (partition,
-    # first owner, second owner, begin, end), and the value is the number of records that both
-    # owners processed during the overlap. The end is None if both owners still owned the partition
-    # when the run ended.
+    # The overlaps: the times in which a partition had two owners. A key is (partition, first owner,
+    # second owner, begin, end). The end is None if both owners still owned the partition when the
+    # run ended. The value is the number of records that both owners processed during the overlap.
     overlaps: dict[tuple[str, str, str, int, int | None], int] = field(default_factory=dict)
     # (partition, consumer) -> two numbers. "records" is the number of records that the consumer
     # processed. "repeated" is the number of those that had already been processed before.
