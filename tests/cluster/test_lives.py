@@ -41,7 +41,7 @@ class Outcome(NamedTuple):
     """What an act has done."""
 
     answer: str
-    """This is "done" or the text of the refusal."""
+    """The text "done", or the text of the refusal."""
     next_state: NodeState
     """The state of the node after the act."""
     events: tuple[str, ...]
@@ -83,7 +83,7 @@ def node_for(state: NodeState) -> NodeName:
 
 
 def life_events(rows: Sequence[TraceRow | TraceEvent]) -> list[str]:
-    """Return the events of nodes' lives among these rows of a trace, with their causes."""
+    """Return the rows whose kind is in LIFE_KINDS, as texts such as "node_paused(None)"."""
     return [f"{row.kind}({row.cause})" for row in rows if row.kind in LIFE_KINDS]
 
 
@@ -123,7 +123,8 @@ def in_virtual_time(state: NodeState, act: str) -> Outcome:
 
     async def story() -> Outcome:
         await runtime.start()
-        # A shutdown takes some virtual time, so the node is still stopping when its state is read.
+        # A shutdown takes some virtual time. `outcome_of` reads the state of the node at once, when
+        # the node is still stopping.
         outcome = await outcome_of(runtime, state, act, rows)
         await runtime.stop()
         return outcome
@@ -136,8 +137,8 @@ def on_fake_processes(state: NodeState, act: str, run_dir: Path) -> Outcome:
 
     async def story() -> Outcome:
         lab = LivesLab(run_dir, spec_with_a_late_consumer())
-        # None makes a call to a fake process wait forever, so the node is still stopping when its
-        # state is read.
+        # None makes the call `shut_down_node` of a fake process wait for ever. So after a shutdown
+        # the node is still stopping when its state is read.
         lab.fleet.trouble["shut_down_node"] = None
         await lab.lives.start_all()
         outcome = await outcome_of(lab.lives, state, act, lab.rows)
@@ -152,9 +153,10 @@ def on_fake_processes(state: NodeState, act: str, run_dir: Path) -> Outcome:
 def test_every_act_in_every_state_is_the_same_in_both_runtimes(
     tmp_path: Path, state: NodeState, act: str
 ) -> None:
-    """An act that is not allowed is refused with the same text, and changes and records nothing.
+    """The outcome of an act must be the same in both runtimes.
 
-    An act that is allowed leads to the same state, and records the same event.
+    - An act that is not allowed is refused with a text, and changes and records nothing.
+    - An act that is allowed leads to its state, and most acts record an event.
     """
     outcome = in_virtual_time(state, act)
     assert on_fake_processes(state, act, tmp_path) == outcome

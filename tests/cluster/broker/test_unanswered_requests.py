@@ -72,7 +72,7 @@ FETCH = FetchRequest(
         (WriteTxnMarkersRequest(markers=()), WriteTxnMarkersResponse),
         (DeleteTopicsRequest(topic_names=("none",)), DeleteTopicsResponse),
     ],
-    # A test case is named by its request. The second parameter is a class, and has no name.
+    # The id of a test case is the name of its request. The second parameter, a class, adds nothing.
     ids=lambda value: "" if isinstance(value, type) else type(value).__name__,
 )
 def test_answer_that_a_broker_forgot_is_a_violation(
@@ -93,7 +93,7 @@ def test_answer_that_a_broker_forgot_is_a_violation(
 
 
 def test_answer_that_a_controller_forgot_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The check includes the controllers."""
+    """The check also looks at the controllers: here a controller forgets an answer."""
     controller = controller_name(CONTROLLER)
     lose_answers(monkeypatch, DeleteTopicsResponse, node=controller)
 
@@ -123,7 +123,7 @@ def test_request_that_a_node_still_holds_is_no_violation() -> None:
         await lab.seconds(1)
         lab.runtime.check_invariants()
         assert not produce_answers
-        await lab.seconds(10)  # the timeout of the Produce
+        await lab.seconds(10)  # the timeout of the Produce ends
         (answer,) = produce_answers
         assert isinstance(answer, ProduceResponse)
         lab.runtime.check_invariants()
@@ -134,7 +134,11 @@ def test_request_that_a_node_still_holds_is_no_violation() -> None:
 def test_request_needs_no_answer_after_the_end_of_its_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The client no longer waits for the answer, so it does no harm that the broker forgot it."""
+    """When a connection has ended, its client waits for no answer any more.
+
+    So it does no harm that the broker forgot the answer. Here the client's request times out, which
+    ends the connection.
+    """
     lose_answers(monkeypatch, FindCoordinatorResponse, node=broker_name(BROKER))
 
     async def story(lab: BrokerLab) -> None:

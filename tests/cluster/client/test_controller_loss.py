@@ -64,7 +64,7 @@ def of_kinds(rows: list[TraceRow], *kinds: str) -> list[TraceRow]:
 
 
 def largest_commit_gap_us(rows: list[TraceRow]) -> int:
-    """Return the longest time that any member had between two acknowledged commits of its own."""
+    """Return the longest time between two acknowledged commits of the same member."""
     gaps = [0]
     last_commit_us: dict[str, int] = {}
     for row in of_kinds(rows, "offsets_committed"):
@@ -75,19 +75,22 @@ def largest_commit_gap_us(rows: list[TraceRow]) -> int:
 
 
 @pytest.mark.parametrize("away_s", [5, 20])
-@pytest.mark.parametrize("loses_power", [False, True])
+@pytest.mark.parametrize("loses_power", [False, True], ids=["crash", "power-loss"])
 def test_restarted_controller_fences_no_broker_and_moves_no_leader(
     away_s: int, loses_power: bool
 ) -> None:
-    """A restarted controller does not know which brokers are alive, and must not guess.
+    """A restarted controller does not know which brokers are alive.
 
-    The controller gives every broker a new session of 9 s, however long the controller was away.
-    Within these 9 s every broker sends a heartbeat. The test tries absences of 5 s, which are less
-    than a session, and of 20 s, which are more.
+    So it gives every broker a new session of 9 s, however long the controller was away. Within
+    these 9 s every broker sends a heartbeat. The test tries an absence of 5 s, which is less than a
+    session, and an absence of 20 s, which is more.
     """
 
     async def lose(runtime: VirtualRuntime) -> None:
-        await (runtime.power_loss(CONTROLLER) if loses_power else runtime.crash(CONTROLLER))
+        if loses_power:
+            await runtime.power_loss(CONTROLLER)
+        else:
+            await runtime.crash(CONTROLLER)
         await runtime.sleep(away_s * SECOND)
         await runtime.restart(CONTROLLER)
 
@@ -165,8 +168,8 @@ def test_resumed_controller_fences_all_brokers_and_unfences_them_at_once() -> No
 
     1. The controller first handles the timers that are due. So it fences all brokers, one after the
        other. Kafka 3.9 does this in maybeFenceReplicas.
-    2. Then it handles the heartbeats that have arrived during the pause. These
-       heartbeats unfence the brokers.
+    2. Then it handles the heartbeats that have arrived during the pause. These heartbeats unfence
+       the brokers.
 
     The fencing has moved leaderships without need, but no group rebalances.
     """

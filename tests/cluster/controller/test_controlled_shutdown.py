@@ -33,13 +33,16 @@ def running_lab(*, replication_factor: int = 3) -> ControllerLab:
 
 
 def heartbeat_all(lab: ControllerLab, *brokers: int) -> None:
-    """Send a heartbeat of each of these brokers, which have applied the whole metadata log."""
+    """Send a heartbeat of each broker. It says that the broker has applied all metadata."""
     for broker_id in brokers:
         lab.heartbeat(broker_id)
 
 
 def test_shutdown_moves_leaders_and_isrs_at_once_while_the_broker_stays_unfenced() -> None:
-    """The broker serves until all others have the new metadata, so clients always find a leader."""
+    """The controller moves the leaderships at once, but lets the broker go on serving.
+
+    The broker serves until all others have the new metadata, so clients always find a leader.
+    """
     lab = running_lab()
     batches_before = len(lab.storage)
     response = lab.heartbeat(0, want_shut_down=True)
@@ -96,7 +99,7 @@ def test_shutdown_does_not_wait_for_brokers_that_shut_down_too() -> None:
     last_offset_before_move = lab.log.log_end_offset - 1
     lab.heartbeat(0, want_shut_down=True)
     lab.heartbeat(2, offset=last_offset_before_move, want_shut_down=True)
-    lab.heartbeat(1)  # the only active broker that is left
+    lab.heartbeat(1)  # broker 1, the only active broker that is left, has applied all metadata
     assert lab.heartbeat(0, want_shut_down=True).should_shut_down
     assert lab.heartbeat(2, want_shut_down=True).should_shut_down
 
@@ -153,7 +156,10 @@ def test_silent_broker_in_shutdown_is_fenced_like_any_other() -> None:
 
 
 def test_broker_in_shutdown_may_neither_lead_nor_join_an_isr() -> None:
-    """If the broker got a new leadership, the controller would have to move this one, too."""
+    """A broker in shutdown gets no new leadership, which the controller would have to move again.
+
+    For the same reason it does not join an ISR.
+    """
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
     answer = lab.alter_partition(P1, (1, 2, 0), by=1)

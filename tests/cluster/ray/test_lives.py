@@ -1,9 +1,9 @@
 """RayLives on fake processes: the states of nodes after an act that was cancelled or has failed.
 
 An act starts, kills, pauses or resumes a node. Each act is a method of `lab.lives`, and this method
-calls the node's process. Here three fakes stand for the processes of the controller, of a broker
-(NODE), and of the clients. `fail(lab, "pause_node", error)` makes the call `pause_node` of each
-process raise an error. `hang(lab, "pause_node")` makes this call never return.
+calls the node's process. Here three fakes take the place of the processes of the controller, of a
+broker (NODE), and of the clients. `fail(lab, "pause_node", error)` makes the call `pause_node` of
+each process raise an error. `hang(lab, "pause_node")` makes this call never return.
 
 The other modules of tests/cluster/ray test real processes, real signals and Ray itself.
 """
@@ -61,9 +61,10 @@ async def begin_and_cancel(act: Coroutine[Any, Any, Any]) -> None:
 
 @pytest.mark.parametrize("is_cancelled", [True, False], ids=["cancelled", "failed"])
 def test_process_whose_node_did_not_start_is_ended(tmp_path: Path, is_cancelled: bool) -> None:
-    """If the process lived on, it could start the node late, and two nodes would use one disk.
+    """A restart of a node begins a process, which is then asked to start the node.
 
-    So the process must have ended when the next restart begins another process for the node.
+    If the node does not start, the process must end. Otherwise the process could start the node
+    later, when another process has started it already, and two nodes would use one disk.
     """
 
     async def body(lab: LivesLab) -> None:
@@ -126,9 +127,9 @@ def test_cancelled_pause_can_be_undone(tmp_path: Path) -> None:
 
 
 def test_pause_of_a_process_that_died_by_itself_is_refused(tmp_path: Path) -> None:
-    """The pause learns of the death by ActorGone, Ray's error for a dead process.
+    """The call `pause_node` raises ActorGone, because the process is dead.
 
-    The node still counts as up. RayRuntime watches its processes and will report the death.
+    The node still counts as up. RayRuntime watches its processes, and will report the death.
     """
 
     async def body(lab: LivesLab) -> None:
@@ -144,8 +145,8 @@ def test_pause_of_a_process_that_died_by_itself_is_refused(tmp_path: Path) -> No
 def test_failure_of_a_shutdown_in_the_background_is_reported(tmp_path: Path, call: str) -> None:
     """A shutdown goes on in the background, where no caller waits for it.
 
-    So its error must be reported as a failure of the run. Otherwise the run would wait for a node
-    that never becomes down. `call` is the call of the process that raises the error.
+    So its error must be reported as a failure of the run. Otherwise the run would wait for ever
+    until the node is down. `call` is the call that raises the error.
     """
 
     async def body(lab: LivesLab) -> None:
@@ -180,7 +181,7 @@ def test_nodes_that_cannot_be_stopped_are_reported_and_their_process_is_ended(
 def test_kill_of_a_process_that_just_shut_down_succeeds(tmp_path: Path) -> None:
     """A node may end its shutdown just before the kill arrives. Then the kill succeeds.
 
-    Without a shutdown before it, a kill fails if the process has ended already.
+    If a process has ended without a shutdown, a kill of this process fails.
     """
 
     async def body(lab: LivesLab) -> None:

@@ -35,7 +35,7 @@ POINTS_TO_FIND_A_MISTAKE = 1_500
 """The number of crash points within which each planted mistake must be found."""
 
 Mistake = Callable[[pytest.MonkeyPatch], None]
-"""A function that plants a mistake. Its name says which; "mark" is the flush mark there."""
+"""A function that plants a mistake. Its name describes the mistake. A "mark" is a flush mark."""
 
 
 @pytest.mark.slow
@@ -44,7 +44,8 @@ def test_crash_points_leave_a_prefix_and_a_disk_that_can_be_written(tmp_path: Pa
 
     `check_crash_points` raises an exception otherwise.
     """
-    report = check_crash_points(POINTS, 0, tmp_path)  # 0 is the first seed
+    first_seed = 0
+    report = check_crash_points(POINTS, first_seed, tmp_path)
     assert report.points == POINTS
     # Each way to crash and each kind of write must have occurred, or the check would have gaps.
     assert all(report.ends[end] for end in End)
@@ -110,7 +111,7 @@ def torn_tail_is_kept(patch: pytest.MonkeyPatch) -> None:
 
 
 def damaged_batches_are_skipped(patch: pytest.MonkeyPatch) -> None:
-    """Skip a damaged batch, and read on from the next good one."""
+    """Skip a damaged batch, and read on from the next good batch."""
 
     def read_on(content: bytes) -> LogContent:
         log = parse_log(content)
@@ -137,7 +138,7 @@ def cleaned_file_gets_the_name_before_it_is_synced(patch: pytest.MonkeyPatch) ->
         def skip_once(file: int) -> None:
             files.fdatasync = sync  # type: ignore[method-assign]  # of this object alone
 
-        # The first sync of `replace_prefix` is that of the new file. Skip this one.
+        # The first sync of `replace_prefix` is for the new file. Skip this sync.
         files.fdatasync = skip_once  # type: ignore[method-assign]
         replace_prefix(log, length, batches)
 

@@ -1,10 +1,11 @@
 """Trace files: at most a torn last frame is lost, and Parquet keeps every value.
 
 Everything that happens in a run becomes a row of its trace. While a node runs, it writes its rows
-into a file of frames; if it is restarted, its next incarnation writes another file. A frame is the
-length of a row in 4 bytes and the row in MessagePack (a compact binary JSON). If a node is killed,
-the last frame of its file may be torn: only a part of it was written. At the end of the run all
-these files are merged into one Parquet file.
+into a file of frames. A node that is restarted writes another file: its first life has the
+incarnation 0, and the next life has the incarnation 1. A frame has the length of a row in 4 bytes,
+and then the row in MessagePack (a compact binary JSON). If a node is killed, the last frame of its
+file may be torn: only a part of the frame was written. At the end of the run all these files are
+merged into one Parquet file.
 """
 
 import random
@@ -60,7 +61,7 @@ def write_frames(path: Path, rows: list[TraceRow]) -> Path:
 
 
 def test_frame_file_written_and_read_returns_equal_rows(tmp_path: Path) -> None:
-    """After a kill this file is all that remains of the node's rows."""
+    """The file of frames must have every row. After a kill, nothing else remains of the rows."""
     rows = [row(number, seq=number) for number in range(100)]
     read = read_frames(write_frames(frames_path(tmp_path, "broker-0", 2), rows))
     assert read.rows == tuple(rows)
@@ -93,10 +94,10 @@ def test_frame_file_cut_anywhere_loses_only_the_torn_frame_and_counts_it(tmp_pat
 
 
 def test_frame_file_with_garbage_inside_is_refused_by_name(tmp_path: Path) -> None:
-    """A damaged file must not be read as a shorter one, or checkers would miss rows without notice.
+    """A damaged file must not be read as a shorter file, or checkers would miss rows unnoticed.
 
-    The error has the name of the file. In the first file a row is damaged. In the second one the
-    length of a frame is damaged: its bytes are the number of nearly 4 GiB.
+    The error has the name of the file. In the file `bad` a row is damaged. In the file `huge` the
+    length of a frame is damaged: the four bytes FF stand for nearly 4 GiB.
     """
     content = bytearray(write_frames(tmp_path / "whole", [row(0), row(1, seq=1)]).read_bytes())
     content[4:10] = b"\xc1" * 6  # MessagePack never has the byte C1
@@ -117,7 +118,7 @@ def test_frame_reader_reads_rows_across_block_bounds(tmp_path: Path) -> None:
 
 
 def test_merge_orders_by_time_node_incarnation_and_sequence(tmp_path: Path) -> None:
-    """Rows of different files often have the same time. They need a fixed order, too."""
+    """Rows of different files often have the same time. The merge puts them in a fixed order."""
     rng = random.Random(3)
     all_rows = []
     sources = []
@@ -140,9 +141,9 @@ def test_merge_orders_by_time_node_incarnation_and_sequence(tmp_path: Path) -> N
 
 
 def test_parquet_round_trip_keeps_every_value_and_the_declared_types(tmp_path: Path) -> None:
-    """Spark reads the file with the declared types. A null must stay a null.
+    """Parquet has a type for each column, and Spark relies on these types. A null must stay a null.
 
-    The eleventh row has nulls in most columns.
+    So the last of the eleven rows has nulls in most columns.
     """
     rows = [row(number, seq=number) for number in range(10)]
     row_with_nulls = stamp(
@@ -190,7 +191,7 @@ def test_parquet_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_parquet_writer_left_by_an_exception_leaves_no_file(tmp_path: Path) -> None:
-    """If the file were left, readers would take a part of the trace for the whole one."""
+    """If the file were left, readers would take a part of the trace for the whole trace."""
 
     def write_and_fail() -> None:
         with ParquetTraceWriter(tmp_path / "t.parquet") as writer:

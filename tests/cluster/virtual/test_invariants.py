@@ -1,9 +1,9 @@
 """Nodes check themselves during a run, and a run with a bug in the lab's own code is BROKEN.
 
-An invariant is something that must always be true within a node: a coordinator's timers are those
-that its groups need, for example. In virtual time, the simulated clock of a run, all nodes run in
-one process. So they can be made to check their invariants at a fixed interval of events, and once
-more at the end.
+An invariant is something that must always be true within a node. For example, a coordinator must
+have exactly the timers that its groups need. In virtual time (with a simulated clock) all nodes of
+a run are in one process. There the nodes check their invariants after every so many events, and
+once more at the end.
 
 Most tests here plant a bug, which means that they replace a method by a wrong one. Then they play a
 run. `small(CRASH)` is an experiment with three brokers and one group whose coordinator crashes. The
@@ -25,7 +25,7 @@ from tests.support.harness.virtual_hosts import HostLab
 from tests.support.worlds.planted import readers, small
 
 AT_END_ONLY = 10**9
-"""Number of events between two checks. A run has fewer, so only the last check is made."""
+"""An interval of checks that is longer than any run, so only the check at the end is made."""
 CRASH: dict[str, object] = {
     "at": "2s",
     "fault": "crash",
@@ -39,7 +39,10 @@ def do_nothing() -> None:
 
 
 def test_check_runs_between_callbacks_after_every_n_of_them() -> None:
-    """A check is not an event itself: 35 callbacks are 35 events, although there were 3 checks."""
+    """A check comes after every 10 callbacks here, and is not counted as a callback itself.
+
+    So after 35 callbacks, with 3 checks between them, the loop has counted 35 events.
+    """
     loop = VirtualLoop()
     events_at_checks: list[int] = []
     loop.check_every(10, lambda: events_at_checks.append(loop.events_run))
@@ -137,7 +140,7 @@ def test_timer_that_the_core_has_and_the_host_lacks_is_named() -> None:
 def test_broker_whose_timers_were_lost_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: the host does not set the timers for the sessions of members.
 
-    The check of the broker compares the timers that the coordinator needs with those of the host.
+    The check of the broker compares the timers that the coordinator needs with the host's timers.
     """
     apply = KeyedTimers.apply
 
@@ -155,9 +158,9 @@ def test_broker_whose_timers_were_lost_is_found(monkeypatch: pytest.MonkeyPatch)
 def test_request_that_no_core_holds_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: the coordinator says that no request waits for its answer.
 
-    This looks as if the coordinator had lost a JoinGroup, whose member would then wait until its
-    timeout. The check of the broker finds a request that the broker has not answered, although the
-    coordinator does not say that the request waits.
+    This looks as if the coordinator had lost a JoinGroup. The member would then wait for an answer
+    until its timeout. The check of the broker finds such a request: the broker has not answered it,
+    and the coordinator does not say that it waits.
     """
     monkeypatch.setattr(GroupCoordinator, "waiting", lambda _self: frozenset())
     played = play(small(CRASH), seed=1, invariants_every=20)

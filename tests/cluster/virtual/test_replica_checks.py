@@ -1,9 +1,9 @@
 """The checks of replicas find bugs of replication that no broker can see alone.
 
 In virtual time all nodes of a cluster run in one process. So a check can stop the cluster at any
-moment, and compare nodes: does a follower have what its leader believes it to have, for example?
-Such a rule between nodes is an invariant. A run that violates one ends as BROKEN, and its reason
-names the invariant.
+moment, and compare its nodes. For example, a follower must have the records that its leader
+believes it to have. Such a rule is an invariant. A run that violates an invariant ends as BROKEN,
+and its reason names the invariant.
 
 Each test plants a bug: it replaces a method by a wrong one. Then `reason_of` plays a cluster of
 three brokers, with one group and a producer with acks=all, and returns the reason.
@@ -49,7 +49,7 @@ def reason_of(*faults: dict[str, object], config: dict[str, object] | None = Non
 
 
 def test_sound_run_has_no_violation() -> None:
-    """Without a planted bug no check fails, although the nodes are checked after 20 events each."""
+    """Without a planted bug no check fails, even if the nodes are checked after every 20 events."""
     played = play(small(CRASH), seed=1, invariants_every=20)
     assert played.result is PlayResult.PASS, played.reasons
 
@@ -74,9 +74,9 @@ def test_leader_that_counts_sent_records_as_received_is_found(
 def test_acknowledgement_before_the_followers_have_the_batch_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: the leader takes every batch for a retry of one that it acknowledged already.
+    """Planted bug: the leader takes every batch for a repetition of an acknowledged batch.
 
-    So it acknowledges the batch at once, before the followers have it.
+    So the leader acknowledges the batch at once, before the followers have it.
     """
     append = Partition.append_batch
 
@@ -93,14 +93,14 @@ def test_stored_isr_with_a_replica_that_its_leader_does_not_count_is_found(
 ) -> None:
     """Planted bug: a leader proposes a larger ISR, and does not wait for the new replica yet.
 
-    The leader must wait for the acknowledgements of the new replica as soon as it has proposed it:
-    the controller may have stored the new ISR before the leader gets the answer.
+    The controller may have stored the new ISR before the leader gets the answer. So as soon as the
+    leader has proposed the new replica, each acknowledgement must wait for this replica, too.
     """
     propose = InSyncReplicas._propose
 
     def propose_alone(self: InSyncReplicas, *proposal: object) -> object:
         made = propose(self, *proposal)  # type: ignore[arg-type]
-        # The leader waits for the replicas in `maximal`. The real method adds the proposed one.
+        # The leader waits for the replicas in `maximal`. The real method adds the new replica.
         self.maximal = self.committed
         return made
 
@@ -113,8 +113,8 @@ def test_leader_that_keeps_a_lagging_follower_in_its_isr_is_found(
 ) -> None:
     """Planted bug: a leader never looks for followers that lag.
 
-    Broker 1 is cut off from the other brokers, so it lags. It still reaches the controller, which
-    therefore does not fence it and does not shrink the ISR itself.
+    Broker 1 is cut off from the other brokers, so it lags. Broker 1 still reaches the controller.
+    So the controller does not fence broker 1, and does not shrink the ISR by itself.
     """
     monkeypatch.setattr(Partition, "maybe_shrink_isr", lambda _self, _now_us: None)
     cut: dict[str, object] = {
@@ -173,8 +173,8 @@ def test_replicas_with_other_batches_are_found_at_the_end(monkeypatch: pytest.Mo
 def test_check_soon_checks_before_the_next_callback() -> None:
     """`check_soon` asks for a check right after the current callback of the loop.
 
-    The regular checks come after every 10 callbacks. They count from the last check, so after a
-    check at 4 callbacks the next one comes at 14.
+    A regular check comes when 10 callbacks have run since the last check. Callback 4 asks for a
+    check, so the checks come after the callbacks 4, 14 and 24.
     """
     loop = VirtualLoop()
     loop.check_soon()  # no effect, because the loop has no checks yet

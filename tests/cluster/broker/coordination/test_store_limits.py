@@ -42,7 +42,12 @@ from tests.support.harness.controllers import NO_BALANCING
 from tests.support.harness.virtual_hosts import HostLab
 
 COORDINATOR = partition_for(GROUP, 3)
-"""The group's offsets partition, and also the broker that leads it: partition n is on broker n."""
+"""The broker that coordinates the group, because it leads the group's offsets partition.
+
+Broker n leads partition n of the offsets topic, so this is also the number of the partition.
+"""
+NEXT_COORDINATOR = BrokerId((COORDINATOR + 1) % 3)
+"""The broker to which a test moves the group's offsets partition."""
 
 
 def config_with_small_messages() -> BrokerConfig:
@@ -53,10 +58,10 @@ def config_with_small_messages() -> BrokerConfig:
 
 
 def test_too_large_commit_is_refused_as_a_whole() -> None:
-    """The offsets of a commit are one batch. If the batch is too large, none of them is stored.
+    """The offsets of a commit are one batch. If the batch is too large, no offset is stored.
 
-    Here the commit has two partitions, each with metadata of 300 bytes. The batch of both exceeds
-    message.max.bytes, 500 bytes, although each partition alone would not.
+    Here the commit has two partitions, each with metadata of 300 bytes. So the batch exceeds
+    message.max.bytes, 500 bytes. With one partition alone the batch would not exceed it.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -147,7 +152,7 @@ def test_unreadable_record_ends_every_load_of_its_partition(is_java: bool) -> No
     BEHAVIOUR 6.6). FindCoordinator names the leader in both cases. The next leader of the partition
     finds the same record.
     """
-    # The offsets partition has these records before the run, the unreadable one at its end.
+    # Before the run the offsets partition has 1,000 commits, and then an unreadable record.
     preload = PreloadSpec(partition=COORDINATOR, commit_records=1_000, unreadable=True)
     cluster = msgspec.structs.replace(
         broker_cluster(preload=(preload,)), java=JavaSwitches(failed_load_refuses=is_java)
@@ -167,12 +172,10 @@ def test_unreadable_record_ends_every_load_of_its_partition(is_java: bool) -> No
 
         # Another broker becomes the leader of the partition, and loads its groups.
         await lab.runtime.ask_as_admin(
-            move_leader, offsets_partition(COORDINATOR), BrokerId((COORDINATOR + 1) % 3)
+            move_leader, offsets_partition(COORDINATOR), NEXT_COORDINATOR
         )
         await lab.seconds(1)
-        fetched = await lab.client.call(
-            (COORDINATOR + 1) % 3, offset_fetch((ORDERS, 0), group_id=GROUP)
-        )
+        fetched = await lab.client.call(NEXT_COORDINATOR, offset_fetch((ORDERS, 0), group_id=GROUP))
         assert isinstance(fetched, OffsetFetchResponse)
         (group,) = fetched.groups
         if is_java:

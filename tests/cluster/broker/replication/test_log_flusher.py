@@ -3,8 +3,8 @@
 Data that a broker appends are first in the page cache, in the memory of the operating system. These
 data are called dirty until they are on the disk. A power loss destroys dirty data.
 
-- Kafka flushes a log after a number of messages or after a time; by default it never does. The
-  `recovery_point` of a log is the offset up to which Kafka itself has flushed it.
+- Kafka can flush a log after a number of messages, or after a time. By default it does neither. The
+  `recovery_point` of a log is the offset up to which Kafka itself has flushed the log.
 - The operating system writes dirty data to the disk by itself after some time (write-back). The
   `flushed_length` of a log is the number of its batches on the disk, whoever has written them.
 """
@@ -63,7 +63,7 @@ class FlusherLab:
         log.append_as_leader(records("a"), leader_epoch=0)
 
     def seconds(self, duration_s: float) -> None:
-        """Advance the time."""
+        """Let `duration_s` seconds pass."""
         self.hosts.run_for(round(duration_s * SECOND_US))
 
 
@@ -84,7 +84,7 @@ def test_system_writes_back_data_that_is_dirty_for_30_seconds() -> None:
 
 
 def test_system_writes_back_the_whole_file() -> None:
-    """What counts is the time since which the file is dirty, not the age of each record.
+    """The 30 s count from the first dirty record. Then the whole file is written, with all records.
 
     One record is appended each second, from 0 s on. The check at 5 s finds the log dirty, so the
     whole log is written back at 5 s + 30 s = 35 s, with the youngest record.
@@ -93,7 +93,7 @@ def test_system_writes_back_the_whole_file() -> None:
     for _ in range(36):
         lab.append(lab.orders)
         lab.seconds(1)
-    assert lab.orders.storage.flushed_length >= 35
+    assert lab.orders.storage.flushed_length >= 35  # the records of the seconds 0 to 34
 
 
 def test_write_back_counts_from_the_first_append_after_a_flush() -> None:
@@ -127,7 +127,8 @@ def test_log_flush_interval_messages_is_the_default_of_flush_messages() -> None:
     )
     assert lab.orders.flush_interval_messages == 2
     assert lab.payments.flush_interval_messages == 3
-    assert FlusherLab().orders.flush_interval_messages is None  # by default no flush by number
+    # By default Kafka does not flush after a number of messages.
+    assert FlusherLab().orders.flush_interval_messages is None
 
 
 def test_logs_are_not_flushed_by_time_unless_the_scheduler_is_on() -> None:
@@ -145,8 +146,8 @@ def test_logs_are_not_flushed_by_time_unless_the_scheduler_is_on() -> None:
 def test_scheduler_flushes_logs_whose_last_flush_is_older_than_the_interval() -> None:
     """Kafka's scheduler first runs after 30 s, and then at its interval, here every 2 s.
 
-    It flushes payments at 30 s, because the interval of this log is 1 s. The interval of orders is
-    40 s, so it flushes orders at 40 s.
+    - payments has a flush interval of 1 s, so the scheduler flushes it at its first run, at 30 s.
+    - orders has a flush interval of 40 s, so the scheduler flushes it at 40 s.
     """
     config = BrokerConfig(log_flush_interval_ms=40_000, log_flush_scheduler_interval_ms=2_000)
     lab = FlusherLab(config, payments_config=TopicConfig(flush_ms=1_000))
@@ -191,7 +192,7 @@ def test_flush_by_number_of_messages_delays_the_flush_by_time() -> None:
 
 @pytest.mark.parametrize("interval_ms", [None, 5_000])
 def test_flush_all_flushes_every_log(interval_ms: int | None) -> None:
-    """An orderly shutdown must leave no data to the write-back, whatever the settings are."""
+    """An orderly shutdown flushes all logs by `flush_all`, whatever the settings are."""
     lab = FlusherLab(BrokerConfig(log_flush_interval_ms=interval_ms))
     lab.append(lab.orders)
     lab.append(lab.payments)

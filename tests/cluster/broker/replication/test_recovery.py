@@ -43,7 +43,8 @@ def single_replica_cluster(
 ) -> ClusterSpec:
     """Return a cluster in which each partition of orders has one replica: partition n on broker n.
 
-    The brokers' setting is `config`; `flush_messages` is the topic's setting flush.messages.
+    `config` has the settings of the brokers, and `flush_messages` is the topic's setting
+    flush.messages.
     """
     orders = TopicSpec(
         name=ORDERS,
@@ -74,8 +75,8 @@ def test_flushed_records_of_a_single_replica_survive_a_power_loss(
 ) -> None:
     """By default a broker does not flush its records, so a power loss loses "a" and "b".
 
-    No other replica has these records here. They survive if a setting has caused a flush. With
-    flush.messages=2 the second record causes a flush of both records.
+    No other replica has "a" and "b" here. So they survive only if a setting has caused a flush.
+    With flush.messages=2 the second record causes a flush of both records.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -95,7 +96,7 @@ def test_flushed_records_of_a_single_replica_survive_a_power_loss(
 
 
 def test_written_back_records_of_a_single_replica_survive_a_power_loss() -> None:
-    """Linux writes data to the disk after 30 s. Records that are younger are lost."""
+    """Linux writes data to the disk after 30 s. A power loss destroys only younger records."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.produce(0, b"old")

@@ -46,11 +46,11 @@ CONNECT_AND_SEND_US = 4 * LATENCY_US
 
 
 def ignore_result(*_: object) -> None:
-    """Do nothing with a Fetch's answer: the tests look only at the Fetches that the source gets."""
+    """Ignore the answer to a Fetch. The tests look only at the Fetches that the source gets."""
 
 
 class Lab:
-    """A follower's fetchers and the broker that they fetch from."""
+    """The fetchers of a follower, and the source, which the lab itself plays."""
 
     def __init__(self) -> None:
         self.hosts = HostLab()
@@ -138,7 +138,8 @@ def test_partition_with_an_error_waits_and_delays_no_other(lab: Lab) -> None:
     """Partition 0 has an error, so the follower fetches it again only after the backoff of 1 s.
 
     Partition 1 is added meanwhile, and is fetched at once. When the backoff ends, a long poll for
-    partition 1 may be in flight. Then partition 0 waits for its end, up to 500 ms more.
+    partition 1 may be in flight. Then partition 0 waits for the end of this long poll, up to 500 ms
+    more.
     """
     lab.start_source()
     lab.not_led = (0,)
@@ -167,5 +168,5 @@ def test_partition_added_during_the_wait_after_a_failed_fetch_is_fetched_at_once
     lab.follow(1)
     lab.run_for(CONNECT_AND_SEND_US)
     assert [indexes for _, indexes in lab.fetches] == [(1,)]
-    lab.run_for(2_000 * MS)  # after the backoff one Fetch asks for both
+    lab.run_for(2_000 * MS)  # after the backoff one Fetch asks for both partitions
     assert (0, 1) in {tuple(sorted(indexes)) for _, indexes in lab.fetches}

@@ -97,11 +97,11 @@ def test_loading_coordinator_is_asked_again_without_another_lookup(make_lab: Lab
     "error", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE], ids=str
 )
 def test_group_that_moved_is_looked_up_again(make_lab: LabMaker, error: ErrorCode) -> None:
-    """With either error the administrator forgets the group's coordinator, and looks it up again.
+    """After such an error the administrator forgets the group's coordinator, and looks it up again.
 
-    Each broker answers a first lookup with broker 0, and a second one with broker 1. A lookup goes
-    to a random broker. So the first two lookups may both give broker 0, and broker 0 must refuse
-    twice.
+    Each broker answers its first lookup with broker 0, and its second lookup with broker 1. A
+    lookup goes to a random broker. So the administrator's first two lookups may both give broker 0,
+    and broker 0 must be able to refuse twice.
     """
     lab = make_lab(2)
     for broker in lab.brokers:
@@ -114,7 +114,7 @@ def test_group_that_moved_is_looked_up_again(make_lab: LabMaker, error: ErrorCod
 
 
 def test_fatal_error_belongs_to_its_group_only(make_lab: LabMaker) -> None:
-    """One request asks for two groups. An error of one must not hide the answer for the other."""
+    """One request asks for two groups. The error of OTHER must not hide the answer for GROUP."""
     lab = make_lab(1)
     lab.brokers[0].answer(FindCoordinatorRequest, coordinators_are({GROUP: 0, OTHER: 0}))
     refused = DescribedGroup(group_id=OTHER, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -155,8 +155,9 @@ def test_silent_coordinator_does_not_delay_another_group(make_lab: LabMaker) -> 
 def test_loading_broker_lists_its_loaded_groups_until_the_timeout(make_lab: LabMaker) -> None:
     """A broker that is loading is asked again until the timeout. Then it counts as a failure.
 
-    But the groups that it already has are in the list. If two brokers list a group, it appears
-    twice. So a user sees that two brokers count themselves as its coordinator.
+    But the groups that it has loaded already are in the list. Here both brokers list the same
+    group, and the result has both entries. So a user sees that two brokers count themselves as the
+    coordinator of this group.
     """
     lab = make_lab(2)
     listed = (
@@ -176,8 +177,8 @@ def test_commit_is_repeated_while_the_group_rebalances(make_lab: LabMaker) -> No
     """An administrator may commit only for a group without members.
 
     A group that rebalances may have no members afterwards. So after REBALANCE_IN_PROGRESS the
-    administrator repeats the commit. The second answer, with another error, is final. Kafka's
-    AlterConsumerGroupOffsetsHandler does the same.
+    administrator repeats the commit, as Kafka's AlterConsumerGroupOffsetsHandler does. In this test
+    the second answer has another error, which is final.
     """
     lab = make_lab(1)
     lab.brokers[0].answer(

@@ -1,8 +1,9 @@
 """Orders about a group, carried out on real brokers and consumers in virtual time.
 
-An order is something that an administrator does to a group: remove its members, delete it, reset or
-delete its offsets. An experiment can have orders in its schedule, among the faults. They return an
-answer for each member or partition: "NONE" for a success, or the name of an error.
+An administrator can give these orders about a group: remove its members, delete the group, reset
+its offsets, or delete its offsets. An experiment can have orders in its schedule, among the faults.
+An order returns an answer for each member or partition: "NONE" for a success, or the name of an
+error.
 
 `lab` is a running cluster of three brokers, and a group of two consumers. `ask_as_admin(function,
 ...)` lets an administrator call the function.
@@ -59,7 +60,7 @@ def with_members(story: Story) -> BrokerLab:
 
     async def play(lab: BrokerLab) -> None:
         await until_stable(lab)
-        await lab.seconds(1)  # in which the members begin to read
+        await lab.seconds(1)  # the members begin to read
         await story(lab)
 
     lab.run(play)
@@ -102,7 +103,7 @@ def test_removed_members_get_unknown_member_id_and_join_again() -> None:
 
 
 def test_group_with_members_is_not_deleted() -> None:
-    """The order fails with NON_EMPTY_GROUP."""
+    """The order to delete a group with members fails with NON_EMPTY_GROUP."""
 
     async def story(lab: BrokerLab) -> None:
         with pytest.raises(GroupOrderRefused, match=f"{GROUP}: NON_EMPTY_GROUP") as refused:
@@ -131,8 +132,8 @@ def test_offsets_of_an_empty_group_are_reset_and_deleted_and_then_the_group() ->
         assert await lab.runtime.ask_as_admin(fetch_committed_offsets, GROUP) == {}
 
         await lab.runtime.ask_as_admin(partial(reset, to="latest"))
-        # This request also has a partition that does not exist. If it gets the right error,
-        # UNKNOWN_TOPIC_OR_PARTITION, it is not among the answers.
+        # With `unknown_partitions` the request also has a partition that does not exist. If this
+        # partition gets the right error, UNKNOWN_TOPIC_OR_PARTITION, it is not among the answers.
         with_unknown = partial(delete, unknown_partitions=True)
         assert await lab.runtime.ask_as_admin(with_unknown) == answers_to_delete
         assert await lab.runtime.ask_as_admin(fetch_committed_offsets, GROUP) == {}
@@ -151,9 +152,10 @@ def test_offsets_of_an_empty_group_are_reset_and_deleted_and_then_the_group() ->
 
 
 def test_unanswered_order_is_given_up() -> None:
-    """All brokers are paused. The order ends with an error after GROUP_ORDER_TIMEOUT_MS, 2 s.
+    """All brokers are paused, so nobody answers the order.
 
-    Otherwise it would delay the next faults of the experiment.
+    After 2 s (GROUP_ORDER_TIMEOUT_MS) the order ends with an error. A longer wait would delay the
+    next faults of the experiment.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -168,10 +170,11 @@ def test_unanswered_order_is_given_up() -> None:
 
 
 def test_commit_of_an_order_that_was_given_up_may_still_be_applied() -> None:
-    """The paused coordinator may handle the request when it is resumed.
+    """A paused coordinator gets a commit. When it is resumed, it may still handle the commit.
 
-    Checkers compare the offsets of a group with the commits in the trace, so they must know of this
-    commit, too. The trace has a row for it, with the error TIMED_OUT.
+    By then the administrator has given up. Checkers compare the offsets of a group with the commits
+    in the trace, so they must know of this commit, too. The trace has a row for it, with the error
+    TIMED_OUT.
     """
     new_offsets = {TopicPartition(TOPIC, 0): 3}
 

@@ -109,8 +109,8 @@ def test_producer_resends_a_failed_batch_before_later_ones(
 ) -> None:
     """Only one batch of a partition is in flight, so the records stay in order.
 
-    The first batch is refused twice and accepted the third time. The second batch is sent after
-    this, and not before.
+    The first batch is refused twice and accepted the third time. Only then is the second batch
+    sent.
     """
     lab = make_lab(1, partitions=1)
     lab.brokers[0].answer(ProduceRequest, error_answer(0, code), error_answer(0, code))
@@ -127,7 +127,7 @@ def test_producer_resends_a_failed_batch_before_later_ones(
 def test_producer_follows_a_leader_that_moved(make_lab: LabMaker) -> None:
     """After a retriable error the producer gets new metadata, and sends to the new leader.
 
-    The first batch that the new leader gets is the one that the old leader has refused.
+    The old leader refuses a batch. The same batch is the first that the new leader gets.
     """
     lab = make_lab(2, partitions=1)
     lab.producer(10.0)
@@ -150,8 +150,8 @@ def test_producer_follows_a_leader_that_moved(make_lab: LabMaker) -> None:
 def test_producer_gives_up_after_the_delivery_timeout(make_lab: LabMaker) -> None:
     """If a batch is not delivered within delivery.timeout.ms, it has failed for good.
 
-    The time counts from the first record of the batch. The recorded event has the partition and the
-    reason.
+    The time counts from the first record of the batch. The event `produce_failed` has the partition
+    and the reason.
     """
     lab = make_lab(1, partitions=1)
     lab.brokers[0].answer(ProduceRequest, *[error_answer(0, ErrorCode.NOT_ENOUGH_REPLICAS)] * 100)
@@ -173,7 +173,7 @@ def test_producer_does_not_retry_a_definite_error(make_lab: LabMaker) -> None:
     lab.run_for(SECOND)
     (failed,) = lab.of_kind("produce_failed")
     assert failed.error == "MESSAGE_TOO_LARGE"
-    assert failed.detail == '{"count":1}'  # one record is lost
+    assert failed.detail == '{"count":1}'  # the batch had one record
     assert [numbers for _partition, numbers in sent(lab)][:2] == [[0], [1]]
 
 

@@ -1,20 +1,20 @@
 """Consumers of Kafka 0.8 that subscribe by a topic filter, such as the regular expression `t[01]`.
 
-Such a consumer coordinates its group through ZooKeeper. It writes its subscription into its entry
-there, the registration, and it watches the list of topics. When a topic appears that matches, the
-group rebalances. docs/kafka/ZOOKEEPER_CONSUMER.md describes all this; "ZOOKEEPER_CONSUMER 2" is
-its section 2.
+Such a consumer coordinates its group through ZooKeeper. It has an entry there, its registration,
+with its subscription. It also watches the list of topics. When a topic appears that matches the
+filter, the group rebalances. docs/kafka/ZOOKEEPER_CONSUMER.md describes all this;
+"ZOOKEEPER_CONSUMER 2" is its section 2.
 
 The tests run a small cluster with a group:
 
     lab = GroupLab(members=2, partitions=4, topics=3, topic_filter=T0_AND_T1).run(scenario)
 
 Each of the topics `t0`, `t1` and `t2` has four partitions here. `scenario` is a function that does
-things while the group runs, by `lab.visitor()` for example, a client of ZooKeeper that is no member
-of the group. Afterwards the test looks at what was recorded:
+something while the group runs. For example, it may create a topic by `lab.visitor()`, a client of
+ZooKeeper that is no member of the group. Afterwards the test looks at what was recorded:
 
-- `lab.attempts(time_us)` returns the members' attempts to rebalance since that time;
-- `lab.reads(time_us)` returns the number of reads that they sent to ZooKeeper since then;
+- `lab.attempts(time_us)` returns the attempts to rebalance that members made since `time_us`;
+- `lab.reads(time_us)` returns the number of reads that members sent to ZooKeeper since `time_us`;
 - `lab.processed()` returns an event for each record that a member has processed.
 """
 
@@ -50,8 +50,8 @@ def test_registration_of_a_filter_has_the_regular_expression_as_its_only_key() -
     """A member with a filter registers the regular expression in place of the names of topics.
 
     The field `pattern` shows whether a member has a filter. The value is `white_list` or
-    `black_list` for a filter, and `static` for a list of names (ZOOKEEPER_CONSUMER 2). The number 1
-    is that of the member's streams.
+    `black_list` for a filter, and `static` for a list of names (ZOOKEEPER_CONSUMER 2). The 1 in the
+    subscription is the number of the member's streams.
     """
     content = registration({"t[01]": 1}, 1_795_353_795_563, WHITE_LIST)
 
@@ -102,13 +102,14 @@ def test_members_with_a_filter_read_the_matching_topics(
 def test_filter_costs_two_watches_a_member_and_a_read_of_all_topics_a_registration() -> None:
     """A filter makes a rebalance more expensive for ZooKeeper.
 
-    - Watches (requests to be told about one change): a member of a group with a filter has two
-      more than a member without, both on the list of topics, `/brokers/topics`.
+    - Watches (requests to be told about one change): a member with a filter has two watches more
+      than a member without a filter. Both are on the list of topics, `/brokers/topics`.
     - Reads: whenever a member reads a registration with a filter, it also reads the list of topics
-      to see which of them match. In an attempt to rebalance, each of the C members reads its own
-      registration twice, and those of all members once. These are 2 + C more reads.
+      to see which topics match. In an attempt to rebalance, each of the C members reads its own
+      registration twice, and the registrations of all C members once. So there are 2 + C more
+      reads.
 
-    The test counts both when a third member joins a group of two.
+    The test counts the watches and the reads when a third member joins a group of two.
     """
     members = 3
     watches: list[int] = []
@@ -116,8 +117,8 @@ def test_filter_costs_two_watches_a_member_and_a_read_of_all_topics_a_registrati
     async def scenario(lab: GroupLab) -> None:
         newcomer = member_name(members - 1)
         lab.change_began_us = lab.runtime.now_us()
-        # Make the newcomer slow to claim partitions. Until then the other members have released
-        # them, so that every attempt succeeds.
+        # The newcomer is slow to claim partitions. By the time it claims them, the other members
+        # have released them, so every attempt succeeds.
         await lab.rule(Slow(delay_us=SECOND // 4), [newcomer], lab.servers, apis=("Create",))
         await lab.runtime.start_node(newcomer)
         await lab.runtime.sleep(SECOND)
@@ -151,8 +152,8 @@ def test_filter_costs_two_watches_a_member_and_a_read_of_all_topics_a_registrati
 def test_new_topic_starts_a_rebalance_if_the_filter_matches() -> None:
     """A new topic that does not match changes nothing (ZOOKEEPER_CONSUMER 3).
 
-    In the test a topic "other" is created, which does not match, and 3 s later t1, which does. The
-    rebalances must begin after the second one.
+    The test creates the topic "other", which does not match, and 3 s later the topic t1, which
+    matches. The rebalances must begin only after the creation of t1.
     """
 
     async def scenario(lab: GroupLab) -> None:
