@@ -30,6 +30,7 @@ from protocol.ids import (
     CONSUMER_OFFSETS,
     BrokerId,
     NodeName,
+    Offset,
     TopicPartition,
     broker_name,
     offsets_partition,
@@ -106,7 +107,7 @@ def last_load(lab: BrokerLab, broker_id: int) -> dict[str, int]:
     return numbers_of(rows[-1])
 
 
-def cleaner_checkpoint(lab: BrokerLab, broker_id: int) -> dict[TopicPartition, int]:
+def cleaner_checkpoint(lab: BrokerLab, broker_id: int) -> dict[TopicPartition, Offset]:
     """Return a broker's checkpoint file: the first dirty offset of each log.
 
     The result is empty if the broker has no such file.
