@@ -4,7 +4,7 @@ When a broker dies, another one becomes the coordinator of its groups. The new c
 members and the generation from the log, and accepts the members' next heartbeat or commit as if
 nothing had happened. A rebalance, in which all members stop working and join again, would be
 needless. Real Kafka does not rebalance in this case, either (docs/kafka/MEASURED_FAILOVER.md,
-section 6). BEHAVIOUR stands for docs/kafka/BEHAVIOUR.md.
+section 6). BEHAVIOUR 6.6 is a section of docs/kafka/BEHAVIOUR.md.
 
 This checker watches a group from a fault on, if
 

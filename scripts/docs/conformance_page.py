@@ -56,7 +56,7 @@ class ScenarioList:
 
     - `meaning`: id -> what happens in the scenario.
     - `same_as`: id -> other scenarios that together test the same as this scenario. For example,
-      JC-001 may be the same as GC-010 and GC-011 together.
+      JC-153 tests the same as GC-055 and GC-056 together.
     - `deviates`: id -> why this project differs from Kafka in this case.
     - `not_applicable`: id -> why this case cannot occur here.
     """
