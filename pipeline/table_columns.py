@@ -1,6 +1,8 @@
 """The columns of every table, with Spark's names of their types.
 
-Tests compare three things with this mapping: the tables that Spark writes, the tables that
+Two tables count requests in periods of REQUEST_PERIOD_US.
+
+Tests compare three things with TABLE_COLUMNS: the tables that Spark writes, the tables that
 `pipeline.in_memory` writes, and the page docs/TABLES.md.
 """
 
@@ -8,6 +10,10 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+REQUEST_PERIOD_US = 100_000
+"""Length of a period, a tenth of a second. A row of the tables `zookeeper_operations` and
+`coordinator_requests` does not stand for one request, but counts the requests of one period.
+"""
 TABLE_COLUMNS: Mapping[str, Mapping[str, str]] = {
     "runs": {
         "run": "string",

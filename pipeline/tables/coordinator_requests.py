@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.engine.events import of_kind
-from pipeline.tables.zookeeper.operations import STEP_US
+from pipeline.table_columns import REQUEST_PERIOD_US
 from protocol.api import Api
 from protocol.trace import TraceKind
 
@@ -47,8 +47,8 @@ def coordinator_requests(all_events: DataFrame) -> DataFrame:
             F.col("node").alias("consumer"),
             "incarnation",
             "api",
-            # This rounds the time down to a multiple of STEP_US, a tenth of a second.
-            (F.col("time_us") - F.col("time_us") % STEP_US).alias("from_us"),
+            # This rounds the time down to the beginning of its period.
+            (F.col("time_us") - F.col("time_us") % REQUEST_PERIOD_US).alias("from_us"),
         )
         .agg(F.count("*").alias("requests"))
     )

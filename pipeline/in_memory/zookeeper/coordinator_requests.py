@@ -5,10 +5,9 @@ for.
 """
 
 from pipeline.in_memory.trace import TableRow, Trace
+from pipeline.table_columns import REQUEST_PERIOD_US
 from protocol.trace import TraceKind
 
-_STEP_US = 100_000
-"""Requests are counted in steps of a tenth of a second."""
 _OF_COORDINATION = frozenset(
     {
         "FindCoordinator",
@@ -24,12 +23,13 @@ _OF_COORDINATION = frozenset(
 
 
 def coordinator_requests_of(trace: Trace) -> list[TableRow]:
-    """Count the requests of each API that each client sent in each step."""
+    """Count the requests of each API that each client sent in each period."""
     table: dict[tuple[str, str, int, str, int], TableRow] = {}
     for row in trace.of(TraceKind.REQUEST_SENT):
         if row.api not in _OF_COORDINATION or row.group is None:
             continue
-        from_us = row.time_us // _STEP_US * _STEP_US  # the beginning of the step
+        # The beginning of the row's period
+        from_us = row.time_us // REQUEST_PERIOD_US * REQUEST_PERIOD_US
         counts = table.setdefault(
             (row.group, row.node, row.incarnation, row.api, from_us),
             {

@@ -22,10 +22,9 @@ import re
 from collections.abc import Iterator
 
 from pipeline.in_memory.trace import TableRow, Trace, detail_of
+from pipeline.table_columns import REQUEST_PERIOD_US
 from protocol.trace import TraceKind, TraceRow
 
-_STEP_US = 100_000
-"""Requests are counted in steps of a tenth of a second."""
 _EFFECTS = {
     "Exists": "read",
     "GetData": "read",
@@ -185,13 +184,13 @@ def zookeeper_attempts_of(trace: Trace) -> list[TableRow]:
 
 
 def zookeeper_operations_of(trace: Trace) -> list[TableRow]:
-    """Count the requests of each API that each client sent to ZooKeeper in each step."""
+    """Count the requests of each API that each client sent to ZooKeeper in each period."""
     groups = _groups(trace)
     table: dict[tuple[str, int, str, int], TableRow] = {}
     for row in trace.of(TraceKind.REQUEST_SENT):
         if row.api not in _EFFECTS:
             continue
-        from_us = row.time_us // _STEP_US * _STEP_US
+        from_us = row.time_us // REQUEST_PERIOD_US * REQUEST_PERIOD_US
         counts = table.setdefault(
             (row.node, row.incarnation, row.api, from_us),
             {

@@ -1,8 +1,9 @@
 """What the lanes of a report are drawn with: rows, bars, labels, and bands of faults behind them.
 
 A lane is a chart along the time axis of the page, with a row for each broker, for example. Each
-lane has its own module. This module makes the marks of the lane (bars, points and labels) with
-`Marks`, and then the whole chart with `time_lane`, which adds a coloured band for each fault.
+lane has a module of its own, which makes the marks of the lane (bars, points and labels) with
+`Marks`, and then the whole chart with `time_lane`. This function adds a coloured band for each
+fault.
 
 Python makes the specification of a chart, with the library Altair. The library Vega draws it in the
 browser, and draws it again whenever the reader zooms. Some things then depend on the zoom: the

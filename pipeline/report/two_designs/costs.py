@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from pipeline.report.report_input import Row
 from pipeline.report.two_designs.sides import GroupChange, GroupSide
+from pipeline.table_columns import REQUEST_PERIOD_US
 
 REBALANCE_REQUESTS = ("FindCoordinator", "JoinGroup", "SyncGroup", "LeaveGroup", "OffsetFetch")
 """Requests to a coordinator that rebalances cause. Heartbeats and commits are left out, because
@@ -23,9 +24,6 @@ members send them anyway.
 """
 FAILED = ("conflict", "exception")
 """Outcomes of an attempt that failed."""
-STEP_US = 100_000
-"""Length of the periods in which requests are counted: a tenth of a second. A row of the tables
-`zookeeper_operations` and `coordinator_requests` has the number of requests in one period."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,11 +158,12 @@ def _coordinator_counts(side: GroupSide, change: GroupChange, rebalances: list[R
 def _requests(change: GroupChange, rows: Iterable[Row]) -> int:
     """Return the number of requests of a change, from rows that count the requests of one period.
 
-    For example, the change comes at 5.04 s. The row of the period from 5.0 s to 5.1 s does not tell
-    which of its requests came before the change, so all requests of this period count.
+    A period is a tenth of a second. For example, the change comes at 5.04 s. The row of the period
+    from 5.0 s to 5.1 s does not tell which of its requests came before the change, so all requests
+    of this period count.
     """
-    first_period_us = change.at_us - change.at_us % STEP_US
-    end_period_us = change.until_us - change.until_us % STEP_US
+    first_period_us = change.at_us - change.at_us % REQUEST_PERIOD_US
+    end_period_us = change.until_us - change.until_us % REQUEST_PERIOD_US
     return sum(row["requests"] for row in rows if first_period_us <= row["from_us"] < end_period_us)
 
 

@@ -407,9 +407,9 @@ def _spec(data: str, lanes: int, axis_ends_s: Mapping[str, float]) -> alt.TopLev
 
     `axis_ends_s` has the end of the axis for each change that the reader can pick.
     """
-    # The expression looks up the end for the change that the reader picked: `({"1 member joins":
-    # 2.5})[change] || 1`. For a change that is not in the mapping, the end is 1, because an axis
-    # without an end could not be drawn.
+    # The expression looks up the end for the change that the reader picked:
+    # `({"1 member joins": 2.5})[change] || 1`. For a change that is not in the mapping, the end is
+    # 1, because an axis without an end could not be drawn.
     end_s = alt.ExprRef(f"({json.dumps(axis_ends_s)})[{_PICKED}] || 1")
     height = lanes * _ROW_HEIGHT
     y_scale = alt.Scale(domain=[0, height], reverse=True, nice=False, zero=False)

@@ -8,11 +8,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.engine.events import of_kind
+from pipeline.table_columns import REQUEST_PERIOD_US
 from protocol.api import Api
 from protocol.trace import TraceKind
 
-STEP_US = 100_000
-"""Requests are counted in steps of a tenth of a second."""
 READS = (Api.EXISTS, Api.GET_DATA, Api.GET_CHILDREN)
 """APIs that read ZooKeeper's data."""
 WRITES = (Api.CREATE, Api.DELETE, Api.SET_DATA)
@@ -56,8 +55,8 @@ def zookeeper_operations(all_events: DataFrame, zookeeper_consumers: DataFrame) 
             "incarnation",
             "api",
             "effect",
-            # This rounds the time down to a multiple of STEP_US.
-            (F.col("time_us") - F.col("time_us") % STEP_US).alias("from_us"),
+            # This rounds the time down to the beginning of its period.
+            (F.col("time_us") - F.col("time_us") % REQUEST_PERIOD_US).alias("from_us"),
         )
         .agg(F.count("*").alias("requests"))
         .join(F.broadcast(zookeeper_consumers), ["run", "consumer"], "left")
