@@ -222,6 +222,7 @@ class ReplicaChecks:
         broker = None if life is None else life.node
         if not isinstance(broker, BrokerNode):
             return
+        asking = {broker.broker_id: broker}
         for topic in response.responses:
             if topic.topic in self._deleted_topics:
                 continue
@@ -231,7 +232,6 @@ class ReplicaChecks:
                     partition = leader.partitions.get(key)
                     if partition is None:
                         continue
-                    asking = {broker.broker_id: broker}
                     for follower, broker_epoch in _followers(leader, key, partition, asking):
                         _check_follower(partition, follower, broker_epoch)
 

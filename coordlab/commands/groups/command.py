@@ -182,7 +182,7 @@ def asks_a_question(command: Callable[..., int]) -> Callable[..., int]:
     """
 
     @functools.wraps(command)
-    def command_or_error(*, options: QuestionOptions, **others: Any) -> int:  # noqa: ANN401
+    def command_or_error(*, options: QuestionOptions, **others: Any) -> int:  # noqa: ANN401 - the command's own
         try:
             return command(options=options, **others)
         except (NoAnswer, TimeoutError, ClientError) as error:

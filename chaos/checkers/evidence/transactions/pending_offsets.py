@@ -2,15 +2,16 @@
 
 An offset that was committed in a transaction is pending until the transaction's marker ends it. If
 the group moves to another coordinator in the meantime, the new coordinator loads the pending
-offset. Now two coordinators have the offset: the earlier coordinator forgets it only at the unload
-of the group, and both may wait with the end. For example:
+offset. Now two coordinators have the offset, because the earlier coordinator forgets it only when
+it unloads the group. Each of them ends the offset in its own memory, and either end may wait behind
+a load. For example:
 
 1. broker-2 has a pending offset of producer 0.
 2. broker-0 becomes the group's coordinator, and loads the offset.
 3. The marker comes to broker-0, but its effects wait behind another load. In the meantime
    producer 0 begins its next transaction, and broker-0 gets a second pending offset.
-4. broker-2, whose part of the work was waiting as well, ends the first offset in its own memory,
-   and unloads the group. At broker-0 both offsets are still pending.
+4. An earlier load of broker-2 is over. So broker-2 ends the first offset in its own memory, and
+   unloads the group. At broker-0 both offsets are still pending.
 """
 
 from dataclasses import dataclass, field
@@ -25,7 +26,8 @@ class PendingOffsets:
     offsets: list[TraceRow] = field(default_factory=list)
     """Their rows TXN_COMMIT_PENDING, the oldest first."""
     coordinators: list[tuple[str, int]] = field(default_factory=list)
-    """(node, incarnation) of the coordinators that had some of the offsets, the present one last.
+    """The coordinators that had some of the offsets, as (node, incarnation). The last entry is the
+    present coordinator.
     """
 
     def held_by(self, row: TraceRow) -> None:
@@ -38,11 +40,11 @@ class PendingOffsets:
         return bool(self.coordinators) and self.coordinators[-1] == _coordinator_of(row)
 
     def were_at(self, row: TraceRow) -> bool:
-        """Return True if a coordinator that has been replaced since then wrote `row`."""
+        """Return True if a former coordinator wrote `row`."""
         return not self.is_at(row) and _coordinator_of(row) in self.coordinators
 
     def until_last_of(self, row: TraceRow) -> list[TraceRow]:
-        """Return the offsets up to the last one of the coordinator that wrote `row`."""
+        """Return the offsets up to the last offset of the coordinator that wrote `row`."""
         coordinator = _coordinator_of(row)
         count = 0
         for number, offset in enumerate(self.offsets, start=1):

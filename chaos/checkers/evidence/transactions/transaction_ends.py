@@ -42,7 +42,7 @@ dies after a decision, perhaps before it wrote the row, its successor loads the 
 markers again and completes the transaction.
 """
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -126,7 +126,8 @@ class TransactionEnds:
         self._to_complete: dict[tuple[str, int, int | None, str], _Markers] = {}
         # producer id -> time at which its last decision had been carried out in all partitions
         self._carried_out_us: dict[int, int] = {}
-        self._pending: dict[tuple[str, int], PendingOffsets] = {}  # by (group, producer id)
+        # By (group, producer id)
+        self._pending: defaultdict[tuple[str, int], PendingOffsets] = defaultdict(PendingOffsets)
         self._ends: deque[_End] = deque()  # not judged yet
         self._loaded_us: dict[str, int] = {}  # broker -> time of its last load
         self._ended_us: dict[tuple[str, int], int] = {}  # (group, producer id) -> last end
@@ -158,9 +159,7 @@ class TransactionEnds:
         detail = detail_of(row)
         if row.kind == TraceKind.GROUP_LOADED:
             for producer_id in detail.get("pending", ()):
-                self._pending.setdefault((row.group or "", producer_id), PendingOffsets()).held_by(
-                    row
-                )
+                self._pending[row.group or "", producer_id].held_by(row)
             return
         if row.kind == TraceKind.TRANSACTIONS_LOADED:
             for name, state in detail.get("open", {}).items():
@@ -196,12 +195,13 @@ class TransactionEnds:
             case TraceKind.TRANSACTION_STATE if detail["to"] in _CARRIED_OUT:
                 self._carried_out_us[producer_id] = row.time_us
             case TraceKind.TXN_COMMIT_PENDING:
-                pending = self._pending.setdefault((row.group or "", producer_id), PendingOffsets())
+                key = (row.group or "", producer_id)
+                pending = self._pending[key]
                 if self._has_ended_in_the_log(pending, row, producer_id):
                     pending.offsets.clear()
                 pending.offsets.append(row)
                 pending.held_by(row)
-                self._take_emptied((row.group or "", producer_id), row)
+                self._take_emptied(key, row)
             case TraceKind.TRANSACTION_COMPLETED:
                 key = (row.group or "", producer_id)
                 is_behind_load = self._is_behind_load(row, producer_id)
@@ -259,10 +259,10 @@ class TransactionEnds:
     def _has_ended_in_the_log(self, known: PendingOffsets, row: TraceRow, producer_id: int) -> bool:
         """Return True if the transaction of the offsets in `known` has ended without a row.
 
-        `row` is a later pending offset of the same producer. If another coordinator wrote it, and
-        the transaction of the known offsets was carried out, then this coordinator has loaded the
-        group together with the marker. No row shows an end then. But if its load has found the
-        offsets still pending, the marker came later.
+        `row` is a later pending offset of the same producer. Suppose that another coordinator wrote
+        `row`, and that the transaction of the known offsets was carried out. Then the coordinator
+        of `row` has loaded the group together with the marker, and no row shows an end. But if this
+        coordinator has found the offsets still pending in its load, the marker came later.
         """
         if not known.offsets or known.is_at(row):
             return False

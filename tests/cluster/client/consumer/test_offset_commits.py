@@ -98,10 +98,8 @@ def test_commits_carry_the_texts_of_the_application_in_turn(make_lab: LabMaker) 
     ]
     assert texts[:4] == [{""}, {"\U0001f989"}] * 2
     assert {row.error for row in lab.of_kind("commit_failed")} == {"OFFSET_METADATA_TOO_LARGE"}
-    last_success, last_failure = (
-        lab.of_kind("offsets_committed")[-1],
-        lab.of_kind("commit_failed")[-1],
-    )
+    last_success = lab.of_kind("offsets_committed")[-1]
+    last_failure = lab.of_kind("commit_failed")[-1]
     assert last_success.time_us > last_failure.time_us
 
 
