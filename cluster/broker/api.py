@@ -210,7 +210,7 @@ class BrokerApi:
                 | AlterPartitionReassignmentsRequest()
             ) as request:
                 self._host.reply(request_id, _not_controller(request))
-            case other:
+            case other:  # only messages between ZooKeeper's nodes are left
                 _refuse_other_world(other)
 
     def check_invariants(self) -> None:
@@ -220,6 +220,7 @@ class BrokerApi:
 
         Raises: InvariantViolation.
         """
+        # The union below has the requests that each part holds. `elsewhere` is skipped.
         check_unanswered(
             self._host,
             self._transactions.coordinator.waiting()
@@ -261,8 +262,9 @@ class BrokerApi:
         """Refuse partitions that do not exist; pass the other partitions to the coordinator.
 
         As in Kafka, if none of the partitions exists, the coordinator does not get the request at
-        all. Then nobody checks the group and the member.
+        all. Then the group and the member in the request are not checked.
         """
+        # `unknown` has the partitions that do not exist, `known` is the request without them.
         known, unknown = without_unknown(request, self._cache.contains)
         if not unknown:
             self._coordination.handle(request_id, envelope)
@@ -291,7 +293,7 @@ class BrokerApi:
         There is one difference: a request without any partition does not reach the coordinator.
         """
         known, unknown = without_unknown(request, self._cache.contains)
-        # `known.topics` alone does not tell whether there is something to delete, because a request
+        # `known.topics` alone does not show whether there is an offset to delete, because a request
         # may name a topic without partitions.
         if any(topic.partitions for topic in known.topics):
             self._coordination.handle(request_id, _with_body(envelope, known), unknown)

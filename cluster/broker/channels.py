@@ -46,6 +46,7 @@ class ControllerChannel:
         self._controllers = controllers
         self._purpose = purpose
         self._index = 0
+        """Index in `_controllers` of the controller to which the channel connects."""
         self._connection: Connection | None = None
         """The present connection; None at first, and after `try_next_controller`."""
 
@@ -60,7 +61,7 @@ class ControllerChannel:
         return self._connection
 
     def try_next_controller(self) -> None:
-        """Forget the present connection, and use the next controller of the list from now on."""
+        """Close the present connection, and use the next controller of the list from now on."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -70,7 +71,7 @@ class ControllerChannel:
 class BrokerChannels:
     """One connection to each broker, all for one purpose.
 
-    As in Kafka, a broker may have such a connection to itself, too.
+    As in Kafka, a broker may have a connection to itself, too.
     """
 
     def __init__(self, host: Host, purpose: str) -> None:

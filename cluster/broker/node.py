@@ -84,6 +84,8 @@ class BrokerNode:
             self._cache,
             ControllerChannel(host, controllers, ALTER_PARTITION),
         )
+        # `guards` are the checks of Kafka that an experiment may switch off. `java` selects
+        # behaviours of Kafka's newer coordinator, which is written in Java.
         coordinator = GroupCoordinator(
             config=cluster.broker_config,
             guards=cluster.guards,
@@ -156,11 +158,11 @@ class BrokerNode:
         """Timer of CONTROLLED_SHUTDOWN_TIMEOUT_US; None before a controlled shutdown."""
 
     def start(self) -> None:
-        """Recover the disk, register with the controller, and pull metadata."""
+        """Recover the logs from the disk, register with the controller, and fetch metadata."""
         host = self._host
-        report_recoveries(host)
-        # An experiment may give the cluster a past: records that are in its logs from the
-        # beginning. They must be on the disk before the replicas read their logs.
+        report_recoveries(host)  # traces each log that lost data before this start
+        # An experiment may demand records that are in the logs from the beginning. They must be on
+        # the disk before the replicas read their logs. Incarnation 0 is the first start.
         if host.incarnation == 0:
             preload(host.storage, self._identity.broker_id, self._cluster)
         self._replicas.start()
@@ -178,10 +180,10 @@ class BrokerNode:
         """Begin a controlled shutdown: the broker serves until other brokers lead its partitions.
 
         `on_done` is called when the controller permits the broker to stop. If the permission does
-        not come, it is called after CONTROLLED_SHUTDOWN_TIMEOUT_US, although the broker may still
-        lead partitions.
+        not come, `on_done` is called after CONTROLLED_SHUTDOWN_TIMEOUT_US, although the broker may
+        still lead partitions.
 
-        Raises: SimulationError if it was called before.
+        Raises: SimulationError if a shutdown has begun before.
         Source: Kafka BrokerServer.shutdown.
         """
         if self._on_stopped is not None:
@@ -252,7 +254,7 @@ class BrokerNode:
         return self._replicas.partitions
 
     def transaction(self, transactional_id: str) -> TransactionMetadata | None:
-        """Return what this transaction coordinator knows of a transactional id; to read only."""
+        """Return what this broker's coordinator knows of a transactional id; to read only."""
         return self._transactions.coordinator.metadata(transactional_id)
 
     def _give_up_controlled_shutdown(self) -> None:
@@ -283,8 +285,7 @@ class BrokerNode:
         """Apply a change of the metadata to the replicas, and then to the coordinators.
 
         `changed` are the partitions that the change is about. The change is in the cache already.
-        The replicas come first: a coordinator loads its groups from a replica, and this replica
-        must be the leader by then.
+        The replicas come first: a coordinator loads a partition only from a replica that leads.
 
         Source: docs/kafka, BEHAVIOUR 5.5.
         """
@@ -295,7 +296,8 @@ class BrokerNode:
             self._coordination.partitions_deleted(leadership.deleted)
 
     def _new_uuid(self) -> str:
-        # The id is made of the host's random numbers, so a run with the same seed has the same ids.
+        # The uuid becomes a part of a member id. It is made of the host's random numbers, so a run
+        # with the same seed has the same ids.
         return str(uuid.UUID(int=self._host.rng.getrandbits(128), version=4))
 
 

@@ -125,10 +125,11 @@ def _topic_settings(
     for field in TopicConfig.__struct_fields__:
         value = getattr(topic_config, field)
         synonyms = []
-        # A value that differs from the default was set for this topic.
+        # A TopicConfig does not record which values were set. A value that differs from the default
+        # counts as set for this topic.
         if value != getattr(defaults, field):
             synonyms.append(_synonym(field, value, ConfigSource.DYNAMIC_TOPIC_CONFIG))
-        inherited = BROKER_SETTING_OF.get(field)
+        inherited = BROKER_SETTING_OF.get(field)  # a field of BrokerConfig
         if inherited is None:
             synonyms.append(_synonym(field, getattr(defaults, field), ConfigSource.DEFAULT_CONFIG))
         else:
@@ -137,7 +138,7 @@ def _topic_settings(
 
 
 def _broker_settings(config: BrokerConfig) -> Iterator[DescribeConfigsResourceResult]:
-    """Yield each setting of the broker. All are read-only, because they are fixed at its start."""
+    """Yield each setting of the broker, all read-only: they are fixed when the broker starts."""
     for field in BrokerConfig.__struct_fields__:
         yield _setting(field, _broker_synonyms(field, config), read_only=True)
 

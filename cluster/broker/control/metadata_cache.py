@@ -62,8 +62,8 @@ class MetadataCache:
     """A broker's copy of the metadata, and the answers to clients from it.
 
     The numbers of partitions of `__consumer_offsets` and `__transaction_state` are set once at the
-    start. If such a topic gets more partitions later, Kafka's coordinators do not notice it either
-    (docs/kafka, BEHAVIOUR 2.1). In Kafka both numbers are 50 by default.
+    start. If one of these topics gets more partitions later, Kafka's coordinators do not notice it
+    either (docs/kafka, BEHAVIOUR 2.1). In Kafka both numbers are 50 by default.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class MetadataCache:
         changed: dict[TopicPartition, None] = {}
         for record in records:
             if isinstance(record, RemoveTopicRecord):
-                # This comes before the replay, which removes the partitions from the image.
+                # The partitions are noted before the replay, which removes them from the image.
                 for index in range(len(self.image.topics.get(record.name, ()))):
                     changed[TopicPartition(record.name, index)] = None
             partition = self.image.replay(record)
@@ -99,6 +99,7 @@ class MetadataCache:
                 changed[partition] = None
         self.eligible_brokers.clear()  # in place: partitions hold a reference to this dict
         for broker in self.image.brokers.values():
+            # An active broker is unfenced and not in a controlled shutdown.
             if self.image.is_active(broker.broker_id):
                 self.eligible_brokers[broker.broker_id] = broker.broker_epoch
         return list(changed)
@@ -135,6 +136,7 @@ class MetadataCache:
         """
         # None requests all topics.
         topics = self.image.topics if request.topics is None else request.topics
+        # The live brokers that have the listener; `address` is its host and port.
         brokers = tuple(
             MetadataResponseBroker(
                 node_id=broker.broker_id, host=address[0], port=address[1], rack=broker.rack
@@ -210,9 +212,9 @@ class MetadataCache:
             return _no_coordinator(key, ErrorCode.INVALID_REQUEST, api_version)
 
         kind = CoordinatorType(key_type)
-        # The coordinator is the leader of a partition of an internal topic. There is no such topic
-        # for share groups here, and none for transactions in a cluster without transactions. Then
-        # there is no leader.
+        # The coordinator is the leader of a partition of an internal topic. This project has no
+        # internal topic for share groups, and a cluster without transactions has none for
+        # transactions. Then there is no leader.
         leader_id = (
             None
             if kind is CoordinatorType.SHARE

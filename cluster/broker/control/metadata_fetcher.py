@@ -6,7 +6,7 @@ steps:
 1. They are applied to the MetadataCache, from which the broker answers clients.
 2. They are *published*: the replicas and coordinators of this broker act on them. On a real broker
    this takes some time, in which the cache is already newer. In virtual time the broker therefore
-   sleeps for the time that `cluster.costs` says.
+   sleeps before it publishes. `cluster.costs` has the length of this sleep.
 
 Source: KRaft's `KafkaRaftClient` as observer, `MetadataLoader`, `BrokerMetadataPublisher`.
 DEVIATION: a broker keeps no copy of the metadata log. It reads the log from offset 0 when it
@@ -79,7 +79,8 @@ class MetadataFetcher:
 
         Source: Kafka MetadataLoader.lastAppliedOffset, which brokers report in their heartbeats.
         """
-        # In this case the cache has records that are not published yet.
+        # During a publication, and between a change and its publication, the cache has records
+        # that are not published yet.
         if self._is_publishing or (self._changed and self._may_publish):
             return self._published_offset
         return self._cache.last_applied_offset
@@ -105,9 +106,9 @@ class MetadataFetcher:
             backoff_us = BACKOFF_US_MIN
             if batches:
                 if not self._is_publishing:
-                    # No publication is running. So every record in the cache is published, or
-                    # needs no publication because it changed no partition. (Before `publish_first`
-                    # this is not true, but then nothing reads `_published_offset`.)
+                    # Every record that is in the cache by now is published, or needs no publication
+                    # because it changed no partition. (Before `publish_first` this is not so, but
+                    # then `_published_offset` is not read.)
                     self._published_offset = self._cache.last_applied_offset
                 self._apply(batches)
                 if self._changed and self._may_publish and not self._is_publishing:
@@ -117,8 +118,8 @@ class MetadataFetcher:
 
     async def publish_first(self) -> None:
         """Publish the whole cache now, and from then on each change."""
-        # Set before `_publish_changes` waits. Otherwise records that arrive during the wait would
-        # make `run` begin a second publication.
+        # `_is_publishing` is set before `_publish_changes` waits. Otherwise records that arrive
+        # during the wait would make `run` begin a second publication.
         self._may_publish = self._is_publishing = True
         await self._publish_changes()
 

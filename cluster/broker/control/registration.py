@@ -2,8 +2,9 @@
 
 1. The broker registers with the controller. At first the broker is *fenced*: it can lead no
    partition.
-2. The broker reads the metadata log until it finds its own registration. It then has *caught up*,
-   and tells the controller so in a heartbeat. The controller unfences the broker.
+2. The broker reads the metadata log, and reports the offset that it has read in its heartbeats.
+   Once it has read its own registration, it has *caught up*: an answer of the controller says so,
+   and the next heartbeat asks to be unfenced.
 3. If no heartbeat comes for the length of the session timeout, the controller fences the broker
    again. A broker that cannot reach the controller goes on to serve clients, and repeats its
    heartbeats.
@@ -96,7 +97,7 @@ class BrokerHeartbeats:
         self._metadata_offset = metadata_offset
         self._on_caught_up = on_caught_up
         self._on_shut_down: Callable[[], None] = lambda: None
-        """Called when the controller lets the broker shut down; set by
+        """Called when the controller permits the broker to shut down. The function is set by
         `begin_controlled_shutdown`."""
         self._next_at_once = False
         """True if the next heartbeat must be sent without a pause, because a shutdown has begun."""
@@ -115,6 +116,7 @@ class BrokerHeartbeats:
         registration: BrokerRegistrationResponse = await self._repeat(self._register)
         identity.broker_epoch = BrokerEpoch(registration.broker_epoch)
         self._host.log(f"registered with broker epoch {identity.broker_epoch}")
+        # `is_caught_up` is the controller's judgement of the metadata offset in the heartbeat.
         while not (await self._beat()).is_caught_up:
             await self._pause(STARTING_INTERVAL_US)
         await self._on_caught_up()
@@ -211,6 +213,7 @@ class BrokerHeartbeats:
             broker_epoch=self._identity.broker_epoch,
             current_metadata_offset=self._metadata_offset(),
             # A starting broker has not applied metadata to its replicas, so it must not lead yet.
+            # `want_fence` asks the controller to leave the broker fenced, or to fence it.
             want_fence=self.state is BrokerState.STARTING,
             want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
         )
@@ -234,7 +237,7 @@ class BrokerHeartbeats:
     async def _pause(self, delay_us: int) -> None:
         """Wait for `delay_us`; a controlled shutdown that begins ends the wait."""
         # A shutdown may have begun while the last heartbeat was in flight. Then there was no pause
-        # that it could end, so the pause after that heartbeat is left out.
+        # that the shutdown could end, so the pause after that heartbeat is left out.
         if self._next_at_once:
             return
         pausing = self._pausing = self._host.create_future()
@@ -245,5 +248,6 @@ class BrokerHeartbeats:
 
 
 def _wake(pausing: "Future[None]") -> None:
+    """End a pause, unless a shutdown has ended it."""
     if not pausing.done():
         pausing.set_result(None)

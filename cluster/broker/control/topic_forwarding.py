@@ -40,6 +40,7 @@ ATTEMPT_TIMEOUT_US = 30_000_000
 """request.timeout.ms of a broker."""
 
 TopicRequest = CreateTopicsRequest | DeleteTopicsRequest
+"""A request that brokers forward."""
 
 
 class _Forwarded:
@@ -60,7 +61,7 @@ class _Forwarded:
 
 
 class TopicForwarding:
-    """Sends topic requests to the active controller until one is answered."""
+    """Sends each topic request to the controllers until the active controller has answered."""
 
     def __init__(self, host: Host, channel: ControllerChannel, config: BrokerConfig) -> None:
         self._host = host
@@ -122,13 +123,13 @@ class TopicForwarding:
     ) -> None:
         """Finish the request, or send it again if no active controller has answered."""
         if isinstance(outcome, Disconnected | RequestTimedOut):
-            # The connection has ended (after a timeout, too), so the channel will connect to the
-            # next controller.
+            # The connection has ended, because a request that times out ends it, too. So the
+            # channel will connect to the next controller.
             self._host.after(RETRY_BACKOFF_US, self._send, forwarded)
             return
         if not isinstance(outcome, CreateTopicsResponse | DeleteTopicsResponse):
             raise SimulationError(f"{type(forwarded.request).__name__} was answered by {outcome}")
-        # `error_of` returns the name of an error.
+        # `error_of` returns the name of the answer's error.
         if error_of(outcome) == ErrorCode.NOT_CONTROLLER.name:
             self._channel.try_next_controller()
             self._host.after(RETRY_BACKOFF_US, self._send, forwarded)

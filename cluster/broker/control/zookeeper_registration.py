@@ -54,7 +54,7 @@ class ZooKeeperRegistration:
     async def _register(self) -> None:
         """Create the znode; first wait until the znode of an earlier session is deleted."""
         zk = self._zk
-        while zk is not None and not self._is_closed:
+        while zk is not None and not self._is_closed:  # the test for None is only for mypy
             try:
                 await zk.create(self._path, self._data, ephemeral=True)
             except KeeperException as error:

@@ -13,7 +13,7 @@ from protocol.ids import TopicPartition
 
 
 class DelayedAppend:
-    """One waiting append. `required_offset` is the offset after its batch.
+    """One waiting append. `required_offset` is the offset after the last record of its batch.
 
     `is_done` becomes True just before `on_completed` is called. This ensures that `on_completed`
     is called only once.
@@ -68,7 +68,7 @@ class DelayedAppends:
             # any other code that it has failed.
             error = partition.check_acknowledged(delayed.required_offset)
             if error is None:
-                return  # all later appends have higher offsets, so they are undecided, too
+                return  # later appends wait for this offset or a higher one: undecided, too
             # The append is marked as done before the callback, so that it cannot expire any more.
             waiting.popleft()
             delayed.is_done = True

@@ -32,8 +32,8 @@ class DelayedFetches:
     """The parked Fetches of followers and consumers.
 
     There are few followers, and each follows most of the partitions that this broker leads. So
-    whenever a log grows, the Fetches of all followers are read again. There may be many consumers;
-    their Fetches are found by their partitions.
+    whenever a log grows, the Fetches of all followers are read again. There may be many consumers,
+    so `_watchers` has the Fetches of consumers by partition.
     """
 
     def __init__(self, host: Host, reader: FetchReader) -> None:
@@ -43,8 +43,7 @@ class DelayedFetches:
         self._followers: dict[RequestId, _DelayedFetch] = {}
         self._consumers: dict[RequestId, _DelayedFetch] = {}
         self._watchers: dict[PartitionKey, dict[RequestId, None]] = {}
-        """The Fetches of consumers that wait for each partition: the keys of the inner dicts. All
-        values are None."""
+        """Partition -> the consumers' Fetches that wait for it: the keys of the inner dict."""
 
     def park(self, request_id: RequestId, request: FetchRequest, read: FetchRead) -> None:
         """Keep a Fetch for which `read` is not enough, for `max_wait_ms` at most."""
@@ -58,7 +57,7 @@ class DelayedFetches:
             self._watchers.setdefault(key, {})[request_id] = None
 
     def logs_grew(self) -> None:
-        """Answer the followers whose partitions have new records."""
+        """Read the parked Fetches of all followers again; answer those that have enough bytes."""
         for fetch in list(self._followers.values()):  # a copy: an answered Fetch is removed
             self._try_to_complete(fetch)
 

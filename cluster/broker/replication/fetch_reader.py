@@ -2,7 +2,7 @@
 
 After every append, each follower sends a Fetch for all its partitions, so this is the busiest code
 of a broker. To save work, a partition is not read again if the follower has read it to the end, and
-it has not changed since then. Such partitions are called *quiet*, and all others *stirred*; the
+the partition has not changed since then. It is then called *quiet*, and otherwise *stirred*. The
 module `quiet_fetches` remembers which partitions are quiet.
 
 A Fetch of a follower also tells the leader how far the follower is. From this the leader decides
@@ -97,6 +97,7 @@ class FetchReader:
             # 1. the answer of the first read, if the Fetch was parked,
             # 2. an empty answer, if the log has nothing new,
             # 3. a read of the log.
+            # Empty, or the answers of the first read, in the order of `topic.partitions`.
             before = () if previous is None else previous.responses[topic_index].partitions
             for index in indices:
                 position = topic.partitions[index]
@@ -148,14 +149,15 @@ class FetchReader:
     ) -> QuietTopic | None:
         """Return the QuietTopic of a follower for `topic`, if there is one that can be used."""
         if request.replica_id < 0:
-            return None  # a consumer fetches few partitions, so a QuietTopic would save little
+            # -1 is a consumer. It fetches few partitions, so a QuietTopic would save little.
+            return None
         return self._quiet.topic(topic, request.replica_id, request.replica_epoch, is_new=is_new)
 
 
 def _is_still_empty(
     partition: Partition, position: FetchPartition, before: PartitionData, request: FetchRequest
 ) -> bool:
-    """Return True if the answer for a partition is still `before`, which has no records."""
+    """Return True if `before` has no records and is still the answer for the partition."""
     log = partition.log
     return (
         not before.records

@@ -49,9 +49,9 @@ class IsrChanges:
         self._refused: dict[TopicPartition, IsrProposal] = {}
         """For each partition, the last proposal that the controller has answered.
 
-        Only `check_invariants` reads this. It looks for refused proposals: such a proposal stays
-        the partition's `isr_in_flight` until newer metadata replaces it. Accepted proposals are
-        here, too, but are never looked for.
+        Only `check_invariants` reads this dict, to find refused proposals: a refused proposal may
+        stay the partition's `isr_in_flight` until newer metadata replaces it. Accepted proposals
+        are in the dict, too, but the check does not need them.
         """
         self._is_busy = False
         """True while a request is in flight, and during the pause after a failed request."""
@@ -75,7 +75,8 @@ class IsrChanges:
             return
         name = partition.topic_partition
         places = (self._pending.get(name), self._sent.get(name))
-        # `is` and not `==`: an older proposal that happens to be equal does not count.
+        # Each place is None or a pair of the partition and its proposal. `is` and not `==`: an
+        # older proposal that happens to be equal does not count.
         if self._refused.get(name) is not proposal and not any(
             place is not None and place[1] is proposal for place in places
         ):
@@ -115,7 +116,7 @@ class IsrChanges:
     ) -> None:
         """Pass each answer to its partition, and send the proposals that are pending by then.
 
-        Among them are the proposals of this request that must be sent again.
+        The proposals of this request that must be sent again become pending, too.
         """
         answers: dict[TopicPartition, AlterPartitionPartitionResponse] = {}
         # The error of the whole request. NETWORK_EXCEPTION stays if no answer came.

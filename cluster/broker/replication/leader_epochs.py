@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch: returns where a leader epoch ends in this broker's log.
 
-A consumer asks this after an election, for the epoch of the last record that it has read. If that
-epoch ends below the consumer's position, records that the consumer has read were truncated.
+A consumer sends this request after an election, with the epoch of the last record that it has read.
+If that epoch ends below the consumer's position, records that the consumer has read were truncated.
 
 Source: Kafka `Partition.lastOffsetForLeaderEpoch`.
 """
@@ -46,6 +46,7 @@ def _end_of_epoch(
     else:
         error = partition.check_leadership(asked.current_leader_epoch)
         if error is ErrorCode.NONE:
+            # If the log lacks the epoch, this is the end of the largest epoch below.
             end = partition.log.end_offset_for_epoch(asked.leader_epoch)
             return OffsetForLeaderPartitionResult(
                 partition=name.partition, leader_epoch=end.epoch, end_offset=end.offset

@@ -2,8 +2,8 @@
 
 A request asks for one of three offsets: the first offset of the log, the end of the log as
 consumers see it (the high watermark), or the first record since a certain time. The field
-`timestamp` tells which. It is a time, or EARLIEST_TIMESTAMP for the first offset, or
-LATEST_TIMESTAMP for the end. These two constants are negative numbers.
+`timestamp` of the request is this time, or EARLIEST_TIMESTAMP (-2) for the first offset, or
+LATEST_TIMESTAMP (-1) for the end.
 
 Source: Kafka `Partition.fetchOffsetForTimestamp`.
 """
@@ -55,7 +55,7 @@ def _list_offset(
         error = _check(partition, asked)
         if error is ErrorCode.NONE:
             log = partition.log
-            if asked.timestamp >= 0:
+            if asked.timestamp >= 0:  # a time, and not one of the two constants
                 return _first_record_since(partition, asked)
             is_latest = asked.timestamp == LATEST_TIMESTAMP
             return ListOffsetsPartitionResponse(

@@ -73,6 +73,8 @@ class LogCleaner:
         for log in logs:
             self.end_moved_back(log)
         if self._config.log_cleaner_enable:
+            # In virtual time the first check may come early, so that the brokers do not all clean
+            # at the same moments.
             first_us = self._host.first_tick_us("log-cleaner", self._backoff_us)
             self._host.after(first_us, self._look)
 
@@ -126,6 +128,7 @@ class LogCleaner:
     def _filthiest(self) -> tuple[PartitionLog, TransactionIndex, Cleanable] | None:
         """Return the log whose dirty share is largest, if this share is above the minimum.
 
+        The result also has the log's transactions, and the part of the log that may be cleaned.
         Source: Kafka `LogCleanerManager.grabFilthiestCompactedLog`.
         """
         filthiest: tuple[PartitionLog, TransactionIndex, Cleanable] | None = None
@@ -143,7 +146,7 @@ class LogCleaner:
                 min_lag_ms=self._config.log_cleaner_min_compaction_lag_ms,
                 now_ms=self._host.wall_us() // 1_000,
             )
-            # The ratio is the dirty share of the log's bytes.
+            # `ratio` is the dirty share of the bytes; `filthiest[2]` is the best Cleanable so far.
             least = self._config.log_cleaner_min_cleanable_ratio
             if cleanable.ratio > least and (
                 filthiest is None or cleanable.ratio > filthiest[2].ratio
@@ -168,7 +171,7 @@ class LogCleaner:
                 ),
                 roll_ms=config.log_roll_hours * _MS_PER_HOUR if roll_ms is None else roll_ms,
             )
-            # Segments lowers the offset if the log ends below it.
+            # If the log ends below the offset, Segments has lowered the offset to the log's end.
             self._first_dirty[name] = Offset(segments.first_dirty_offset)
         return segments
 
@@ -180,7 +183,7 @@ class LogCleaner:
         compaction = Compaction(
             log,
             transactions,
-            first_dirty_offset=self._first_dirty[name],
+            first_dirty_offset=self._first_dirty[name],  # set by `_segments_of`
             end_offset=cleanable.end_offset,
             now_ms=self._host.wall_us() // 1_000,
             delete_retention_ms=self._config.log_cleaner_delete_retention_ms,

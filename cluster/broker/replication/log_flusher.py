@@ -26,7 +26,9 @@ from protocol.config import LONG_MAX, TopicConfig
 from protocol.ids import Offset, TopicPartition
 
 INITIAL_TASK_DELAY_MS = 30_000
-"""Source: Kafka `LogManager.InitialTaskDelayMs`."""
+"""Time from the broker's start to the first check of the scheduler.
+
+Source: Kafka `LogManager.InitialTaskDelayMs`."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,6 +64,7 @@ class LogFlusher:
         self._config = cluster.broker_config
         self._model = cluster.storage
         self._write_back_us = self._model.write_back_check_ms * 1_000
+        """Interval in which `_write_back` checks the logs."""
         self._logs = logs
         self._topic_config = topic_config
         self._started_at_us = 0
@@ -75,8 +78,8 @@ class LogFlusher:
         self._started_at_us = self._host.now_us()
         if self._config.log_flush_scheduler_interval_ms < LONG_MAX:  # LONG_MAX means never
             self._host.after(INITIAL_TASK_DELAY_MS * 1_000, self._flush_dirty_logs)
-        # When a broker starts, the operating system has run for long. So its next write-back may
-        # come at any time within an interval.
+        # When a broker starts, the operating system has been running for some time. So its next
+        # check may come at any time within an interval.
         first_us = self._host.first_tick_us("write-back", self._write_back_us)
         self._host.after(first_us, self._write_back)
 
@@ -128,7 +131,7 @@ class LogFlusher:
         the time of this check is noted instead.
         """
         last = self._last_flushes.get(log.topic_partition)
-        # Before `configure` was called for a log, it counts as flushed when this broker started.
+        # Until `configure` is called for a log, the start of this broker counts as its last flush.
         if last is None:
             return _LastFlush(recovery_point=log.recovery_point, at_us=self._started_at_us)
         if last.recovery_point < log.recovery_point:

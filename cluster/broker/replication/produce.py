@@ -68,6 +68,7 @@ class ProduceApi:
     def handle(self, request_id: RequestId, request: ProduceRequest, client_id: str) -> None:
         """Append each batch; answer now or, with acks=all, when all appends have an outcome."""
         produce = _DelayedProduce(request_id)
+        # The topics to which this client may not write.
         refused = () if client_id == ADMIN_CLIENT_ID else INTERNAL_TOPICS
         # If the acks are illegal, even a partition of an internal topic gets the error about the
         # acks, by `_append`.
@@ -109,7 +110,8 @@ class ProduceApi:
         error, known_outcome = info.error, None
         if error is ErrorCode.NONE and acks == ACKS_ALL and info.is_duplicate:
             # The log has this batch already. If the batch is acknowledged, no later event would end
-            # a wait. So the outcome is looked up now. None means that there is no outcome yet.
+            # a wait. So the outcome is looked up now. None means that there is no outcome yet; the
+            # append then waits like a new one.
             known_outcome = partition.check_acknowledged(info.next_offset)
             error = known_outcome or ErrorCode.NONE
         if error is not ErrorCode.NONE:

@@ -50,7 +50,7 @@ class QuietTopic:
         self._shared = SharedFetchTime()
         """Time of the last Fetch, for all quiet partitions."""
         self._whole: FetchableTopicResponse | None = None
-        """The last result of `whole_answer`, until a partition is stirred or becomes quiet."""
+        """The last result of `whole_answer`; None once a partition is stirred or becomes quiet."""
 
     def ask(self, topic: FetchTopic) -> bool:
         """Take the positions of the next Fetch, and stir the partitions whose position differs.
@@ -127,15 +127,15 @@ class QuietTopic:
 class QuietFetches:
     """The QuietTopics of all followers of a broker.
 
-    `eligible` has the epoch of each registered broker. It shows whether a Fetch was sent before a
-    restart of the follower. For such an old Fetch nothing is remembered.
+    `eligible` has the present broker epoch of each broker that may be in an ISR. A follower's Fetch
+    with a lower epoch was sent before a restart of the follower. Its answers are not used again.
     """
 
     def __init__(self, eligible: Mapping[BrokerId, BrokerEpoch]) -> None:
         self._eligible = eligible
         self._topics: dict[str, dict[int, tuple[int, QuietTopic]]] = {}
-        """For each topic and each follower: the QuietTopic of the follower's last Fetch, and the
-        follower's broker epoch in that Fetch."""
+        """Topic -> broker id of a follower -> the broker epoch in the follower's last Fetch, and
+        the QuietTopic of that Fetch."""
 
     def topic(
         self, topic: FetchTopic, replica_id: int, replica_epoch: int, *, is_new: bool
@@ -153,14 +153,14 @@ class QuietFetches:
         if replica_id in followers:
             epoch, quiet = followers[replica_id]
 
-        # True if both Fetches have the same epoch, and this broker knows no newer epoch of the
-        # follower. (-1 stands for a follower whose registration is not known yet.)
+        # True if this Fetch and the previous one have the same epoch, and this broker knows no
+        # newer epoch of the follower. (-1 stands for a follower that is not in `eligible`.)
         is_current = (
             epoch == replica_epoch and self._eligible.get(BrokerId(replica_id), -1) <= replica_epoch
         )
         if not is_new:
-            # If the follower has sent a newer Fetch since, the remembered answers are for the
-            # positions of the newer Fetch, and not for those of this parked Fetch.
+            # If the follower has sent a newer Fetch since, the kept answers are for the positions
+            # of the newer Fetch, and not for the positions of this parked Fetch.
             is_asked = quiet is not None and quiet.topic is topic
             return quiet if is_asked and is_current else None
         # `ask` returns False if the Fetch names other partitions than the previous Fetch.
@@ -179,6 +179,6 @@ class QuietFetches:
             quiet.changed(partition.partition)
 
     def _of(self, topic: str) -> Iterator[QuietTopic]:
-        """Yield what is kept of each follower's last Fetch of `topic`."""
+        """Yield the QuietTopic of each follower for `topic`."""
         for _, quiet in self._topics.get(topic, {}).values():
             yield quiet

@@ -41,11 +41,11 @@ _STOPS_FETCHING = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR
 """Errors after which the follower stops fetching, because it would get them again and again."""
 
 FetchResultHandler = Callable[[Partition, FollowerFetchResult], None]
-"""Called with the Partition that an answer has changed, and with the effects of the change."""
+"""Called with the Partition of an answer that has news, and with the effects of the answer."""
 
 
 class ReplicaFetchers:
-    """The fetchers of a broker, by source broker. `on_result` gets the result of each answer."""
+    """The fetchers of a broker, one for each source. `on_result` gets each answer with news."""
 
     def __init__(
         self,
@@ -93,7 +93,10 @@ class ReplicaFetchers:
 
 
 class ReplicaFetcher:
-    """Fetches from one broker until this broker stops. See the docstring of the module for how."""
+    """Fetches from one broker, `source`, until this broker stops.
+
+    The docstring of the module describes how.
+    """
 
     def __init__(
         self,
@@ -249,7 +252,7 @@ class ReplicaFetcher:
     def _handle(
         self, sent: tuple[FetchTopic, ...], answered: tuple[FetchableTopicResponse, ...]
     ) -> None:
-        """Pass each answer to its Partition. Answers are in the order of the request."""
+        """Pass each answer with news to its Partition. Answers are in the order of the request."""
         for sent_topic, answer in zip(sent, answered, strict=True):
             topic = sent_topic.topic
             partitions = self._topics.get(topic)
@@ -291,8 +294,8 @@ class ReplicaFetcher:
     def _remember(self, topic: str, answered: tuple[PartitionData, ...], news: list[int]) -> None:
         """Keep the answers of `topic` that had no news.
 
-        `news` has the indices of the answers that had news. If the same object comes again, such an
-        answer must be handled again.
+        `news` has the indices of the answers that had news. An answer with news must be handled
+        again if the same object comes again, so None takes its place.
         """
         if not news:
             self._seen[topic] = answered
@@ -305,14 +308,14 @@ class ReplicaFetcher:
     def _take(
         self, partition: Partition, position: FetchPartition, result: FollowerFetchResult
     ) -> None:
-        """Forget the position if it has moved, and react to an error in the result."""
+        """Forget the position, react to an error in the result, and report the result."""
         name = partition.topic_partition
         # The position in the next request depends on the end of the log. If only the high watermark
         # has moved, the topic's part of the request stays as it is.
         if result.appended_batches or result.truncated_to is not None:
             self._positions.pop(name.topic, None)
-        # If the position has not moved, it is dropped too. When the topic's part is built anew, an
-        # equal position is created.
+        # A position that has not moved is dropped, too. This does no harm: when the topic's part of
+        # the request is built anew, an equal position is created.
         self._known.get(name.topic, {}).pop(name.partition, None)
         if result.error in _STOPS_FETCHING:
             self._host.log(

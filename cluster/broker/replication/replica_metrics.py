@@ -1,7 +1,8 @@
 """Metrics of a broker's replicas, under Kafka's names, sampled into the trace.
 
-A sample is a trace row with the values of all metrics. Numbers of partitions are counted when it is
-taken. A change of an ISR counts when the leader learns that the controller has committed it.
+A sample is a trace row with the values of all metrics. Numbers of partitions are counted when the
+sample is taken. A change of an ISR is counted when the leader learns that the controller has
+committed the change.
 
 Source: Kafka `ReplicaManager`, `Partition.handleAlterPartitionUpdate`; docs/kafka, BEHAVIOUR 8.3.
 """
@@ -49,6 +50,7 @@ class ReplicaMetrics:
             # Not `Partition.is_under_min_isr`, which is always False if an experiment has switched
             # off the guard `min_insync_check`.
             "UnderMinIsrPartitionCount": sum(len(p.isr) < p.effective_min_isr for p in leading),
+            # Each meter has several metrics: a count and rates.
             **self._isr_shrinks.attributes("IsrShrinksPerSec", now_ms),
             **self._isr_expands.attributes("IsrExpandsPerSec", now_ms),
         }

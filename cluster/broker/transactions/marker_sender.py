@@ -93,6 +93,7 @@ class MarkerSender:
             return
         if not isinstance(outcome, WriteTxnMarkersResponse):
             raise SimulationError(f"WriteTxnMarkers was answered by {outcome}")
+        # The request had one marker, so the answer has the errors of one marker.
         self._on_answered(
             markers,
             {
@@ -106,7 +107,7 @@ class MarkerSender:
 
 def _request(markers: SendMarkers, names: list[TopicPartition]) -> WriteTxnMarkersRequest:
     """Return the request with the markers for `names`, all led by one broker."""
-    by_topic: dict[str, tuple[int, ...]] = {}
+    by_topic: dict[str, tuple[int, ...]] = {}  # topic -> the indexes of its partitions
     for topic, index in names:
         by_topic[topic] = (*by_topic.get(topic, ()), index)
     return WriteTxnMarkersRequest(
@@ -114,7 +115,7 @@ def _request(markers: SendMarkers, names: list[TopicPartition]) -> WriteTxnMarke
             WritableTxnMarker(
                 producer_id=markers.producer_id,
                 producer_epoch=markers.producer_epoch,
-                transaction_result=markers.is_commit,
+                transaction_result=markers.is_commit,  # Kafka's name: False is an abort
                 topics=tuple(
                     WritableTxnMarkerTopic(name=topic, partition_indexes=indexes)
                     for topic, indexes in by_topic.items()

@@ -39,7 +39,7 @@ _Input = Callable[[], TransactionResult]
 
 
 class TransactionCoordination:
-    """The transaction coordinator of a broker, from one start of the broker to the next."""
+    """The transaction coordinator of one incarnation of a broker, with its inputs and Results."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class TransactionCoordination:
         self._inputs: deque[_Input] = deque()
         """Inputs that wait until the current Result is carried out."""
         self._is_busy = False
-        """True while a Result is carried out."""
+        """True while `carry_out` runs."""
 
     def start(self) -> None:
         """Start the coordinator's periodic timers.
@@ -83,7 +83,7 @@ class TransactionCoordination:
         self._timers.require(self.coordinator.timers())
 
     def carry_out(self, result: TransactionResult) -> None:
-        """Carry out a Result, then all inputs that arose meanwhile and their Results."""
+        """Carry out a Result; then handle all inputs that arose meanwhile, in the same way."""
         was_busy, self._is_busy = self._is_busy, True
         self._carry_out_one(result)
         if was_busy:
@@ -150,8 +150,9 @@ class TransactionCoordination:
     def _allocated(self, outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
         """Give the coordinator the block of ids, or report that there is none.
 
-        These calls return no Result, so they need not wait in the queue. After a refusal, the
-        coordinator asks for a block again when the next client needs an id.
+        The coordinator's methods for producer ids return no Result, so these two inputs need not
+        wait in the queue. After a refusal, the coordinator asks for a block again when the next
+        client needs an id.
         """
         if isinstance(outcome, Disconnected | RequestTimedOut):
             self.coordinator.producer_ids_refused()

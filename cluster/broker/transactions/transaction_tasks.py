@@ -34,7 +34,7 @@ class TransactionTasks:
         self, host: Host, cluster: ClusterSpec, coordination: TransactionCoordination
     ) -> None:
         self._host = host
-        self._costs = cluster.costs
+        self._costs = cluster.costs  # the times that the reading of a log takes in virtual time
         self._coordination = coordination
         self._queue: deque[Partition] = deque()
         """Partitions that wait for the reading of their logs."""
@@ -104,6 +104,7 @@ class TransactionTasks:
         }
         open_transactions = coordinator.open_transactions(index)
         if open_transactions:
+            # transactional id -> the state of the id's open transaction
             detail["open"] = {name: state.value for name, state in open_transactions.items()}
         self._host.trace(
             TraceEvent(

@@ -104,7 +104,10 @@ class TransactionVerifier:
         error: ErrorCode = ErrorCode.NONE,
         guard: int | None = None,
     ) -> None:
-        """Report the outcome of a verification. Without an `error`, the append is allowed."""
+        """Report the outcome of a verification. Without an `error`, the append is allowed.
+
+        `guard` is None if the append needs no guard, or is not allowed.
+        """
         self._on_verified(
             TransactionVerified(verification_id=asked.verification_id, error=error, guard=guard)
         )
@@ -134,15 +137,15 @@ def _error_of(response: AddPartitionsToTxnResponse, *, tells_abortable: bool) ->
     """
     if response.error_code is not ErrorCode.NONE:
         return response.error_code
-    # The request was about one partition of one transaction. So the generator yields one list, and
-    # the list has one error.
+    # The request was about one partition of one transaction. So the generator yields one list with
+    # one error, and the pattern on the left unpacks this error.
     ((error,),) = (
         [each.partition_error_code for each in topic.results_by_partition]
         for result in response.results_by_transaction
         for topic in result.topic_results
     )
     # Kafka translates these two errors, too. INVALID_PRODUCER_EPOCH is older than PRODUCER_FENCED,
-    # so all clients know it.
+    # so all clients know INVALID_PRODUCER_EPOCH.
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     # Clients of older versions do not know TRANSACTION_ABORTABLE.

@@ -4,10 +4,10 @@ A marker is the record that commits or aborts a transaction in a partition. A re
 markers, each for several partitions. It is answered when each of these appends is acknowledged or
 has failed.
 
-A marker in a partition of `__consumer_offsets` also makes offsets valid, or drops them. So the
-group coordinator is told of it, by a task in its queue (`coordinator_tasks`). As in Kafka, the task
-may have to wait for a load, and then the group coordinator learns of the marker after the request
-was answered.
+A marker in a partition of `__consumer_offsets` also makes offsets valid, or drops them. So a task
+in the group coordinator's queue (`coordinator_tasks`) passes the marker to the group coordinator.
+As in Kafka, the task may have to wait for a load. Then the request is answered before the group
+coordinator gets the marker.
 
 Source: Kafka `KafkaApis.handleWriteTxnMarkersRequest`.
 """
@@ -47,8 +47,9 @@ class _Answer:
         self.request = request
         self.errors: list[dict[TopicPartition, ErrorCode]] = [{} for _ in request.markers]
         """For each marker of the request, its outcome in each partition; NONE is success."""
+        # A marker without partitions has no appends, so it misses no outcome.
         self.markers_missing = sum(1 for marker in request.markers if _partitions(marker))
-        """Number of markers that still miss an outcome. When it is 0, the request is answered."""
+        """Number of markers that still miss an outcome. At 0, the request is answered."""
 
 
 class TxnMarkerWriter:
@@ -69,7 +70,7 @@ class TxnMarkerWriter:
         """Append every marker of the request."""
         answer = _Answer(request_id, request)
         self._waiting.add(request_id)
-        # Normally `_ended` answers the request. But here there is nothing to append.
+        # Normally `_ended` answers the request. Without any partition, `_ended` is never called.
         if not answer.markers_missing:
             self._reply(answer)
         for index, marker in enumerate(request.markers):
@@ -113,7 +114,7 @@ class TxnMarkerWriter:
         """
 
         def acknowledged(error: ErrorCode) -> None:
-            # `timer` is set by now, because this is never called before `_await` has returned.
+            # `timer` is set: `acknowledged` is never called before `_await` has returned.
             timer.cancel()
             on_end(error)
 
