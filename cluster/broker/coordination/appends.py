@@ -1,11 +1,11 @@
 """Appends of a coordinator to this broker's log, and the reports of their outcomes.
 
-The coordinator is told that an append has succeeded when the high watermark has passed its records.
-If this takes longer than offsets.commit.timeout.ms, the coordinator is told that the append has
-failed. The records stay in the log nevertheless, and may be committed later.
+An append succeeds when the high watermark has passed its records. If this takes longer than
+offsets.commit.timeout.ms, the append has failed for the coordinator. The records stay in the log
+nevertheless, and may be committed later.
 
-A *guard* is a check of Kafka that an experiment may switch off, to show what the check is good for.
-The wait for the high watermark is one of them (`high_watermark_gate`).
+A *guard* is a check of Kafka that an experiment may switch off, to show what the check prevents.
+The wait for the high watermark is a guard (`high_watermark_gate`).
 
 Source: Kafka `GroupMetadataManager.appendForGroup`, `DelayedProduce`; Java `CoordinatorRuntime` for
 appends with acks=1; docs/kafka, BEHAVIOUR 5.3.
@@ -52,7 +52,7 @@ class CoordinatorAppends:
         """Append to the local log if this broker leads it; report the outcome when it is known."""
         partition = self._replicas.partition(TopicPartition(self._topic, append.partition))
         if partition is None:
-            # Nothing was appended, so there is neither an AppendInfo nor a detail.
+            # The two None: nothing was appended, so there is neither an AppendInfo nor a detail.
             self._complete(append, ErrorCode.NOT_LEADER_OR_FOLLOWER, None, None)
             return
         info = self._replicas.append_for_coordinator(partition, append)
@@ -69,16 +69,17 @@ class CoordinatorAppends:
         elif self._waits_for_high_watermark:
             self._await(append, partition, info, detail)
         else:
-            # The guard is off. So the append is acknowledged although perhaps no follower has the
+            # The guard is off. So the append succeeds at once, although perhaps no follower has the
             # record.
             self._complete(append, ErrorCode.NONE, info, _acknowledged_on(partition, detail))
-        self._replicas.complete_delayed()  # the new record may answer fetches that wait for it
+        self._replicas.complete_delayed()  # answers the Fetches that wait for the new records
 
     def _await(
         self, append: Append, partition: Partition, info: AppendInfo, detail: dict[str, object]
     ) -> None:
         """Report the outcome when the append is acknowledged, has failed, or has timed out."""
 
+        # The callback for all three outcomes; `error` is NONE only for the first of them.
         def acknowledged(error: ErrorCode) -> None:
             # `timer`, which is assigned at the end of `_await`, has a value by now: this function
             # is never called before `_await` has returned.
@@ -143,5 +144,5 @@ class CoordinatorAppends:
 
 
 def _acknowledged_on(partition: Partition, detail: dict[str, object]) -> dict[str, object]:
-    """Return `detail` with the ids of the replicas that count as in sync at this moment."""
+    """Return `detail` with the partition's present ISR, including replicas that it may get."""
     return {**detail, "isr": list(partition.maximal_isr)}

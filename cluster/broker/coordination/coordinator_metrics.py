@@ -2,8 +2,8 @@
 
 A sample is a trace row with the values of all metrics. Rates and counts, such as
 offset-commit-rate, come from the events that the coordinator traces (`observe`). Other metrics,
-such as NumGroups, are counted when the sample is taken. Until the coordinator has loaded a
-partition, there is no load time. Kafka's value is then NaN, and the value in the sample is None.
+such as NumGroups, are counted when the sample is taken. Without a load in the last 30 to 60 s,
+there is no load time. Kafka's value is then NaN, and the value in the sample is None.
 
 A purgatory is Kafka's list of delayed operations. PurgatorySize and NumDelayedOperations are both
 the number of waiting operations here. In Kafka, PurgatorySize also includes up to 1,000 completed

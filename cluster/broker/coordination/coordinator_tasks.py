@@ -8,8 +8,8 @@ completion of a transaction and the removal of expired offsets.
 
 As in Kafka, the tasks are carried out one after the other, so a load may have to wait for an
 earlier task. But a broker goes on to handle requests during a load. For this, a load reads the log
-in turns of bounded size, and other events happen between two turns. In virtual time, a load takes
-the time that ClusterSpec.costs says.
+in turns of bounded size, and other events happen between two turns. In virtual time,
+ClusterSpec.costs determines how long a load takes.
 
 Source: Kafka `GroupMetadataManager.scheduleLoadGroupAndOffsets` and `removeGroupsForPartition` (one
 scheduler thread, KAFKA-10614); docs/kafka, BEHAVIOUR 5.4 and 5.5.
@@ -109,7 +109,8 @@ class CoordinatorTasks:
         A partition is unloaded if another broker became its leader, or if its topic was deleted.
         The coordinator ignores the unload of a partition that it has not loaded.
         """
-        # First the deletions: a topic may have been deleted and created again.
+        # The deletions come first: if a topic was deleted and created again, the old partition must
+        # be unloaded before the new one is loaded.
         for name in leadership.deleted:
             if name.topic == CONSUMER_OFFSETS:
                 self._schedule(_Unload(name=name, leader_epoch=None))
@@ -150,7 +151,7 @@ class CoordinatorTasks:
         """Queue a load or unload; if `late_notices_us` is set, queue it again later.
 
         So an experiment can test what happens if a broker learns of a change of leadership late or
-        twice. The coordinator must recognise such a task by its leader epoch, and ignore it.
+        twice. The coordinator must recognise a late task by its leader epoch, and ignore it.
         """
         self._enqueue(task)
         if self._late_notices_us:
@@ -217,7 +218,8 @@ class CoordinatorTasks:
         self._coordination.carry_out(
             coordinator.finish_load(name.partition, host.wall_us(), stopped=stopped)
         )
-        # During the load the coordinator was not told how far the log has grown. It is told now.
+        # During the load, the coordinator was not informed of the growth of the log. `loaded`
+        # informs it of the log's end.
         self._coordination.loaded(load.partition)
         detail: dict[str, object] = {"records": read.records, "bytes": read.size_in_bytes}
         self._finished(load, read.position, detail)
@@ -226,7 +228,7 @@ class CoordinatorTasks:
         """Report how a load ended. `detail` has the records and bytes that were read."""
         coordinator = self._coordination.coordinator
         name = load.partition.topic_partition
-        # `finish_load` has stored the report. The tests for None are only for mypy.
+        # `finish_load` has stored the report. The tests of `report` for None are only for mypy.
         report = coordinator.load_report(name.partition)
         error = None if report is None else report.error
         if error is not None:
@@ -234,7 +236,7 @@ class CoordinatorTasks:
         if report is not None and report.unknown_records:
             detail["ignored"] = report.unknown_records
             self._host.log(f"load of {name} ignored {report.unknown_records} records: unknown keys")
-        if coordinator.is_owned(name.partition):
+        if coordinator.is_owned(name.partition):  # the coordinator serves the partition now
             detail["groups"] = self._group_count(name.partition)
             kind = TraceKind.LOAD_COMPLETED
             self._coordination.metrics.loaded(self._host.now_us() - load.scheduled_us)
@@ -269,6 +271,7 @@ class CoordinatorTasks:
         self._coordination.carry_out(result)
 
     def _group_count(self, partition: int) -> int:
+        """Return the number of groups in memory that belong to an offsets partition."""
         groups = self._coordination.coordinator.groups()
         return sum(group.partition == partition for group in groups)
 

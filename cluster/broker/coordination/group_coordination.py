@@ -40,10 +40,12 @@ from protocol.trace import TraceKind
 
 @dataclass(frozen=True, slots=True)
 class _LogMoved:
-    """The input that a log has moved; `position` is None if this broker does not lead it."""
+    """The input that the end or the high watermark of an offsets partition's log has moved."""
 
     partition: int
     position: LogPosition | None
+    """The end and the high watermark of the log; None if this broker does not lead the partition.
+    """
 
 
 _Outcome = AppendCompleted | TransactionVerified | _LogMoved
@@ -51,7 +53,7 @@ _Outcome = AppendCompleted | TransactionVerified | _LogMoved
 
 
 class GroupCoordination:
-    """The group coordinator of a broker, from one start of the broker to the next."""
+    """The group coordinator of one incarnation of a broker, with its inputs and Results."""
 
     def __init__(
         self,
@@ -81,8 +83,8 @@ class GroupCoordination:
         self._replaced: set[RequestId] = set()
         """JoinGroup and SyncGroup requests that a later request of the same member replaced.
 
-        They may never be answered. `_check_unanswered` removes a request if it was answered after
-        all, or if its connection has ended.
+        A replaced request may never be answered. `_check_unanswered` removes a request from this
+        set once the request is answered or its connection has ended.
         """
         self._violation: InvariantViolation | None = None
         """The first invariant that was found violated; `check_invariants` raises it."""
@@ -111,7 +113,7 @@ class GroupCoordination:
             self._replaced.add(held)
 
     def loaded(self, partition: Partition) -> None:
-        """Tell a coordinator that follows logs where the log of a loaded partition ends."""
+        """Pass the end of a loaded partition's log to the coordinator, if it follows logs."""
         if self.coordinator.follows_log:
             self._log_moved(partition)
 
@@ -138,9 +140,9 @@ class GroupCoordination:
         self._timers.require(self.coordinator.timers())
 
     def _held_of_sender(self, body: AnyRequest) -> RequestId | None:
-        """Return the unanswered request of the same type and member as `body`, if there is one.
+        """Return the request of the same type and member as `body` that the coordinator holds.
 
-        Returns None for a `body` that is neither a JoinGroup nor a SyncGroup.
+        Returns None if there is none, and for a `body` that is neither a JoinGroup nor a SyncGroup.
         """
         if not isinstance(body, JoinGroupRequest | SyncGroupRequest):
             return None
@@ -172,7 +174,7 @@ class GroupCoordination:
             if isinstance(body, SyncGroupRequest):
                 group = self.coordinator.group(body.group_id)
                 if group is None or body.member_id not in group.members:
-                    continue
+                    continue  # the member was removed
             raise InvariantViolation(
                 "a group request is answered, or the coordinator holds it",
                 f"{envelope.api_key.label} {request_id} of {envelope.client_id} has no answer, and "
@@ -211,7 +213,7 @@ class GroupCoordination:
             self._violation = InvariantViolation(rule, evidence)
 
     def carry_out(self, result: Result) -> None:
-        """Carry out a Result, then all inputs that arose meanwhile and their Results."""
+        """Carry out a Result; then handle all inputs that arose meanwhile, in the same way."""
         was_busy, self._is_busy = self._is_busy, True
         self._carry_out_one(result)
         if was_busy:
@@ -261,7 +263,7 @@ class GroupCoordination:
         position = None
         if partition.is_leader:
             end = log.log_end_offset
-            # The second field is the offset below which records count as committed. Without the
+            # The second argument is the offset below which records count as committed. Without the
             # guard, this is the end of the log.
             position = LogPosition(end, log.high_watermark if self._has_gate else end)
         self._feed(_LogMoved(partition.topic_partition.partition, position))
@@ -278,3 +280,4 @@ class GroupCoordination:
 
 
 _EMPTY_RESULT = Result()
+"""The Result with which `_feed` calls `carry_out`, which then handles the queue."""

@@ -3,7 +3,7 @@
 When a broker becomes the coordinator of some groups, it loads their state: it reads the whole log
 of the partition that has the state. To let the broker do other work meanwhile, the load is done in
 turns. One turn reads a part of the log. Then other events may happen, before the next turn reads
-the next part. In virtual time, each turn takes the time that ClusterSpec.costs says.
+the next part. In virtual time, ClusterSpec.costs determines how long each turn takes.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from protocol.records.batch import RecordBatch
 LOAD_TURN_BYTES = 65_536
 """Bytes that a load reads in one turn, unless offsets.load.buffer.size is smaller.
 
-To decode this many bytes takes a few milliseconds of real time. A heartbeat can wait that long.
+A turn of this size takes a few milliseconds of real time. A heartbeat can wait that long.
 """
 
 

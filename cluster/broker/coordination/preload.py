@@ -1,8 +1,9 @@
-"""Gives a cluster a past: committed offsets that are in `__consumer_offsets` before the run.
+"""Preloaded records: committed offsets that are in `__consumer_offsets` before the run.
 
-With these offsets a coordinator has something to load, as on a cluster that has been in use for
-long. When a broker starts for the first time, it writes the records to its disk. So all replicas of
-a partition have the same records. The records have leader epoch 0, the epoch of the first leader.
+Because of these records a coordinator has something to load, as on a cluster that has been in use
+for a long time. When a broker starts for the first time, it writes the records to its disk. So all
+replicas of a partition have the same records. The records have leader epoch 0, the epoch of the
+first leader.
 
 An experiment may have a PreloadSpec for each partition of `__consumer_offsets`, with the number of
 records and of groups. It can also ask for special records:
@@ -56,8 +57,8 @@ def preload(storage: Storage, broker_id: BrokerId, cluster: ClusterSpec) -> None
                 if broker_id in replicas and len(log) == 0:
                     for batch in preloaded_batches(spec, topic.partitions, compression):
                         log.append(batch)
-                    # The records stand for a long past, so they count as flushed to the disk: a
-                    # power loss must not take them.
+                    # The records stand for a long past, so they count as flushed to the disk, and
+                    # survive a power loss.
                     log.write_back()
 
 
@@ -65,12 +66,11 @@ def preload(storage: Storage, broker_id: BrokerId, cluster: ClusterSpec) -> None
 def preloaded_batches(
     spec: PreloadSpec, num_partitions: int, compression: int = 0
 ) -> tuple[RecordBatch, ...]:
-    """Return the batches of `spec`. In these batches, the groups of `spec` commit in turn.
+    """Return the batches of `spec`, in which the groups of `spec` commit in turn.
 
-    The committed offsets rise from record to record.
-
-    The last results are cached, because in virtual time several brokers in one process need the
-    same batches. (A PreloadSpec describes one partition, so a few cached results are enough.)
+    The committed offsets rise from record to record. The last results are cached, because in
+    virtual time several brokers in one process need the same batches. (A PreloadSpec describes one
+    partition, so a few cached results are enough.)
     """
     keys = _keys(spec, num_partitions)
     batches = []
@@ -88,6 +88,7 @@ def preloaded_batches(
         batch = build_batch(records, compression=compression, codecs=CODECS)
         batches.append(place_batch(batch, base_offset=base_offset, leader_epoch=0))
     if spec.deleted:
+        # A tombstone is a record without a value. 0 is its timestamp.
         tombstones = build_batch(
             tuple(Record(key, None, 0) for key in keys), compression=compression, codecs=CODECS
         )
@@ -115,6 +116,7 @@ def _keys(spec: PreloadSpec, num_partitions: int) -> list[bytes]:
 
 def group_ids(spec: PreloadSpec, num_partitions: int) -> list[str]:
     """Return the first `spec.groups` names that map to the partition of `spec`."""
+    # Both generators are endless: every group id maps to some partition.
     names = (f"preloaded-{number}" for number in count())
     names_of_partition = (
         name for name in names if partition_for(name, num_partitions) == spec.partition

@@ -1,6 +1,7 @@
 """Refusal of static members by brokers before 2.3, which do not know static membership (KIP-345).
 
-As in Kafka, this check comes before all others.
+As in Kafka, this check comes before all others, and concerns four APIs: JoinGroup, SyncGroup,
+Heartbeat and OffsetCommit.
 
 Source: Kafka `KafkaApis`; docs/kafka, BEHAVIOUR 2.0.
 """
@@ -28,7 +29,7 @@ _ERROR = ErrorCode.UNSUPPORTED_VERSION
 
 
 def static_member_refusal(envelope: RequestEnvelope) -> AnyResponse | None:
-    """Return the error for a request with a group.instance.id, None for any other request."""
+    """Return the error if a request of the four APIs has a group.instance.id, otherwise None."""
     # The pattern `str()` matches every text, but not None.
     match envelope.body:
         case JoinGroupRequest(group_instance_id=str()):

@@ -64,6 +64,7 @@ def without_unknown(
     unknown: UnknownPartitions = {}
     known = []
     for topic in request.topics:
+        # the indexes of the topic's nonexistent partitions
         indexes = tuple(
             partition.partition_index
             for partition in topic.partitions
@@ -90,8 +91,9 @@ def _keep(topic: Topic, contains: Callable[[str, int], bool]) -> Topic:
 def with_unknown(response: AnyResponse, unknown: UnknownPartitions) -> AnyResponse:
     """Return the answer with UNKNOWN_TOPIC_OR_PARTITION added for each partition in `unknown`.
 
-    If topic "a" has the partitions 0 and 1, a commit for 0, 7 and 1 is answered for 7, 0 and 1. An
-    answer to OffsetDelete with an error for the whole group is returned unchanged.
+    The nonexistent partitions of a topic come first. For example, if topic "a" has the partitions 0
+    and 1, a commit for 0, 7 and 1 is answered for 7, 0 and 1. An answer to OffsetDelete with an
+    error for the whole group is returned unchanged.
     """
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     match response:
@@ -103,8 +105,7 @@ def with_unknown(response: AnyResponse, unknown: UnknownPartitions) -> AnyRespon
                 )
                 for name, indexes in unknown.items()
             }
-            # A topic with existing and nonexistent partitions gets one entry, which begins with the
-            # nonexistent partitions.
+            # A topic with existing and nonexistent partitions gets one entry for both.
             for committed in response.topics:
                 commits[committed.name] = commits.get(committed.name, ()) + committed.partitions
             return OffsetCommitResponse(
@@ -114,8 +115,8 @@ def with_unknown(response: AnyResponse, unknown: UnknownPartitions) -> AnyRespon
                 )
             )
         case TxnOffsetCommitResponse():
-            # A commit in a transaction is treated in the same way. Its offsets are pending until
-            # the transaction ends.
+            # The same for a commit in a transaction, whose offsets are pending until the
+            # transaction ends.
             pending = {
                 name: tuple(
                     TxnOffsetCommitResponsePartition(partition_index=index, error_code=error)
@@ -147,5 +148,5 @@ def with_unknown(response: AnyResponse, unknown: UnknownPartitions) -> AnyRespon
                     for name, partitions in deletes.items()
                 )
             )
-        case _:
+        case _:  # only an OffsetDelete with an error for the whole group is left
             return response
