@@ -58,8 +58,7 @@ def elect_leaders(
             for topic, partitions in image.topics.items()
         )
     results = []
-    # The generator unpacks each ElectLeadersTopic (`named`) into the topic's name and the indexes
-    # of its partitions.
+    # `named` is an ElectLeadersTopic: a topic's name and the indexes of its partitions.
     for topic, indexes in ((named.topic, named.partitions) for named in topics):
         answers = []
         for index in dict.fromkeys(indexes):  # an index named twice gets one answer

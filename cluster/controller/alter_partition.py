@@ -2,7 +2,8 @@
 
 The request names the leader epoch and the partition epoch on which the leader has based its
 proposal. (The partition epoch grows with each change of the partition.) If the metadata (`image`)
-has other epochs, the proposal is refused.
+has other epochs, the proposal is refused. The answers, and the records for the metadata log, are
+returned as a Decision.
 
 The checks are in Kafka's order. The error NEW_LEADER_ELECTED does not occur: Kafka returns it only
 at the end of a reassignment, and there are no reassignments here.

@@ -82,7 +82,7 @@ class BrokerControl:
                 # broker is fenced here.
                 self._fence(registered, decision, now_us, reason=FencingCause.REGISTERED_ANEW)
 
-        # The offset of the record below.
+        # The epoch is the offset that the record below will have.
         broker_epoch = self._image.end_offset + len(decision.records)
         decision.records.append(
             RegisterBrokerRecord(
@@ -111,8 +111,8 @@ class BrokerControl:
         """Note a heartbeat; unfence the broker once it has read its own registration.
 
         A heartbeat may ask for a controlled shutdown. The broker then loses its leaderships and
-        leaves every ISR. It may stop when all active brokers have applied this change. Until then
-        they still send clients to this broker.
+        leaves every ISR. The broker may stop when all active brokers have applied this change of
+        the metadata. Until then they still send clients to this broker.
 
         Source: Kafka ReplicationControlManager.processBrokerHeartbeat.
         """
@@ -138,7 +138,8 @@ class BrokerControl:
                     # The broker was fenced before it asked to shut down.
                     pass  # DEVIATION: Kafka writes another record that the broker is fenced.
 
-        # A fenced broker has no session. A broker that is unfenced now gets its session here.
+        # A fenced broker has no session. A broker that this heartbeat unfences gets its session
+        # here.
         if not following.is_fenced:
             self._liveness.touch(broker.broker_id, now_us, request.current_metadata_offset)
         if following is BrokerControlState.CONTROLLED_SHUTDOWN:
@@ -204,7 +205,7 @@ class BrokerControl:
         Source: Kafka ReplicationControlManager.handleBrokerInControlledShutdown.
         """
         # If the controller has restarted during the shutdown, the metadata has the shutdown
-        # already, but the session that knew of it is lost.
+        # already, but the session with the shutdown is lost, so the shutdown begins again here.
         if not broker.in_controlled_shutdown:
             decision.records.append(
                 BrokerRegistrationChangeRecord(
@@ -262,7 +263,7 @@ class BrokerControl:
     ) -> None:
         """Add the record that sets an ISR and elects a leader, if the partition changes.
 
-        If `target_isr` is empty, the last member stays in the ISR, but is not elected.
+        If `target_isr` is empty, the ISR keeps its last member, which is not elected.
         """
         # A topic's own setting takes precedence over the setting of the brokers.
         unclean = self._image.topic_config(name.topic).unclean_leader_election_enable

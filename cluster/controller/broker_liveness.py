@@ -1,4 +1,4 @@
-"""What the controller knows from the heartbeats of brokers: who is alive, and who may stop.
+"""The controller's knowledge from heartbeats: which brokers are alive, and which may stop.
 
 Each unfenced broker has a session. The session ends if the broker sends no heartbeat for the length
 of the session timeout. The controller then fences the broker. For a controlled shutdown, the
@@ -73,8 +73,8 @@ class BrokerLiveness:
     ) -> None:
         """Begin the broker's session, or begin it anew, because of a heartbeat.
 
-        The heartbeat reports `metadata_offset`. A controller that starts calls this without a
-        heartbeat.
+        The heartbeat reports `metadata_offset`. A controller that starts calls this method without
+        a heartbeat, and so without an offset.
         """
         session = self._sessions.get(broker_id)
         if session is None:
@@ -204,7 +204,7 @@ class BrokerLiveness:
         """Return True if every active broker has applied the metadata of this shutdown."""
         if session is None or session.shutdown_offset is None:  # only for mypy
             return False
-        lowest = self.lowest_active_offset()  # None: no active broker is left to learn of it
+        lowest = self.lowest_active_offset()  # None: no active broker has to apply the metadata
         return lowest is None or session.shutdown_offset <= lowest
 
     def _longest_silent(self) -> BrokerId | None:

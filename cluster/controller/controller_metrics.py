@@ -32,7 +32,7 @@ class ControllerMetrics:
         self._host = host
         self._image = image
         self._sampler = MetricsSampler(host, self.values, interval_us=interval_us)
-        self._broker_changes = Meter(self._now_ms())
+        self._broker_changes = Meter(self._now_ms())  # for LeaderElectionRateAndTimeMs
         self._unclean_elections = Meter(self._now_ms())
 
     def start(self) -> None:
@@ -60,6 +60,7 @@ class ControllerMetrics:
             "ActiveControllerCount": 1,
             "FencedBrokerCount": fenced,
             "ActiveBrokerCount": len(brokers) - fenced,
+            # Each meter has several metrics: a count and rates.
             **self._broker_changes.attributes("LeaderElectionRateAndTimeMs", now_ms),
             **self._unclean_elections.attributes("UncleanLeaderElectionsPerSec", now_ms),
         }

@@ -113,6 +113,7 @@ class ControllerCore:
         )
         self._fetches = MetadataFetches(log, controller_id, self.controller_epoch)
         self._fence_timer_set = False
+        """True while FENCE_TIMER is set."""
         self._checked_up_to = 0
         """`end_offset` of the image at the last check of its invariants."""
 
@@ -235,10 +236,10 @@ class ControllerCore:
     def _create_topics(self, result: Result) -> None:
         """Create the missing topics of the cluster's spec, once all its brokers are active.
 
-        If there is nothing to create, or not yet, the decision has no records, and nothing is
-        written.
+        Without a missing topic, or before that moment, there are no records to write.
         """
         records = create_missing_topics(self.image, self._cluster.topics, self._cluster.brokers)
+        # The None is the response: no request waits for one.
         self._write(Decision(None, records=records, reason=TOPIC_CREATED), result)
 
     def _balance_leaders(self, result: Result) -> None:
@@ -262,7 +263,7 @@ class ControllerCore:
     def _write(self, decision: Decision[T], result: Result) -> None:
         """Append the records of `decision` as one batch, sync the log, and replay the records.
 
-        As in KRaft, the records are on the disk before anybody can see them. So a record that a
+        As in KRaft, the records are on the disk before any broker can read them. So a record that a
         broker has read survives a loss of power.
         """
         if decision.records:

@@ -25,9 +25,10 @@ def change_partition(
 ) -> PartitionChangeRecord | None:
     """Return the record that sets the ISR to `target_isr` and elects a leader; None if no change.
 
-    If no member of `target_isr` may lead, the result depends on `unclean`. If `unclean` is True,
-    the first of all replicas that may lead becomes the leader and the only member of the ISR. If
-    `unclean` is False, or no replica may lead, the partition has no leader.
+    `is_acceptable_leader` returns True for a broker that may lead. If no member of `target_isr` may
+    lead, the result depends on `unclean`. If `unclean` is True, the first of all replicas that may
+    lead becomes the leader and the only member of the ISR. If `unclean` is False, or no replica may
+    lead, the partition has no leader.
 
     An ISR must never become empty. If `target_isr` is empty, the ISR stays as it is, but none of
     its members is elected.
@@ -45,6 +46,7 @@ def change_partition(
     return PartitionChangeRecord(
         topic=name.topic,
         partition_id=name.partition,
+        # None and NO_LEADER_CHANGE stand for a value that stays as it is.
         isr=None if isr == partition.isr else isr,
         leader=NO_LEADER_CHANGE if leader == partition.leader else leader,
     )

@@ -4,7 +4,7 @@ A broker that has read everything sends the next Fetch at once. The controller k
 without an answer (*parks* it) until there is a new record, or until its max_wait_ms is over.
 
 In KRaft, the high watermark is the offset below which a majority of controllers has the records.
-There is only one controller here, so the high watermark is always the end of the log.
+Here no other controller copies this log, so the high watermark is always the end of the log.
 
 Source: KRaft's `KafkaRaftClient.handleFetchRequest` (long poll).
 DEVIATION: no divergence check, because the log of a single controller is never truncated.
@@ -82,6 +82,7 @@ class MetadataFetches:
             log_start_offset=log.log_start_offset,
             leader_id=self._controller_id,
             leader_epoch=self._controller_epoch,
+            # up to the broker's own limit, or nothing if the offset is not in the log
             records=log.read(
                 position.fetch_offset, position.partition_max_bytes, up_to=log.log_end_offset
             )

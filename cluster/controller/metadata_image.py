@@ -145,7 +145,7 @@ class MetadataImage:
                 # PartitionRecords with the partitions follow. A topic that exists is not changed.
                 if record.name not in self.topics:
                     self.topics[record.name] = []
-                    self.topic_offsets[record.name] = self.end_offset - 1
+                    self.topic_offsets[record.name] = self.end_offset - 1  # this record's offset
                 # A client may create a topic of this name again.
                 self.deleted_topics.pop(record.name, None)
             case RemoveTopicRecord():
@@ -163,7 +163,7 @@ class MetadataImage:
     def _replay_producer_ids(self, record: ProducerIdsRecord) -> None:
         """Set the first id of the next block.
 
-        The id must grow. Otherwise producer ids would be given out twice.
+        The id must grow. Otherwise two producers would get the same id.
 
         Source: Kafka `ProducerIdControlManager.replay`, which has the same check.
         """
@@ -221,7 +221,7 @@ class MetadataImage:
     def _replay_config(self, record: ConfigRecord) -> None:
         """Set or remove one setting of a topic."""
         settings = _settings(self.topic_config(record.resource_name))
-        if record.value is None:  # the topic gives up its own value
+        if record.value is None:  # the record removes the topic's own value
             settings.pop(record.name, None)
         else:
             settings[record.name] = record.value
@@ -272,6 +272,7 @@ class MetadataImage:
 
 
 _NO_CONFIG = TopicConfig()
+"""The settings of a topic without settings of its own: every field has its default."""
 
 
 def topic_config_records(topic: str, config: TopicConfig) -> list[ConfigRecord]:

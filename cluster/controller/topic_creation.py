@@ -1,7 +1,7 @@
 """Creation of the topics in the cluster's spec, and of topics that clients ask for.
 
-An experiment describes its cluster by a spec, which names topics. They are created when all brokers
-of the spec are active. Other topics are created by CreateTopics.
+An experiment describes its cluster by a spec, which names topics. These topics are created when all
+brokers of the spec are active. Other topics are created by CreateTopics.
 
 Source: Kafka `ReplicationControlManager.createTopic`, `StripedReplicaPlacer` (without racks).
 DEVIATION: Kafka creates `__consumer_offsets` at its first use, and chooses at random the broker
@@ -9,8 +9,9 @@ from which it spreads the replicas of a topic. Here the topics of the spec are c
 nothing is drawn. All numbers below count from 0:
 - For a topic of the spec, the replicas of partition p begin at the p-th broker.
 - For a topic of CreateTopics, they begin at the (t + p)-th active broker. Here t is the number of
-  topics that exist, plus the number of topics that precede this topic in the request. Refused
-  topics are included.
+  topics that exist, plus the number of topics that precede this topic in the request, refused
+  topics included.
+After the last broker, the counting continues at the first.
 """
 
 from collections.abc import Sequence
@@ -107,7 +108,7 @@ def handle_create_topics(
     decision = Decision(CreateTopicsResponse(), reason=TOPIC_CREATED)
     names = [topic.name for topic in request.topics]
     results: list[CreatableTopicResult] = []
-    # The dict has each name once. A name that occurs twice gets one answer (INVALID_REQUEST).
+    # The dict has each name once, so a name that occurs twice gets one answer (INVALID_REQUEST).
     for topic in {each.name: each for each in request.topics}.values():
         try:
             _check_name(image, topic.name, occurrences=names.count(topic.name))
@@ -261,9 +262,10 @@ def _invalid_assignment(message: str) -> _Refusal:
 def _spread(
     image: MetadataImage, config: BrokerConfig, topic: CreatableTopic, *, start: int
 ) -> list[tuple[int, ...]]:
-    """Return replicas that are spread over the brokers, active brokers first. Raises: _Refusal.
+    """Return the replicas of each partition, spread over the brokers. Raises: _Refusal.
 
-    The replicas of partition 0 begin at the active broker with the index `start`.
+    The replicas of partition 0 begin at the active broker with the index `start`, modulo the number
+    of active brokers.
     """
     replication_factor, num_partitions = topic.replication_factor, topic.num_partitions
     if replication_factor < BROKER_DEFAULT or replication_factor == 0:
@@ -281,8 +283,8 @@ def _spread(
     if num_partitions == BROKER_DEFAULT:
         num_partitions = config.num_partitions
 
-    # Sorted by id, because the order of registrations depends on the timing of the start.
-    # A broker in its controlled shutdown is neither active nor fenced, and gets no replica.
+    # The brokers are sorted by id, because the order of registrations depends on the timing of the
+    # start. A broker in its controlled shutdown is neither active nor fenced, and gets no replica.
     # Source: Kafka BrokerHeartbeatManager.UsableBrokerIterator.
     active = [each for each in sorted(image.brokers) if image.is_active(each)]
     fenced = [each for each in sorted(image.brokers) if image.brokers[each].fenced]
